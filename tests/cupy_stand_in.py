@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -15,14 +16,17 @@ def python(source, *, fails=False):
     """Run a program in a fresh interpreter, after the stand-in has been made importable; give what it prints."""
     program = f"import sys; sys.path.insert(0, {str(HERE)!r})\n" + textwrap.dedent(source)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("AGRAD_")}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        timeout=120,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "program.py"  # compiled functions are those that have a text
+        file.write_text(program, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(file)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            timeout=120,
+        )
     assert (done.returncode != 0) == fails, done.stderr
     return done.stderr if fails else done.stdout
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dis
+import itertools
+import linecache
 import os
 import sys
 import warnings
@@ -19,6 +21,17 @@ OWN = (*(os.path.join(os.path.dirname(package.__file__), "") for package in (ag,
 def in_agrad(code):
     """Whether code is agrad's own: a folder's name says nothing, as a whole environment may lie in one called agrad."""
     return code.co_filename.startswith(OWN)
+
+
+_NUMBERS = itertools.count()
+
+
+def with_text(text, names, file=None):
+    """Define what a text defines; what is compiled of it finds its lines. Files of that name there need not be."""
+    file = file or os.path.join(os.path.dirname(__file__), "texts", f"{next(_NUMBERS)}.py")
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    exec(compile(text, file, "exec", dont_inherit=True), names)
+    return names
 
 
 class Interrupt:

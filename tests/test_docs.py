@@ -8,6 +8,7 @@ import doctest
 import importlib
 import inspect
 import itertools
+import linecache
 import pickle
 import pydoc
 import re
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import with_text
 
 import agrad as ag
 from agrad.compat import autograd
@@ -330,12 +332,13 @@ def test_programs_of_pages_run(page, forgetful, capsys, request):
         pytest.importorskip("array_api_strict")
     source = "\n\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
     names, claims = {"__name__": page.stem}, 0
+    linecache.cache[page.name] = len(source), None, source.splitlines(keepends=True), page.name
     for statement in ast.parse(source).body:
         program = ast.Module([statement], [])
         line = source.splitlines()[statement.end_lineno - 1]
         claim = line.partition("  # ")[2]
         if not isinstance(statement, ast.Expr) or not claim.startswith(("shape ", "tensor(")):
-            exec(compile(program, page.name, "exec"), names)
+            exec(compile(program, page.name, "exec", dont_inherit=True), names)
             continue
         claims += 1
         if claim.startswith("shape "):
@@ -344,7 +347,7 @@ def test_programs_of_pages_run(page, forgetful, capsys, request):
             assert str(value.shape) == shape, line
         else:
             capsys.readouterr()
-            exec(compile(program, page.name, "exec"), names)
+            exec(compile(program, page.name, "exec", dont_inherit=True), names)
             assert capsys.readouterr().out.strip() == claim, line
     assert claims
     if store is not None:
@@ -364,12 +367,15 @@ def programs(page):
 
 
 @pytest.mark.parametrize("page", ["docs/compile.md", "docs/index.md", "plugins/numpy_backend/README.md"])
-def test_blocks_of_pages_run(page):
+def test_blocks_of_pages_run(page, tmp_path, monkeypatch):
+    monkeypatch.setitem(ag.compile.__kwdefaults__, "check", "first")  # as readers have it
     names = {"__name__": "page", "x": np.ones((2, 3)), "y": np.ones(2)}
     found = programs(ROOT / page)
     assert found
-    for block in found:
-        exec(compile(block, page, "exec"), names)
+    for number, block in enumerate(found):
+        file = tmp_path / f"block{number}.py"  # compiled functions are those that have a text
+        file.write_text(block, encoding="utf-8")
+        exec(compile(block, str(file), "exec", dont_inherit=True), names)
 
 
 def test_the_programs_of_dasks_page_run(tmp_path, monkeypatch, capsys):
@@ -382,7 +388,7 @@ def test_the_programs_of_dasks_page_run(tmp_path, monkeypatch, capsys):
     names = {"__name__": "page"}
     blocks = [block for block in programs(page) if "Client(" not in block]
     for block in blocks:
-        exec(compile(block.replace("_000", "").replace("range(20)", "range(2)"), page.name, "exec"), names)
+        with_text(block.replace("_000", "").replace("range(20)", "range(2)"), names)
     assert len(blocks) > 6
     assert "tensor(..., shape=(2700, 5), chunks=(100, 5), device='dask', dtype=float64)" in capsys.readouterr().out
     assert names["first"].grad.chunks == ((100,) * 4, (150,) * 4)

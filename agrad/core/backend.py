@@ -220,6 +220,8 @@ class Backend:
     run_rule: Callable[..., Any] | None = None
     #: The same of a node of another backend, whose cotangent is of this one; ``vjp(xp, g, saved, node)`` where it is None.
     _run_crossed: Callable[..., Any] | None = None
+    #: The attributes of an array that tell its spec from those of others, where a tuple of them is sooner had than `spec`.
+    _spec_parts: tuple[str, ...] = ()
     #: ``run_function(function, args, kwargs)`` runs a `Function` among whose arguments is a tensor of this backend, as one
     #: of batched arrays does. None: its own methods run.
     run_function: Callable[..., Any] | None = None

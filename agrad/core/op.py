@@ -261,8 +261,6 @@ def general(op: Op, values: tuple[Any, ...], *, whole: bool = False) -> Any:
     mode = get_mode()
     if mode is not None and mode.thread != get_ident():
         mode = None  # another thread's
-    if mode is not None and mode.recorder is not None:
-        values = mode.recorder.given(values)
     if mode is not None and mode.levels and any(t._tangents for t in tensors_in(op, values)):
         return mode.levels[-1].push(op, values, mode)
     backend, spec = resolve_backend(op, values)

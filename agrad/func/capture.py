@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agrad import tree
@@ -139,10 +139,9 @@ def introduced(recorder: Recorder, leaves: Sequence[Any]) -> tuple[list[Any], li
     tensors: list[Any] = []
     for leaf in leaves:
         if not isinstance(leaf, Tensor) and (isinstance(leaf, NUMBERS) or backend_of(leaf) is None):
-            value = recorder.float_argument(leaf) if type(leaf) is float else leaf
-            number = recorder.number_of_float(value)
+            number = recorder.number_of_float(leaf)
             given.append(leaf if number is None else Number(number))
-            tensors.append(value)
+            tensors.append(leaf)
             continue
         tensor = argument_of(leaf, "capture")  # an array as a Tensor on its memory
         recorder.meet(tensor)
@@ -156,7 +155,7 @@ def program_of(
     results: Structure,
     arguments: Structure,
     given: Sequence[Any],
-    reach: Reach,
+    reach: Iterable[Found],
     settings: Sequence[int] = (),
 ) -> Program:
     """Return the program of what a recorder has seen."""
@@ -178,6 +177,7 @@ def program_of(
         outside=outside,
         writes=tuple(writes),
         sources={n: recorder.sources[id(key)] for n, key in recorder.draws if id(key) in recorder.sources},
+        seeds=tuple(recorder.seeds),
         functions=tuple(dict.fromkeys(recorder.functions)),
         names=names_of(arguments.treedef, arguments.leaves) | {n: str(origin) for n, origin in outside.items()},
     )
@@ -204,7 +204,7 @@ def results_of(recorder: Recorder, returned: Any, arguments: Sequence[Any]) -> S
     return Structure(treedef, tuple(found))
 
 
-def writes_of(recorder: Recorder, reach: Reach, given: Sequence[Any]) -> list[Write]:
+def writes_of(recorder: Recorder, reach: Iterable[Found], given: Sequence[Any]) -> list[Write]:
     """Return what was done to tensors from outside."""
     changed: list[tuple[Tensor, str, int | None]] = []
     grads: dict[int, Tensor] = {}
@@ -264,7 +264,7 @@ def is_freed(tensor: Tensor) -> bool:
     return tensor._node is not None and any(type(node.saved) is Freed for node in ancestors([tensor._node]))
 
 
-def found_outside(recorder: Recorder, arrays: dict[int, Any], reach: Reach) -> dict[int, Origin]:
+def found_outside(recorder: Recorder, arrays: dict[int, Any], reach: Iterable[Found]) -> dict[int, Origin]:
     """Return where arrays from outside are found, by number."""
     if not arrays:
         return {}

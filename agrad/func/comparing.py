@@ -1,13 +1,17 @@
-"""Compare a replay with the function itself: arrays to the bit or to rounding, results and writes one by one."""
+"""Compare a replay with the function itself: arrays to the bit or to rounding, results and writes one by one.
+
+What counts as rounding is asked of the program: how far its outputs move when its inputs do by one unit in the last place.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 from agrad import tree
-from agrad.core.backend import Backend
+from agrad.core.backend import Backend, backend_of
+from agrad.core.once import once
 from agrad.core.tensor import Tensor
 from agrad.func.guards import is_plain, same
 from agrad.func.kept import Kept
@@ -21,17 +25,114 @@ COARSE, FINE = {"float16": 1e-2, "float32": 1e-4, "complex64": 1e-4}, 1e-9
 CANCELLED = 64
 
 
-def differences(
-    kept: Kept, outs: Sequence[Any], returned: Any, targets: Sequence[Tensor], *, exact: bool
-) -> Iterator[str]:
-    """Return in what a replay differs from a call of the function, as words.
+#: How many times further than that results may be apart.
+TIMES = 10
 
-    Parameters
+
+class Answers:
+    """What a replay gave, and how far that moves when the inputs change by one unit in the last place.
+
+    Attributes
     ----------
     kept : Kept
         What was replayed.
     outs : sequence
         What it gave.
+
+    Parameters
+    ----------
+    kept : Kept
+        The program.
+    values : list
+        Its inputs.
+    outs : sequence
+        What it gave for them.
+    run : callable
+        Runs it: takes the program and inputs.
+    """
+
+    def __init__(
+        self, kept: Kept, values: list[Any], outs: Sequence[Any], run: Callable[[Kept, list[Any]], Sequence[Any]]
+    ) -> None:
+        self.kept, self.outs = kept, outs
+        self._values, self._run = values, run
+
+    @once
+    def moved(self) -> list[Sequence[Any]]:
+        """What it gives for other inputs: all of them larger, or every other element smaller."""
+        keys = {at for at, _ in self.kept.keys}
+        found = []
+        for alternating in (False, True):
+            values = [
+                value if at in keys else _nudged(self.kept.backend, value, alternating=alternating)
+                for at, value in enumerate(self._values)
+            ]
+            try:
+                found.append(self._run(self.kept, values))
+            except Exception:  # noqa: BLE001, S112 (for these inputs it has no answer, and allows nothing)
+                continue
+        return found
+
+    def allow(self, at: int, apart: float) -> bool:
+        """Return whether an output that is so far apart from the function's differs by rounding alone."""
+        backend = self.kept.backend
+        if backend.is_lazy:
+            return False
+        here = backend.as_array(self.outs[at])
+        return any(apart <= TIMES * _apart(backend, here, backend.as_array(outs[at])) for outs in self.moved)
+
+
+def _nudged(backend: Backend, value: Any, *, alternating: bool) -> Any:
+    """Return an array of inexact numbers with each changed by a unit in the last place; anything else as it is."""
+    if backend_of(value) is not backend or backend.kind(value.dtype) not in ("float", "complex"):
+        return value
+    xp = backend.xp
+    eps = float(backend.namespace().finfo(value.dtype).eps)
+    change = xp.multiply(value, eps)
+    if alternating and value.ndim:
+        where = backend.creation(backend.device_of(value))
+        counted = xp.reshape(xp.arange(math.prod(value.shape), **where), tuple(value.shape))
+        change = xp.where(xp.equal(xp.remainder(counted, 2), 0), change, xp.negative(change))
+    return xp.add(value, change) if not alternating or value.ndim else xp.subtract(value, change)
+
+
+def _apart(backend: Backend, first: Any, second: Any) -> float:
+    """Return how far two arrays of one shape are apart at most; of exact numbers, how many differ."""
+    xp = backend.xp
+    if not math.prod(first.shape):
+        return 0.0
+    differ = xp.not_equal(first, second)
+    if backend.kind(first.dtype) not in ("float", "complex"):
+        return float(backend.item(xp.sum(differ)))
+    if backend.truth(xp.any(xp.not_equal(xp.isnan(first), xp.isnan(second)))):
+        return math.inf
+    distance = xp.abs(xp.subtract(first, second))
+    return float(
+        backend.item(
+            xp.max(xp.where(xp.logical_and(differ, xp.equal(first, first)), distance, xp.zeros_like(distance)))
+        )
+    )
+
+
+def differences(
+    kept: Kept,
+    answers: Answers,
+    arguments: Sequence[Any],
+    returned: Any,
+    targets: Sequence[Tensor],
+    *,
+    exact: bool,
+) -> Iterator[str]:
+    """Return in what a replay differs from a call of the function, as words: where, and how far.
+
+    Parameters
+    ----------
+    kept : Kept
+        What was replayed.
+    answers : Answers
+        What it gave.
+    arguments : sequence
+        What it was called with, containers taken apart.
     returned : object
         What the function returned.
     targets : sequence of Tensor
@@ -39,7 +140,7 @@ def differences(
     exact : bool
         Compare arrays to the bit.
     """
-    backend, results = kept.backend, kept.program.results
+    outs, results = answers.outs, kept.program.results
     assert results is not None
     leaves, structure = tree.flatten(returned)
     if structure != results.treedef:
@@ -47,34 +148,85 @@ def differences(
         return
     for path, (leaf, at), now in zip(structure.paths(), kept.leaves, leaves, strict=True):
         where = f"what it returns{f' at {path}' if path else ''}"
-        if isinstance(leaf, Leaf):
-            yield from _differing(backend, now._raw if isinstance(now, Tensor) else now, outs[at], where, exact)
-        elif isinstance(leaf, Number):
-            yield from _differing(backend, now, backend.item(outs[at]), where, exact)
-        elif not isinstance(leaf, Given) and now is not leaf and not (is_plain(leaf) and same(now, leaf)):
+        if isinstance(leaf, Leaf | Number):
+            yield from _differing(answers, now._raw if isinstance(now, Tensor) else now, at, where, exact)
+        elif isinstance(leaf, Given):
+            if not _is_argument(kept.backend, now, arguments[leaf.place]):
+                yield f"{where}: which argument, or whether it is one"
+        elif not _are_equal(now, leaf):
             yield f"{where} ({now!r}, and {leaf!r} in the capture)"
+    written = [outs[at] for _, _, at in kept.puts if at >= 0]
     for (write, _, at), target in zip(kept.puts, targets, strict=True):
         now = target if write.what == "data" else target.grad
         if (now is None) != (write.number is None):
             yield f"whether {write.target} has a gradient"
         if at >= 0:
             assert now is not None
-            what = f"what it writes to {write.target}.{write.what}"
-            for difference in _differing(backend, now._raw, outs[at], what, exact):
-                written = () if exact or backend.is_lazy else [outs[at] for _, _, at in kept.puts if at >= 0]
-                if not (written and is_rounding(backend, now._raw, outs[at], written)):
-                    yield difference
+            beside = () if exact or kept.backend.is_lazy else written
+            yield from _differing(
+                answers, now._raw, at, f"what it writes to {write.target}.{write.what}", exact, beside
+            )
 
 
-def _differing(backend: Backend, eager: Any, replayed: Any, what: str, exact: bool) -> Iterator[str]:
-    """Return that two values differ, if they do."""
+def _is_argument(backend: Backend, now: Any, argument: Any) -> bool:
+    """Return whether a result is an argument: the very tensor, or a raw array, of which a copy is as good."""
+    if now is argument:
+        return True
+    if isinstance(now, Tensor) and isinstance(argument, Tensor):
+        return False
+    first, second = (each._raw if isinstance(each, Tensor) else each for each in (now, argument))
+    return backend_of(first) is backend and equal_in_bits(backend, backend.as_array(first), backend.as_array(second))
+
+
+def _are_equal(now: Any, leaf: Any) -> bool:
+    """Return whether a result that no array holds is the one of the capture, or as good."""
+    if now is leaf or (is_plain(leaf) and same(now, leaf)):
+        return True
+    kind = type(leaf)
+    if type(now) is not kind or not isinstance(now, Hashable) or kind.__hash__ is object.__hash__:  # type: ignore[comparison-overlap]
+        return False
+    return repr(now) == repr(leaf) if isinstance(leaf, float | complex) else bool(now == leaf)
+
+
+def _differing(
+    answers: Answers, eager: Any, at: int, what: str, exact: bool, beside: Sequence[Any] = ()
+) -> Iterator[str]:
+    """Return that an output differs from what the function gave, and how far, if it does."""
+    backend, replayed = answers.kept.backend, answers.outs[at]
     if isinstance(eager, int | float | complex) and not hasattr(eager, "dtype"):
-        if not same(eager, replayed) and not abs(eager - replayed) <= FINE * max(1.0, abs(eager)):
-            yield f"{what}: {replayed!r}, and {eager!r} without compiling"
+        number = backend.item(replayed)
+        if same(eager, number) or (type(eager) is type(number) and abs(eager - number) <= FINE * max(1.0, abs(eager))):
+            return
+        if type(eager) is type(number) and answers.allow(at, abs(eager - number)):
+            return
+        yield f"{what}: {number!r}, and {eager!r} without compiling"
         return
     equal = equal_in_bits if exact else equal_to_rounding
-    if not equal(backend, backend.as_array(eager), backend.as_array(replayed)):
-        yield what
+    first, second = backend.as_array(eager), backend.as_array(replayed)
+    if equal(backend, first, second):
+        return
+    if tuple(first.shape) != tuple(second.shape) or first.dtype != second.dtype:
+        yield f"{what}: {_shaped(backend, second)}, and {_shaped(backend, first)} without compiling"
+        return
+    if beside and is_rounding(backend, first, second, beside):
+        return
+    with backend.quiet():
+        apart = _apart(backend, first, second)
+        if exact or not answers.allow(at, apart):
+            yield f"{what}, {_words(backend, first, apart)}"
+
+
+def _shaped(backend: Backend, array: Any) -> str:
+    return f"{backend.dtype_name(array.dtype)} of shape {tuple(array.shape)}"
+
+
+def _words(backend: Backend, array: Any, apart: float) -> str:
+    """Return how messages tell how far apart arrays are."""
+    if backend.kind(array.dtype) not in ("float", "complex"):
+        return f"in {apart:.0f} of {math.prod(array.shape)} elements"
+    xp = backend.xp
+    finite = xp.where(xp.isfinite(array), xp.abs(array), xp.zeros_like(xp.abs(array)))
+    return f"by up to {apart:.2g} where the largest is {float(backend.item(xp.max(finite))):.2g}"
 
 
 def equal_in_bits(backend: Backend, first: Any, second: Any) -> bool:

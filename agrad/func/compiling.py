@@ -1,19 +1,21 @@
 """``compile``: a function that is captured at its first call and replayed from then on, and means what it meant.
 
-A kept program is found by the specs of all tensors, the other arguments, the modes, and its guards: what functions met in
-the capture read of cells, globals and attributes. What no program can hold runs as it is, with one warning.
+A kept program is found by the specs of all tensors, the other arguments, the modes, and its guards: what the captured call
+read of Python's state. What no program can hold runs as it is, with one warning.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 from agrad import dtypes, tree
+from agrad.compiled.capturing import Captured, captured
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.node import next_seq
@@ -21,15 +23,16 @@ from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, bare_all, is_raw, name_of
 from agrad.func.capture import MODE_LEFT, graph_of, introduced
-from agrad.func.comparing import differences
-from agrad.func.guards import PLAIN, at_place, is_no_state, key_of, met_code, settings_of, state_of, tellers_in
+from agrad.func.comparing import Answers, differences
+from agrad.func.guards import PLAIN, at_place, key_of
 from agrad.func.keeping import Watched, kept_of
 from agrad.func.kept import Kept, as_given, give_back
 from agrad.func.origins import Reach
 from agrad.func.program import Program, Structure
+from agrad.func.quick import Ways, following
 from agrad.func.recording import CaptureError
-from agrad.func.watching import Live, Watcher, Whole
-from agrad.plugin.manager import choice, default_backend
+from agrad.func.watching import Watcher
+from agrad.plugin.manager import default_backend
 from agrad.random import noting
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,7 +41,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 KEPT, BRANCHES = 64, 8
 
 
-class CompileWarning(UserWarning):
+class CompileWarning(RuntimeWarning):
     """A compiled function runs as it is, because no program can hold what it does."""
 
 
@@ -56,24 +59,36 @@ class Compiled:
     """
 
     _leads_to = ("function",)  # for a compiled function that calls this one
+    _transparent = "function"
 
     def __init__(
-        self, function: Callable[..., Any], check: Any, explain: bool, fullgraph: bool = False, **options: Any
+        self,
+        function: Callable[..., Any],
+        check: Any,
+        explain: bool,
+        fullgraph: bool = False,
+        *,
+        pure: bool = False,
+        effects: str | None = None,
+        **options: Any,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self._check = check
         self._explain = explain
         self._fullgraph = fullgraph
+        self._pure = pure
+        self._effects = effects
         self._options = options
         self._begin()
 
     def _begin(self) -> None:
         """Begin without programs."""
+        self._is_left = False  # a program was found out to differ: the function runs as it is
         self._kept: dict[Any, list[Kept]] = {}
         self._refused: dict[Any, int] = {}
         self._failures: dict[Any, str] = {}
-        self._quick: dict[Any, list[tuple[Kept, Any]]] = {}
+        self._quick = Ways(floats=not self._pure)
         self._lock = lock()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -86,7 +101,7 @@ class Compiled:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of: programs are captured anew, and what is the function's comes with that."""
-        own = ("_kept", "_refused", "_failures", "_quick", "_lock")
+        own = ("_kept", "_refused", "_failures", "_quick", "_lock", "_is_left")
         given = getattr(self.function, "__dict__", {})
         return {name: v for name, v in vars(self).items() if name not in own and given.get(name, own) is not v}
 
@@ -103,81 +118,85 @@ class Compiled:
     def clear(self) -> None:
         """Forget all programs, and give back what they hold."""
         with self._lock:
-            self._kept.clear()
+            for key in list(self._kept):
+                self._forget(key)
             self._quick.clear()
             self._refused.clear()
             self._failures.clear()
+            self._is_left = False
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs and mode.get_mode() is None and not mode.batch_levels.get():
-            parts: list[Any] = []
-            for argument in args:
-                if type(argument) is not Tensor:
-                    break
-                parts += (argument._spec, argument._node is None)
-            else:  # tensors alone, and nothing unusual is on
-                for kept, defaults in self._quick.get(tuple(parts), ()):
-                    if defaults == (dtypes.get_default_dtype(), choice()):
-                        values = kept.enter(args)
-                        if type(values) is list:
-                            outcome = self._run(kept, values, args, None, whole=False)
-                            if outcome is not MISSED:
-                                return outcome
+        found = self._quick.find(args, kwargs)
+        if found:
+            programs, leaves, treedef, whole = found
+            for kept in programs:
+                values = kept.enter(leaves)
+                if type(values) is list:
+                    outcome = self._run(kept, values, leaves, args, kwargs, whole=whole)
+                    if outcome is not MISSED:
+                        return outcome
         if mode.recorder() is not None:  # part of another program
             return self.function(*args, **kwargs)
         now = mode.current()
         leaves, treedef = tree.flatten((args, kwargs))
-        key = self._key(leaves, treedef, now)
+        key = None if self._is_left else self._key(leaves, treedef, now)
         if key is None or mode.batch_levels.get() or (now is not None and (now.levels or now.saved or now.profiler)):
-            return self._eager(leaves, treedef)
+            return self._eager(args, kwargs, leaves)
         differing = None
-        for kept in self._kept.get(key, ()):
+        programs = self._kept.get(key, [])
+        for kept in programs:
             difference = kept.enter(leaves)
             if isinstance(difference, list):
-                outcome = self._run(kept, difference, leaves, treedef, whole=is_raw(leaves))
+                self._quick.learn(args, kwargs, leaves, treedef, programs)
+                outcome = self._run(kept, difference, leaves, args, kwargs, whole=is_raw(leaves))
                 if outcome is not MISSED:
                     return outcome
                 lines = ", ".join(dict.fromkeys(c.line for c in kept.conditions))
                 difference = f"a value that decides ({lines})" if lines else "whether an operation raises"
             differing = differing or difference
         if self._refused.get(key, 0) >= REFUSALS:
-            return self._eager(leaves, treedef)
+            return self._eager(args, kwargs, leaves)
         with self._lock:
-            return self._capture(key, leaves, treedef, differing)
+            return self._capture(key, args, kwargs, leaves, treedef, differing)
 
     def _key(self, leaves: list[Any], treedef: tree.TreeDef, now: Any) -> Any:
         """Return what programs are found by; None where none can be kept."""
         parts: list[Any] = []
-        for leaf in leaves:
+        inputs = () if self._pure else floats_in(leaves, treedef)
+        for at, leaf in enumerate(leaves):
+            kind = type(leaf)
+            parts.append(kind)
             if isinstance(leaf, Tensor):
                 if hasattr(leaf._spec.backend, "numbers"):
                     return None
-                parts += (key_of(leaf._spec), leaf._node is not None)
-            elif type(leaf) is float:
-                parts.append(float)
+                parts += (key_of(leaf._spec), following(leaf._node))
+            elif kind is float and at in inputs:
+                continue
             elif isinstance(leaf, float | complex):  # NumPy's are: repr tells -0.0 apart
-                parts.append((type(leaf), repr(leaf)))
-            elif type(leaf) in PLAIN:
-                parts.append((type(leaf), leaf))
+                parts.append(repr(leaf))
+            elif kind in PLAIN:
+                parts.append(leaf)
             else:
                 owner = None if isinstance(leaf, NUMBERS) else backend_of(leaf)
-                parts.append(Same(leaf) if owner is None else (key_of(owner.spec(leaf)), "raw"))
+                parts.append(Same(leaf) if owner is None else key_of(owner.spec(leaf)))
         ids = [id(leaf._raw if isinstance(leaf, Tensor) else leaf) for leaf in leaves if type(leaf) not in PLAIN]
-        if len(set(ids)) < len(ids):  # one array in several places
-            parts.append(tuple(ids.index(i) for i in ids))
+        if len(set(ids)) < len(ids):  # one array in several places, or one tensor
+            own = [id(leaf) for leaf in leaves if type(leaf) not in PLAIN]
+            parts += (tuple(map(ids.index, ids)), tuple(map(own.index, own)))
         grad = now is None or now.grad
         inference = now is not None and now.inference
-        return treedef, tuple(parts), grad, inference, dtypes.get_default_dtype(), default_backend().name
+        order = tuple(orders_in(treedef))
+        return treedef, order, tuple(parts), grad, inference, dtypes.get_default_dtype(), default_backend().name
 
-    def _eager(self, leaves: Sequence[Any], treedef: tree.TreeDef | None) -> Any:
-        """Call the function as it is; without a structure, the leaves are its arguments."""
-        if treedef is None:
-            return self.function(*leaves)
-        args, kwargs = tree.unflatten(treedef, [as_given(leaf) for leaf in leaves])
-        returned = self.function(*args, **kwargs)
+    def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]) -> Any:
+        """Call the function as it is, with the caller's own containers where no raw array is in them."""
+        values = list(map(as_given, leaves))
+        args, kwargs = passed(args, kwargs, leaves, values)
+        with written_back(leaves, values):
+            returned = self.function(*args, **kwargs)
         return bare_all(returned) if is_raw(leaves) else returned
 
     # -- capture ------------------------------------------------------------------------------------------------------
@@ -211,7 +230,7 @@ class Compiled:
         key = self._key(leaves, treedef, mode.current())
         with self._lock:
             try:
-                _, kept, watcher = self._recorded(leaves, treedef)
+                _, kept, watcher = self._recorded(args, kwargs, leaves, treedef)
             except Exception as error:  # noqa: BLE001 (it is told by who asks for the program)
                 kept, reason = None, f"capture: the call raises {type(error).__name__}: {error}"
             else:
@@ -221,7 +240,8 @@ class Compiled:
                     self._failures.pop(next(iter(self._failures)))
                 self._failures[key] = reason
                 raise CaptureError(reason)
-            self._kept[key] = [kept, *self._kept.get(key, ())][:BRANCHES]
+            entry = self._kept.setdefault(key, [])
+            entry[:] = [kept, *entry][:BRANCHES]
             while len(self._kept) > KEPT:
                 self._forget(next(iter(self._kept)))
         return kept
@@ -234,55 +254,57 @@ class Compiled:
         CompileError
             If it does not.
         """
-        leaves, treedef = tree.flatten((args, kwargs))
-        self._compare(kept, kept.gather(leaves), leaves, treedef)
+        leaves = tree.flatten((args, kwargs))[0]
+        self._compare(kept, kept.gather(leaves), leaves, args, kwargs)
 
-    def _recorded(self, leaves: list[Any], treedef: tree.TreeDef) -> tuple[Any, Kept | None, Watcher]:
+    def _recorded(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], treedef: tree.TreeDef
+    ) -> tuple[Any, Kept | None, Watcher]:
         """Call the function; return what it returned, the program of what it did, if one can hold that, and the recorder."""
-        watcher = Watcher()
-        given, values = introduced(watcher, leaves)
-        args, kwargs = tree.unflatten(treedef, values)
-        roots = [self.function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
-        reach = Reach(roots, is_no_state)
-        state = state_of(reach)
-        watcher.tellers = tellers_in(reach)
-        settings = settings_of(watcher.tellers)
+        watcher = Watcher(sees=not self._pure, effects=self._effects)
+        inputs = () if self._pure else floats_in(leaves, treedef)
+        taken = [watcher.float_argument(leaf) if at in inputs else leaf for at, leaf in enumerate(leaves)]
+        given, values = introduced(watcher, taken)
+        args, kwargs = passed(args, kwargs, leaves, values)
         first = watcher.first = next_seq()
         before = left = mode.get_mode()
         try:
             try:
-                with met_code() as met:
-                    mode.push(recorder=watcher)
-                    watcher.frame = sys._getframe()
-                    returned = self.function(*args, **kwargs)
+                mode.push(recorder=watcher)
+                with written_back(leaves, values):
+                    if self._pure:
+                        found = taken_as_pure(self.function, args, kwargs, values)
+                    else:
+                        found = captured(watcher, self.function, args, kwargs, values)
             finally:
                 left = mode.get_mode()
                 mode.set_mode(before)
-                watcher.is_open, watcher.frame, watcher.operands = False, None, {}
+                watcher.is_open = False
         finally:
             if mode.keep_left(left, before, watcher):
                 watcher.give_up(CaptureError(MODE_LEFT))
-        if not met.is_whole:
-            watcher.give_up(
-                CaptureError(
-                    "capture: a profiler and a debugger (or coverage) are at work together, or the function starts one of them:"
-                    " Python does not tell which functions run, so what they read is not known"
-                )
-            )
         kept = None
         if watcher.failure is None:
             arguments = Structure(treedef, tuple(given))
-            call = Watched(watcher, arguments, values, returned, reach, state, settings, met, first)
+            call = Watched(watcher, arguments, values, found, first, self._pure)
             try:
                 kept = kept_of(call, self._options)
             except CaptureError as error:
                 watcher.give_up(error)
-        returned = tree.map(as_python, returned)
-        return returned, kept, watcher
+        watcher.let_go()
+        return found.returned, kept, watcher
 
-    def _capture(self, key: Any, leaves: list[Any], treedef: tree.TreeDef, differing: str | None) -> Any:
+    def _capture(
+        self,
+        key: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Any],
+        treedef: tree.TreeDef,
+        differing: str | None,
+    ) -> Any:
         """Call the function, and keep the program of what it does."""
-        returned, kept, watcher = self._recorded(leaves, treedef)
+        returned, kept, watcher = self._recorded(args, kwargs, leaves, treedef)
         if kept is not None:
             entry = self._kept.setdefault(key, [])
             if self._explain and entry:
@@ -295,12 +317,6 @@ class Compiled:
                 )
             else:
                 entry.insert(0, kept)
-                if not treedef.children[1].children and all(type(leaf) is Tensor for leaf in leaves) and key[2]:
-                    parts = tuple(part for t in leaves for part in (t._spec, t._node is None))
-                    defaults = dtypes.get_default_dtype(), choice()
-                    flat = all(child.kind is None for child in treedef.children[0].children)
-                    if flat and kept.has_arrays_alone:
-                        self._quick.setdefault(parts, []).insert(0, (kept, defaults))
                 while len(self._kept) > KEPT:
                     self._forget(next(iter(self._kept)))
         elif watcher.failure is not None and not watcher.later:
@@ -317,31 +333,36 @@ class Compiled:
 
     def _forget(self, key: Any) -> None:
         """Let go of the programs of one kind of call."""
-        gone = {id(kept) for kept in self._kept.pop(key)}
-        for parts, entries in list(self._quick.items()):
-            left = [(kept, defaults) for kept, defaults in entries if id(kept) not in gone]
-            if left:
-                self._quick[parts] = left
-            else:
-                del self._quick[parts]
+        self._kept.pop(key).clear()  # the list that the quick way knows
 
     def _warn(self, text: str) -> None:
         warnings.warn(text, CompileWarning, stacklevel=4)
 
     # -- replay -------------------------------------------------------------------------------------------------------
 
-    def _run(self, kept: Kept, values: list[Any], leaves: Sequence[Any], treedef: Any, *, whole: bool) -> Any:
+    def _run(
+        self,
+        kept: Kept,
+        values: list[Any],
+        leaves: Sequence[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        whole: bool,
+    ) -> Any:
         """Replay a kept program on inputs; give `MISSED` where a value decides otherwise than in the capture."""
         kept.calls = calls = kept.calls + 1
         if self._check and (calls == 1 if self._check == "first" else calls & (calls + 1) == 0):
-            return self._compare(kept, values, leaves, treedef)
+            return self._compare(kept, values, leaves, args, kwargs)
         if kept.only_computes:
             try:
-                outs = self._outputs(kept, values)
+                outs = self._outputs(kept, values) if kept.silent else kept.run(values)
             except Exception:
                 if kept.goes_on:
                     return MISSED
                 raise
+            if kept.asked and not kept.as_captured(outs):
+                return MISSED
             return kept.returned(outs, values, leaves, whole=whole)
         before = [held.copy() for held in kept.held]
         targets = kept.writing(leaves)
@@ -389,46 +410,63 @@ class Compiled:
         with kept.backend.quiet():  # as a backward pass is
             return kept.run(values)
 
-    def _compare(self, kept: Kept, values: list[Any], leaves: Sequence[Any], treedef: Any) -> Any:
+    def _compare(
+        self, kept: Kept, values: list[Any], leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Call the function as it is, and check that a replay gives the same."""
         targets = [at_place(link, leaves) for _, link, _ in kept.puts]
         keys: list[Any] = []
         settings: list[Any] = []
         first = next_seq()
-        returned = mode.within(mode.SETTINGS, settings, noting, keys, self._eager, leaves, treedef)
+        returned = mode.within(mode.SETTINGS, settings, noting, keys, self._eager, args, kwargs, leaves)
         if len(keys) != len(kept.keys) or len(settings) != len(kept.settings):
-            raise self._differs("how many random numbers it draws, or settings it reads")
+            self._tell("how many random numbers it draws, or settings it reads")
+            return returned
         for (at, _), key in zip(kept.keys, keys, strict=True):
             values[at] = key
         for (at, _), value in zip(kept.settings, settings, strict=True):
             values[at] = kept.number(value)
         try:
             outs = self._outputs(kept, values)
-        except Exception as error:
-            if kept.goes_on:
-                return returned
-            raise self._differs(f"an error, {type(error).__name__}: {error}") from error
+        except Exception as error:  # noqa: BLE001 (it is told)
+            if not kept.goes_on:
+                self._tell(f"an error, {type(error).__name__}: {error}", error)
+            return returned
         if not kept.as_captured(outs):
             return returned  # another program's call
         if kept.hooks:
             from agrad.func.hooks import are_alike, hooks_on  # noqa: PLC0415 (only where hooks are compared)
 
             if not are_alike(hooks_on(graph_of(returned, first)), kept.reads):
-                raise self._differs("which hooks it registers, or what they read")
-        what = next(differences(kept, outs, returned, targets, exact=self._options["exact"]), None)
+                self._tell("which hooks it registers, or what they read")
+                return returned
+        answers = Answers(kept, values, outs, self._outputs)
+        what = next(differences(kept, answers, leaves, returned, targets, exact=self._options["exact"]), None)
         if what is not None:
-            raise self._differs(what)
+            self._tell(what)
         return returned
 
-    def _differs(self, what: str) -> CompileError:
-        return CompileError(
-            f"compile: a replay of {name_of(self.function)} differs from the function in {what}. The call itself is done: its"
-            " writes and draws are as without compiling.\n  The function depends on something that no program sees: Python"
-            " state that changes between calls in a container or an object (a counter, a list), a number read by math.* of"
-            " an argument or item(), the clock, a file. Give it as an argument, keep it in a tensor, or do not compile it"
-            f"{errors.called()}"
+    def _tell(self, what: str, error: Exception | None = None) -> None:
+        """Tell in what a replay differs from the function: by an error, or a warning, after which it runs as it is."""
+        text = (
+            f"a replay of {name_of(self.function)} differs from the function in {what}. The call itself is done: its"
+            " writes and draws are as without compiling."
+        )
+        if self._check != "first" or self._fullgraph:
+            raise CompileError(f"compile: {text}\n  {UNSEEN}{errors.called()}") from error
+        with self._lock:
+            self.clear()
+            self._is_left = True
+        warnings.warn(
+            f"{text} From now on it runs as it is.\n  {UNSEEN}{errors.called()}", CompileWarning, stacklevel=5
         )
 
+
+#: What it means that a replay differs from the function.
+UNSEEN = (
+    "The function depends on something that no program sees: what other threads or processes change, a file, the clock, or"
+    " for one that is compiled as pure, Python's state. Give it as an argument, keep it in a tensor, or do not compile it."
+)
 
 #: What a replay gives where another program is to run.
 MISSED = object()
@@ -455,21 +493,87 @@ class Same:
         return isinstance(other, Same) and other.value is self.value
 
 
-def as_python(leaf: Any) -> Any:
-    """Return a number of the program's as Python has it."""
-    return float(leaf) if isinstance(leaf, Live) else int(leaf) if isinstance(leaf, Whole) else leaf
+def floats_in(leaves: Sequence[Any], treedef: tree.TreeDef) -> Container[int]:
+    """Return the places of the floats that are arguments themselves: those in containers are part of what is passed."""
+    if float not in map(type, leaves):
+        return ()
+    found, at = set[int](), 0
+    for child in (*treedef.children[0].children, *treedef.children[1].children):
+        if child.kind is None and type(leaves[at]) is float:
+            found.add(at)
+        at += child.num_leaves
+    return found
+
+
+def orders_in(treedef: tree.TreeDef) -> Iterator[Any]:
+    """Return in which order the keys of dicts were inserted, and what makes entries that are missing."""
+    if treedef._order:
+        yield treedef._order
+    if treedef._factory is not None:
+        yield Same(treedef._factory)
+    for child in treedef.children:
+        if child.children:
+            yield from orders_in(child)
+
+
+def passed(
+    args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any], values: Sequence[Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with other leaves: containers of which all stay are the caller's own."""
+    if all(map(operator.is_, leaves, values)):
+        return args, kwargs
+    positional, named = tree.flatten((args, kwargs))[1].children
+    at = 0
+
+    def own(argument: Any, structure: tree.TreeDef) -> Any:
+        nonlocal at
+        start, at = at, at + structure.num_leaves
+        if all(map(operator.is_, leaves[start:at], values[start:at])):
+            return argument
+        return tree.unflatten(structure, values[start:at])
+
+    given = tuple(map(own, args, positional.children))
+    by_name = {name: own(kwargs[name], child) for name, child in zip(named.keys, named.children, strict=True)}
+    return given, {name: by_name[name] for name in kwargs}
+
+
+class written_back:  # noqa: N801 (a context manager, which a capture may not make by contextlib's instrumented code)
+    """Let the caller's arrays have what is written within the block to the tensors that stand for them."""
+
+    def __init__(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
+        pairs = zip(leaves, values, strict=True)
+        self._lent = [(a, t, t._raw) for a, t in pairs if isinstance(t, Tensor) and not isinstance(a, Tensor)]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        for array, tensor, before in self._lent:
+            if tensor._raw is not before and hasattr(type(array), "__setitem__"):
+                array[...] = tensor._raw
+
+
+def taken_as_pure(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]
+) -> Captured:
+    """Call a function of which nothing is looked at but tensors: what else it reads is taken to be constant."""
+    returned = function(*args, **kwargs)
+    roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
+    return Captured(returned, Reach(roots), [], set(), {}, {})
 
 
 @overload
 def compile(
     function: F,
     *,
-    check: Any = "doubling",
+    check: Any = "first",
     explain: bool = False,
     exact: bool = False,
     threads: int | None = None,
     mode: str | None = None,
     fullgraph: bool = False,
+    pure: bool = False,
+    effects: str | None = None,
     dynamic: bool | None = None,
     backend: str = "inductor",
     options: dict[str, Any] | None = None,
@@ -479,12 +583,14 @@ def compile(
 def compile(
     function: None = None,
     *,
-    check: Any = "doubling",
+    check: Any = "first",
     explain: bool = False,
     exact: bool = False,
     threads: int | None = None,
     mode: str | None = None,
     fullgraph: bool = False,
+    pure: bool = False,
+    effects: str | None = None,
     dynamic: bool | None = None,
     backend: str = "inductor",
     options: dict[str, Any] | None = None,
@@ -493,12 +599,14 @@ def compile(
 def compile(
     function: Any = None,
     *,
-    check: Any = "doubling",
+    check: Any = "first",
     explain: bool = False,
     exact: bool = False,
     threads: int | None = None,
     mode: str | None = None,
     fullgraph: bool = False,
+    pure: bool = False,
+    effects: str | None = None,
     dynamic: bool | None = None,  # noqa: ARG001 (changes nothing)
     backend: str = "inductor",
     options: dict[str, Any] | None = None,
@@ -517,10 +625,12 @@ def compile(
     ----------
     function : callable, optional
         Takes tensors, arrays, numbers and containers of them; without it, a decorator.
-    check : {"doubling", "first", False}, optional
-        Which calls are compared with the function itself: the 2nd, 4th, 8th, 16th... of each program, the 2nd, or none.
-        Such a call runs the function, whose results and effects count; a replay on the same inputs that gives anything
-        else is a `CompileError`.
+    check : {"first", "doubling", False}, optional
+        Which calls are compared with the function itself: the 2nd of each program, the 2nd, 4th, 8th, 16th..., or none.
+        Such a call runs the function, whose results and effects count. If a replay on the same inputs gives anything
+        else, beyond rounding (more than ten times what it gives otherwise when its inputs change by one unit in the last
+        place), ``"first"`` warns once with a `CompileWarning`, and the function runs as it is from then on;
+        ``"doubling"`` is for tests, and raises a `CompileError`.
     explain : bool, optional
         Warn whenever something is captured again, and say why.
     exact : bool, optional
@@ -534,6 +644,14 @@ def compile(
         nothing, and the others do nowhere.
     fullgraph : bool, optional
         Raise a `CompileError`, after the call, where the function would run as it is with a warning.
+    pure : bool, optional
+        Take the function's word that arguments and tensors are all that it depends on, and results and writes to tensors
+        all that it does: whatever else it reads is constant from the capture on, floats among the arguments choose the
+        program, and nothing of what Python does is looked at. For functions whose Python code cannot be read (compiled
+        or generated code, other libraries), and the quickest to call; the 2nd call is always compared.
+    effects : {"first"}, optional
+        With ``"first"``, output (print, loggers) is no reason to run the function as it is: it is written where the
+        function itself runs, at captures and compared calls, and at no other.
     dynamic, backend, options : optional
         Taken for PyTorch's sake: each kind of call has a program of its own, there is one backend, "inductor", and what
         its options set is not there.
@@ -548,9 +666,10 @@ def compile(
     Raises
     ------
     CompileError
-        From a compared call, where a replay gives something else; with `fullgraph`, where no program can hold the call.
+        From a compared call, where a replay gives something else and `check` is ``"doubling"``; with `fullgraph`, there
+        too, and where no program can hold the call.
     ValueError
-        If `check`, `mode` or `backend` is not known.
+        If `check`, `effects`, `mode` or `backend` is not known.
     RuntimeError
         If there are both a mode and options.
 
@@ -578,12 +697,18 @@ def compile(
             threads=threads,
             mode=mode,
             fullgraph=fullgraph,
+            pure=pure,
+            effects=effects,
             backend=backend,
             options=options,
             disable=disable,
         )
     if check not in ("doubling", "first", False):
-        raise ValueError(f"check must be 'doubling', 'first' or False, not {check!r}")
+        raise ValueError(f"check must be 'first', 'doubling' or False, not {check!r}")
+    if pure and not check:
+        check = "first"
+    if effects not in (None, "first"):
+        raise ValueError(f"effects must be 'first' or None, not {effects!r}")
     if mode not in MODES:
         raise ValueError(f"mode must be {', '.join(map(repr, MODES[1:-1]))} or {MODES[-1]!r}, not {mode!r}")
     if backend != "inductor":
@@ -600,4 +725,7 @@ def compile(
     if disable:
         return function
     more = {"mode": mode} if mode == "reduce-overhead" else {}
-    return Compiled(function, check, explain, fullgraph, exact=exact, threads=threads, **more)
+    check = check or "first" if pure else check
+    return Compiled(
+        function, check, explain, fullgraph, pure=pure, effects=effects, exact=exact, threads=threads, **more
+    )

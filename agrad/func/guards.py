@@ -1,17 +1,16 @@
 """Guards: what Python's state must be for a kept program to hold, and the text that checks it at every call.
 
-What counts is what functions met in the capture read: cells, globals, attributes, members of containers. Plain values are
-compared by type and value, everything else by identity, containers and objects by how much they have, too.
+Each is a `Link`: what was read in the capture, and how it is read again. Plain values are compared by type and value,
+everything else by identity.
 """
 
 from __future__ import annotations
 
-import contextlib
+import itertools
+import keyword
 import operator
-import sys
 import types
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from agrad.core import errors
@@ -19,21 +18,9 @@ from agrad.core.backend import BACKENDS
 from agrad.core.node import AccumulateGrad
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
-from agrad.func.origins import (
-    ENTRIES,
-    FOLLOW,
-    Found,
-    Origin,
-    Reach,
-    is_large,
-    is_library,
-    is_own,
-    one_further,
-    search,
-)
+from agrad.func.origins import ENTRIES, FOLLOW, Found, Origin, is_large, one_further, search
 from agrad.func.program import spec_of_value
 from agrad.func.recording import grad_of
-from agrad.random import Generator
 
 #: Plain values: compared by type and value.
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
@@ -53,6 +40,8 @@ def same(first: Any, second: Any) -> bool:
         return False
     if type(first) is tuple:
         return len(first) == len(second) and all(map(same, first, second))
+    if type(first) is frozenset:  # what is equal may be of two types
+        return len(first) == len(second) and all(any(same(one, each) for each in second) for one in first)
     return repr(first) == repr(second) if isinstance(first, float | complex) else bool(first == second)
 
 
@@ -85,6 +74,28 @@ class Link(NamedTuple):
         return id(holder), id(self.key), self.name
 
 
+class Has:
+    """Whether a table has a key.
+
+    Parameters
+    ----------
+    table : mapping
+        The table.
+    """
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __call__(self, key: Any) -> bool:
+        return key in self.table
+
+
+#: By what a link gets: the attribute of the key that is mostly the same, and is looked at first.
+MOSTLY: dict[Callable[[Any], Any], str] = {}
+
+
 def called(get: Callable[[], Any]) -> Any:
     """Return what a function without arguments gives: a `Link` of it."""
     return get()
@@ -99,6 +110,10 @@ def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
         return Link(holder.__globals__.__getitem__, key, value, name)
     if kind == "item":
         return Link(holder.__getitem__, key, value, name)
+    if kind == "content":
+        return Link(operator.attrgetter("cell_contents"), holder, value, name)
+    if kind == "called":
+        return Link(called, holder, value, name)
     if kind == "member":
         owner = next(each for each in holder.__mro__ if key in vars(each))
         return Link(vars(owner).__getitem__, key, value, name)
@@ -120,129 +135,9 @@ def links_along(origin: Origin) -> list[Link]:
     return links
 
 
-#: Stands where a way leads nowhere any more.
-GONE = object()
-
-
-class Present:
-    """What is where a search was, looked up anew: each step once, however many ways go by it."""
-
-    def __init__(self) -> None:
-        self._at: dict[Found, tuple[Any, str]] = {}
-
-    def of(self, found: Found) -> tuple[Any, str]:
-        """Return what is there now, `GONE` if nothing, and how Python writes the way."""
-        behind: list[Found] = []
-        while found not in self._at and found.before is not None:
-            behind.append(found)
-            found = found.before
-        value, name = self._at.get(found, (found.value, ""))
-        for each in reversed(behind):
-            kind, key = each.step
-            try:
-                value = GONE if value is GONE else FOLLOW[kind](value, key)
-            except (AttributeError, LookupError, ValueError, TypeError, StopIteration):
-                value = GONE
-            name = one_further(name, each.step)
-            self._at[each] = value, name
-        return value, name
-
-    def link(self, found: Found) -> Link:
-        """Return the link for the last step to a value."""
-        assert found.before is not None
-        value, name = self.of(found)
-        return link_of(self.of(found.before)[0], found.step, value, name)
-
-
 def at_place(place: int | Link, leaves: Sequence[Any]) -> Any:
     """Return what is at a place now: among the leaves of the arguments, or where a link leads."""
     return leaves[place] if isinstance(place, int) else place.get(place.key)
-
-
-# -- what functions read ------------------------------------------------------------------------------------------------
-
-
-class MetCode(set[types.CodeType]):
-    """The code of functions that began to run.
-
-    Attributes
-    ----------
-    is_whole : bool
-        Whether none was missed: Python told of all of them.
-    """
-
-    is_whole = True
-
-
-@contextlib.contextmanager
-def met_code() -> Iterator[MetCode]:
-    """Collect the code of every function that begins to run within the block.
-
-    Python tells a profile function of it, or a trace function where a profiler is at work that cannot be called as well, as
-    cProfile before Python 3.12. Where a debugger or coverage has the trace function then, or code within the block puts
-    another function in place of this one, what was collected is not whole.
-    """
-    met = MetCode()
-    before = sys.getprofile()
-    get, put = sys.getprofile, sys.setprofile
-    if before is not None and not callable(before):
-        before, get, put = None, sys.gettrace, sys.settrace
-        if get() is not None:
-            met.is_whole = False
-            yield met
-            return
-
-    def note(frame: types.FrameType, event: Any, argument: Any) -> None:
-        if event == "call":
-            met.add(frame.f_code)
-        if before is not None:
-            before(frame, event, argument)
-
-    try:
-        put(note)
-        yield met
-    finally:
-        if get() is note:
-            put(before)
-        else:
-            met.is_whole = False
-
-
-class State(NamedTuple):
-    """A value that functions and objects lead to, as it is.
-
-    Attributes
-    ----------
-    found : Found
-        Where, and what.
-    size : int or None
-        How much a container or an object has.
-    """
-
-    found: Found
-    size: int | None
-
-
-def state_of(reach: Reach) -> list[State]:
-    """Return what functions and objects lead to but by way of data."""
-    return [State(found, size_of(found.value)) for found in reach.near]
-
-
-def tellers_in(reach: Reach) -> list[Any]:
-    """Return the optimisers and schedules that functions and objects lead to; in other data those that stand there."""
-    found: list[Any] = []
-    for data in (at.value for at in reach.data):
-        if tells_settings(data):
-            found.append(data)
-        elif is_large(data):
-            entries = list(data.values()) if isinstance(data, dict) else data
-            found += filter(tells_settings, entries)
-    return [at.value for at in search(found, tells_settings, skip=is_no_setting)]
-
-
-def is_state(value: Any) -> bool:
-    """Return whether a value is compared, not what a program takes or a module."""
-    return not is_array(value) and not isinstance(value, types.ModuleType)
 
 
 def is_array(value: Any) -> bool:
@@ -251,162 +146,12 @@ def is_array(value: Any) -> bool:
     return isinstance(value, Tensor) or (backend is not None and backend.as_array(value) is value)
 
 
-def is_no_state(value: Any) -> bool:
-    """Return whether a value is data, tells recordings itself what changes, as optimisers and generators do, or is agrad's own."""
-    return is_large(value) or tells_settings(value) or isinstance(value, Generator)
+# -- settings of optimisers and schedules -------------------------------------------------------------------------------
 
 
 def tells_settings(value: Any) -> bool:
     """Return whether an object tells recordings which of its numbers are read and changed."""
     return getattr(type(value), "_tells_settings", False) is True
-
-
-def sized(value: Any) -> Any:
-    """Return what says how much a value has: a container itself, the attributes of an object; None for others."""
-    if isinstance(value, list | dict | set | deque):
-        return value
-    if isinstance(value, type | types.FunctionType | types.MethodType | types.BuiltinFunctionType) or tells_settings(
-        value
-    ):
-        return None
-    held = getattr(value, "__dict__", None)
-    counts = getattr(type(value), "_counts", False) is True or any(map(is_own, type(value).__mro__))
-    return held if counts and type(held) is dict else None  # others note for themselves what they like
-
-
-def size_of(value: Any) -> int | None:
-    """Return how much a container or object has; None for others."""
-    held = sized(value)
-    return None if held is None else len(held)
-
-
-class Reading:
-    """What functions that ran may have read.
-
-    Parameters
-    ----------
-    met : set of code
-        Of the functions.
-    state : sequence of State
-        What they lead to.
-    """
-
-    def __init__(self, met: set[types.CodeType], state: Sequence[State]) -> None:
-        self._met = met
-        own = [code for code in met if not is_library(code.co_filename)]
-        self._words = {word for code in own for word in (*code.co_names, *words_of(code))}
-        self._reads_all = not self._words.isdisjoint(("copy", "items", "values"))
-        self._names = {name for code in met for name in code.co_names} | self._words
-
-        self._read = {id(found.value) for found, _ in state if found.before is None}
-        edges = [found for found, _ in state if found.before is not None and self.was_taken(found)]
-        while edges:  # an object may be read by another way than the one that it was found by first
-            left = [found for found in edges if id(found.before.value) not in self._read]  # type: ignore[union-attr]
-            if len(left) == len(edges):
-                break
-            self._read.update(id(found.value) for found in edges if id(found.before.value) in self._read)  # type: ignore[union-attr]
-            edges = left
-
-    def has(self, found: Found) -> bool:
-        """Return whether a value may have been read, and what leads to it."""
-        return found.before is None or (id(found.before.value) in self._read and self.was_taken(found))
-
-    def by_hand(self, found: Found) -> bool:
-        """Return whether a setting of an optimiser may have been read by the user's own functions."""
-        steps = (at.step for at in found.chain())
-        return all(
-            key in self._words or (kind == "item" and (self._reads_all or not isinstance(key, str)))
-            for kind, key in steps
-        )
-
-    def was_taken(self, at: Found) -> bool:
-        """Return whether the step to a value may have been taken, by whoever came to what leads to it."""
-        assert at.before is not None
-        holder, (kind, key) = at.before.value, at.step
-        if kind in ("cell", "global"):
-            return holder.__code__ in self._met
-        if kind == "member" and (code := code_of(at.value)) is not None:
-            return code in self._met
-        return kind in ("item", "hook") or key in self._names or key in INNER or not key.isidentifier()
-
-
-#: Attributes that functions, methods and classes are followed through.
-INNER = frozenset(
-    {
-        "__class__",
-        "__defaults__",
-        "__func__",
-        "__kwdefaults__",
-        "__self__",
-        "args",
-        "fget",
-        "func",
-        "function",
-        "keywords",
-    }
-)
-
-
-def words_of(code: types.CodeType) -> Iterator[str]:
-    """Return the words among the constants of a function: keys, names for getattr."""
-    for constant in code.co_consts:
-        yield from (c for c in (constant if isinstance(constant, tuple) else (constant,)) if isinstance(c, str))
-
-
-def code_of(value: Any) -> types.CodeType | None:
-    """Return the code of a function or of the method of a class; None for others."""
-    function = getattr(value, "fget", None) or getattr(value, "__func__", value)
-    return getattr(function, "__code__", None)
-
-
-def guards_of(state: Sequence[State], reading: Reading) -> Iterator[Link]:
-    """Return what must be as it was, of what was read."""
-    present, passed = Present(), set[Found]()
-    for found, size in state:
-        if not is_state(found.value) or not reading.has(found):
-            continue
-        value, (_, name) = found.value, present.of(found)
-        if found.before is not None:
-            way, at = [], found.before
-            while at.before is not None and at not in passed:
-                passed.add(at)
-                way.append(at)
-                at = at.before
-            yield from map(present.link, reversed(way))
-            yield present.link(found)._replace(value=value)
-        held = sized(value)
-        if held is not None and size is not None:
-            yield Link(len, held, size, f"how many entries {name} has")
-        if isinstance(value, set | deque):
-            kind: Any = frozenset if isinstance(value, set) else tuple
-            if is_plain(kind(value)):
-                yield Link(kind, value, kind(value), name)
-        if isinstance(value, types.FunctionType) and not is_library(value.__code__.co_filename):
-            yield Link(operator.attrgetter("__code__"), value, value.__code__, f"the code of {name}")
-
-
-def changed(state: Sequence[State], reading: Reading) -> str | None:
-    """Return what a call has changed of what there was, which no program would; None if nothing."""
-    present = Present()
-    for found, size in state:
-        value = found.value
-        if found.before is not None and is_plain(value):
-            now, name = present.of(found)
-            if now is GONE:
-                return f"{name} was {value!r} and is not there after the call"
-            if not same(now, value):
-                return f"{name} was {value!r} and is {now!r} after the call"
-            continue
-        if is_array(value) and found.before is not None and found.step != ("attribute", "grad"):
-            now, name = present.of(found)
-            if now is not value:
-                return f"{name} is another {type(value).__name__} after the call"
-        if size is not None and size_of(value) != size and reading.has(found):
-            return f"{found.origin} had {size} entries and has {size_of(value)} after the call"
-    return None
-
-
-# -- settings of optimisers and schedules -------------------------------------------------------------------------------
 
 
 def is_no_setting(value: Any) -> bool:
@@ -488,21 +233,37 @@ class Outside(NamedTuple):
 
 #: What the text of an entry refers to, beside values.
 NAMES = {
-    "CHANGED": (LookupError, AttributeError, TypeError, ValueError),
+    "CHANGED": (LookupError, AttributeError, TypeError, ValueError, errors.BackendError),
     "differs": lambda now, value: not same(now, value),
     "hooks_at": hooks_at,
     "key_of": key_of,
     "spec_of_value": spec_of_value,
 }
 
+#: Of so many arrays each is compared with each: sooner than by a set of what tells them apart.
+FEW = 4
+
 FILE = "<agrad guards>"
 errors.INTERNAL_FILES.add(FILE)
 
 
-class Entry:
-    """The text of a function of a call's leaves: gives the raw inputs of a program, or the name of what is not as it was."""
+def is_name(text: str) -> bool:
+    """Return whether a text can stand for an attribute in Python code."""
+    return text.isidentifier() and not keyword.iskeyword(text)
 
-    def __init__(self) -> None:
+
+class Entry:
+    """The text of a function of a call's leaves: gives the raw inputs of a program, or the name of what is not as it was.
+
+    Parameters
+    ----------
+    count : int
+        How many leaves there are.
+    """
+
+    def __init__(self, count: int = 0) -> None:
+        self._count = count
+        self._raws: dict[int, None] = {}  # the leaves whose arrays are asked for, in this order
         self._lines: list[str] = []
         self._names: dict[str, Any] = dict(NAMES)
         self._known: dict[int, str] = {}
@@ -516,6 +277,15 @@ class Entry:
             self._names[name] = value
         return name
 
+    def leaf(self, at: int) -> str:
+        """Return what a leaf is called in the text."""
+        return f"leaf{at}"
+
+    def raw(self, at: int) -> str:
+        """Return what the array of a leaf that is a tensor is called."""
+        self._raws[at] = None
+        return f"raw{at}"
+
     def refuse(self, condition: str, name: str) -> None:
         """Add a condition under which the program does not hold."""
         self._lines.append(f"if {condition}: return {name!r}")
@@ -526,17 +296,34 @@ class Entry:
             return self._variables[link.place]
         get, key = link.get, link.key
         holder = getattr(get, "__self__", None)
-        if type(key) is types.CellType:
-            return f"{self.called(key)}.cell_contents"
+        if get is len:
+            return f"len({self.called(key)})"
+        if type(get) is operator.attrgetter and len(names := get.__reduce__()[1]) == 1 and is_name(names[0]):
+            return f"{self.called(key)}.{names[0]}"
         if type(holder) in (dict, list, tuple, types.MappingProxyType):
-            return f"{self.called(holder)}[{repr(key) if type(key) in (int, str) else self.called(key)}]"
+            return f"{self.called(holder)}[{self.key(key)}]"
+        if type(get) is Has:
+            return f"({self.key(key)} in {self.called(get.table)})"
         if get is has_grad and type(key._node) is AccumulateGrad:
             return f"({self.called(key)}._node.grad is not None)"
         return f"{self.called(get)}({self.called(key)})"
 
+    def key(self, key: Any) -> str:
+        """Return the expression for a key of a table."""
+        return repr(key) if type(key) in (int, str) else self.called(key)
+
     def guard(self, link: Link) -> None:
         """Add a link: what was there must be there."""
-        there, value = self.at(link), self.called(link.value)
+        there = self.at(link)
+        if link.get is len:
+            self.refuse(f"{there} != {link.value}", link.name)
+            return
+        if type(link.get) is Has and type(link.value) is bool:
+            self.refuse(f"not {there}" if link.value else there, link.name)
+            return
+        value = self.called(link.value)
+        if type(link.get) is types.FunctionType and link.get in MOSTLY:
+            there = f"{self.called(link.key)}.{MOSTLY[link.get]} is not {value} and {there}"
         if is_plain(link.value) and type(link.value) not in (bool, type(None)):
             self.refuse(f"(now := {there}) is not {value} and differs(now, {value})", link.name)
         else:
@@ -554,6 +341,15 @@ class Entry:
         self.hooks(found, outside.hooks, name)
         return f"{found}._raw"
 
+    def apart(self, arrays: Sequence[str]) -> None:
+        """Add that no two of these are one array."""
+        if len(arrays) <= FEW:
+            shared = " or ".join(f"{one} is {other}" for one, other in itertools.combinations(arrays, 2))
+        else:
+            shared = f"len(set(map(id, ({', '.join(arrays)})))) < {len(arrays)}"
+        if shared:
+            self.refuse(shared, "which tensors share one array")
+
     def _refuse_other(self, there: str, spec: Spec, name: str) -> None:
         if spec.backend.is_lazy:
             self.refuse(f"key_of({there}) != {self.called(key_of(spec))}", name)
@@ -570,7 +366,10 @@ class Entry:
 
     def function(self, values: Sequence[str]) -> Callable[[Sequence[Any]], list[Any] | str]:
         """Return the function; `values` are the expressions of the inputs."""
-        lines = ["def entry(leaves):", "    try:"]
+        lines = ["def entry(leaves):"]
+        if self._count:
+            lines.append(f"    {', '.join(map(self.leaf, range(self._count)))}, = leaves")
+        lines += [*(f"    {self.raw(at)} = {self.leaf(at)}._raw" for at in self._raws), "    try:"]
         lines += [f"        {line}" for line in (*self._lines, f"return [{', '.join(values)}]")]
         lines += ["    except CHANGED:", "        return 'what is found outside of the arguments'", ""]
         exec(compile("\n".join(lines), FILE, "exec"), self._names)  # noqa: S102 (made of names of our own)

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import gc
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad import tree
+from agrad.compiled.capturing import Captured
 from agrad.core import errors
 from agrad.core.backend import PYTHONS_OWN, Backend, backend_of
 from agrad.core.node import AccumulateGrad, Node, ancestors
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.func.capture import graph_of, hooks_left, program_of, results_of
-from agrad.func.guards import (
-    Link,
-    Outside,
-    Reading,
-    State,
-    changed,
-    changed_between,
-    guards_of,
-    has_grad,
-    hooks_at,
-    links_along,
-    settings_of,
-)
+from agrad.func.guards import Link, Outside, changed_between, has_grad, hooks_at, is_array, links_along, settings_of
 from agrad.func.kept import Kept
-from agrad.func.origins import Argument, Found, Origin, Reach, is_library
+from agrad.func.origins import Argument, Found, Origin, is_library
 from agrad.func.program import Leaf, Program, Structure
 from agrad.func.recording import CaptureError, Hooked, grad_of
-from agrad.func.watching import Watcher, backward_of
+from agrad.func.watching import Watcher, as_plain, backward_of
 from agrad.plugin.manager import default_backend
 
 if TYPE_CHECKING:
@@ -49,29 +38,29 @@ class Watched(NamedTuple):
         Its arguments as a program has them.
     values : list
         The leaves of its arguments as the function got them.
-    returned : object
-        What the function returned.
-    reach : Reach
-        What the function can find outside of its arguments.
-    state : list of State
-        What that was before the call.
-    settings : dict
-        The settings of optimisers before the call.
-    met : set of code
-        Of the functions that ran in it.
+    captured : Captured
+        What it returned, what it found outside of its arguments, and the conditions for that.
     first : int
         The creation number of its first node.
+    pure : bool
+        All that it found, but for tensors' values, is taken to be constant.
     """
 
     watcher: Watcher
     arguments: Structure
     values: list[Any]
-    returned: Any
-    reach: Reach
-    state: list[State]
-    settings: dict[Any, Found]
-    met: set[types.CodeType]
+    captured: Captured
     first: int
+    pure: bool
+
+    @property
+    def returned(self) -> Any:
+        """What the function returned."""
+        return self.captured.returned
+
+    def looked_at(self) -> Iterable[Found]:
+        """Return what it found outside of its arguments, in the order of reading."""
+        return self.captured.seen.looked_at()
 
 
 def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
@@ -90,24 +79,25 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         If no program can hold the call.
     """
     watcher = call.watcher
-    behind = behind_of(call)
-    reading = reading_of(call)
+    codes = set(call.captured.codes)
+    behind = behind_of(call, codes)
+    refuse_changed_settings(watcher)
     refuse_shared_arrays(call)
     demand_what_python_saw(call)
-    conditions = list(watcher.conditions)
     results = Results.of(call)
     backward, targets, saved = backward_of(watcher, [t for _, t in results.followed], call.first, behind.hooks)
+    conditions = list(watcher.conditions)
     watcher.also = [
         *(condition.number for condition in conditions),
         *(number for number, _ in watcher.epilogue),
         *saved,
     ]
     asked = [item[1] for item in watcher.prologue if item[0] == "setting"]
-    program = program_of(watcher, results.structure, call.arguments, call.values, call.reach, asked)
+    program = program_of(watcher, results.structure, call.arguments, call.values, call.captured.seen, asked)
     if not {one.number for one in behind.hooks} <= {number for step in program.steps for number in step.made}:
         raise CaptureError("capture: a hook is registered on a value that no result is computed from")
     refuse_escaped(call, program)
-    ways = Ways(call, reading)
+    ways = Ways(call)
     the_same = ways.to_returned(results)
     outside = ways.to_outside(program)
     written = ways.to_written(program)
@@ -119,10 +109,12 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         program=program,
         backend=watcher.backend or default_backend(),
         backward=backward,
-        links=[*{link.place: link for link in ways.links}.values(), *watcher.guards],
+        links=ways.conditions([*outside, *alone]),
         outside=outside,
         alone=alone,
         again=again,
+        found_too=ways.to_found_too(),
+        distinct=ways.to_distinct(),
         hooked=[
             (at, hooks_at(value))
             for at, value in enumerate(call.values)
@@ -142,7 +134,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         hooks=[(one.number, hook) for one in behind.hooks if one.number is not None and (hook := one.hook) is not None],
         reads=behind.reads,
         late=behind.late,
-        goes_on=bool(conditions) or any(map(may_catch, call.met)),
+        goes_on=bool(conditions) or any(map(may_catch, codes)),
         options=options,
     )
 
@@ -168,8 +160,8 @@ class Behind(NamedTuple):
     late: list[Link]
 
 
-def behind_of(call: Watched) -> Behind:
-    """Return the hooks and the `Function`s behind the results; their code counts among what ran."""
+def behind_of(call: Watched, codes: set[types.CodeType]) -> Behind:
+    """Return the hooks and the `Function`s behind the results, and add their code to what ran."""
     from agrad.func.hooks import functions_on, reads_of  # noqa: PLC0415 (only where a call is captured)
 
     watcher, returned = call.watcher, call.returned
@@ -179,7 +171,7 @@ def behind_of(call: Watched) -> Behind:
     reads = [reads_of(hooked.hook) for hooked in hooks if hooked.hook is not None]
     single = sum(isinstance(leaf, Tensor) and leaf._node is not None for leaf in tree.flatten(returned)[0]) == 1
     late = [*reads, *functions_on(nodes, alone=single)]
-    call.met.update(code for each in late for code in each.codes)
+    codes.update(code for each in late for code in each.codes)
     return Behind(hooks, reads, [link for each in late for link in each.links])
 
 
@@ -200,33 +192,31 @@ def refuse_hooks(watcher: Watcher, left: Sequence[Hooked]) -> None:
 # -- what no program can hold -------------------------------------------------------------------------------------------
 
 
-def reading_of(call: Watched) -> Reading:
-    """Return what the functions that ran may have read; refuse what they changed of Python's state."""
-    reading = Reading(call.met, call.state)
-    call.reach.look_into(filter(reading.has, call.reach.data), reading.was_taken)
-    other = changed(call.state, reading)
-    if other is not None:
-        raise CaptureError(f"capture: {other}: a program would not change it")
-    for key, found in changed_between(call.settings, settings_of(call.watcher.tellers)).items():
-        if key not in call.watcher.told:
+def refuse_changed_settings(watcher: Watcher) -> None:
+    """Refuse settings of optimisers and schedules that were changed otherwise than by themselves."""
+    for key, found in changed_between(watcher.settings, settings_of(watcher.tellers)).items():
+        if key not in watcher.told:
             raise CaptureError(
                 f"capture: the setting {found.origin} is changed by the function itself: a program would not change it;"
                 " let a schedule do it, or change it between calls"
             )
-    return reading
 
 
 def refuse_shared_arrays(call: Watched) -> None:
     """Refuse several tensors on one array: a later call may mean either."""
     watcher = call.watcher
-    owner = {id(value._raw): -1 for value in call.values if isinstance(value, Tensor)}
+    before = {key: array for key, (_, array, _) in watcher.met.items()}
+    owner = {id(before.get(id(t), t._raw)): id(t) for t in call.values if isinstance(t, Tensor)}
     known = {id(array) for _, array in watcher.inputs.values()}
-    for found in call.reach.looked_at():
-        if not isinstance(found.value, Tensor) or id(found.value._raw) not in known:
+    for found in call.looked_at():
+        if not isinstance(found.value, Tensor):
+            continue
+        array = before.get(id(found.value), found.value._raw)
+        if id(array) not in known:
             continue
         if found.step == ("attribute", "grad") and id(found.value) not in watcher.met:  # it was there before the call
             continue
-        if owner.setdefault(id(found.value._raw), id(found.value)) != id(found.value):
+        if owner.setdefault(id(array), id(found.value)) != id(found.value):
             raise CaptureError(
                 f"capture: {found.origin} is found outside of the arguments and shares its array with an argument, or"
                 " with another tensor from outside: which of them a later call means no program can tell"
@@ -234,15 +224,11 @@ def refuse_shared_arrays(call: Watched) -> None:
 
 
 def demand_what_python_saw(call: Watched) -> None:
-    """Make conditions of the numbers that Python was given and did not give back; refuse them beside effects."""
-    watcher, leaves = call.watcher, tree.flatten(call.returned)[0]
+    """Make conditions of numbers that agrad's own code has read unseen; refuse all conditions beside effects."""
+    watcher = call.watcher
     for live in watcher.lives:
-        ways_out = [live, *(value for value, array in watcher.returned if array is live.array)]
-        if not live.used and not any(leaf is out for leaf in leaves for out in ways_out):
-            watcher.demand(watcher.number_of(live.array), float.__pos__(live))
-    for value, array in watcher.returned:
-        if not any(leaf is value for leaf in leaves):
-            watcher.demand(watcher.number_of(array), value)
+        if not live.used:
+            watcher.demand(watcher.number_of(live.array), as_plain(live))
     if watcher.conditions and any(kind == "effect" for kind, *_ in watcher.prologue):
         raise CaptureError(
             f"capture: a value decides ({watcher.conditions[0].line}) in a call that changes an optimiser's state"
@@ -256,7 +242,8 @@ def refuse_escaped(call: Watched, program: Program) -> None:
     tensors += watcher.written
     tensors += [grad for t in tensors if t.is_leaf and (grad := grad_of(t)) is not None]
     held = {watcher.number_of(array) for array in (*arrays_held(tensors), *watcher.held)}
-    held |= {watcher.number_of(live.array) for live in watcher.lives}
+    numbers = (*watcher.lives, *(number for _, number in watcher.numbers.values()))
+    held |= {watcher.number_of(number.array) for number in numbers}
     escaped = watcher.escaped({*program.outputs, *(number for number in held if number is not None)})
     if escaped is not None:
         raise CaptureError(
@@ -339,7 +326,10 @@ class Results(NamedTuple):
             for leaf, t in given_back
             if isinstance(leaf, Leaf) and not leaf.raw and (leaf.number in taken_in or id(t) in watcher.met)
         }
-        ways = {id(found.value): found.origin for found in call.reach.looked_at() if id(found.value) in sought}
+        ways: dict[int, Origin] = {}
+        for found in call.looked_at():  # where it was found first: later ones may be places that the call has put it
+            if id(found.value) in sought:
+                ways.setdefault(id(found.value), found.origin)
         new = [
             (leaf.number, tensor)
             for leaf, tensor in given_back
@@ -357,20 +347,37 @@ class Ways:
     Attributes
     ----------
     links : list of Link
-        What was read of Python's state, and what the ways lead by.
+        What the ways lead by.
     """
 
-    def __init__(self, call: Watched, reading: Reading) -> None:
-        self._call, self._reading = call, reading
-        self.links = list(guards_of(call.state, reading))
-        for found in call.settings.values():
-            if reading.by_hand(found):
-                *way, last = links_along(found.origin)
-                self.links += (*way, last._replace(value=found.value))
+    def __init__(self, call: Watched) -> None:
+        self._call = call
+        self.links: list[Link] = []
+
+    def conditions(self, taken: Iterable[Outside | int | Link]) -> list[Link]:
+        """Return all that must be where it was: what the function read of Python's state, and what the ways lead by.
+
+        Parameters
+        ----------
+        taken : iterable of Outside, int or Link
+            What the program looks up at every call.
+        """
+        call = self._call
+        if call.pure:
+            return []
+        links = (each.link if isinstance(each, Outside) else each for each in taken)
+        ids = {id(link.value) for link in links if isinstance(link, Link)}
+        read = [*call.captured.conditions, *call.captured.guard_the_rest(ids)]
+        places = {link.place for link in read}
+        ways = {link.place: link for link in self.links if link.place not in places}
+        return [*read, *ways.values(), *call.watcher.guards]
 
     def end_of(self, origin: Origin) -> Link:
         """Return the last link of a way, to what is looked up at every call; the others are guarded."""
-        *way, last = links_along(origin)
+        try:
+            *way, last = links_along(origin)
+        except (AttributeError, LookupError, ValueError, TypeError, StopIteration) as error:
+            raise CaptureError(f"capture: {origin} is not there any more after the call") from error
         self.links += way
         if origin.way[-1] == ("attribute", "grad"):  # as it was before the call
             met = self._call.watcher.met.get(id(last.key))
@@ -395,7 +402,11 @@ class Ways:
 
     def to_written(self, program: Program) -> list[int | Link]:
         """Return the targets of writes."""
-        targets = (write.target for write in program.writes)
+        targets = [write.target for write in program.writes]
+        for target in targets:
+            leaf = self._call.arguments.leaves[target.place] if isinstance(target, Argument) else None
+            if isinstance(leaf, Leaf) and leaf.raw:
+                raise CaptureError("capture: an array among the arguments is written to")
         return [target.place if isinstance(target, Argument) else self.end_of(target) for target in targets]
 
     def to_given(self, program: Program) -> list[int | Link | None]:
@@ -407,19 +418,19 @@ class Ways:
         ]
         wanted = {id(grad) for grad in put if grad is not None}
         places: dict[int, int | Link] = {id(value): at for at, value in enumerate(call.values) if id(value) in wanted}
-        for found in call.reach.looked_at():
+        for found in call.looked_at():
             if id(found.value) in wanted and id(found.value) not in places:
                 places[id(found.value)] = self.end_of(found.origin)
         return [places.get(id(grad)) for grad in put]
 
     def to_alone(self, outside: Sequence[Outside]) -> list[Outside]:
-        """Return the tensors that require a gradient, beside those whose values are inputs."""
-        taken = {id(one.link.value) for one in outside}
+        """Return the tensors that require a gradient, beside arguments and those whose values are inputs."""
+        taken = {id(value) for value in (*(one.link.value for one in outside), *self._call.values)}
         met = self._call.watcher.met
         followed = {key for key, (t, *_) in met.items() if t._node is not None and key not in taken}
         return [
             Outside.of(-1, self.end_of(found.origin), found.value)
-            for found in self._call.reach.looked_at()
+            for found in self._call.looked_at()
             if id(found.value) in followed
         ]
 
@@ -427,19 +438,28 @@ class Ways:
         """Return the other ways that were gone to what is taken, each with the link that is taken."""
         taken_at = {id(link.value): link for link in taken if isinstance(link, Link)}
         again = []
-        for found, _ in self._call.state:
-            link = taken_at.get(id(found.value))
-            if (
-                link is not None
-                and found.before is not None
-                and found.step != ("attribute", "grad")
-                and self._reading.has(found)
-            ):
-                *way, last = links_along(found.origin)
-                if last.place[:2] != link.place[:2]:
-                    self.links += way
-                    again.append((last, link))
+        for found in self._others(taken_at):
+            link, last = taken_at[id(found.value)], self.end_of(found.origin)
+            if last.place[:2] != link.place[:2]:
+                again.append((last, link))
         return again
+
+    def to_found_too(self) -> list[tuple[Link, int]]:
+        """Return the ways that were gone to what is an argument, too, each with its place there."""
+        places = {id(value): at for at, value in enumerate(self._call.values) if is_array(value)}
+        return [(self.end_of(found.origin), places[id(found.value)]) for found in self._others(places)]
+
+    def to_distinct(self) -> list[tuple[Link, int]]:
+        """Return the ways to what was compared with an argument and is another tensor, each with the argument's place."""
+        places = {id(value): at for at, value in enumerate(self._call.values)}
+        return [(self.end_of(found.origin), places[id(given)]) for given, found in self._call.captured.distinct]
+
+    def _others(self, wanted: Container[int]) -> Iterator[Found]:
+        """Return where some values, by ``id``, were found, but for gradients."""
+        for found in self._call.looked_at():
+            is_grad = found.step == ("attribute", "grad")
+            if found.before is not None and id(found.value) in wanted and not is_grad and not self._call.pure:
+                yield found
 
     def guard_gradients(self, program: Program) -> list[tuple[int, bool]]:
         """Guard whether there is a gradient where one was looked for and none is written; return it of arguments."""
@@ -447,7 +467,7 @@ class Ways:
         targets = zip(program.writes, watcher.written, strict=True)
         written = {id(tensor) for write, tensor in targets if write.what == "grad"}
         read = {key for key, what in watcher.grads.items() if what == "read" and key in watcher.met} - written
-        for found in call.reach.looked_at():
+        for found in call.looked_at():
             if id(found.value) in read:
                 has = has_grad(found.value)
                 self.links += links_along(found.origin)

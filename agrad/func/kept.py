@@ -24,6 +24,7 @@ from agrad.core.operands import from_raw
 from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of, bare
+from agrad.func.giving import Giver, giver_of
 from agrad.func.guards import Entry, Link, Outside, at_place, has_grad, same
 from agrad.func.program import Given, Leaf, Number, Program
 from agrad.func.recording import CaptureError, grad_of
@@ -83,6 +84,10 @@ class Kept:
         Tensors that require a gradient, and whose values are not needed.
     again : list of (Link, Link)
         Another way to a tensor or array from outside that was read, and the one that the program takes.
+    found_too : list of (Link, int)
+        Where an argument was found outside, too, and its place among the leaves.
+    distinct : list of (Link, int)
+        Ways to what an argument, whose place stands beside it, was compared with, and was not.
     hooked : list of (int, tuple)
         Arguments that require a gradient: the place among the leaves, and the hooks on it.
     had_grad : list of (int, bool)
@@ -128,6 +133,8 @@ class Kept:
     outside: list[Outside]
     alone: list[Outside]
     again: list[tuple[Link, Link]]
+    found_too: list[tuple[Link, int]]
+    distinct: list[tuple[Link, int]]
     hooked: list[tuple[int, Any]]
     had_grad: list[tuple[int, bool]]
     written: list[Any]
@@ -182,12 +189,8 @@ class Kept:
         self.from_arguments = [(place[number], at) for number, at in arguments.items()]
         #: By number the place among the leaves of the arguments, of those that are Python floats.
         self.floats = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Number}
-        #: Whether each leaf is a tensor or array of its own.
-        self.has_arrays_alone = len(arguments) == len(leaves)
-        #: Whether a call is nothing but what it returns.
-        self.only_computes = not (
-            self.prologue or self.epilogue or self.held or program.keys or self.conditions or program.writes
-        )
+        #: Whether a call that goes as in the capture is nothing but what it returns.
+        self.only_computes = not (self.prologue or self.epilogue or self.held or program.keys or program.writes)
         places: dict[int, int | Link] = {**arguments}
         places |= {outside.number: outside.link for outside in self.outside}
         self.differentiated = [places[number] for number in self.targets]
@@ -206,6 +209,7 @@ class Kept:
         self.silent = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
         self._settings: dict[int, tuple[float, Any]] = {}
+        self._givers: dict[bool, Giver | None] = {}  # by whether all that is given is raw
         #: Of a Python float: the input.
         self.number = numbers_on(self.backend, program)
         #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
@@ -214,39 +218,44 @@ class Kept:
     def entry(self, place: Mapping[int, int]) -> Callable[[Sequence[Any]], list[Any] | str]:
         """Return what checks the guards, and gathers the inputs."""
         assert self.program.arguments is not None
-        entry = Entry()
+        entry = Entry(len(self.program.arguments.leaves))
         values = ["None"] * len(place)
-        for link in self.links:
+        for link in (*self.links, *self.late):
             entry.guard(link)
         for outside in self.outside:
             values[place[outside.number]] = entry.tensor(outside)
         for other, link in self.again:
             entry.refuse(f"{entry.at(other)} is not {entry.at(link)}", other.name)
+        for other, at in self.found_too:
+            entry.refuse(f"{entry.at(other)} is not {entry.leaf(at)}", f"whether {other.name} is argument {at}")
+        for other, at in self.distinct:
+            entry.refuse(f"{entry.at(other)} is {entry.leaf(at)}", f"whether {other.name} is argument {at}")
         for at, hooks in self.hooked:
-            entry.hooks(f"leaves[{at}]", hooks, f"argument {at}")
+            entry.hooks(entry.leaf(at), hooks, f"argument {at}")
         for at, value in self.had_grad:
-            has = f"{entry.called(has_grad)}(leaves[{at}])"
+            has = f"{entry.called(has_grad)}({entry.leaf(at)})"
             entry.refuse(f"{has} is not {value}", f"whether argument {at} has a gradient")
         for write, link, _ in self.puts:
             if write.what == "grad" and write.had_grad is not None:
-                target = f"leaves[{link}]" if isinstance(link, int) else entry.at(link)
+                target = entry.leaf(link) if isinstance(link, int) else entry.at(link)
                 had = f"{entry.called(has_grad)}({target}) is not {write.had_grad}"
                 entry.refuse(had, f"whether {write.target} has a gradient")
+        arrays = set()
         for at, leaf in enumerate(self.program.arguments.leaves):
             if type(leaf) is Number:
-                values[place[leaf.number]] = f"{entry.called(self.number)}(leaves[{at}])"
+                values[place[leaf.number]] = f"{entry.called(self.number)}({entry.leaf(at)})"
             elif type(leaf) is Leaf:
-                values[place[leaf.number]] = f"leaves[{at}]{'' if leaf.raw else '._raw'}"
+                values[place[leaf.number]] = entry.leaf(at) if leaf.raw else entry.raw(at)
+                arrays.add(values[place[leaf.number]])
         apart = list(values)  # what was told apart in the capture is told apart
         if self.puts or self.alone or self.silent:
-            targets = (f"leaves[{link}]" if isinstance(link, int) else entry.at(link) for _, link, _ in self.puts)
-            apart += (*map(entry.tensor, self.alone), *(f"{target}._raw" for target in targets))
+            targets = (
+                entry.raw(link) if isinstance(link, int) else f"{entry.at(link)}._raw" for _, link, _ in self.puts
+            )
+            apart += (*map(entry.tensor, self.alone), *targets)
         else:
-            apart = [array for array in apart if array.startswith("leaves")]
-        apart = [array for array in dict.fromkeys(apart) if array.endswith("._raw")]
-        if len(apart) > 1:
-            ids = ", ".join(f"id({array})" for array in apart)
-            entry.refuse(f"len({{{ids}}}) < {len(apart)}", "which tensors share one array")
+            apart = [array for array in apart if array in arrays]
+        entry.apart([array for array in dict.fromkeys(apart) if array in arrays or array.endswith("._raw")])
         return entry.function(values)
 
     @once
@@ -321,6 +330,9 @@ class Kept:
     ) -> Any:
         """Return what the function would; `made_of` gets the tensors of outputs, by their places."""
         node = self.node(outs, values, leaves) if self.backward is not None else None
+        plain = made_of is None and (not whole or mode.transforming.get() is None)
+        if plain and (give := self._givers.get(whole)) is not None:
+            return give(outs, leaves, node)
         made_of = {} if made_of is None else made_of
         results: list[Any] = []
         for leaf, at in self.giving:
@@ -347,6 +359,8 @@ class Kept:
                 results.append(found if not whole or found._node is not None else bare(self.made(outs[at], at)))
             else:
                 results.append(leaf)
+        if plain and whole not in self._givers:  # by now the specs of what it makes are known
+            self._givers[whole] = giver_of(self, whole)
         if self.one:
             return results[0]
         assert self.program.results is not None
@@ -415,14 +429,10 @@ class Kept:
         return node
 
 
-def as_number(value: float) -> Any:
-    """Return a Python float as an input."""
-    return default_backend().asarray(value, dtype="float64")
-
-
 def numbers_on(backend: Backend, program: Program) -> Callable[[float], Any]:
     """Return what makes inputs of Python floats: arrays of the default backend, brought to one that does not take those."""
-    default = default_backend()
+    default = default_backend()  # as at every call: it is part of what programs are found by
+    as_number = functools.partial(default.asarray, dtype="float64")
     if joined({default, backend}) is backend:
         return as_number
     device = program.device_for((), backend)

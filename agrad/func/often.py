@@ -58,7 +58,7 @@ class Often(Compiled):
         self._before -= 1
         if self._before >= 0 or not self._is_open or not _is_usual():
             return self.function(*tensors)
-        returned, new, _ = self._recorded(*tree.flatten((tensors, {})))
+        returned, new, _ = self._recorded(tensors, {}, *tree.flatten((tensors, {})))
         if new is None or new.keys or new.puts or new.prologue or new.epilogue or len(self._ways) == BRANCHES:
             self._give_up()
         else:

@@ -67,7 +67,8 @@ class Origin:
         Where it begins: the function, or one of its arguments.
     way : tuple of (str, object)
         Each step: "cell" (a closure's, by number), "global" (by name), "attribute" (by name), "item" (by key), "member" (of
-        a class, by name), "hook" (of a tensor, by kind and key).
+        a class, by name), "hook" (of a tensor, by kind and key), "content" (a cell's, with its name), "called" (a weak
+        reference) or "cached" (by the arguments of a cached function).
     """
 
     root: Any
@@ -98,8 +99,10 @@ def one_further(text: str, step: tuple[str, Any]) -> str:
     kind, key = step
     if kind == "cell":
         return str(key[1])
-    if kind == "global":
+    if kind in ("global", "content"):
         return str(key)
+    if kind in ("called", "cached"):
+        return f"{text}()"
     if kind in ("attribute", "member"):
         text = f"{text}.{key}" if text else str(key)
     elif kind == "hook":
@@ -140,6 +143,9 @@ FOLLOW: Mapping[str, Callable[[Any, Any], Any]] = {
     "item": lambda container, key: container[key],
     "member": lambda kind, name: next(vars(each)[name] for each in kind.__mro__ if name in vars(each)),
     "hook": lambda tensor, key: getattr(tensor._node.hooks, key[0])[key[1]],
+    "content": lambda cell, _: cell.cell_contents,
+    "called": lambda reference, _: reference(),
+    "cached": lambda function, key: function(*key[0], **dict(key[1])),
 }
 
 

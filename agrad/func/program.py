@@ -352,6 +352,8 @@ class Program:
         What the function calls its positional arguments.
     sources : mapping of int to Generator
         Where the keys come from that are not the default generator's.
+    seeds : tuple of (int, Generator, key)
+        Whose state it sets, before which of its draws, counted from 0, and to what.
     functions : tuple of str
         The subclasses of `Function` in it. What they compute is part of it, their derivatives are not: it is not differentiable.
     device : str or None
@@ -370,6 +372,7 @@ class Program:
     outside: Mapping[int, Origin] = field(default_factory=dict)
     writes: tuple[Write, ...] = ()
     sources: Mapping[int, Any] = field(default_factory=dict)
+    seeds: tuple[tuple[int, Any, Any], ...] = ()
     functions: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     device: str | None = None
@@ -572,7 +575,8 @@ class Program:
         if backend is None:
             names = sorted({spec_of_value(value).backend.name for value in values.values()})
             raise BackendError(f"a program takes arrays of one backend, not of {' and '.join(names)}{errors.called()}")
-        given: list[Any] = [values[n] if n in values else self.draw(n) for n in self.inputs]
+        drawn = self._drawn()
+        given: list[Any] = [values[n] if n in values else drawn[n] for n in self.inputs]
         leaves_given = tree.flatten((args, kwargs))[0]
         targets = [self._target(write, leaves_given) for write in self.writes]
         tensors = [value for value in values.values() if isinstance(value, Tensor)]
@@ -601,6 +605,16 @@ class Program:
                 leaves.append(leaves_given[leaf.place] if isinstance(leaf, Given) else leaf)
         put_back(self.writes, targets, made)
         return tree.unflatten(self.results.treedef, leaves)
+
+    def _drawn(self) -> dict[int, Any]:
+        """Return the keys for all draws, and leave the generators as the function would."""
+        keys: dict[int, Any] = {}
+        done = 0
+        for at, generator, state in self.seeds:
+            keys |= {number: self.draw(number) for number in self.keys[done:at]}
+            generator.set_state(state)
+            done = max(done, at)
+        return keys | {number: self.draw(number) for number in self.keys[done:]}
 
     def draw(self, number: int) -> Any:
         """Return the next key for a draw, from the generator that gave it in the capture."""
@@ -1007,3 +1021,11 @@ def environment(backend: Backend, device: str, program: Program) -> dict[str, An
         "inf": math.inf,
         "nan": math.nan,
     }
+
+
+def refuse_seeds(program: Program, what: str) -> None:
+    """Refuse what a program that sets the state of generators cannot."""
+    if program.seeds:
+        raise TypeError(
+            f"a program that seeds a random generator cannot {what}: seed it before the program is called{errors.called()}"
+        )

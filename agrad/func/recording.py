@@ -358,6 +358,8 @@ class Recorder:
         Those that have another value or gradient in the end, which are found again.
     draws : list of (int, key)
         The numbers of the keys drawn, and the keys.
+    seeds : list of (int, Generator, key)
+        The generators whose state is set, after how many draws, and to what.
     also : list of int
         What the program gives beside what the function returned and wrote.
     held : list of array
@@ -391,6 +393,7 @@ class Recorder:
         self.grads: dict[int, str] = {}
         self.written: list[Tensor] = []
         self.draws: list[tuple[int, Any]] = []
+        self.seeds: list[tuple[int, Any, Any]] = []
         self.also: list[int] = []
         self.functions: list[str] = []
         self.hooked: list[Hooked] = []
@@ -445,6 +448,10 @@ class Recorder:
             kept = array
         self._known[key] = number, kept
 
+    def let_go(self) -> None:
+        """Forget all arrays, when nothing more is recorded: NumPy resizes none to which a reference leads, be it weak."""
+        self._known.clear()
+
     def alias(self, made: Any, array: Any) -> None:
         """Remember that an array has the value of another one: a copy, in another layout, on another backend."""
         self.know(made, self.known(array))
@@ -478,10 +485,6 @@ class Recorder:
         self.input(value if found_again else array)
         if found_again and array is not value:
             self.alias(array, value)
-
-    def float_argument(self, value: float) -> float:
-        """Return a Python float as the function gets it: it is part of the program."""
-        return value
 
     def number_of_float(self, value: Any) -> int | None:
         """Return the number of a Python float that the program computes or is given; None for all others."""
@@ -711,10 +714,6 @@ class Recorder:
 
         return recorded
 
-    def given(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return what an op was called with, numbers that the program computes as such."""
-        return values
-
     def operand(self, op: Op, value: Any, array: Any) -> None:
         """Take note of what a call was given, and of the array that stands for it."""
         if isinstance(value, Tensor):
@@ -770,6 +769,10 @@ class Recorder:
         line = self.line_of(*errors.caller())
         self.steps.append(Step(DRAW, (kind, tuple(shape), Ref(at)), kwargs, (number,), False, line, self.region))
         return array
+
+    def seed(self, generator: Any, state: Any) -> None:
+        """Take note that the state of a generator is set, as every run of the program is to do."""
+        self.seeds.append((len(self.draws), generator, state))
 
     def enter_region(self) -> int:
         """Let the steps from now on be of a recomputation of their own; return the region until now."""

@@ -35,6 +35,7 @@ from agrad.func.program import (
     attached,
     is_dtype,
     printable,
+    refuse_seeds,
 )
 from agrad.func.source import STANDARD
 from agrad.random import Generator, default_generator
@@ -121,6 +122,7 @@ def target_code(target: Origin | Argument, place: Callable[[Origin], tuple[int, 
 
 def plain(program: Program) -> dict[str, Any]:
     """Return a program as plain containers of tensors."""
+    refuse_seeds(program, "be saved")
     held, place = held_by(program)
     sources = {n: g for n, g in program.sources.items() if g is not default_generator}
     generators = list({id(g): g for g in sources.values()}.values())

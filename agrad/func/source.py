@@ -40,6 +40,7 @@ from agrad.func.program import (
     mapped,
     printable,
     refs_in,
+    refuse_seeds,
     symbolic_text,
 )
 from agrad.func.recording import CaptureError, Recorded, Recorder, recording_backend, run_on_some
@@ -262,6 +263,7 @@ class Writer:
     """
 
     def __init__(self, program: Program, *, notes: bool = True) -> None:
+        refuse_seeds(program, "be written as a module")
         self.program, self.notes = program, notes
         self.helpers: dict[str, None] = {}  # by name, in the order of their first use
         self.taken = {"np", "scipy", "held", *HELPERS}

@@ -1,16 +1,17 @@
 """Watching: a call that is written down while it means what it means, and its backward pass as a program.
 
-`Watcher` is the recorder of `agrad.func.compiling`. The numbers that it gives to Python are `Live`: sums and products of them
-are steps, any other use makes them conditions. Where no program can hold what the call does, it goes on without one.
+`Watcher` is the recorder of `agrad.func.compiling`. The user's functions get plain floats from it, which it knows by
+identity; agrad's own get `Live` numbers: sums and products of them are steps, any other use makes them conditions. Where no
+program can hold what the call does, it goes on without one.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
-import types
+import marshal
+import struct
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of
@@ -20,29 +21,28 @@ from agrad.core.op import Op
 from agrad.core.saved import Packed
 from agrad.core.tensor import Tensor, wrap
 from agrad.func.guards import Link, called, changed_between, settings_of
+from agrad.func.origins import Found
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError, Hooked, Recorder
 from agrad.func.reverse import Backward, Part, UpTo, uses_of
 from agrad.plugin.manager import default_backend
 
-if TYPE_CHECKING:
-    from agrad.func.asked import Place
-
 
 class Live(float):
-    """A Python number that a program computes anew at every call: an argument, a setting, or a value's `item()`.
+    """A number that a program computes anew at every call (an argument, a setting, a value's `item()`), for agrad's own code.
 
     Sums, differences, products and quotients with it are steps; whatever else Python does with it makes the number itself
-    a condition for the program.
+    a condition for the program. C code reads it unseen: the user's functions get the plain float of `Watcher.out`.
     """
 
     watcher: Watcher
     array: Any
     used: bool
+    fixed: bool  # it is a condition: what is computed of it alone is constant
 
     def __new__(cls, value: float, watcher: Watcher, array: Any) -> Self:
         made = super().__new__(cls, value)
-        made.watcher, made.array, made.used = watcher, array, False
+        made.watcher, made.array, made.used, made.fixed = watcher, array, False, False
         return made
 
     def __reduce__(self) -> Any:
@@ -57,11 +57,13 @@ def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any
         watcher = self.watcher
         if result is NotImplemented or not watcher.is_open:
             return result
-        other = watcher.known_float(other)
+        live = watcher.live_of(other)
         self.used = True
-        part = other.array if isinstance(other, Live) else float(other)
-        if isinstance(other, Live):
-            other.used = True
+        if live is not None:
+            live.used = True
+        if self.fixed and (live is None or live.fixed):
+            return result
+        part = float(other) if live is None else live.array
         kernel = getattr(watcher.kernels_of(backend_of(self.array)), op)
         array = kernel(part, self.array) if reflected else kernel(self.array, part)
         return Live(result, watcher, array)
@@ -69,37 +71,21 @@ def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any
     return method
 
 
-def _bound(name: str) -> Callable[..., Any]:
-    plain = getattr(float, name)
+def _bound(name: str, kind: type = float) -> Callable[..., Any]:
+    plain = getattr(kind, name)
 
-    def method(self: Live, *args: Any) -> Any:
+    def method(self: Live | Whole, *args: Any) -> Any:
         self.watcher.condition(self)
         return plain(self, *args)
 
     return method
 
 
-def _float(self: Live) -> float:
-    value = float.__pos__(self)
-    watcher = self.watcher
-    use = watcher.use_of_number()
-    if use == "returned":
-        watcher.returned.append((value, self.array))
-    elif use is not None:  # of its own: each is to be met again, or is a condition
-        self.used = True
-        frame = errors.user_frame(sys._getframe())
-        watcher.operands[id(value)] = Operand(value, watcher.live(value, self.array), frame, use)
-    else:
-        watcher.condition(self)
-    return value
-
-
-Live.__float__ = _float  # type: ignore[assignment, method-assign]
 for _name, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide")):
     setattr(Live, f"__{_name}__", _live(f"__{_name}__", _op))
     setattr(Live, f"__r{_name}__", _live(f"__r{_name}__", _op, reflected=True))
 for _name in (
-    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "int", "repr", "format", "round", "trunc", "floor"),
+    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "float", "int", "repr", "format", "round", "trunc", "floor"),
     *("ceil", "pow", "rpow", "mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod", "abs", "neg", "pos"),
 ):
     setattr(Live, f"__{_name}__", _bound(f"__{_name}__"))
@@ -107,7 +93,48 @@ Live.__str__ = Live.__repr__  # type: ignore[method-assign]
 
 
 class Whole(int):
-    """An integer that the function only returns, as an object of its own: it is told from others by identity."""
+    """An integer that a program computes anew at every call, for agrad's own code: any use of it makes it a condition."""
+
+    watcher: Watcher
+    array: Any
+    used: bool
+
+    def __new__(cls, value: int, watcher: Watcher, array: Any) -> Self:
+        made = super().__new__(cls, value)
+        made.watcher, made.array, made.used = watcher, array, False
+        return made
+
+    def __reduce__(self) -> Any:
+        return int, (int.__pos__(self),)
+
+
+for _name in (
+    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "float", "int", "index", "repr", "format", "round", "trunc"),
+    *("floor", "ceil", "abs", "neg", "pos", "invert", "pow", "rpow", "divmod", "rdivmod"),
+    *(f"{r}{name}" for r in ("", "r") for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")),
+    *(f"{r}{name}" for r in ("", "r") for name in ("and", "or", "xor", "lshift", "rshift")),
+):
+    setattr(Whole, f"__{_name}__", _bound(f"__{_name}__", int))
+Whole.__str__ = Whole.__repr__  # type: ignore[method-assign]
+
+
+def own_integer(value: int) -> int:
+    """Return an integer that is equal to another one and no other object, though Python makes small ones but once.
+
+    Only where none can be made is it the other one.
+    """
+    digits, left = [], abs(value)
+    while left:
+        left, digit = divmod(left, 1 << 15)
+        digits.append(digit)
+    text = struct.pack(f"<i{len(digits)}H", len(digits) if value >= 0 else -len(digits), *digits)
+    made: int = marshal.loads(b"l" + text)  # noqa: S302 (our own bytes)
+    return made
+
+
+def as_plain(number: Live | Whole) -> Any:
+    """Return a number as Python has it."""
+    return float.__pos__(number) if isinstance(number, Live) else int.__pos__(number)
 
 
 class Condition(NamedTuple):
@@ -126,27 +153,6 @@ class Condition(NamedTuple):
     number: int
     value: Any
     line: str
-
-
-class Operand(NamedTuple):
-    """A plain float that is one side of a sum or a product.
-
-    The other side may be of a class that does anything with it; what takes place elsewhere does not tell of it.
-
-    Attributes
-    ----------
-    value : float
-        The number.
-    live : Live
-        What stands for it.
-    frame, place : frame and tuple
-        Of the sum or product.
-    """
-
-    value: float
-    live: Live
-    frame: types.FrameType
-    place: Place
 
 
 class Watcher(Recorder):
@@ -172,32 +178,39 @@ class Watcher(Recorder):
         The function is running.
     backend : Backend or None
         Where it computes.
-    lives : list of Live
+    lives : list of Live or Whole
         The numbers it gave to Python.
-    returned : list of (number, array)
-        Plain floats and integers that the function only returns, and the arrays that they are of.
-    operands : dict
-        By ``id`` plain floats that are asked for as one side of a sum or a product.
-    frame : frame or None
-        Where the function is called.
+    numbers : dict of int to (number, Live or Whole)
+        By ``id`` the plain floats and integers that stand for some of them, which stay alive with this.
     tellers : list
-        The optimisers and schedules that the function leads to.
+        The optimisers and schedules that the function has come to.
+    settings : dict
+        What their settings were then.
     told : set
-        Which of their settings were changed by an effect.
+        Which of these were changed by an effect.
+    first : int
+        The creation number of the call's first node.
+
+    Parameters
+    ----------
+    sees : bool, optional
+        What the user's functions do with plain numbers is seen. Else each one that they ask for is a condition.
+    effects : {"first"}, optional
+        Output is no reason to give up: only captures write it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, sees: bool = True, effects: str | None = None) -> None:
         super().__init__()
+        self.sees, self.effects = sees, effects
         self.failure: CaptureError | None = None
         self.later = False
         self.is_open = True
         self.backend: Backend | None = None
         self.conditions: list[Condition] = []
-        self.lives: list[Live] = []
-        self.returned: list[tuple[Any, Any]] = []
-        self.operands: dict[int, Operand] = {}
-        self.frame: types.FrameType | None = None
+        self.lives: list[Live | Whole] = []
+        self.numbers: dict[int, tuple[Any, Live | Whole]] = {}
         self.tellers: list[Any] = []
+        self.settings: dict[Any, Found] = {}
         self.told: set[Any] = set()
         self.prologue: list[tuple[Any, ...]] = []
         self.epilogue: list[tuple[int, Callable[[float], None]]] = []
@@ -249,15 +262,23 @@ class Watcher(Recorder):
         return lambda *args, **kwargs: self._try(lambda: recorded(*args, **kwargs), lambda: kernel(*args, **kwargs))
 
     def operand(self, op: Op, value: Any, array: Any) -> None:
-        if isinstance(value, Live) and value.watcher is self:
-            value.used = True
-            made = self.kernels_of(backend_of(array)).astype(value.array, array.dtype)
+        live = self.live_of(value)
+        if live is not None:
+            live.used = True
+            made = self.kernels_of(backend_of(array)).astype(live.array, array.dtype)
             number = self.number_of(made)
             assert number is not None
             self.know(array, number)
             self.held.append(array)
             return
         super().operand(op, value, array)
+
+    def part(self, inner: Backend, op: str, part: Any) -> Any:
+        """Return an argument as a step has it; a number of the program that is a parameter of an operation is a condition."""
+        if isinstance(part, Live | Whole) and self.is_open:
+            self.condition(part)
+            return as_plain(part)
+        return super().part(inner, op, part)
 
     def hook(self, tensor: Tensor, handle: Handle) -> None:
         self._try(lambda: super(Watcher, self).hook(tensor, handle), lambda: None)
@@ -280,6 +301,10 @@ class Watcher(Recorder):
             lambda: backend.random(kind, shape, key, **options),
         )
 
+    def seed(self, generator: Any, state: Any) -> None:
+        """Refuse a generator whose state is set: replays go on with its draws."""
+        self.not_recorded("the function seeds a random generator, or sets its state", later=False)
+
     def detached(self, array: Any) -> Any:
         return self._try(lambda: super(Watcher, self).detached(array), lambda: array)
 
@@ -299,12 +324,10 @@ class Watcher(Recorder):
             return backend.item(tensor._raw)
         value = backend.item(tensor._computed() if backend.is_lazy else tensor._raw)
         self.meet(tensor)
-        if type(value) is float and self.failure is None:
+        if type(value) is float and self.sees:
             return self._try(lambda: self.live(value, tensor._raw), lambda: value)
-        if type(value) is int and self.use_of_number() == "returned":
-            made = Whole(value)
-            self.returned.append((made, self.kernels_of(backend).reshape(tensor._raw, ())))
-            return made
+        if type(value) is int and self.sees and self.failure is None:
+            return self._try(lambda: self.whole(value, tensor._raw), lambda: value)
         self.demand(self.number_of(tensor._raw), value)
         return value
 
@@ -316,42 +339,47 @@ class Watcher(Recorder):
         return number
 
     def float_argument(self, value: float) -> float:
+        """Return a Python float that is an input, as the function gets it."""
         backend = default_backend()
         array = backend.asarray(value, dtype="float64")
         self.introduce(array)
         made = Live(value, self, array)
         self.lives.append(made)
-        return made
+        given: float = self.out(made)
+        return given
+
+    def out(self, number: Live | Whole) -> Any:
+        """Return the plain number that a function of the user's gets for one: no other object, and known from now on."""
+        number.used = True  # what is done with it is seen
+        value: Any
+        if isinstance(number, Live):
+            value = float.__pos__(number)  # of what is no float itself, but derived from it, a new object
+        else:
+            value = own_integer(int.__pos__(number))
+            if value is own_integer(value):
+                self.condition(number)
+                return value
+        self.numbers[id(value)] = value, number
+        return value
+
+    def live_of(self, value: Any) -> Live | None:
+        """Return the number that a plain float stands for, by identity; None for any other value.
+
+        An integer becomes a condition: who asks does more with it than to return it.
+        """
+        if isinstance(value, Live):
+            return value if value.watcher is self else None
+        known = self.numbers.get(id(value))
+        number = None if known is None else known[1]
+        if isinstance(number, Whole):
+            self.condition(number)
+            return None
+        return number
 
     def number_of_float(self, value: Any) -> int | None:
-        if isinstance(value, Live) and value.watcher is self:
-            return self.number_of(value.array)
-        array = next((array for number, array in self.returned if number is value), None)
-        return None if array is None else self.number_of(array)
-
-    def use_of_number(self) -> Literal["returned"] | Place | None:
-        """Return what becomes of a number that Python asks for now, as `use_of`; returned by the function itself."""
-        if not self.is_open or self.failure is not None:
-            return None
-        from agrad.func.asked import use_of  # noqa: PLC0415 (only where a number is asked for)
-
-        frame = errors.user_frame(sys._getframe())
-        use = use_of(frame.f_code, frame.f_lasti)
-        return use if use != "returned" or frame.f_back is self.frame else None
-
-    def known_float(self, value: Any) -> Any:
-        """Return the `Live` of a plain float that was asked for as an operand here; anything else as it is."""
-        known = self.operands.get(id(value))
-        if known is None:
-            return value
-        from agrad.func.asked import place_in  # noqa: PLC0415 (as above)
-
-        frame = errors.user_frame(sys._getframe())
-        is_here = frame is known.frame and place_in(frame.f_code, frame.f_lasti) == known.place
-        return known.live if is_here else value
-
-    def given(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(map(self.known_float, values)) if self.operands else values
+        known = self.numbers.get(id(value))
+        number = value if isinstance(value, Live | Whole) else None if known is None else known[1]
+        return None if number is None else self.number_of(number.array)
 
     def live(self, value: float, array: Any) -> Live:
         """Return a number that is computed anew at every call, from a 0-d array."""
@@ -359,6 +387,12 @@ class Watcher(Recorder):
         backend = backend_of(array)
         assert backend is not None
         made = Live(value, self, xp.astype(xp.reshape(array, ()), backend.dtype("float64"), copy=True))
+        self.lives.append(made)
+        return made
+
+    def whole(self, value: int, array: Any) -> Whole:
+        """Return an integer that is computed anew at every call, from an array of one element."""
+        made = Whole(value, self, self.kernels_of(backend_of(array)).reshape(array, ()))
         self.lives.append(made)
         return made
 
@@ -370,11 +404,15 @@ class Watcher(Recorder):
             self.demand(self.number_of(tensor._raw), value)
         return value
 
-    def condition(self, live: Live) -> None:
+    def condition(self, number: Live | Whole) -> None:
         """Make the value of a number a condition for the program."""
         if self.is_open and self.failure is None:
-            live.used = True
-            self.demand(self.number_of(live.array), float.__pos__(live))
+            number.used = True
+            if isinstance(number, Live):
+                if number.fixed:
+                    return
+                number.fixed = True
+            self.demand(self.number_of(number.array), as_plain(number))
 
     def demand(self, number: int | None, value: Any) -> None:
         """Note a value that Python chose its way by."""
@@ -394,6 +432,12 @@ class Watcher(Recorder):
         self._before_the_run()
         self.prologue.append(("setting", number, get))
         return Live(value, self, array)
+
+    def tell_of(self, teller: Any) -> None:
+        """Take note of an optimiser or a schedule that the function has come to, which tells of what it reads and changes."""
+        if not any(one is teller for one in self.tellers):
+            self.tellers.append(teller)
+            self.settings = settings_of([teller]) | self.settings
 
     def effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
         self._told(do, held)
@@ -415,10 +459,11 @@ class Watcher(Recorder):
         self.told |= changed_between(before, settings_of(holders)).keys()
 
     def effect_of(self, value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
-        live = self.item(value) if isinstance(value, Tensor) else value
-        number = float.__pos__(live) if isinstance(live, Live) else float(live)
+        asked = self.item(value) if isinstance(value, Tensor) else value
+        live = self.live_of(asked)
+        number = float(asked) if live is None else float.__pos__(live)
         self._told(functools.partial(do, number), held)
-        if isinstance(live, Live) and self.failure is None:
+        if live is not None and self.failure is None:
             live.used = True
             known = self.number_of(live.array)
             assert known is not None
@@ -506,10 +551,10 @@ def backward_of(
     backend = results[0]._spec.backend
     ones = [backend.xp.ones(t.shape, dtype=t.dtype, **backend.creation(t._spec.device)) for t in results]
     cotangents = [watcher.introduce(array) for array in ones]
-    start, asked, numbers_given = len(watcher.steps), len(watcher.conditions), len(watcher.lives)
+    start, asked, regions = len(watcher.steps), len(watcher.conditions), watcher._regions
     before = mode.get_mode()
     try:
-        watcher.is_open = True  # checkpoints run their functions again
+        watcher.is_open, watcher.sees = True, False  # checkpoints run their functions again
         mode.push(recorder=watcher, grad=False)
         roots = [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)]
         found: dict[Node, Any] = {}
@@ -527,7 +572,10 @@ def backward_of(
         watcher.is_open = False
     if watcher.failure is not None:
         raise watcher.failure
-    if hooks and (watcher.conditions[asked:] or not all(live.used for live in watcher.lives[numbers_given:])):
+    if watcher._regions > regions:  # what these functions did with numbers that they had nobody saw
+        for value, live in watcher.numbers.values():
+            watcher.demand(watcher.number_of(live.array), value)
+    if hooks and watcher.conditions[asked:]:
         raise CaptureError("capture: a hook on what the function computes chooses its way by a value")
     reached = {node: number for node, number in targets.items() if found.get(node) is not None}
     numbers = [watcher.known(found[node]) for node in reached]

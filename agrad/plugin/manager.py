@@ -11,6 +11,7 @@ import importlib
 import os
 import re
 import warnings
+import weakref
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -46,6 +47,9 @@ _failures: dict[str, str] = {}
 _unreported: list[str] = []
 _plugins: pluggy.PluginManager | None = None
 _loaded = False
+
+#: Classes that no plugin claims. Another set, once a plugin has registered: who asked before notes it in the old one.
+_unclaimed: weakref.WeakSet[type] = weakref.WeakSet()
 
 _chosen: ContextVar[str | None] = ContextVar("agrad_backend", default=None)
 _default: str | None = None
@@ -94,7 +98,7 @@ def _forget() -> None:
     global _plugins  # noqa: PLW0603 (as in `_load`)
     if not _loaded:
         _plugins = None
-        for known in (_backends, _paths, _givers, _failures, _unreported):
+        for known in (_backends, _paths, _givers, _failures, _unreported, _unclaimed):
             known.clear()
 
 
@@ -145,6 +149,7 @@ def register(plugin: Any, name: str | None = None) -> None:
     ValueError
         If it is registered already.
     """
+    global _unclaimed  # noqa: PLW0603 (what was said before does not count any more)
     manager = plugins()
     if name is None:
         name = str(getattr(plugin, "__name__", None) or type(plugin).__name__)
@@ -162,6 +167,7 @@ def register(plugin: Any, name: str | None = None) -> None:
             raise
         for backend in _backends.values():
             forget_kernels(backend)  # the plugin may replace some
+        _unclaimed = weakref.WeakSet()
     _report()
 
 
@@ -288,6 +294,9 @@ def find_backend(array_type: type) -> Backend | None:
     BackendError
         If the type is that of a known library whose plugin is not installed.
     """
+    unclaimed = _unclaimed
+    if array_type in unclaimed:
+        return None
     own = getattr(array_type, "backend", None)
     if isinstance(own, Backend):  # arrays of vmap say it themselves
         return own
@@ -300,6 +309,8 @@ def find_backend(array_type: type) -> Backend | None:
             f"No backend for {array_type.__module__}.{array_type.__name__}. Install agrad-{library}.\n"
             f"  {install(library)}"
         )
+    if not _failures:  # else a plugin may have failed to say
+        unclaimed.add(array_type)
     return None
 
 

@@ -97,8 +97,10 @@ class Generator:
 
     def set_state(self, state: Key) -> None:
         """Go back to a state."""
-        not_recorded("the function seeds a random generator, or sets its state")
         if _given.get() is None:
+            now = recorder()
+            if now is not None:
+                now.seed(self, state)
             with _COUNTING:
                 self.seed, self.counter = state
 
@@ -126,6 +128,7 @@ class _Default(Generator):
         if chosen is None:
             super().set_state(state)
         else:
+            not_recorded("the function seeds the default random generator where using() has put another in its place")
             chosen.set_state(state)
 
 

@@ -93,9 +93,9 @@ def states(run):
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (default_dtype, "the default dtype is set"),
-        (default_backend, "the default backend is set"),
-        (convention, "the convention of complex gradients is set"),
+        (default_dtype, "the default dtype"),
+        (default_backend, "the default backend"),
+        (convention, "the convention of complex gradients"),
         (recording, "sets a mode"),
         (anomalies, "sets a mode"),
         (entered, "sets a mode"),

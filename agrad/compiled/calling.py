@@ -1,0 +1,1272 @@
+"""How instrumented code calls and computes: Python functions, classes, C functions, agrad's own, operators and comparisons."""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import functools
+import operator
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from agrad.compiled.hooks import NOW
+from agrad.compiled.reading import Reading
+from agrad.compiled.rewriting import is_instrumented
+from agrad.compiled.table import Row, does_more, method_row, row_of
+from agrad.compiled.tracking import (
+    ARGUMENT,
+    CONTAINERS,
+    FOUND,
+    FRESH,
+    MISSING,
+    MUTABLE,
+    SETTERS,
+    Tracked,
+    instance_dict,
+    is_python_class,
+    member_of,
+    tells,
+    whose,
+    whose_class,
+    whose_module,
+)
+from agrad.core import errors, mode
+from agrad.core.backend import BACKENDS
+from agrad.core.tensor import Tensor
+from agrad.dtypes import float64
+from agrad.func.guards import PLAIN, Has, Link, is_array, is_plain
+from agrad.func.origins import Found
+from agrad.func.watching import Live, Whole
+
+#: What instrumented code may compute by.
+OPERATORS: Final = {name: getattr(operator, name) for name in dir(operator) if not name.startswith("_")}
+
+#: Ways of comparing that are no functions of `operator`.
+COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "is_": operator.is_,
+    "is_not": operator.is_not,
+    "in": lambda l, r: l in r,
+    "not_in": lambda l, r: l not in r,
+}
+
+#: Why what is called by these names is no part of a program.
+REASONS: Final = {
+    "builtins.print": "it prints, which a program would not",
+    "numpy.errstate": "the function sets what happens at floating-point errors (np.errstate)",
+    "numpy.seterr": "the function sets what happens at floating-point errors (np.seterr)",
+    "numpy.random": "it draws random numbers of NumPy's: draw by agrad.random, or pass them",
+    "random.": "it draws random numbers of Python's: draw by agrad.random, or pass them",
+    "Random.": "it draws random numbers of Python's: draw by agrad.random, or pass them",
+    "None.Random.": "it draws random numbers of Python's: draw by agrad.random, or pass them",
+    "time.": "it asks the clock",
+    "sys.setprofile": "the function starts a profiler: Python does not tell which functions run then",
+    "sys.settrace": "the function starts a debugger: Python does not tell which functions run then",
+    "_io.": "it reads or writes a file",
+    "io.": "it reads or writes a file",
+    "_warnings.warn": "it warns, which a program would not",
+}
+
+#: Special methods by which C sets and deletes.
+SETTING: Final = frozenset({"__setattr__", "__delattr__"})
+
+#: Special methods of C that read all attributes of an object.
+WHOLLY: Final = frozenset({"__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__"})
+
+#: Numbers with which the program can compute by steps.
+ARITHMETIC: Final = frozenset({"add", "sub", "mul", "truediv"})
+
+
+class Tracker(Reading):
+    """The hooks: what is known, and how instrumented code reads, writes, calls and computes."""
+
+    # -- small ones ---------------------------------------------------------------------------------------------------
+
+    def made(self, v: Any) -> Any:
+        """Take note of what a display, a comprehension, a definition or the call of a function has made."""
+        kind = type(v)
+        if kind not in PLAIN:
+            self.fresh(v)
+            if isinstance(v, type):
+                self.ensure(v)
+        return v
+
+    def truth(self, v: Any) -> Any:
+        """Take note of what decides."""
+        kind = type(v)
+        if kind in PLAIN:
+            self.condition(v)
+        elif isinstance(v, Tensor):
+            return v
+        elif kind in BACKENDS or is_array(v):
+            self.use(v)
+        elif isinstance(v, CONTAINERS) and type(member_of(kind, "__bool__")) is not types.FunctionType:
+            self.length(v)
+        else:
+            self.ensure(v)
+            tracked = self.at(v)
+            decides = member_of(kind, "__bool__") is not MISSING or member_of(kind, "__len__") is not MISSING
+            if decides and tracked.status == FOUND and whose_class(kind) == "python":
+                self.use(v)
+            elif decides and whose_class(kind) == "agrad":
+                self.handed(v)
+        return v
+
+    def formatted(self, v: Any) -> Any:
+        """Take note of what becomes text."""
+        if isinstance(v, Tensor):
+            self.no("text is made of a tensor")
+        return self.use(v)
+
+    def returned(self, v: Any) -> Any:
+        """Take note of what a function gives to code that is not instrumented."""
+        if self.native and type(v) not in (bool, str, type(None)):
+            frame = sys._getframe(2)
+            if id(frame) not in self.driven:
+                self._given_out(v)
+        return v
+
+    def _given_out(self, v: Any) -> None:
+        if type(v) in PLAIN:
+            self.condition(v)
+        elif type(v) in (list, tuple):
+            for inside in v:
+                if type(inside) in PLAIN:
+                    self.condition(inside)
+
+    def matched(self, v: Any) -> Any:
+        """Take note of what patterns look into."""
+        if isinstance(v, Tensor):
+            self.facts(v)
+            return v
+        self.use(v)
+        if type(v) not in PLAIN and not isinstance(v, CONTAINERS):
+            self.handed(v)
+        return v
+
+    def caught(self, e: Any) -> None:
+        """Take note of an error that goes no further."""
+        error = sys.exc_info()[1]
+        if isinstance(error, NameError):
+            self.no("a name is asked for that is not there")
+        if e is not None:
+            self.fresh(e)
+            self.fresh_all(getattr(e, "args", ()))
+
+    def failed(self, e: BaseException) -> None:
+        """Take note of an error of an operation, which may be one of values."""
+        if self.raised is None:
+            last = e.__traceback__
+            while last is not None and last.tb_next is not None:
+                last = last.tb_next
+            file = "" if last is None else last.tb_frame.f_code.co_filename
+            inside = whose(file) in ("agrad", "arrays") and not file.startswith(OURS)
+            if inside or isinstance(e, ArithmeticError) or type(e).__name__ == "LinAlgError":
+                self.raised = e
+
+    def entering(self, cm: Any) -> Any:
+        """Take note of what a block is entered by."""
+        kind = type(cm)
+        if whose_class(kind) == "agrad":
+            if not isinstance(cm, Tensor):
+                self.at(cm)
+            return cm
+        if whose_class(kind) in ("python", "arrays"):
+            self.no(f"a {kind.__module__}.{kind.__qualname__} is entered")
+            return cm
+        self.at(cm)
+        self.ensure_methods(kind)
+        return cm
+
+    def entered(self, v: Any) -> Any:
+        """Take note of what entering a block has given."""
+        return v if type(v) in PLAIN or self.is_known(v) else self.fresh_all(v)
+
+    def importing(self, module: str, names: Sequence[str], level: int) -> None:
+        """Take note of an import within a function."""
+        frame = sys._getframe(2)
+        if level:
+            package = frame.f_globals.get("__package__") or ""
+            base = package.rsplit(".", level - 1)[0] if level > 1 else package
+            module = f"{base}.{module}" if module else base
+        found = sys.modules.get(module)
+        if found is None or any(not hasattr(found, name) for name in names if name != "*"):
+            self.no(f"{module} is imported for the first time")
+            return
+        self._kept.append(found)
+        if whose_module(found) == "user":
+            self.add(Link(sys.modules.__getitem__, module, found, f"the module {module}"), ("module", module))
+        for name in names:
+            if name != "*" and name in vars(found):
+                self._of_module(found, name)
+
+    # -- computing ----------------------------------------------------------------------------------------------------
+
+    def lively(self, v: Any) -> Any:
+        """Return a number as agrad's own functions get it: as one that they can compute with by steps."""
+        if type(v) is float or type(v) is int:
+            live = self.watcher.live_of(v)
+            return v if live is None else live
+        return v
+
+    def lent(self, v: Any) -> Any:
+        """Return a value as agrad's own functions get it: an array that the call has made is constant, as it is now."""
+        if type(v) in PLAIN:
+            return self.lively(v)
+        if not isinstance(v, Tensor) and is_array(v) and id(v) in self.known and self.known[id(v)].status == FRESH:
+            backend = BACKENDS.get(type(v))
+            if backend is not None and not backend.is_lazy and not backend.dtype_name(v.dtype).startswith("object"):
+                return self.watcher.constant(backend.asarray(v, copy=True))
+        if (
+            not isinstance(v, Tensor)
+            and id(v) in self.known
+            and self.known[id(v)].status == ARGUMENT
+            and isinstance(v, NUMBER)
+        ):
+            self.no("a number of the array library's that is computed is used")
+        return v
+
+    def watcher_out(self, value: Any) -> Any:
+        """Return what agrad's code gave, with plain floats for numbers of the program."""
+        kind = type(value)
+        if kind in LIVE:
+            return self.watcher.out(value)
+        if kind is tuple or kind is list:
+            if any(type(part) in LIVE for part in value):
+                return kind(map(self.watcher_out, value))
+        elif kind is dict and any(type(part) in LIVE for part in value.values()):
+            return {key: self.watcher_out(part) for key, part in value.items()}
+        return value
+
+    def binary(self, op: str, l: Any, r: Any) -> Any:
+        """Return what an operator gives: a step where one side is a tensor or a number of the program."""
+        return self._computed(OPERATORS[op], op, l, r)
+
+    def inplace(self, op: str, l: Any, r: Any) -> Any:
+        """Return what an operator in place gives."""
+        kind = type(l)
+        if isinstance(l, MUTABLE):
+            self.changing(l)
+        elif (
+            not isinstance(l, Tensor)
+            and (kind in BACKENDS or (kind not in PLAIN and is_array(l)))
+            and self.at(l).status != FRESH
+        ):
+            self.no(f"{self.called(l)}, an array from outside, is written to")
+        return self._computed(OPERATORS[f"i{op.rstrip('_')}"], op, l, r)
+
+    def _computed(self, function: Any, op: str, l: Any, r: Any) -> Any:
+        a, b = isinstance(l, Tensor), isinstance(r, Tensor)
+        if a or b:
+            for other in (r,) if a and not b else (l,) if b and not a else ():
+                if type(other) not in PLAIN and not is_array(other):
+                    self.handed(other)
+            return self._native(function, self.lent(l), self.lent(r))
+        first, second = self.lively(l), self.lively(r)
+        if first is not l or second is not r:
+            if type(first) in NUMBERS and type(second) in NUMBERS:
+                return self._native(function, first, second)
+            self.condition(l)
+            self.condition(r)
+        if type(l) in PLAIN and type(r) in PLAIN:
+            return function(l, r)
+        for side in (l, r):
+            if isinstance(side, CONTAINERS):
+                if self.is_found(side):
+                    self.whole(side)
+                self.ensure(side)
+            else:
+                self.use(side)
+        if op == "mod" and type(l) in (str, bytes):
+            self.use(r)
+        made = function(l, r)
+        if type(made) not in PLAIN and not self.is_known(made):
+            if is_array(made) or type(made) in BACKENDS:
+                return self.fresh(made)
+            self.fresh_all(made)
+        return made
+
+    def _native(self, function: Any, *args: Any) -> Any:
+        """Call what is not instrumented, and take what it gives."""
+        native, self.native = self.native, "agrad"
+        self.beneath += 1
+        try:
+            made = function(*args)
+        finally:
+            self.native = native
+            self.beneath -= 1
+        return self._taken(made)
+
+    def _taken(self, made: Any) -> Any:
+        """Return what agrad's or C's code gave, as instrumented code gets it."""
+        kind = type(made)
+        if kind in PLAIN or isinstance(made, Tensor):
+            return made
+        made = self.watcher_out(made)
+        if type(made) not in PLAIN and id(made) not in self.known:
+            self._is_computed(made)
+            self.fresh_all(made)
+        return made
+
+    def _is_computed(self, made: Any) -> None:
+        """Take note of arrays that agrad has computed and given without history: no one else may read them."""
+        if isinstance(made, list | tuple | dict):
+            for inside in made.values() if isinstance(made, dict) else made:
+                if type(inside) not in PLAIN and not isinstance(inside, Tensor):
+                    self._is_computed(inside)
+        elif not (self.watcher.inputs or self.watcher.lives or self.watcher.draws):
+            self.fresh(made)  # of constants alone
+        elif (is_array(made) or type(made) in BACKENDS or hasattr(type(made), "__array__")) and id(
+            made
+        ) not in self.known:
+            self.known[id(made)] = Tracked(made, ARGUMENT)
+
+    def unary(self, op: str, v: Any) -> Any:
+        """Return what an operator of one operand gives."""
+        live = self.lively(v)
+        if live is not v and op in ("neg", "pos"):
+            return self._native(operator.mul, live, -1.0) if op == "neg" else v
+        self.use(v)
+        if isinstance(v, Tensor):
+            return self._native(OPERATORS[op], v)
+        made = OPERATORS[op](v)
+        return made if type(made) in PLAIN or self.is_known(made) else self.fresh(made)
+
+    def compare(self, op: str, l: Any, r: Any) -> Any:
+        """Return what a comparison gives."""
+        function = COMPARISONS.get(op) or OPERATORS[op]
+        if op in ("is_", "is_not"):
+            for one, other in () if id(l) in self.arguments and id(r) in self.arguments else ((l, r), (r, l)):
+                if isinstance(one, Tensor):
+                    if other is None or type(other) in PLAIN:
+                        self.facts(one)
+                    elif (id(one) in self.arguments and self._is_told_apart(one, other)) or (
+                        id(other) in self.arguments and self._is_told_apart(other, one)
+                    ):
+                        continue
+                    else:
+                        self.identity(one)
+                elif type(one) not in PLAIN:
+                    if self.at(one).status == ARGUMENT and other is not None and type(other) not in PLAIN:
+                        self.no("which object an argument is decides")
+                    if is_array(one) and self.is_found(one) and other is not None:
+                        self.identity(one)
+            return function(l, r)
+        if isinstance(l, Tensor) or isinstance(r, Tensor):
+            if op not in ("in", "not_in"):
+                for other in (l, r):
+                    if type(other) not in PLAIN and not isinstance(other, Tensor) and not is_array(other):
+                        self.handed(other)
+                return self._native(function, self.lively(l), self.lively(r))
+            self.identity(l) if isinstance(l, Tensor) else None
+        if (
+            op in ("in", "not_in")
+            and isinstance(r, dict)
+            and is_plain(l)
+            and member_of(type(r), "__contains__") is dict.__contains__
+        ):
+            self.condition(l) if type(l) in PLAIN else None
+            if self.is_found(r):
+                at = self.at(r).at or self.root(r)
+                if l in r:
+                    if id(r) not in self._before:
+                        self.require(
+                            Has(r),
+                            l,
+                            True,
+                            self.name(at, ("item", l)),
+                            ("holds", id(r), (type(l), l)),
+                        )
+                else:
+                    self.missing(r, l, self.name(at, ("item", l)))
+            return function(l, r)
+        for side in (l, r):
+            self.use(side)
+            if isinstance(side, CONTAINERS):
+                for inside in side:
+                    if isinstance(inside, Tensor):
+                        self.identity(inside)
+        made = function(l, r)
+        return made if type(made) in PLAIN or self.is_known(made) else self.fresh(made)
+
+    def _is_told_apart(self, argument: Any, other: Any) -> bool:
+        """Make it a condition that an argument is, or is not, a tensor from outside; return whether that is one."""
+        if argument is other:  # found, too, which is a condition
+            return any(found.value is other and found.before is not None for found in self.order)
+        tracked = self.known.get(id(other))
+        if not isinstance(other, Tensor) or tracked is None or tracked.at is None or tracked.at.before is None:
+            return isinstance(other, Tensor) and tracked is None and id(other) not in self.arguments
+        self.distinct.append((argument, tracked.at))
+        return True
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call something, as what it is."""
+        kind = type(f)
+        if kind is types.FunctionType:
+            return self._python(f, f, args, args, kwargs)
+        if kind is types.MethodType:
+            if type(f.__func__) is types.FunctionType:
+                return self._python(f.__func__, f, (f.__self__, *args), args, kwargs)
+            return self.call(f.__func__, (f.__self__, *args), kwargs)
+        if isinstance(f, type):
+            return self._make(f, args, kwargs)
+        if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
+            return self._builtin(f, args, kwargs)
+        if kind in (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType):
+            if args and isinstance(args[0], f.__objclass__) and kind is not types.ClassMethodDescriptorType:
+                return self._method(f.__name__, args[0], args[1:], kwargs, functools.partial(f, args[0]))
+            return self._by_row(f, row_of(f), args, kwargs)
+        if isinstance(f, functools.partial):
+            self._of_partial(f)
+            return self.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
+        if kind is functools._lru_cache_wrapper:
+            return self._cached(f, args, kwargs)
+        transparent = member_of(kind, "_transparent")
+        if transparent is not MISSING:
+            self.ensure(f)
+            return self.call(getattr(f, transparent), args, kwargs)
+        if kind is operator.attrgetter or kind is operator.itemgetter or kind is operator.methodcaller:
+            return self._getter(f, args)
+        whose_kind = whose_class(kind)
+        if whose_kind == "arrays" or kind.__module__.partition(".")[0] == "numpy":
+            return self._numpy(f, args, kwargs)
+        if whose_kind == "agrad":
+            self.at(f)
+            return self._agrad(f, (f, *args), args, kwargs)
+        caller = member_of(kind, "__call__")
+        if kind.__name__ in ("ReferenceType", "weakref"):
+            return self._referred(f)
+        self.at(f)
+        self.ensure(f)
+        if type(caller) is types.FunctionType:
+            return self._python(caller, f, (f, *args), args, kwargs)
+        if is_python_class(kind) and caller is not MISSING:
+            return self.call(self.attribute(f, "__call__"), args, kwargs)
+        return self._unknown(f, args, kwargs)
+
+    def _is_output(self, f: Any) -> bool:
+        """Return whether a function puts something out, and that is asked for at captures only."""
+        if self.watcher.effects != "first":
+            return False
+        if f is print or str(getattr(f, "__module__", None)).partition(".")[0] in ("logging", "_warnings"):
+            return True
+        owner = getattr(f, "__self__", None)
+        return type(owner).__module__ == "_io" and f.__name__ in ("write", "writelines", "flush")
+
+    def _put_out(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Put something out, at this capture and at no replay: what is read for it is no part of the program."""
+        before = mode.get_mode()
+        NOW.tracker = None
+        mode.push(recorder=None)
+        try:
+            return self._outwards(f, args, kwargs)
+        finally:
+            mode.set_mode(before)
+            if self.watcher.failure is None:
+                NOW.tracker = self
+
+    def _unknown(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._is_output(f):
+            return self._put_out(f, args, kwargs)
+        module = getattr(f, "__module__", None)
+        name = getattr(f, "__qualname__", None) or getattr(f, "__name__", type(f).__name__)
+        for part, reason in REASONS.items():
+            if f"{module}.{name}".startswith(part):
+                self.no(reason)
+        self.no(
+            f"{f'{module}.' if module and module != 'builtins' else ''}{name} is called, of which it is not known what it reads and changes"
+        )
+        return self._outwards(f, args, kwargs)
+
+    def _outwards(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        native, self.native = self.native, "c"
+        self.beneath += 1
+        try:
+            return f(*args, **kwargs)
+        finally:
+            self.native = native
+            self.beneath -= 1
+
+    def _python(self, function: types.FunctionType, whole: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
+        """Call a Python function: instrumented, agrad's own, NumPy's, or one that Python has generated."""
+        if self.watcher.effects == "first" and self._is_output(function):
+            return self._put_out(whole, args, kwargs)
+        self.at(function)
+        self.ensure(function)
+        code = function.__code__
+        if not is_instrumented(code):
+            kind = whose(code.co_filename)
+            if kind == "agrad":
+                return self._agrad(whole, full, args, kwargs)
+            if kind == "arrays":
+                return self._numpy(whole, args, kwargs, function)
+            if is_generated(code):
+                return self._generated(whole, full, args, kwargs)
+            if code.co_flags & 0x80:
+                self.no(f"{function.__qualname__} is a coroutine")
+            else:
+                self.no(f"{function.__qualname__} is called, of whose code there is no text")
+            return self._outwards(whole, args, kwargs)
+        native, self.native = self.native, ""
+        try:
+            made = whole(*args, **kwargs)
+        finally:
+            self.native = native
+        if code.co_flags & 0x20:
+            self.fresh(made)
+        return made
+
+    def _generated(self, whole: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
+        """Call a method that `dataclasses`, `namedtuple` or `enum` has generated: it sets or compares what is there."""
+        name = whole.__name__ if hasattr(whole, "__name__") else ""
+        if name not in ("__init__", "__new__", "<lambda>"):
+            for part in (*full, *kwargs.values()):
+                self.handed(part)
+                self.use(part)
+        for part in full[:1]:
+            self.ensure_special(type(part), *SETTERS)
+        made = self._outwards(whole, args, kwargs)
+        if name == "__init__" and full:
+            for inside in (instance_dict(full[0]) or {}).values():
+                if not self.is_known(inside):
+                    self.fresh_all(inside)
+        return made if type(made) in PLAIN or self.is_known(made) else self.fresh_all(made)
+
+    # -- agrad's own --------------------------------------------------------------------------------------------------
+
+    def _agrad(self, f: Any, full: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of agrad's: its numbers are told apart, and what it computes is recorded."""
+        reason = does_more(f)
+        if reason is not None:
+            self.no(reason)
+        for part in (*full, *kwargs.values()):
+            if type(part) not in PLAIN:
+                self.handed(part)
+        if type(f) is types.FunctionType and f.__closure__:
+            self.ensure(f)
+        if full and getattr(f, "__name__", "") == "step" and tells(full[0]) and "state" in vars(full[0]):
+            self.filled.append((vars(full[0])["state"], f"how much state {self.called(full[0])} has"))
+        lively = list(map(self.lent, args))
+        named = {name: self.lent(a) for name, a in kwargs.items()}
+        native, self.native = self.native, "agrad"
+        self.beneath += 1
+        try:
+            made = f(*lively, **named)
+        finally:
+            self.native = native
+            self.beneath -= 1
+        return self._taken(made)
+
+    # -- classes ------------------------------------------------------------------------------------------------------
+
+    def _make(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make an object of a class."""
+        if kind is float and len(args) == 1 and not kwargs:
+            value = args[0]
+            if type(value) is float:
+                return value
+            if isinstance(value, Tensor):
+                return self._native(_as_float, value)
+        if kind is int and len(args) == 1 and type(args[0]) is int:
+            return args[0]
+        if kind is type and len(args) == 1:
+            return self._class_of(args[0])
+        owner = whose_class(kind)
+        if kind is type or (isinstance(kind, type) and issubclass(kind, type)):
+            for a in (*args, *kwargs.values()):
+                self.use(a)
+            made = kind(*args, **kwargs)
+            return self.fresh(made)
+        if owner == "arrays":
+            return self._numpy(kind, args, kwargs)
+        if owner == "agrad":
+            return self._agrad(kind, args, args, kwargs)
+        if owner == "python" and issubclass(kind, BaseException):
+            made = kind(*args, **kwargs)
+            self.fresh_all(made.args)
+            return self.fresh(made)
+        if isinstance(kind, enum.EnumMeta):
+            for a in args:
+                self.use(a)
+            return self.primitively(kind, *args)
+        row = row_of(kind)
+        if row is not None:
+            return self._by_row(kind, row, args, kwargs)
+        if owner == "python":
+            return self._unknown(kind, args, kwargs)
+        self.at(kind)
+        self.ensure_class(kind)
+        if type(kind) is not type:
+            caller = member_of(type(kind), "__call__")
+            if type(caller) is types.FunctionType:
+                self.ensure(caller)
+        for name in ("__new__", "__init__"):
+            member = member_of(kind, name)
+            self.ensure(member)
+            by_c = type(member_of(kind, "__new__")) is not staticmethod and type(member) is not types.FunctionType
+            if name == "__init__" and member is not MISSING and by_c:
+                base = next(
+                    (each for each in kind.__mro__ if whose_class(each) in ("python", "arrays") and each is not object),
+                    object,
+                )
+                if base is not object and (base_row := row_of(base)) is not None:
+                    self._read_by_row(base_row, args, kwargs)
+        init = member_of(kind, "__init__")
+        if type(init) is types.FunctionType and is_generated(init.__code__):
+            self.ensure_special(kind, *SETTERS)
+            made = self._outwards(kind, args, kwargs)
+            self.fresh(made)
+            for inside in (instance_dict(made) or {}).values():
+                if not self.is_known(inside):
+                    self.fresh_all(inside)
+            return made
+        native, self.native = self.native, "agrad"  # `self` of what it runs is new
+        try:
+            made = kind(*args, **kwargs)
+        finally:
+            self.native = native
+        if type(made) in PLAIN or isinstance(made, Tensor):
+            return made
+        if issubclass(kind, BaseException):
+            self.fresh_all(made.args)
+        return made if self.is_known(made) and id(made) in self.known else self.fresh(made)
+
+    def new(self, made: Any) -> Any:
+        """Take note of an object that `object.__new__` has made."""
+        return self.fresh(made)
+
+    def _class_of(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            self.facts(value)
+            return type(value)
+        kind = type(value)
+        if kind not in PLAIN and self.is_found(value) and not isinstance(value, type):
+            self._is_instance(value, kind, None)
+            self.ensure_class(kind)
+        return kind
+
+    # -- C functions --------------------------------------------------------------------------------------------------
+
+    def _builtin(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function or a bound method that is written in C."""
+        owner = f.__self__
+        if owner is None or isinstance(owner, types.ModuleType):
+            special = SPECIAL.get(f)
+            if special is not None:
+                return special(self, f, args, kwargs)
+            if str(f.__module__).partition(".")[0] == "numpy":
+                return self._numpy(f, args, kwargs)
+            return self._by_row(f, row_of(f), args, kwargs)
+        name = f.__name__
+        if isinstance(owner, type):
+            if name in {"__new__", "__init_subclass__", "__subclasshook__", "__prepare__"}:
+                if name == "__new__" and args and isinstance(args[0], type):
+                    row = row_of(owner)
+                    if row is not None:
+                        self._read_by_row(row, args[1:], kwargs)
+                    elif owner is not object and not issubclass(owner, BaseException | type):
+                        return self._unknown(f, args, kwargs)
+                made = f(*args, **kwargs)
+                return made if type(made) in PLAIN or self.is_known(made) else self.fresh(made)
+            return self._by_row(f, row_of(f) or method_row(owner, name), args, kwargs)
+        return self._method(name, owner, args, kwargs, f)
+
+    def _method(self, name: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], f: Any) -> Any:
+        """Call a method of C of an object."""
+        kind = type(owner)
+        if name in SETTING:
+            self.writing_attribute(owner, args[0]) if args else None
+            return f(*args, **kwargs)
+        if name == "__getattribute__":
+            return self._got(owner, args[0], f)
+        if name in ("__setitem__", "__delitem__") and isinstance(owner, MUTABLE):
+            self.use(args[0])
+            self._writing_base(owner)
+            return f(*args, **kwargs)
+        if (
+            name == "__getitem__"
+            and isinstance(owner, CONTAINERS)
+            and len(args) == 1
+            and type(member_of(kind, "__getitem__")) is not types.FunctionType
+        ):
+            return self.item(owner, args[0])
+        if (
+            name == "get"
+            and isinstance(owner, dict)
+            and not kwargs
+            and args
+            and is_plain(args[0])
+            and member_of(kind, "__getitem__") is dict.__getitem__
+        ):
+            self.condition(args[0]) if type(args[0]) in PLAIN else None
+            if args[0] in owner:
+                return self.item(owner, args[0])
+            if self.is_found(owner):
+                self.missing(owner, args[0], self.name(self.at(owner).at, ("item", args[0])))
+            return args[1] if len(args) > 1 else None
+        if name == "__contains__" and len(args) == 1:
+            return self.compare("in", args[0], owner)
+        if name == "__len__" and isinstance(owner, CONTAINERS):
+            self.length(owner)
+            return f()
+        if (
+            name in ("__init__", "__enter__", "__init_subclass__")
+            and (kind.__flags__ & (1 << 9))
+            and not isinstance(owner, CONTAINERS)
+        ):
+            for a in (*args, *kwargs.values()):
+                self.use(a) if type(a) in PLAIN else self.at(a)
+            return f(*args, **kwargs)
+        if isinstance(owner, Tensor):
+            return self._agrad(f, (owner, *args), args, kwargs)
+        if kind in BACKENDS or is_array(owner):
+            return self._numpy(f, (owner, *args), kwargs, None, bound=True)
+        if name in ("format", "format_map") and kind is str and not all(map(is_plain, (*args, *kwargs.values()))):
+            self.no("text is made of an object")  # its fields may name any attribute
+        row = method_row(kind, name)
+        if name in WHOLLY:
+            self.handed(owner)
+            self.use(owner)
+        if row is None:
+            if whose_class(kind) == "agrad":
+                return self._agrad(f, (owner, *args), args, kwargs)
+            return self._unknown(f, args, kwargs)
+        return self._by_row(f, row, args, kwargs, owner)
+
+    def _writing_base(self, owner: Any) -> None:
+        if self.is_outside(owner):
+            self.changing(owner)
+
+    def _got(self, owner: Any, name: str, f: Any) -> Any:
+        """Read an attribute past a `__getattribute__` of the user's."""
+        tracked = self.at(owner)
+        held = instance_dict(owner)
+        member = member_of(type(owner), name)
+        if tracked.status == FOUND:
+            self._is_instance(owner, type(owner), held)
+            at = tracked.at or self.root(owner)
+            if held is not None and name in held:
+                return self.see(held[name], at, ("attribute", name))
+            if held is not None and name != "__dict__":
+                self.missing(held, name, self.name(at, ("attribute", name)))
+            if name == "__dict__" and held is not None:
+                self.known.setdefault(id(held), type(tracked)(held, FOUND, Found(held, at, ("attribute", "__dict__"))))
+                return f(name)
+        if type(member) in (types.FunctionType, property, staticmethod, classmethod):
+            self.ensure(member)
+        value = f(name)
+        if type(value) not in PLAIN and not self.is_known(value):
+            if tracked.status == FRESH:
+                self.fresh(value)
+            else:
+                self.see(value, self.root(type(owner)), ("member", name), guard=False)
+        return value
+
+    def _read_by_row(self, row: Row, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Take note of what a C function reads."""
+        letters = row.reads or "d"
+        for i, a in enumerate(args):
+            self._read_as(letters[min(i, len(letters) - 1)], a)
+        for name, a in kwargs.items():
+            self._read_as(row.named.get(name, letters[-1]), a)
+
+    def _read_as(self, letter: str, a: Any) -> None:
+        if letter == "d":
+            self.use(a)
+            if isinstance(a, Tensor):
+                self.facts(a)
+            elif isinstance(a, CONTAINERS):
+                for inside in a:
+                    if isinstance(inside, Tensor):
+                        self.identity(inside)
+        elif letter == "e":
+            if type(a) not in PLAIN:
+                self.iterated(a)
+        elif letter == "m":
+            self.iterated(a) if isinstance(a, dict) else self.use(a)
+        elif letter == "-":
+            self.no("a function is called in a way of which it is not known what it reads and changes")
+        elif letter == "n":
+            if isinstance(a, CONTAINERS):
+                self.ensure(a)
+                self.length(a)
+            else:
+                self.truth(a)
+                if isinstance(a, Tensor):
+                    self.facts(a)
+        elif letter == "c":
+            if type(a) not in PLAIN:
+                self.at(a)
+                self.handed(a)
+                self._callable(a)
+        elif type(a) not in PLAIN:
+            self.ensure(a)
+
+    def _callable(self, f: Any) -> None:
+        """Give up where C would call back what is not known."""
+        kind = type(f)
+        if kind is types.FunctionType or kind is types.MethodType or isinstance(f, functools.partial):
+            inner = f.func if isinstance(f, functools.partial) else getattr(f, "__func__", f)
+            if type(inner) is types.FunctionType:
+                reason = does_more(inner) if whose(inner.__code__.co_filename) == "agrad" else None
+                if reason is not None:
+                    self.no(reason)
+                return
+            f = inner
+        if kind is types.BuiltinFunctionType and not isinstance(f.__self__, types.ModuleType | type(None)):
+            row = method_row(type(f.__self__), f.__name__)
+            if row is None:
+                self.no(f"{f.__qualname__} is called back, of which it is not known what it reads and changes")
+            else:
+                self._read_by_row(row, (f.__self__,), {})
+                if row.changes:
+                    self.changing(f.__self__)
+            return
+        if f in SPECIAL if _is_hashable(f) else False:
+            self.no(f"{f.__name__} is called back")
+        elif (
+            row_of(f) is None
+            and not isinstance(f, type)
+            and type(member_of(type(f), "__call__")) is not types.FunctionType
+        ):
+            self.no(
+                f"{getattr(f, '__qualname__', type(f).__name__)} is called back, of which it is not known what it reads and changes"
+            )
+        elif isinstance(f, type) and row_of(f) is None:
+            self.ensure_methods(f)
+            if whose_class(f) in ("python", "agrad", "arrays"):
+                self.no(f"{f.__name__} is called back, of which it is not known what it reads and changes")
+
+    def _by_row(
+        self, f: Any, row: Row | None, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any = MISSING
+    ) -> Any:
+        """Call a function of C that the table has."""
+        if row is None:
+            return self._unknown(f, args, kwargs)
+        full = args if owner is MISSING else (owner, *args)
+        self._read_by_row(row, full, kwargs)
+        if row.changes and full:
+            self.changing(full[0])
+        if row.gives == "view":
+            for a in full:
+                if isinstance(a, CONTAINERS) and self.is_found(a):
+                    self.whole(a)
+        made = self._outwards(f, args, kwargs)
+        return self._given(row, made, full)
+
+    def _given(self, row: Row, made: Any, full: Sequence[Any]) -> Any:
+        """Take note of what a C function gave."""
+        kind = type(made)
+        if kind in LIVE:
+            return self.watcher.out(made)
+        if kind in PLAIN or isinstance(made, Tensor):
+            return made
+        if row.gives == "view" and full:
+            owner = next((a for a in full if type(a) not in PLAIN), None)
+            status = FRESH if owner is None or isinstance(owner, Tensor) else self.at(owner).status
+            if status != FRESH and id(made) not in self.known:
+                if is_array(owner) and not isinstance(owner, Tensor):
+                    return self._like(made, status)
+                return self.fresh(made)
+        if row.gives == "member":
+            if not self.is_known(made):
+                self.at(made)
+            return made
+        if not self.is_known(made) or id(made) not in self.known:
+            self.fresh(made)
+            if isinstance(made, CONTAINERS):
+                for inside in made.values() if isinstance(made, dict) else made:
+                    if type(inside) not in PLAIN and not self.is_known(inside):
+                        self.fresh_all(inside)
+        return made
+
+    def _numpy(
+        self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], function: Any = None, *, bound: bool = False
+    ) -> Any:
+        """Call a function of an array library's: with tensors it is agrad's, else its row says what it does."""
+        if any(isinstance(a, Tensor) or _holds_tensor(a) for a in (*args, *kwargs.values())):
+            return self._agrad(f, args, args, kwargs)
+        given = args[1:] if bound else args
+        row = method_row(type(args[0]), f.__name__) if bound else row_of(f)
+        if row is None or kwargs.get("out") is not None:
+            if row is not None:
+                self.no(f"{getattr(f, '__name__', f)} writes to an array of out=")
+            return self._unknown(f, given, kwargs)
+        self._read_by_row(row, args, kwargs)
+        if row.changes and self.at(args[0]).status != FRESH:
+            self.no(f"{self.called(args[0])}, an array from outside, is written to")
+        made = self._outwards(f, given, kwargs)
+        return self._given(row, made, args)
+
+    def _cached(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a cached function: that the cache gives this result is a condition."""
+        self.at(f)
+        inner = f.__wrapped__
+        self.see(inner, self.root(f), ("attribute", "__wrapped__"))
+        for a in (*args, *kwargs.values()):
+            self.use(a)
+            kind = type(a)
+            by_identity = (
+                member_of(kind, "__hash__") is vars(object)["__hash__"]
+                and member_of(kind, "__eq__") is vars(object)["__eq__"]
+            )
+            if not is_plain(a) and not by_identity and not isinstance(a, type):
+                self.no(f"a cache is asked for a {type(a).__name__}")
+        native, self.native = self.native, ""
+        try:
+            made = f(*args, **kwargs)
+        finally:
+            self.native = native
+        if self.at(f).status != FRESH:
+            place = "cache", id(f), repr((args, kwargs))
+            get = functools.partial(_from_cache, args, kwargs)
+            found = Found(f)
+            if type(made) not in PLAIN:
+                at = self.known.get(id(made))
+                if at is None or at.status == FRESH:
+                    self.known.pop(id(made), None)
+                    self.see(made, found, ("cached", (args, tuple(kwargs.items()))), guard=False)
+            if isinstance(made, Tensor) or is_array(made):
+                self.no(f"{inner.__qualname__}, whose results are cached, gives a tensor")
+            self.require(get, f, made, f"what {inner.__qualname__} has in its cache", place)
+        return made
+
+    def _referred(self, f: Any) -> Any:
+        """Follow a weak reference."""
+        tracked = self.at(f)
+        made = f()
+        if tracked.status != FRESH:
+            if isinstance(made, Tensor):
+                self.no("a weak reference to a tensor is followed")
+            elif made is not None:
+                self.no("a weak reference is followed: what it leads to may be gone later")
+            else:
+                self.require(_follow, f, None, "what a weak reference leads to", ("weak", id(f)))
+        elif made is not None and not self.is_known(made):
+            self.at(made)
+        return made
+
+    def _getter(self, f: Any, args: tuple[Any, ...]) -> Any:
+        """Call an `operator.attrgetter` or its like."""
+        given: tuple[Any, ...] = (*f.__reduce__(), ())[1]
+        if len(args) != 1:
+            return f(*args)
+        target = args[0]
+        if type(f) is operator.attrgetter:
+            found = [functools.reduce(self.attribute, name.split("."), target) for name in given]
+            return found[0] if len(found) == 1 else self.fresh(tuple(found))
+        if type(f) is operator.itemgetter:
+            found = [self.item(target, key) for key in given]
+            return found[0] if len(found) == 1 else self.fresh(tuple(found))
+        first, *rest = given
+        if isinstance(first, functools.partial) or not isinstance(first, str):
+            return self._unknown(f, args, {})
+        return self.call(self.attribute(target, first), tuple(rest), {})
+
+
+# -- C functions that are hooks by themselves ---------------------------------------------------------------------------
+
+
+def _getattr(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) < 2 or type(args[1]) is not str:
+        return f(*args, **kwargs)
+    try:
+        return t.attribute(args[0], args[1])
+    except AttributeError:
+        if len(args) > 2:
+            return args[2]
+        raise
+
+
+def _hasattr(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 2 or type(args[1]) is not str:
+        return f(*args, **kwargs)
+    try:
+        t.attribute(args[0], args[1])
+    except AttributeError:
+        return False
+    return True
+
+
+def _setattr(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) > 1 and type(args[1]) is str:
+        t.writing_attribute(args[0], args[1])
+    return f(*args, **kwargs)
+
+
+def _vars(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 1:
+        return t._unknown(f, args, kwargs)
+    return t.attribute(args[0], "__dict__")
+
+
+def _len(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 1:
+        value = args[0]
+        if isinstance(value, Tensor):
+            t.facts(value)
+        elif isinstance(value, CONTAINERS):
+            t.ensure(value)
+            t.length(value)
+        elif type(value) not in PLAIN:
+            t.use(value)
+    return f(*args, **kwargs)
+
+
+def _isinstance(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 2:
+        value = args[0]
+        if isinstance(value, Tensor):
+            if any(issubclass(kind, Tensor) and kind is not Tensor for kind in _kinds(args[1])):
+                t.facts(value)
+        elif f is builtins.isinstance:
+            t._class_of(value)
+        for kind in _kinds(args[1]):
+            t.ensure_class(type(kind))
+            if type(kind) is not type:
+                t.ensure_methods(type(kind))
+                t.ensure_methods(kind)
+    native, t.native = t.native, "c"
+    try:
+        return f(*args, **kwargs)
+    finally:
+        t.native = native
+
+
+def _kinds(given: Any) -> tuple[Any, ...]:
+    if isinstance(given, tuple):
+        return tuple(kind for part in given for kind in _kinds(part))
+    if isinstance(given, types.UnionType):
+        return given.__args__
+    return (given,) if isinstance(given, type) else ()
+
+
+def _id(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 1:
+        value = args[0]
+        if whose(sys._getframe(4).f_code.co_filename) != "modules":  # these ask it only for what is there twice
+            if isinstance(value, Tensor):
+                t.identity(value)
+            elif type(value) not in PLAIN and t.at(value).status == ARGUMENT:
+                t.no("which object an argument is decides")
+    return f(*args, **kwargs)
+
+
+def _callable_(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 1 and type(args[0]) not in PLAIN and not isinstance(args[0], Tensor):
+        t._class_of(args[0])
+    return f(*args, **kwargs)
+
+
+def _iter(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 1:
+        return t._unknown(f, args, kwargs)
+    value = t.iterated(args[0])
+    made = f(value)
+    return made if t.is_known(made) and id(made) in t.known else t.fresh(made)
+
+
+def _next(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    iterator = args[0] if args else None
+    if t.is_outside(iterator):
+        t.no("an iterator from outside goes on")
+    t.ensure(iterator)
+    if type(iterator) is types.GeneratorType:
+        t.driven[id(iterator.gi_frame)] = iterator.gi_frame
+    return f(*args, **kwargs)
+
+
+def _sum(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not args:
+        return f(*args, **kwargs)
+    values = t.iterated(args[0])
+    total = args[1] if len(args) > 1 else kwargs.get("start", 0)
+    if type(total) in (str, bytes, bytearray):
+        return f(*args, **kwargs)
+    for value in values:
+        total = t.binary("add", total, value)
+    return total
+
+
+def _reduce(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) not in (2, 3) or kwargs:
+        return f(*args, **kwargs)
+    values = iter(t.iterated(args[1]))
+    total = args[2] if len(args) == 3 else next(values, MISSING)
+    if total is MISSING:
+        return f(*args)
+    for value in values:
+        total = t.call(args[0], (total, value), {})
+    return total
+
+
+def _super(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return t.fresh(f(*args, **kwargs))
+
+
+def _extreme(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take the least or the greatest: which it is, is decided by values."""
+    values = list(t.iterated(args[0])) if len(args) == 1 else list(args)
+    if any(isinstance(v, Tensor) for v in values):
+        for v in values:
+            if isinstance(v, Tensor):
+                continue
+            t.use(v)
+        given = (t.fresh(values),) if len(args) == 1 else args
+        return t._taken(t._outwards(f, given, kwargs))
+    for v in values:
+        t.use(v)
+    for v in kwargs.values():
+        t._read_as("c", v) if callable(v) else None
+    given = (values,) if len(args) == 1 else args
+    return t._outwards(f, given, kwargs)
+
+
+def _operator(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs:
+        return f(*args, **kwargs)
+    name = f.__name__
+    if name == "getitem":
+        return t.item(*args)
+    if name in ("setitem", "delitem"):
+        t.writing_item(args[0])
+        return f(*args)
+    if name == "contains":
+        return t.compare("in", args[1], args[0])
+    if name in ("is_", "is_not", "eq", "ne", "lt", "le", "gt", "ge"):
+        return t.compare(name, *args)
+    if name == "truth":
+        return f(t.truth(args[0]))
+    if name == "not_":
+        return f(t.truth(args[0]))
+    if len(args) == 1:
+        return t.unary(name, *args)
+    if name in INPLACE:
+        return t.inplace(INPLACE[name], *args)
+    return t.binary(name, *args)
+
+
+INPLACE: Final = {
+    f"i{name.rstrip('_')}": name
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "matmul",
+        "and_",
+        "or_",
+        "xor",
+        "lshift",
+        "rshift",
+        "concat",
+    )
+}
+
+SPECIAL: Final[dict[Any, Callable[..., Any]]] = {
+    getattr: _getattr,
+    hasattr: _hasattr,
+    setattr: _setattr,
+    delattr: _setattr,
+    vars: _vars,
+    len: _len,
+    isinstance: _isinstance,
+    issubclass: _isinstance,
+    callable: _callable_,
+    id: _id,
+    iter: _iter,
+    next: _next,
+    sum: _sum,
+    max: _extreme,
+    min: _extreme,
+    functools.reduce: _reduce,
+    **{
+        getattr(operator, name): _operator
+        for name in (
+            *INPLACE,
+            *INPLACE.values(),
+            *(
+                "getitem",
+                "setitem",
+                "delitem",
+                "contains",
+                "is_",
+                "is_not",
+                "eq",
+                "ne",
+                "lt",
+                "le",
+                "gt",
+                "ge",
+                "truth",
+                "not_",
+            ),
+            *("neg", "pos", "abs", "invert", "index"),
+        )
+        if name != "index"
+    },
+}
+
+NUMBERS: Final = frozenset({bool, int, float, Live})
+
+#: What array libraries' numbers are that are no arrays.
+NUMBER: Final = float | complex | int
+
+#: Numbers of the program, as agrad's own functions have them.
+LIVE: Final = frozenset({Live, Whole})
+
+OURS: Final = errors.PACKAGE + "compiled" + errors.PACKAGE[-1]
+
+
+def is_generated(code: types.CodeType) -> bool:
+    """Return whether Python has generated a method, of a dataclass, a named tuple or an enumeration, which is read as data."""
+    if code.co_filename in ("<string>", "<attrs>") or code.co_filename.startswith("<string"):
+        return code.co_name in GENERATED or code.co_varnames[:1] == ("_cls",)
+    return False
+
+
+GENERATED: Final = frozenset(
+    {
+        "__init__",
+        "__eq__",
+        "__repr__",
+        "__hash__",
+        "__lt__",
+        "__le__",
+        "__gt__",
+        "__ge__",
+        "__setattr__",
+        "__delattr__",
+        "__new__",
+        "__replace__",
+    }
+)
+
+
+def _as_float(t: Tensor) -> Any:
+    """Return the float of a tensor, as a number that the program computes."""
+    if t.size != 1 or t._spec.backend.kind(t.dtype) == "complex":
+        return float(t)
+    return t.item() if t._spec.backend.kind(t.dtype) == "float" else t.astype(float64).item()
+
+
+def _follow(reference: Any) -> Any:
+    return reference()
+
+
+def _from_cache(args: Any, kwargs: Any, f: Any) -> Any:
+    return f(*args, **kwargs)
+
+
+def _holds_tensor(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(part, Tensor) or _holds_tensor(part) for part in value)
+
+
+def _is_hashable(value: Any) -> bool:
+    return type(value).__hash__ is not None and not isinstance(value, functools.partial)

@@ -1,0 +1,321 @@
+"""A captured call: the function runs instrumented, and what it read and changed is told."""
+
+from __future__ import annotations
+
+import _weakrefset
+import enum
+import gc
+import sys
+import types
+import weakref
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from agrad.compiled.calling import Tracker, is_generated
+from agrad.compiled.hooks import NOW
+from agrad.compiled.rewriting import is_instrumented
+from agrad.compiled.table import catch_up
+from agrad.compiled.tracking import ARGUMENT, CONTAINERS, FRESH, Tracked, facts_of, refresh, whose
+from agrad.core import errors
+from agrad.core.tensor import Tensor
+from agrad.core.tree import children_of
+from agrad.func.guards import PLAIN, Link, is_array, is_plain, links_along
+from agrad.func.origins import Found, Reach
+from agrad.func.recording import CaptureError
+from agrad.func.watching import Watcher
+
+
+class Seen:
+    """What a call has found outside, in the order of reading: what `Reach` is to a function that is only looked at."""
+
+    def __init__(self, order: Sequence[Found]) -> None:
+        self._order = list(order)
+
+    def __iter__(self) -> Iterator[Found]:
+        return iter(self._order)
+
+    def looked_at(self) -> Iterator[Found]:
+        """Return what is found."""
+        return iter(self._order)
+
+
+class Captured(NamedTuple):
+    """What a captured call did.
+
+    Attributes
+    ----------
+    returned : object
+        What the function returned.
+    seen : Seen or Reach
+        What it found outside of its arguments.
+    conditions : list of Link
+        What must be as it was.
+    codes : set of code
+        Of the functions that ran.
+    asked : dict of int to Found
+        Tensors and arrays of which it asked what they are, by ``id``.
+    identical : dict of int to Found
+        Those of which it asked which they are.
+    distinct : list of (object, Found)
+        Arguments, and tensors from outside that they were compared with and are not.
+    looked_up : container of int
+        The ``id`` of places where an optimiser keeps tensors, which no condition asks what they are.
+    """
+
+    returned: Any
+    seen: Seen | Reach
+    conditions: list[Link]
+    codes: set[types.CodeType]
+    asked: dict[int, Found]
+    identical: dict[int, Found]
+    distinct: Sequence[tuple[Any, Found]] = ()
+    looked_up: Container[int] = ()
+
+    def guard_the_rest(self, taken: Container[int]) -> Iterator[Link]:
+        """Return the conditions on tensors and arrays from outside.
+
+        Parameters
+        ----------
+        taken : container of int
+            The ``id`` of those that are inputs of the program, whose specs it compares itself.
+        """
+        done: set[Any] = set()
+        for found in self.seen:
+            value = found.value
+            if found.before is None or not (isinstance(value, Tensor) or is_array(value)):
+                continue
+            if found.step == ("attribute", "grad") or id(found) in self.looked_up:
+                continue
+            asked, same = id(value) in self.asked, id(value) in self.identical
+            if id(value) in taken and not asked and not same:
+                continue
+            place = id(found.before.value), found.step
+            if str(place) in done:
+                continue
+            done.add(str(place))
+            *way, last = links_along(found.origin)
+            yield from way
+            if same:
+                yield last
+            else:
+                yield Link(are_facts(last.get, facts_of(value)), last.key, True, f"what {last.name} is")
+
+
+def are_facts(get: Callable[[Any], Any], facts: Any) -> Callable[[Any], bool]:
+    """Return whether what stands in a place is as it was, but for its values."""
+    return lambda key: bool(facts_of(get(key)) == facts)
+
+
+def captured(
+    watcher: Watcher, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]
+) -> Captured:
+    """Call a function, instrumented, and return what it returned, and what that depends on.
+
+    Parameters
+    ----------
+    watcher : Watcher
+        Records the call, and is told where no program can hold it.
+    function : callable
+        The function.
+    args, kwargs : tuple and dict
+        Its arguments.
+    leaves : sequence
+        What these hold, containers taken apart.
+    """
+    refresh()
+    tracker = Tracker(watcher)
+    met: dict[int, types.CodeType] = {}
+    before = NOW.tracker
+    catch_up()  # while Python tells of nothing: sooner than in the call
+    put_back = _net(tracker, met)
+    collects = gc.isenabled()
+    gc.disable()  # what runs when something is let go of is nothing that the function does
+    try:
+        try:
+            introduce(tracker, function, args, kwargs, leaves)
+            NOW.tracker = tracker
+            returned = tracker.call(function, args, kwargs)
+        finally:
+            NOW.tracker = before
+            if not put_back():
+                watcher.give_up(CaptureError(f"capture: {PROFILED}"))
+        if watcher.failure is None:
+            _close(tracker, returned)
+    finally:
+        order, links = tracker.order, [*tracker.links.values()]
+        asked, identical, distinct = tracker.asked, tracker.identical, tracker.distinct
+        looked_up = tracker.looked_up
+        tracker.restore()
+        if collects:
+            gc.enable()
+    return Captured(returned, Seen(order), links, set(met.values()), asked, identical, distinct, looked_up)
+
+
+#: Why there is no program where Python does not tell which functions run.
+PROFILED = (
+    "a profiler and a debugger (or coverage) are at work together, or the function starts one of them: Python does not tell"
+    " which functions run, so what they read is not known"
+)
+
+
+def introduce(tracker: Tracker, function: Any, args: Any, kwargs: Any, leaves: Sequence[Any]) -> None:
+    """Tell a tracker of the function and its arguments."""
+    tracker.fresh(args)
+    tracker.fresh(kwargs)
+    pending = [*args, *kwargs.values()]
+    ids = {id(leaf): leaf for leaf in leaves}
+    while pending:
+        value = pending.pop()
+        if type(value) in PLAIN:
+            continue
+        if isinstance(value, Tensor):
+            tracker.arguments[id(value)] = value
+            tracker.hooked(value, Found(value))
+        elif id(value) in ids:
+            tracker.root(value)
+            tracker.ensure(value)
+        elif id(value) not in tracker.known:
+            tracker.known[id(value)] = Tracked(value, ARGUMENT)
+            tracker.ensure(value)
+            pending += children_of(value) or ()
+    tracker.root(function)
+    tracker.ensure(function)
+
+
+def _close(tracker: Tracker, returned: Any) -> None:
+    """Give up where the call has changed something, or returned what no program could."""
+    if tracker.raised is not None:
+        tracker.no(f"the function goes on after an error, {type(tracker.raised).__name__}")
+    tracker.unchanged()
+    for table, name in tracker.filled:
+        tracker.require(len, table, len(table), name, ("len", id(table)))
+    pending = [returned]
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind in PLAIN or isinstance(value, Tensor) or is_array(value):
+            continue
+        inside = children_of(value)
+        if inside is None:
+            if is_output(tracker, value):
+                continue
+            tracker.no(f"it returns {'a new' if tracker.at(value).status == FRESH else 'a'} {kind.__name__}")
+            return
+        if isinstance(value, CONTAINERS) and tracker.is_outside(value) and not is_plain(value):
+            tracker.no(f"it returns {tracker.called(value)}, a container from outside")
+            return
+        pending += inside
+
+
+def is_output(tracker: Tracker, value: Any) -> bool:
+    """Return whether an object that is neither a number nor an array can be the result of a program: one from outside."""
+    if (
+        isinstance(value, type | types.ModuleType | enum.Enum)
+        or is_plain(value)
+        or type(value).__module__.startswith("numpy.dtypes")
+    ):
+        return True
+    tracked = tracker.at(value)
+    if isinstance(value, int | float | complex):  # an array library's number
+        return tracked.status != ARGUMENT
+    return tracked.status != FRESH or errors.PACKAGE in str(
+        sys.modules[type(value).__module__].__dict__.get("__file__")
+    )
+
+
+def _net(tracker: Tracker, met: dict[int, types.CodeType]) -> Callable[[], bool]:
+    """Let Python tell of each function that runs, until what is returned is called: one that is not instrumented is a reason to decline.
+
+    What is returned gives whether none was missed. Python tells a profile function, or a trace function where a profiler is at
+    work that cannot be called as well, as cProfile before Python 3.12. What ran is put into `met`, by its id: the hash of
+    code is that of all it holds.
+    """
+    before: Any = sys.getprofile()
+    get, put = sys.getprofile, sys.setprofile
+    if before is not None and not callable(before):
+        before, get, put = None, sys.gettrace, sys.settrace  # type: ignore[assignment]
+        if get() is not None:
+            return lambda: False
+    known: dict[int, bool] = {}  # by id of code that may run: whether it is instrumented
+
+    def note(frame: types.FrameType, event: Any, argument: Any) -> None:
+        if event == "call":
+            has_hooks = known.get(id(frame.f_code))
+            if has_hooks is None:
+                has_hooks = _met(tracker, frame, met, known)
+            if has_hooks and tracker.native == "agrad" and NOW.tracker is tracker:
+                _hand_over(tracker, frame)
+        if before is not None:
+            before(frame, event, argument)
+
+    def put_back() -> bool:
+        is_whole = get() is note
+        if is_whole:
+            put(before)
+        return is_whole
+
+    put(note)
+    return put_back
+
+
+def _is_agrads(frame: types.FrameType | None) -> bool:
+    """Return whether code of a library runs for agrad or an array library, and not for the user's."""
+    if frame is None or not is_instrumented(frame.f_code):
+        return True
+    while frame is not None and (
+        whose(frame.f_code.co_filename) == "library" or frame.f_code.co_filename.startswith(HERE)
+    ):
+        frame = frame.f_back
+    return frame is None or whose(frame.f_code.co_filename) in ("agrad", "arrays")
+
+
+#: The folder of the hooks and the tracker, whose frames lie between instrumented functions.
+HERE = f"{errors.PACKAGE}compiled{errors.PACKAGE[-1]}"
+
+
+def _hand_over(tracker: Tracker, frame: types.FrameType) -> None:
+    """Take note of what agrad's own code gives to a function that it calls back: what is not known is its own."""
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    given = frame.f_locals
+    for name in code.co_varnames[:count]:
+        value = given.get(name)
+        if type(value) not in PLAIN and not isinstance(value, Tensor) and not tracker.is_known(value):
+            tracker.fresh_all(value)
+
+
+#: The files of the tracker that call nothing of the user's.
+OURS = frozenset(
+    f"{errors.PACKAGE}compiled{errors.PACKAGE[-1]}{name}.py" for name in ("table", "tracking", "capturing", "rewriting")
+)
+
+
+def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType], known: dict[int, bool]) -> bool:
+    """Take note of a function that begins to run; return whether it is instrumented."""
+    code = frame.f_code
+    met[id(code)] = code
+    has_hooks = is_instrumented(code)
+    if has_hooks or is_generated(code) or tracker.watcher.failure is not None:
+        known[id(code)] = has_hooks
+        return has_hooks
+    kind = whose(code.co_filename)
+    if id(code) in tracker.passed_over and NOW.tracker is tracker:
+        tracker.no(f"{code.co_qualname} in {code.co_filename.rpartition('/')[2]} runs unseen")
+        return False
+    if kind in ("agrad", "arrays") or code.co_filename in (
+        weakref.__file__,
+        _weakrefset.__file__,
+    ):  # what runs when something goes
+        known[id(code)] = False
+        return False
+    is_text = code.co_name in ("<module>", "__create_fn__") and code.co_filename.startswith(
+        "<"
+    )  # what a library has written itself
+    if tracker.beneath and (kind != "user" or is_text) and _is_agrads(frame.f_back):
+        return False
+    if kind == "library" and frame.f_back is not None and frame.f_back.f_code.co_filename in OURS:
+        return False
+    if NOW.tracker is not tracker:
+        return False
+    tracker.no(f"{code.co_qualname} in {code.co_filename.rpartition('/')[2]} runs unseen")
+    return False

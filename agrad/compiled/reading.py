@@ -1,0 +1,897 @@
+"""How instrumented code reads and writes: names, attributes, entries, containers, arrays and tensors."""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import functools
+import operator
+import sys
+import types
+from collections import deque
+from typing import Any, Final
+
+from agrad.compiled.table import method_row
+from agrad.compiled.tracking import (
+    ARGUMENT,
+    BYTES,
+    CONSTANT,
+    CONTAINERS,
+    FOUND,
+    FRESH,
+    MISSING,
+    SETTERS,
+    SLOT,
+    TEXTS,
+    Knowing,
+    contents_of,
+    facts_of,
+    instance_dict,
+    is_python_class,
+    member_of,
+    tells,
+    whose,
+    whose_class,
+    whose_module,
+)
+from agrad.core.backend import BACKENDS
+from agrad.core.tensor import Tensor
+from agrad.func.guards import PLAIN, is_array, is_plain
+from agrad.func.origins import LENT, Found, search
+from agrad.random import Generator
+
+#: What is asked of a tensor beside its values: an answer is a condition.
+FACTS: Final = frozenset(
+    {
+        "requires_grad",
+        "is_leaf",
+        "grad_fn",
+        "retains_grad",
+        "shape",
+        "dtype",
+        "ndim",
+        "size",
+        "device",
+        "itemsize",
+        "nbytes",
+    }
+)
+
+#: Attributes of a module's objects that say where they stand, and of functions that are constant.
+NAMES: Final = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__wrapped__", "__annotations__"})
+
+
+class Reading(Knowing):
+    """The hooks for loads and stores."""
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def load_global(self, frame: types.FrameType, name: str, value: Any) -> Any:
+        """Take note of a global, or of one of Python's own functions."""
+        names = frame.f_globals
+        kind = whose(frame.f_code.co_filename)
+        if name not in names:
+            if kind == "user":
+                self.missing(names, name, name)
+            at = self.root(vars(builtins))
+            return self.see(value, at, ("item", name), guard=kind == "user")
+        constant = kind != "user" and isinstance(
+            value, type | types.FunctionType | types.ModuleType | types.BuiltinFunctionType
+        )
+        at = self.root(names)
+        return self.see(value, at, ("item", name), guard=not constant)
+
+    def load_free(self, name: str, value: Any, cell: types.CellType) -> Any:
+        """Take note of what a cell holds that was there before the call."""
+        if id(cell) not in self._cells:
+            return value
+        if id(cell) in self._before and self._before[id(cell)][1] is not value:
+            return value
+        return self.see(value, self.root(cell), ("content", name))
+
+    def before_store(self, frame: types.FrameType, name: str, cell: types.CellType | None) -> None:
+        """Keep what a global or a nonlocal name was before it is bound to something else."""
+        if cell is None:
+            names = frame.f_globals
+            self.root(names)
+            self._stored.setdefault((id(names), name), (names, name, names.get(name, MISSING)))
+        elif id(cell) in self._cells:
+            self.changing_cell(cell, contents_of(cell))
+
+    # -- attributes ---------------------------------------------------------------------------------------------------
+
+    def attribute(self, o: Any, name: str) -> Any:
+        """Return an attribute; that it is what it is, is a condition where the object is from outside."""
+        kind = type(o)
+        if kind in PLAIN:
+            if not callable(
+                getattr(kind, name, len)
+            ):  # a method reads it where it is called; whether there is one, nobody
+                self.use(o)
+            return getattr(o, name)
+        if isinstance(o, Tensor):
+            return self._of_tensor(o, name)
+        if kind is types.ModuleType or isinstance(o, types.ModuleType):
+            return self._of_module(o, name)
+        if isinstance(o, type):
+            return self._of_class(o, name)
+        if kind is super:
+            return self._of_super(o, name)
+        if kind in BACKENDS or is_array(o):
+            return self._of_array(o, name)
+        if kind in CONSTANT or kind is types.CodeType:
+            return getattr(o, name)
+        if kind is types.FunctionType:
+            return self._of_function(o, name)
+        if kind is types.MethodType:
+            self.at(o)
+            if name in ("__self__", "__func__"):
+                return getattr(o, name)
+            return self.attribute(o.__func__, name)
+        whose_kind = whose_class(kind)
+        if whose_kind == "agrad":
+            return self._of_agrads(o, name)
+        return self._of_object(o, name)
+
+    def _of_tensor(self, t: Tensor, name: str) -> Any:
+        if type(t) is not Tensor and is_python_class(type(t)):
+            self.ensure_class(type(t))
+            member = member_of(type(t), name)
+            if type(member) is property:
+                self.ensure(member)
+        if name in FACTS or name == "__class__":
+            self.facts(t)
+        elif name == "__dict__":
+            self.no("the __dict__ of a tensor is read")
+        value = self.primitively(getattr, t, name)
+        if name == "grad" and value is not None and id(value) not in self.known:
+            found = self.known.get(id(t))
+            if found is not None and found.at is not None and not self._is_made(value):
+                self.order.append(Found(value, found.at, ("attribute", "grad")))
+        if isinstance(value, tuple | list):
+            self.fresh_all(value)
+        return value
+
+    def _is_made(self, tensor: Tensor) -> bool:
+        watcher = self.watcher
+        is_from_outside = id(tensor) in watcher.met or id(tensor._raw) in watcher.inputs
+        return watcher.number_of(tensor._raw) is not None and not is_from_outside
+
+    def facts(self, t: Tensor) -> None:
+        """Make a condition of what a tensor from outside is, but for its values."""
+        tracked = self.known.get(id(t))
+        if tracked is not None and tracked.at is not None and tracked.at.before is not None:
+            self.asked.setdefault(id(t), tracked.at)
+
+    def identity(self, t: Any) -> None:
+        """Make a condition of which tensor from outside stands in a place.
+
+        Of an argument it is one where it is found outside, too: that both are the same is always a condition.
+        """
+        tracked = self.known.get(id(t))
+        found = None if tracked is None else tracked.at
+        if found is None or found.before is None or (id(t) in self.arguments and found.step == ("attribute", "grad")):
+            if id(t) in self.arguments:
+                self.no("which object an argument is decides")
+        else:
+            self.identical.setdefault(id(t), found)
+
+    def primitively(self, function: Any, *args: Any) -> Any:
+        """Call what is not instrumented, by Python code that is."""
+        native, self.native = self.native, "agrad"
+        self.beneath += 1
+        try:
+            return function(*args)
+        finally:
+            self.native = native
+            self.beneath -= 1
+
+    def _of_module(self, module: types.ModuleType, name: str) -> Any:
+        held = vars(module)
+        kind = whose_module(module)
+        if name == "__dict__":
+            self.root(held)
+            return held
+        if name not in held:
+            if "__getattr__" in held and kind not in ("agrad", "arrays", "modules"):
+                self.no(f"the module {module.__name__} is asked for {name}, and answers by a function of its own")
+            if kind == "user":
+                self.missing(held, name, f"{module.__name__}.{name}")
+            value = self.primitively(getattr, module, name)
+            if not isinstance(value, type | types.FunctionType | types.ModuleType):
+                self.fresh(value)
+            return value
+        value = held[name]
+        if module is sys and name in ("stdout", "stderr") and self.watcher.effects == "first":
+            self.root(value)
+            return value
+        if (module is sys or module.__name__ == "os") and (
+            not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType)
+            and name not in STEADY
+        ):
+            self.no(f"{module.__name__}.{name} is read")
+        constant = kind != "user" and isinstance(
+            value, type | types.FunctionType | types.ModuleType | types.BuiltinFunctionType
+        )
+        return self.see(value, self._module(module), ("item", name), guard=not constant)
+
+    def _module(self, module: types.ModuleType) -> Found:
+        return self.root(vars(module))
+
+    def _of_class(self, kind: type, name: str) -> Any:
+        tracked = self.at(kind)
+        self.ensure(kind)
+        if isinstance(kind, enum.EnumMeta):
+            value = self.primitively(getattr, kind, name)
+            if isinstance(value, kind):
+                return value
+        if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__"):
+            value = getattr(kind, name)
+            return self.fresh_all(value) if isinstance(value, tuple) else value
+        if type(kind) is not type and member_of(type(kind), "__getattribute__") is not type.__getattribute__:
+            own = member_of(type(kind), "__getattribute__")
+            if type(own) is not types.WrapperDescriptorType:
+                return getattr(kind, name)
+        owner = next((each for each in kind.__mro__ if name in vars(each)), None)
+        meta = member_of(type(kind), name)
+        if owner is None:
+            if meta is MISSING or hasattr(type(meta), "__get__"):
+                self.ensure(meta)
+                value = getattr(kind, name)
+                return value if self.is_known(value) else self.fresh(value)
+            return self.see(meta, self._class(type(kind)), ("member", name))
+        member = vars(owner)[name]
+        if name == "__dict__":
+            if whose_class(kind) == "user":
+                self.no(f"the members of {kind.__name__} are read as a whole")
+            return self.fresh(getattr(kind, name))
+        steady = whose_class(owner) != "user"
+        if type(member) in (types.FunctionType, staticmethod, classmethod, property):
+            self.ensure(member)
+        elif tracked.status != FRESH:
+            guard = not steady or (
+                not isinstance(member, type | types.BuiltinFunctionType) and type(member) not in CONSTANT
+            )
+            self.see(member, self._class(kind), ("member", name), guard=guard)
+            if not hasattr(type(member), "__get__"):
+                return member
+        value = getattr(kind, name)
+        if type(member) is types.FunctionType or value is member:
+            if value is member and type(member) is types.FunctionType and id(member) not in self.known:
+                self.see(member, self._class(kind), ("member", name), guard=False)
+            return value
+        if not self.is_known(value):
+            self.fresh(value)
+        return value
+
+    def _class(self, kind: type) -> Found:
+        return self.root(kind)
+
+    def _of_super(self, o: Any, name: str) -> Any:
+        this, kind = o.__self__, o.__self_class__
+        mro = list(kind.__mro__)
+        behind = mro[mro.index(o.__thisclass__) + 1 :]
+        member = next((vars(each)[name] for each in behind if name in vars(each)), MISSING)
+        if member is not MISSING:
+            self.ensure(member)
+            if not isinstance(
+                member,
+                types.FunctionType
+                | property
+                | staticmethod
+                | classmethod
+                | types.WrapperDescriptorType
+                | types.MethodDescriptorType
+                | types.BuiltinFunctionType,
+            ):
+                owner = next(each for each in behind if name in vars(each))
+                if not isinstance(this, type) or whose_class(owner) == "user":
+                    self.see(member, self._class(owner), ("member", name))
+        value = getattr(o, name)
+        if type(value) in (types.BuiltinFunctionType, types.MethodWrapperType, types.MethodType):
+            self.fresh(value)
+        return value
+
+    def _of_array(self, array: Any, name: str) -> Any:
+        tracked = self.at(array)
+        if name in ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags"):
+            if tracked.status == FOUND and tracked.at is not None and tracked.at.before is not None:
+                self.asked.setdefault(id(array), tracked.at)
+            value = getattr(array, name)
+            return self.fresh_all(value)
+        value = getattr(array, name)
+        if callable(value):
+            return value
+        if tracked.status != FRESH:
+            self.array(array)
+        return self._like(value, tracked.status)
+
+    def _like(self, value: Any, status: str) -> Any:
+        """Take note of what goes on looking at something: it is as the thing is."""
+        if type(value) not in PLAIN and id(value) not in self.known:
+            tracked = self.at(self.fresh(value))
+            tracked.status = status
+            self._read[id(value)] = value
+        return value
+
+    def _of_function(self, function: types.FunctionType, name: str) -> Any:
+        tracked = self.at(function)
+        held = vars(function)
+        if name in held:
+            if tracked.status == FRESH:
+                return held[name]
+            if whose(function.__code__.co_filename) in ("agrad", "arrays"):
+                value = held[name]
+                return self.see(value, tracked.at or self.root(function), ("attribute", name), guard=False)
+            return self.see(held[name], tracked.at or self.root(function), ("attribute", name))
+        value = getattr(function, name, MISSING)
+        if value is MISSING:
+            if tracked.status != FRESH:
+                self.missing(held, name, f"{function.__name__}.{name}")
+            return getattr(function, name)
+        if name == "__dict__":
+            return self.see(value, tracked.at or self.root(function), ("attribute", name))
+        if name in ("__globals__", "__closure__"):
+            self.no(f"{name} of a function is read")
+            return value
+        if tracked.status != FRESH and name not in ("__get__", "__call__"):
+            if name == "__code__":
+                self.no("the code of a function is read")
+            return self.see(value, tracked.at or self.root(function), ("attribute", name))
+        return value
+
+    def _of_agrads(self, o: Any, name: str) -> Any:
+        if tells(o):
+            tracked = self.at(o)
+            member = member_of(type(o), name)
+            if not isinstance(member, types.FunctionType | property):
+                self.told(o)
+                if tracked.at is not None:
+                    value = getattr(o, name)
+                    return self.see(value, tracked.at, ("attribute", name))
+            elif type(member) is types.FunctionType:
+                self.ensure(member)
+            value = self.primitively(getattr, o, name)
+            return value if self.is_known(value) else self.fresh_all(value)
+        tracked = self.at(o)
+        held = getattr(o, "__dict__", None)
+        if type(held) is dict and name in held and tracked.status == FOUND:
+            return self.see(held[name], tracked.at or self.root(o), ("attribute", name))
+        value = self.watcher_out(self.primitively(getattr, o, name))
+        return value if self.is_known(value) else self.fresh_all(value)
+
+    def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call something."""
+        raise NotImplementedError
+
+    def watcher_out(self, value: Any) -> Any:
+        """Return what agrad's code gave, with plain floats for numbers of the program."""
+        return value
+
+    def _of_object(self, o: Any, name: str) -> Any:
+        """Return an attribute of an object of a class that is the user's, a library's or Python's own."""
+        kind, tracked = type(o), self.at(o)
+        self.ensure(o)
+        if isinstance(o, enum.Enum) and name in ("name", "value", "_name_", "_value_"):
+            return self.fresh_all(self.primitively(getattr, o, name))
+        getter = member_of(kind, "__getattribute__")
+        if (
+            getter is not object.__getattribute__
+            and kind is not types.SimpleNamespace
+            and not issubclass(kind, BaseException | tuple)
+        ):
+            if type(getter) is types.FunctionType:
+                self.ensure(getter)
+                return getattr(o, name)
+            if not isinstance(o, CONTAINERS) and method_row(kind, name) is None and tracked.status != FRESH:
+                self.no(f"an attribute of a {kind.__name__} is read")
+                return getattr(o, name)
+        member = member_of(kind, name)
+        of_python = whose_class(kind) == "python"
+        outside = tracked.status == FOUND
+        held = instance_dict(o)
+        if tracked.status == ARGUMENT and held is not None and name in held:
+            fields = member_of(kind, "__dataclass_fields__")  # its key holds these, and no others
+            if fields is MISSING or name not in fields:
+                self.no(f"an attribute of {self.called(o)}, a container among the arguments, is read")
+        if member is not MISSING and is_data(member):
+            return self._by_descriptor(o, name, member, outside, tracked.at)
+        if outside:
+            self._is_instance(o, kind, held)
+        at = tracked.at
+        if held is not None and name in held:
+            value = held[name]
+            if outside:
+                return self.see(value, at or self.root(o), ("attribute", name), guard=not self._is_lent(o, value))
+            if not self.is_known(value):
+                self.at(value)
+            return value
+        if held is not None and outside:
+            self.missing(held, name, self.name(at, ("attribute", name)))
+        if member is MISSING:
+            if of_python and tracked.status == FOUND:
+                self.no(f"an attribute of a {kind.__name__} is read")
+            answers = member_of(kind, "__getattr__")
+            if answers is not MISSING and type(answers) is not types.FunctionType:
+                return self.call(answers, (o, name), {})
+            return getattr(o, name)  # `__getattr__`, or an AttributeError
+        if type(member) in (types.FunctionType, staticmethod, classmethod):
+            self.ensure(member)
+            return getattr(o, name)
+        if type(member) in (
+            types.MethodDescriptorType,
+            types.WrapperDescriptorType,
+            types.ClassMethodDescriptorType,
+            types.BuiltinFunctionType,
+        ):
+            return getattr(o, name)
+        if hasattr(type(member), "__get__"):
+            self.ensure(member)
+            self.ensure_methods(type(member))
+            if whose_class(type(member)) == "python" and type(member) is not functools._lru_cache_wrapper:
+                self.no(f"{name} is given by a {type(member).__name__}")
+            return getattr(o, name)
+        owner = next(each for each in kind.__mro__ if name in vars(each))
+        if self.at(owner).status == FRESH:
+            return member
+        return self.see(
+            member, self._class(kind), ("member", name), guard=whose_class(owner) == "user" or not callable(member)
+        )
+
+    def _by_descriptor(self, o: Any, name: str, member: Any, outside: bool, at: Found | None) -> Any:
+        if type(member) is property:
+            self.ensure(member)
+            if whose_class(type(o)) == "python":
+                self.no(f"an attribute of a {type(o).__name__} is read")
+            return getattr(o, name)
+        if type(member) is SLOT and is_python_class(next(c for c in type(o).__mro__ if name in vars(c))):
+            try:
+                value = member.__get__(o)
+            except AttributeError:
+                if outside:
+                    self.require(
+                        functools.partial(_lacks, name),
+                        o,
+                        True,
+                        self.name(at, ("attribute", name)),
+                        ("lacks", id(o), name),
+                    )
+                return getattr(o, name)
+            if not outside:
+                return value
+            self._is_instance(o, type(o), None)
+            return self.see(value, at or self.root(o), ("attribute", name))
+        value = getattr(o, name)
+        if name == "__class__":
+            if outside:
+                self._is_instance(o, type(o), None)
+            return value
+        if name == "__dict__":
+            if not outside:
+                return self.fresh(value)
+            found = at or self.root(o)
+            self.see(value, found, ("attribute", name))
+            return value
+        if whose_class(type(member)) in ("user", "library", "modules"):
+            self.ensure_methods(type(member))
+            return getattr(o, name)
+        if isinstance(member, types.GetSetDescriptorType | SLOT):
+            if outside and not is_plain(value):
+                self.no(f"{name} of a {type(o).__name__} is read")
+            if outside:
+                return self.see(value, at or self.root(o), ("attribute", name))
+            return value if self.is_known(value) else self.fresh(value)
+        if type(member).__name__ == "_tuplegetter":
+            return self.see(value, at or self.root(o), ("attribute", name), guard=False) if outside else value
+        if type(member).__module__ == "enum" or type(member) is types.DynamicClassAttribute:
+            return value if self.is_known(value) else self.fresh(value)
+        self.no(f"{name} is given by a {type(member).__name__}")
+        return value
+
+    def _is_instance(self, o: Any, kind: type, held: Any) -> None:
+        """Make a condition of an object's class, and of its having the table of attributes that it has."""
+        if kind in CONTAINERS:
+            return
+        tracked = self.known[id(o)]
+        self._kept.append(o)
+        self.require(type, o, kind, f"the class of {self.name(tracked.at)}", ("class", id(o)))
+        if held is not None and id(held) not in self._before:
+            name = f"the attributes of {self.name(tracked.at)}"
+            self.require(operator.attrgetter("__dict__"), o, held, name, ("table", id(o)))
+
+    def _is_lent(self, o: Any, value: Any) -> bool:
+        """Return whether a module has a tensor only for a call of `functional_call`."""
+        return bool(LENT) and any(value is one for lent in list(LENT.values()) for one in lent.values.values())
+
+    def writing_attribute(self, o: Any, name: str) -> Any:
+        """Keep what an object from outside has, before an attribute of it is set or deleted."""
+        if isinstance(o, Tensor):
+            if name not in ("data", "grad", "requires_grad") and id(o) in self.known:
+                self.no(f"the attribute {name} of a tensor is set")
+            return o
+        kind = type(o)
+        if whose_class(kind) == "agrad" and not isinstance(o, type | types.FunctionType):
+            tracked = self.at(o)
+            if tracked.status != FRESH:
+                self.no(f"the attribute {name} of a {kind.__name__} is set")
+            return o
+        tracked = self.at(o)
+        self.ensure(o)
+        self.ensure_special(kind, *SETTERS)
+        member = member_of(kind, name)
+        if type(member) is property:
+            self.ensure(member)
+            return o
+        if member is not MISSING and is_data(member) and is_python_class(type(member)):
+            self.ensure_methods(type(member))
+            return o
+        if tracked.status == FOUND and type(o) is types.FunctionType:
+            self.changing(vars(o))
+            self._before.setdefault(id(vars(o)), (vars(o), dict(vars(o))))
+            return o
+        self.changing(o, f"the attribute {name} of {self.called(o)}")
+        return o
+
+    # -- entries ------------------------------------------------------------------------------------------------------
+
+    def item(self, o: Any, key: Any) -> Any:
+        """Return an entry; that it is what it is, is a condition where the container is from outside."""
+        kind = type(o)
+        if kind in (str, bytes, range):
+            self.use(key)
+            return o[key]
+        if isinstance(o, Tensor):
+            self.handed(key)
+            self.facts(o)
+            return self.primitively(operator.getitem, o, key)
+        if kind in BACKENDS or is_array(o):
+            tracked = self.at(o)
+            self.use(key)
+            if isinstance(key, Tensor):
+                return self.watcher_out(self.primitively(operator.getitem, o, key))
+            if tracked.status != FRESH:
+                self.array(o)
+            return self._like(o[key], tracked.status)
+        if isinstance(o, type):
+            self.use(key)
+            if isinstance(o, enum.EnumMeta):
+                return self.primitively(operator.getitem, o, key)
+            return self.fresh(operator.getitem(o, key))  # type: ignore[call-overload]
+        tracked = self.at(o)
+        getter = member_of(kind, "__getitem__")
+        if type(getter) is types.FunctionType:
+            self.ensure(o)
+            if whose_class(kind) == "agrad":
+                self.handed(o)
+                self.handed(key)
+                return self.fresh_all(self.watcher_out(self.primitively(operator.getitem, o, key)))
+            return o[key]
+        if isinstance(o, CONTAINERS):
+            self.ensure(o)
+        if not isinstance(o, list | dict | tuple | deque):
+            if tracked.status != FRESH or method_row(kind, "__getitem__") is None:
+                self.no(f"an entry of a {kind.__name__} is read")
+                return o[key]
+            self.use(key)
+            value = o[key]
+            return value if self.is_known(value) else self.fresh(value)
+        if isinstance(key, float | complex):
+            self.use(key)
+        if isinstance(key, Tensor):
+            self.identity(key)
+        elif type(key) not in PLAIN:
+            self.ensure(key)
+        if tracked.status != FOUND:
+            value = o[key]
+            if type(value) is kind and type(key) is slice:
+                self.fresh(value)
+            elif not self.is_known(value):
+                if isinstance(o, dict) and member_of(kind, "__missing__") is not MISSING:
+                    self.fresh(value)
+                else:
+                    self.at(value)
+            return value
+        at = tracked.at or self.root(o)
+        if isinstance(o, dict) and not isinstance(key, Tensor):
+            if key not in o:
+                if type(member_of(kind, "__missing__")) not in (type(MISSING), types.FunctionType):
+                    self.no(f"{self.name(at)} makes an entry that it has not")
+                self.missing(o, key, self.name(at, ("item", key)))
+                return o[key]
+            value = o[key]
+            if is_plain(key) or self.is_known(key):
+                return self.see(value, at, ("item", key), guard=not self._is_lent(o, value))
+        if type(key) is int and isinstance(o, list | tuple):
+            if key < 0 and not isinstance(o, tuple):
+                self.length(o)
+            if -len(o) <= key < len(o):
+                return self.see(o[key], at, ("item", key), guard=not isinstance(o, tuple))
+            self.length(o)
+            return o[key]
+        self.whole(o)
+        value = o[key]
+        if type(key) is slice:
+            return self.fresh(value)
+        return value
+
+    def length(self, o: Any) -> None:
+        """Make the number of entries of a container from outside a condition."""
+        tracked = self.at(o)
+        if (
+            tracked.status == FOUND
+            and not isinstance(o, tuple | frozenset)
+            and id(o) not in self._before
+            and id(o) not in self._whole
+        ):
+            self.require(len, o, len(o), f"how many entries {self.called(o)} has", ("len", id(o)))
+
+    def writing_item(self, o: Any) -> Any:
+        """Keep what a container from outside holds, before an entry is set or deleted."""
+        if isinstance(o, Tensor):
+            return o
+        kind = type(o)
+        if kind in BACKENDS or is_array(o):
+            if self.at(o).status != FRESH:
+                self.no(f"{self.called(o)}, an array from outside, is written to")
+            return o
+        tracked = self.at(o)
+        setter = member_of(kind, "__setitem__")
+        if type(setter) is types.FunctionType:
+            self.ensure(o)
+            return o
+        if tracked.status != FRESH:
+            if tracked.status == ARGUMENT or isinstance(o, dict | list):
+                self.changing(o)
+            else:
+                self.no(f"an entry of {self.called(o)} is set")
+        elif (
+            not isinstance(o, list | dict | bytearray)
+            and whose_class(kind) == "python"
+            and method_row(kind, "__setitem__") is None
+        ):
+            self.no(f"an entry of a {kind.__name__} is set")
+        return o
+
+    def iterated(self, v: Any) -> Any:
+        """Take note of what is gone through one by one."""
+        kind = type(v)
+        if kind in (range, str, bytes):
+            return v
+        if isinstance(v, Tensor):
+            self.facts(v)
+            return self.fresh(self.primitively(list, v))
+        if kind in BACKENDS or is_array(v):
+            if self.at(v).status != FRESH:
+                self.array(v)
+            return [self._like(x, self.at(v).status) for x in v] if self.at(v).status != FRESH else v
+        tracked = self.at(v)
+        if isinstance(v, CONTAINERS):
+            self.ensure(v)
+            if type(member_of(kind, "__iter__")) is types.FunctionType:
+                return v
+            if tracked.status == FOUND:
+                self.whole(v)
+            return v
+        if kind is types.GeneratorType:
+            if tracked.status != FRESH:
+                self.no("a generator from outside goes on")
+            self.driven[id(v.gi_frame)] = v.gi_frame
+            return v
+        self.ensure(v)
+        if tracked.status == FOUND and whose_class(kind) == "python":
+            self.no(f"a {kind.__name__} from outside is gone through")
+        if whose_class(kind) == "agrad":
+            self.handed(v)
+            return self.fresh_all(list(v))
+        return v
+
+    # -- what C, or text, makes of a value ----------------------------------------------------------------------------
+
+    def use(self, v: Any, depth: int = 0) -> Any:
+        """Take note of a value that is read with all it holds."""
+        kind = type(v)
+        if kind is float or kind is int:
+            self.condition(v)
+            return v
+        if kind in PLAIN:
+            return v
+        if isinstance(v, Tensor):
+            return v
+        if kind in BACKENDS or is_array(v):
+            if self.at(v).status != FRESH:
+                self.array(v)
+            return v
+        if isinstance(v, CONTAINERS):
+            tracked = self.at(v)
+            self.ensure(v)
+            self.ensure_special(kind, *TEXTS)
+            if tracked.status == FOUND:
+                self.whole(v)
+            if depth < 8 and len(v) <= 10_000:
+                for inside in (*v, *v.values()) if isinstance(v, dict) else tuple(v):
+                    self.use(inside, depth + 1)
+            return v
+        if isinstance(v, type | types.ModuleType) or kind in CONSTANT:
+            self.ensure(v)
+            return v
+        if isinstance(v, slice):
+            return v
+        tracked = self.at(v)
+        self.ensure(v)
+        self.ensure_special(kind, *TEXTS)
+        if tracked.status == FOUND and whose_class(kind) == "python" and not callable(v):
+            self.no(f"a {kind.__name__} from outside is read")
+        return v
+
+    def condition(self, number: Any) -> None:
+        """Make a number a condition, if the program computes it."""
+        live = self.watcher.live_of(number)
+        if live is not None:
+            self.watcher.condition(live)
+
+    def handed(self, value: Any, depth: int = 0) -> None:
+        """See all that agrad's own code may read of a value that it is given."""
+        kind = type(value)
+        if kind is int or kind is slice:
+            for part in (value.start, value.stop, value.step) if kind is slice else (value,):
+                self.condition(part)
+        if kind in PLAIN or isinstance(value, Tensor) or kind in BACKENDS or depth > 12:
+            return
+        if isinstance(value, CONTAINERS):
+            tracked = self.at(value)
+            if tracked.status == FOUND:
+                self.whole(value)
+            for inside in (*value, *value.values()) if isinstance(value, dict) else tuple(value):
+                if type(inside) is float or type(inside) is int:
+                    self.condition(inside)
+                else:
+                    self.handed(inside, depth + 1)
+            return
+        if tells(value):
+            self.told(value)
+            return
+        if isinstance(value, type | types.ModuleType | Generator) or kind in CONSTANT:
+            if isinstance(value, type):
+                self.ensure_methods(value)
+            return
+        self.ensure(value)
+        if kind is types.FunctionType:
+            return
+        if kind is types.MethodType:
+            self.ensure_methods(type(value.__self__))
+            return
+        if isinstance(value, functools.partial):
+            self._of_partial(value)
+            return
+        if id(value) in self._whole:
+            return
+        tracked = self.at(value)
+        self._whole[id(value)] = value
+        where = whose_class(kind)
+        if where in ("user", "library", "modules"):
+            self.ensure_methods(kind)
+            if tracked.status == FOUND and not callable(value):
+                self._all_of(value, tracked.at or self.root(value), depth)
+        elif where == "agrad":
+            leads = getattr(kind, "_leads_to", ())
+            for name in leads:
+                inner = getattr(value, name)
+                if tracked.status == FOUND:
+                    self.see(inner, tracked.at or self.root(value), ("attribute", name))
+                self.handed(inner, depth + 1)
+
+    def _all_of(self, o: Any, at: Found, depth: int) -> None:
+        """See all attributes of an object from outside."""
+        held = instance_dict(o)
+        self._is_instance(o, type(o), held)
+        if held is not None:
+            self.length(self.see(held, at, ("attribute", "__dict__")))
+            for name, inside in list(held.items()):
+                self.see(inside, at, ("attribute", name))
+                self.handed(inside, depth + 1)
+
+    def _of_partial(self, f: Any) -> None:
+        """See what a `functools.partial` holds."""
+        tracked = self.at(f)
+        if tracked.status == FOUND and id(f) not in self._whole:
+            self._whole[id(f)] = f
+            at = tracked.at or self.root(f)
+            self.see(f.func, at, ("attribute", "func"))
+            for name in ("args", "keywords"):
+                inside = getattr(f, name)
+                self.see(inside, at, ("attribute", name))
+                self.whole(inside)
+        self.ensure(f.func)
+
+    # -- optimisers ---------------------------------------------------------------------------------------------------
+
+    def told(self, o: Any) -> None:
+        """See the ways to the tensors of an optimiser or a schedule, which tells the recorder of all else it reads."""
+        if id(o) in self._whole:
+            return
+        self._whole[id(o)] = o
+        self.watcher.tell_of(o)
+        tracked = self.at(o)
+        if tracked.status == FRESH and tracked.at is None:
+            return
+        at = tracked.at or self.root(o)
+        kind = type(o)
+        self.require(type, o, kind, f"the class of {self.name(at)}", ("class", id(o)))
+        self.ensure_methods(kind)
+        for name, value in list(vars(o).items()):
+            parts = value if isinstance(value, list | tuple) else [value]
+            if name in ("optimizer", "optimizers") or any(tells(part) for part in parts):
+                self.see(value, at, ("attribute", name))
+                inner = Found(value, at, ("attribute", name))
+                for i, part in enumerate(parts):
+                    if tells(part):
+                        if isinstance(value, list | tuple):
+                            self.see(part, inner, ("item", i))
+                        self.told(part)
+            elif any(isinstance(part, types.FunctionType | types.MethodType) for part in parts):
+                if value is not parts:
+                    self.see(value, at, ("attribute", name))
+                for part in parts:
+                    self.handed(part)
+        groups = vars(o).get("param_groups")
+        if groups is not None:
+            self.see(groups, at, ("attribute", "param_groups"))
+            self.length(groups)
+            inner = Found(groups, at, ("attribute", "param_groups"))
+            for i, group in enumerate(groups):
+                self.see(group, inner, ("item", i))
+                deeper = Found(group, inner, ("item", i))
+                tensors = group["params"]
+                self.see(tensors, deeper, ("item", "params"))
+                self.whole(tensors)
+                for t in tensors:
+                    self.identity(t)
+        state = vars(o).get("state")
+        if state is not None:
+            self.see(state, at, ("attribute", "state"))
+            inner = Found(state, at, ("attribute", "state"))
+            for found in search([state], lambda x: isinstance(x, Tensor)):
+                before = inner
+                chain = found.chain()
+                for step in chain[:-1]:
+                    before = Found(step.value, before, step.step)
+                if chain:
+                    count = len(self.order)
+                    self.see(found.value, before, chain[-1].step, guard=False)
+                    self.looked_up.update(map(id, self.order[count:]))
+
+
+#: Members of `sys` and `os` that do not change in a process.
+STEADY: Final = frozenset(
+    {
+        "version_info",
+        "platform",
+        "maxsize",
+        "byteorder",
+        "float_info",
+        "version",
+        "name",
+        "sep",
+        "linesep",
+        "implementation",
+        "hexversion",
+    }
+)
+
+
+def is_data(member: Any) -> bool:
+    """Return whether a member of a class comes before what an instance has of its name."""
+    kind = type(member)
+    return kind is property or hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+
+
+def is_view(v: Any) -> bool:
+    """Return whether an object looks at a container, which is known as it is."""
+    return type(v).__name__ in ("dict_keys", "dict_values", "dict_items", "mappingproxy")
+
+
+def _lacks(name: str, o: Any) -> bool:
+    return not hasattr(o, name)
+
+
+__all__ = ["BYTES", "FOUND", "Reading", "facts_of", "instance_dict", "is_data", "is_view", "member_of"]

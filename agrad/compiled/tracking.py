@@ -1,0 +1,1046 @@
+"""What is known of each object that instrumented code comes by, the conditions for a program, and what must not change.
+
+An object is *found* (from outside: what it is there is a condition), an *argument* (the key of the call says what it is), or
+*fresh* (made by the call itself). Of any other nobody knows where it comes from, and a call that meets one is no program.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import operator
+import sys
+import threading
+import types
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from agrad.compiled.hooks import NOW
+from agrad.compiled.rewriting import instrumented, is_instrumented, plain_code
+from agrad.core import errors
+from agrad.core.backend import BACKENDS
+from agrad.core.tensor import Tensor
+from agrad.func.guards import MOSTLY, PLAIN, Has, Link, called, has_grad, is_array, is_plain, key_of, link_of, same
+from agrad.func.origins import LENT, Found, is_library, is_own, members, one_further
+from agrad.func.program import spec_of_value
+from agrad.func.recording import CaptureError
+from agrad.func.watching import Watcher
+from agrad.plugin.manager import plugins
+
+#: Containers whose entries are looked at one by one, or as a whole.
+CONTAINERS: Final = (list, dict, tuple, set, frozenset, deque)
+
+#: Those that can be changed.
+MUTABLE: Final = (list, dict, set, deque, bytearray)
+
+#: The most entries of a container, and bytes of an array, that conditions look at.
+ENTRIES, BYTES = 10_000, 1 << 20
+
+#: What stands for nothing.
+MISSING: Final = object()
+
+#: Parts of the standard library that run below what the table knows, and hold nothing.
+SLOT: Final = types.MemberDescriptorType
+
+FOUND, ARGUMENT, FRESH = "found", "argument", "fresh"
+
+
+class Tracked:
+    """What is known of an object.
+
+    Attributes
+    ----------
+    value : object
+        The object, which stays alive with this.
+    status : str
+        "found", "argument" or "fresh".
+    at : Found or None
+        The first way to it, of what is found.
+    """
+
+    __slots__ = ("at", "status", "value")
+
+    def __init__(self, value: Any, status: str, at: Found | None = None) -> None:
+        self.value, self.status, self.at = value, status, at
+
+
+# -- whose code it is ---------------------------------------------------------------------------------------------------
+
+_NN = errors.PACKAGE + "nn" + errors.PACKAGE[-1]
+_FUNCTIONAL = _NN + "functional" + errors.PACKAGE[-1]
+_HERE = errors.PACKAGE + "compiled" + errors.PACKAGE[-1]
+_WHOSE: dict[str, Any] = {}
+_PLACES: dict[str, tuple[str, ...]] = {"agrad": (), "arrays": ()}
+
+
+def whose(file: str) -> str:
+    """Return whose code a file has: "user", "library", "modules" (of `agrad.nn`), "agrad", "arrays" (an array library's)."""
+    found: str | None = _WHOSE.get(file)
+    if found is None:
+        if file.startswith(_NN) and not file.startswith(_FUNCTIONAL):
+            found = "modules"
+        elif file.startswith((errors.PACKAGE, "<agrad", *_PLACES["agrad"])):
+            found = "agrad"
+        elif file.startswith(_PLACES["arrays"]):
+            found = "arrays"
+        else:
+            found = "library" if is_library(file) else "user"
+        _WHOSE[file] = found
+    return found
+
+
+def whose_module(module: Any) -> str:
+    """Return whose a module is, as `whose`."""
+    file = vars(module).get("__file__")
+    if type(file) is str:
+        return whose(file)
+    name = str(vars(module).get("__name__")).partition(".")[0]
+    return "library" if name in sys.stdlib_module_names else "user"
+
+
+def refresh() -> None:
+    """Find the code of backends and of array libraries, if some have come since this was asked last."""
+    brought = plugins().get_plugins()
+    count = len(BACKENDS), len(brought)
+    if count == _WHOSE.get(""):
+        return
+    own = [type(each) for each in (*BACKENDS.values(), *brought)] + [each for each in brought if isinstance(each, type)]
+    places = {*map(_place_of, own), *(_package_of(name) for name in ("agrad_numpy", "agrad_dask", "agrad_cupy"))}
+    libraries = {*map(_place_of, BACKENDS), *map(_package_of, ("numpy", "dask", "cupy"))}
+    _WHOSE.clear()
+    _PLACES.update(agrad=tuple(filter(None, places)), arrays=tuple(filter(None, libraries)))
+    _WHOSE[""] = count
+
+
+def _place_of(kind: type) -> str:
+    """Return where a backend is written: the folder of its package, or its file."""
+    found = _package_of(kind.__module__)
+    methods = (each for each in vars(kind).values() if type(each) is types.FunctionType)
+    return found or next((each.__code__.co_filename for each in methods if kind.__module__ != "__main__"), "")
+
+
+def _package_of(name: str) -> str:
+    """Return the folder of the package that a module belongs to, or the file of one that stands alone; "" if there is none."""
+    root = sys.modules.get(name.partition(".")[0])
+    file = None if root is None else vars(root).get("__file__")
+    if type(file) is not str or file.startswith(errors.PACKAGE) or name == "__main__":
+        return ""
+    return file.removesuffix("__init__.py") if file.endswith("__init__.py") else file
+
+
+def whose_class(kind: type) -> str:
+    """Return whose a class is, as `whose`; "python" for one that is written in C."""
+    module = kind.__module__
+    if module == "__main__":
+        return "user"
+    if module == "builtins" or not kind.__flags__ & HEAP:
+        name = str(module).partition(".")[0]
+        return "arrays" if name == "numpy" or kind in BACKENDS else "python"
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None or not file.endswith(".py"):
+        own = next((f for f in vars(kind).values() if type(f) is types.FunctionType), None)
+        return "python" if own is None else whose(own.__code__.co_filename)
+    return whose(file)
+
+
+#: Set for classes that are made by a class statement or by `type`.
+HEAP: Final = 1 << 9
+
+
+# -- code that is instrumented for the time of a capture ----------------------------------------------------------------
+
+
+class Swaps:
+    """The functions that have instrumented code now, with their own, and for how many captures."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._swapped: dict[int, list[Any]] = {}
+
+    def put(self, function: types.FunctionType) -> bool:
+        """Let a function run instrumented code until `take`; return whether there is any for it."""
+        with self._lock:
+            entry = self._swapped.get(id(function))
+            if entry is not None:
+                entry[2] += 1
+                return True
+            code = function.__code__
+            made = instrumented(code)
+            if made is None:
+                return False
+            self._swapped[id(function)] = [function, code, 1]
+            function.__code__ = made
+            return True
+
+    def take(self, function: types.FunctionType) -> None:
+        """Give a function its own code back, where no other capture needs the instrumented one."""
+        with self._lock:
+            entry = self._swapped[id(function)]
+            entry[2] -= 1
+            if not entry[2]:
+                del self._swapped[id(function)]
+                if is_instrumented(function.__code__):  # else somebody has given it another one meanwhile
+                    function.__code__ = entry[1]
+
+    def code_of(self, function: types.FunctionType) -> types.CodeType:
+        """Return the function's own code."""
+        entry = self._swapped.get(id(function))
+        return function.__code__ if entry is None else entry[1]
+
+
+SWAPS = Swaps()
+
+
+def own_code(function: Any) -> types.CodeType:
+    """Return the code of a function as it is between captures: what conditions compare."""
+    return SWAPS.code_of(function)
+
+
+MOSTLY[own_code] = "__code__"
+
+
+# -- conditions on more than one value ----------------------------------------------------------------------------------
+
+
+class Holds:
+    """Whether a container has the entries that it had: the same objects, equal numbers and texts, in the same order."""
+
+    __slots__ = ("keys", "size", "values")
+
+    def __init__(self, container: Any) -> None:
+        self.keys = list(container) if isinstance(container, dict) else None
+        self.values = list(container.values()) if isinstance(container, dict) else list(container)
+        self.size = len(self.values)
+
+    def __call__(self, container: Any) -> bool:
+        if len(container) != self.size:
+            return False
+        values: Any = container
+        if self.keys is not None:
+            if not all(map(operator.is_, container, self.keys)) and not all(map(_alike, container, self.keys)):
+                return False
+            values = container.values()
+        return all(map(operator.is_, values, self.values)) or all(map(_alike, values, self.values))
+
+
+def _alike(now: Any, before: Any) -> bool:
+    return (
+        now is before
+        or (type(before) in PLAIN and same(now, before))
+        or (_is_looked_up(before) and type(now) is type(before))
+    )
+
+
+def _is_looked_up(value: Any) -> bool:
+    """Return whether a value is no condition by itself: a program looks it up, and compares its spec."""
+    return isinstance(value, Tensor)
+
+
+class HoldsSet:
+    """Whether a set has the members that it had."""
+
+    __slots__ = ("members",)
+
+    def __init__(self, container: Any) -> None:
+        self.members = {id(x): x for x in container}
+
+    def __call__(self, container: Any) -> bool:
+        return len(container) == len(self.members) and all(
+            id(x) in self.members or any(type(y) in PLAIN and same(x, y) for y in self.members.values())
+            for x in container
+        )
+
+
+class HasMembers:
+    """Whether a class has the members that it had."""
+
+    __slots__ = ("all", "members")
+
+    def __init__(self, kind: type) -> None:
+        self.all = tuple(vars(kind)), tuple(vars(kind).values())
+        self.members = {k: v for k, v in vars(kind).items() if k not in PASSING}
+
+    def __call__(self, members: Any) -> bool:
+        names, values = self.all
+        is_as_it_was = len(members) == len(names) and all(map(operator.is_, members, names))
+        if is_as_it_was and all(map(operator.is_, members.values(), values)):
+            return True
+        before = self.members
+        for name, value in members.items():
+            if value is not before.get(name, MISSING) and name not in PASSING:
+                held = before.get(name, MISSING)
+                if not (type(held) in PLAIN and same(value, held)) and not (
+                    _is_looked_up(held) and type(value) is type(held)
+                ):
+                    return False
+        return bool(before.keys() <= members.keys())
+
+
+#: What Python and agrad note in classes for themselves.
+PASSING: Final = frozenset(
+    {
+        "__abstractmethods__",
+        "_abc_impl",
+        "__weakref__",
+        "__dict__",
+        "__firstlineno__",
+        "__static_attributes__",
+        "__annotations_cache__",
+        "_node_class",
+    }
+)
+
+
+def bytes_of(array: Any) -> Any:
+    """Return the dtype, shape and bytes of a NumPy array."""
+    return array.dtype, array.shape, array.tobytes()
+
+
+def facts_of(value: Any) -> Any:
+    """Return what Python can ask of a tensor or an array but for its values."""
+    if not isinstance(value, Tensor):
+        return spec_of_value(value) if is_array(value) else type(value)
+    node = value._node
+    return key_of(value._spec), type(value), value.is_leaf, node is None, has_grad(value)
+
+
+def equals(get: Callable[[Any], Any], value: Any) -> Callable[[Any], bool]:
+    """Return whether what a function gives is equal to a value, and of its class."""
+    return lambda key: bool(get(key) == value)
+
+
+# -- the tracker --------------------------------------------------------------------------------------------------------
+
+
+class Knowing:
+    """What one capture knows.
+
+    Attributes
+    ----------
+    watcher : Watcher
+        What is told where there is no program.
+    known : dict of int to Tracked
+        By ``id``.
+    order : list of Found
+        What was found, in the order of reading; one object may be there by several ways.
+    links : dict
+        The conditions, by place.
+    native : str
+        What code that is not instrumented drives what runs now, and may read what it is given: "agrad", "c", or "" for none.
+    beneath : int
+        How many calls of such code are open.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
+        self.known: dict[int, Tracked] = {}
+        self.order: list[Found] = []
+        self.links: dict[Any, Link] = {}
+        self.native = ""
+        self.beneath = 0
+        self.raised: BaseException | None = None
+        self.arguments: dict[int, Any] = {}  # leaves that are tensors, by id
+        self.asked: dict[int, Found] = {}  # tensors from outside whose facts were asked for, by id
+        self.looked_up: set[int] = set()  # by id places where optimisers keep tensors
+        self.filled: list[tuple[Any, str]] = []  # tables that agrad fills in the first call: later ones find them full
+        self.distinct: list[tuple[Any, Found]] = []  # arguments, and what was compared with them and is another object
+        self.identical: dict[int, Found] = {}  # tensors from outside whose identity was asked for
+        self._sights: set[Any] = set()
+        self._ensured: dict[int, Any] = {}
+        self._swapped: list[types.FunctionType] = []
+        self._made: list[types.FunctionType] = []
+        self._classes: set[type] = set()
+        self.passed_over: dict[
+            int, types.CodeType
+        ] = {}  # code of methods that are instrumented only when they are asked for, by id
+        self._before: dict[int, tuple[Any, Any]] = {}  # by id of what is changed: itself, and what it had
+        self._owners: dict[int, Any] = {}  # the objects whose tables of attributes are changed, by id of these
+        self._stored: dict[tuple[int, Any], tuple[Any, str, Any]] = {}  # globals that are bound to something else
+        self._cells: dict[int, types.CellType] = {}
+        self.driven: dict[int, Any] = {}  # by id frames of generators that instrumented code goes through
+        self._kept: list[Any] = []
+        self._names: dict[int, str] = {}
+        self._whole: dict[int, Any] = {}
+        self._read: dict[int, Any] = {}  # arrays whose values Python has read
+
+    # -- declining ----------------------------------------------------------------------------------------------------
+
+    def no(self, why: str) -> None:
+        """Note that there will be no program."""
+        if self.watcher.failure is None:
+            self.watcher.give_up(CaptureError(f"capture: {why}{errors.called()}"))
+        if NOW.tracker is self:  # nothing that is to come matters
+            NOW.tracker = None
+
+    def name(self, found: Found | None, step: tuple[str, Any] | None = None) -> str:
+        """Return how Python writes the way to something."""
+        if found is None or found.before is None:
+            text = ""
+        else:
+            text = self._names.get(id(found), "")
+            if not text:
+                text = self._names[id(found)] = self.name(found.before, found.step)
+        return text if step is None else one_further(text, step)
+
+    def called(self, value: Any) -> str:
+        """Return what messages call an object."""
+        tracked = self.known.get(id(value))
+        text = self.name(tracked.at) if tracked is not None else ""
+        return text or f"a {type(value).__name__}"
+
+    # -- what an object is --------------------------------------------------------------------------------------------
+
+    def fresh(self, value: Any) -> Any:
+        """Take an object for one that the call has made, unless it is known."""
+        if id(value) not in self.known and type(value) not in PLAIN:
+            self.known[id(value)] = Tracked(value, FRESH)
+            if type(value) is types.FunctionType:
+                self._made.append(value)
+        return value
+
+    def fresh_all(self, value: Any, depth: int = 0) -> Any:
+        """Take an object, and what it holds that is not known, for made by the call."""
+        kind = type(value)
+        if kind in PLAIN or isinstance(value, Tensor) or id(value) in self.known:
+            return value
+        self.fresh(value)
+        if isinstance(value, CONTAINERS) and depth < 8 and len(value) < ENTRIES:
+            for inside in list(value.values()) if isinstance(value, dict) else list(value):
+                self.fresh_all(inside, depth + 1)
+        return value
+
+    def root(self, value: Any) -> Found:
+        """Return the beginning of ways from an object that cannot be another one."""
+        tracked = self.known.get(id(value))
+        if tracked is None or tracked.at is None:
+            at = Found(value)
+            if tracked is None or tracked.status == FRESH:
+                self.known[id(value)] = Tracked(value, FOUND, at)
+                self.order.append(at)
+                if type(value) is types.MethodType:
+                    self.see(value.__self__, at, ("attribute", "__self__"), guard=False)
+            return at
+        return tracked.at
+
+    def at(self, value: Any) -> Tracked:
+        """Return what is known of an object; there is no program where nothing is."""
+        tracked = self.known.get(id(value))
+        if tracked is None:
+            tracked = self._recognised(value)
+            if tracked is None:
+                self.no(f"where a {type(value).__name__} comes from is not known")
+                tracked = Tracked(value, FRESH)
+            self.known[id(value)] = tracked
+        return tracked
+
+    def _recognised(self, value: Any) -> Tracked | None:
+        """Return what is known of an object that has not been met, by what it is made of."""
+        kind = type(value)
+        if kind in PLAIN or isinstance(value, Tensor):
+            return Tracked(value, FRESH)
+        if kind is types.MethodType:
+            inner = self.at(value.__self__)
+            return Tracked(value, inner.status, None)
+        if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
+            owner = value.__self__
+            if owner is None or isinstance(owner, types.ModuleType | type):
+                return Tracked(value, FRESH)
+            return Tracked(value, self.at(owner).status) if type(owner) not in PLAIN else Tracked(value, FRESH)
+        if isinstance(value, tuple | frozenset):
+            return Tracked(value, FRESH) if all(self.is_known(inside) for inside in value) else None
+        if kind in CONSTANT:
+            return Tracked(value, FRESH)
+        if kind is types.FunctionType and (
+            id(value) in self._ensured or whose(value.__code__.co_filename) != "user"
+        ):  # a method of a class that was met, or what is constant
+            return Tracked(value, FOUND, Found(value))
+        if isinstance(value, type | types.ModuleType | enum.Enum) or tells(value):
+            return Tracked(value, FOUND, Found(value))
+        if whose_class(kind) == "agrad" or type(value).__module__.startswith("numpy.dtypes"):
+            return Tracked(value, FRESH)
+        return None
+
+    def is_known(self, value: Any) -> bool:
+        """Return whether it is known where an object comes from."""
+        return (
+            type(value) in PLAIN
+            or id(value) in self.known
+            or isinstance(value, Tensor)
+            or self._recognised(value) is not None
+        )
+
+    def is_outside(self, value: Any) -> bool:
+        """Return whether an object is found, or an argument."""
+        return type(value) not in PLAIN and self.at(value).status != FRESH
+
+    def is_found(self, value: Any) -> bool:
+        """Return whether an object is found outside of the arguments."""
+        return type(value) not in PLAIN and self.at(value).status == FOUND
+
+    # -- conditions ---------------------------------------------------------------------------------------------------
+
+    def add(self, link: Link, place: Any = None) -> None:
+        """Add a condition."""
+        place = link.place if place is None else place
+        if place not in self.links:
+            self.links[place] = link
+            self._kept.append(link)
+
+    def require(self, get: Callable[[Any], Any], key: Any, value: Any, name: str, place: Any) -> None:
+        """Add the condition that a function of one object gives a value."""
+        if place not in self.links:
+            self.links[place] = Link(get, key, value, name)
+
+    def missing(self, table: Any, key: Any, name: str) -> None:
+        """Add the condition that a table has no such key."""
+        if id(table) not in self._before:
+            self._kept.append(table)
+            self.require(Has(table), key, False, name, ("absent", id(table), key))
+
+    def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
+        """Take note of a value that was read from outside."""
+        holder = before.value
+        if (self._before or self._stored) and self._is_new(holder, step, value):
+            return value
+        if guard and step[0] == "item" and ("whole", id(holder)) in self.links:
+            guard = False  # all that it holds is a condition
+        if is_plain(value):
+            if guard:
+                self._guard(holder, step, value, before)
+            if type(value) not in PLAIN:
+                self.fresh(value)
+            return value
+        place = id(holder), step[0], key_in(step)
+        if place in self._sights:
+            return value
+        self._sights.add(place)
+        found = Found(value, before, step)
+        self.order.append(found)
+        tracked = self.known.get(id(value))
+        if tracked is None:
+            self.known[id(value)] = Tracked(value, FOUND, found)
+        elif tracked.status == FRESH:
+            tracked.status, tracked.at = FOUND, found
+        elif tracked.status == ARGUMENT and isinstance(value, MUTABLE):
+            self.no(
+                f"{self.name(found)} is an argument, too: that a later call may give another is more than a program holds"
+            )
+        if guard and not isinstance(value, Tensor) and not is_array(value):
+            self._guard(holder, step, value, before)
+        self.ensure(value)
+        if isinstance(value, Tensor):
+            self.hooked(value, found)
+        elif type(value) is types.MethodType or (type(value) is types.BuiltinFunctionType and not _is_function(value)):
+            self.see(value.__self__, found, ("attribute", "__self__"), guard=False)
+        return value
+
+    def _guard(self, holder: Any, step: tuple[str, Any], value: Any, before: Found) -> None:
+        """Add the condition that a step leads where it did; a member of a class is one of the class that has it."""
+        owner = holder
+        if step[0] == "member":
+            owner = next((each for each in holder.__mro__ if step[1] in vars(each)), holder)
+        place = id(owner), step[0], key_in(step)
+        if place not in self.links:
+            self.add(link_of(holder, step, value, self.name(before, step)), place)
+
+    def hooked(self, tensor: Tensor, at: Found) -> None:
+        """See the hooks on a tensor, which a backward pass runs; that they are these is compared with the tensor itself."""
+        hooks = None if tensor._node is None else tensor._node.hooks
+        for table in () if hooks is None else ("tensor", "pre", "post", "accumulated"):
+            for key, hook in list(getattr(hooks, table).items()):
+                self.see(hook, at, ("hook", (table, key)), guard=False)
+
+    def _is_new(self, holder: Any, step: tuple[str, Any], value: Any) -> bool:
+        """Return whether a value stands where it does since the call has put it there."""
+        kind, key = step
+        if key == "__dict__":
+            return False
+        stored = self._stored.get((id(holder), key)) if kind == "item" and type(key) is str else None
+        if stored is not None:
+            return stored[2] is not value
+        changed = self._before.get(id(holder))
+        if kind == "attribute" and changed is None:
+            held = instance_dict(holder)
+            changed = self._before.get(id(held)) if held is not None else None
+        if changed is None:
+            return False
+        before = changed[1]
+        if isinstance(before, dict):
+            return before.get(key, MISSING) is not value
+        if isinstance(before, list):
+            return not (type(key) is int and -len(before) <= key < len(before) and before[key] is value)
+        return before is not value
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def changing(self, value: Any, what: str = "") -> None:
+        """Keep what an object from outside has, before it is changed for the first time."""
+        if type(value) in PLAIN or id(value) in self._before or isinstance(value, Tensor):
+            return
+        tracked = self.at(value)
+        if tracked.status == FRESH:
+            return
+        if isinstance(value, dict | list | deque | set) and not hasattr(value, "__dict__"):
+            if tracked.status == FOUND and len(value) <= ENTRIES:
+                self.whole(value)
+            self._before[id(value)] = (
+                value,
+                (dict(value) if isinstance(value, dict) else set(value) if isinstance(value, set) else list(value)),
+            )
+            return
+        if isinstance(value, type | types.ModuleType):
+            self._before[id(value)] = value, dict(vars(value))
+            return
+        held = instance_dict(value)
+        if held is not None and not isinstance(value, (types.FunctionType, *CONTAINERS)):
+            slots = slots_of(value)
+            self._before.setdefault(id(held), (held, dict(held)))
+            self._owners[id(held)] = value
+            if slots:
+                self._before[id(value)] = _Slots(value), slots
+            return
+        slots = slots_of(value)
+        if slots is not None and is_python_class(type(value)):
+            self._before[id(value)] = _Slots(value), slots
+            return
+        self.no(f"{what or self.called(value)} is changed")
+
+    def changing_cell(self, cell: types.CellType, value: Any) -> None:
+        """Keep what a cell or a name from outside has, before it is changed."""
+        self._before.setdefault(id(cell), (cell, value))
+
+    def unchanged(self) -> None:
+        """Give up where something from outside is not at the end what it was before."""
+        for names, name, before in self._stored.values():
+            now = names.get(name, MISSING)
+            if not self._is_as(now, before):
+                self._changed(names, name, before, now)
+        for held, before in self._before.values():
+            value = held.value if isinstance(held, _Slots) else held
+            if isinstance(value, types.CellType):
+                now = contents_of(value)
+                if not self._is_as(now, before):
+                    self._changed(value, None, before, now)
+                continue
+            if isinstance(held, _Slots):
+                after: Any = slots_of(value)
+            elif isinstance(value, type | types.ModuleType):
+                after = dict(vars(value))
+            else:
+                after = value
+            if isinstance(before, set):
+                if len(after) != len(before) or {id(x) for x in after} != {id(x) for x in before}:
+                    self.no(f"{self.called(value)} is changed: a program would not change it")
+                continue
+            if isinstance(before, dict):
+                for key in [*before, *(key for key in after if key not in before)]:
+                    was, now = before.get(key, MISSING), after.get(key, MISSING)
+                    if not self._is_as(now, was):
+                        self._changed(value, key, was, now)
+                if (
+                    isinstance(after, dict)
+                    and list(after) != list(before)
+                    and not isinstance(value, type | types.ModuleType)
+                ):
+                    self._changed(value, None, before, after)
+            elif len(after) != len(before) or not all(map(self._is_as, after, before)):
+                self._changed(value, None, before, after)
+
+    def _is_as(self, now: Any, before: Any) -> bool:
+        """Return whether what stands in a place is what stood there, and no number that the program computes."""
+        return now is before or (type(before) in PLAIN and same(now, before) and id(now) not in self.watcher.numbers)
+
+    def _changed(self, holder: Any, key: Any, was: Any, now: Any) -> None:
+        owner = self._owners.get(id(holder))
+        if was is MISSING and owner is not None and self._is_as(now, member_of(type(owner), key)):
+            why = f"capture: {key} of a {type(owner).__name__} is set for the first time{errors.called()}"
+            self.watcher.give_up(CaptureError(why), later=True)
+            return
+        tracked = self.known.get(id(holder)) or self.known.get(id(owner))
+        text = self.name(tracked.at) if tracked is not None and tracked.at is not None else ""
+        name = (
+            one_further(
+                text.removesuffix(".__dict__"),
+                ("attribute" if isinstance(key, str) and not isinstance(holder, list) else "item", key),
+            )
+            if key is not None
+            else text or f"a {type(holder).__name__}"
+        )
+        words = ""
+        if is_plain(was) and is_plain(now):
+            words = f", {was!r} before and {now!r} after the call"
+        elif now is MISSING or was is MISSING:
+            words = ", which is not there before the call" if was is MISSING else ", which is not there after the call"
+        self.no(f"{name} is changed{words}: a program would not change it")
+
+    # -- code that may run --------------------------------------------------------------------------------------------
+
+    def ensure(self, value: Any) -> None:
+        """Let all code that may run by way of a value be instrumented."""
+        kind = type(value)
+        if kind in PLAIN or kind in CONTAINERS or kind is Tensor or id(value) in self._ensured:
+            return
+        self._ensured[id(value)] = value
+        if kind is types.FunctionType:
+            self._ensure_function(value)
+        elif kind is types.MethodType:
+            self.ensure(value.__func__)
+            self.ensure(value.__self__)
+        elif kind in (staticmethod, classmethod):
+            self.ensure(value.__func__)
+        elif kind is property:
+            for part in (value.fget, value.fset, value.fdel):
+                if part is not None:
+                    self.ensure(part)
+        elif kind is functools.partial:
+            self.ensure(value.func)
+        elif isinstance(value, type):
+            self.ensure_class(value)
+        elif not isinstance(value, types.ModuleType) and kind not in CONSTANT:
+            wrapped = member_of(kind, "_transparent")
+            if wrapped is not MISSING:
+                self.ensure(getattr(value, wrapped))
+            self.ensure_class(kind)
+            tracked = self.known.get(id(value))
+            if (
+                tracked is not None
+                and tracked.status == FOUND
+                and is_python_class(kind)
+                and not isinstance(value, enum.Enum)
+            ):
+                self.require(type, value, kind, f"the class of {self.name(tracked.at)}", ("class", id(value)))
+
+    def _ensure_function(self, function: types.FunctionType) -> None:
+        code = own_code(function)
+        kind = whose(code.co_filename)
+        if kind in ("agrad", "arrays"):
+            self._ensure_closure(function)
+            return
+        if not is_instrumented(function.__code__) or SWAPS.code_of(function) is not function.__code__:
+            if not self._put(function):
+                return
+            self._swapped.append(function)
+        tracked = self.known.get(id(function))
+        at = tracked.at if tracked is not None and tracked.at is not None else Found(function)
+        if tracked is not None and tracked.status == FRESH:
+            return
+        for cell in function.__closure__ or ():
+            self._cells[id(cell)] = cell
+        if kind == "user":
+            name = function.__name__
+            self.require(own_code, function, code, f"the code of {name}", ("code", id(function)))
+        defaults, named = function.__defaults__, function.__kwdefaults__
+        if defaults:
+            if kind == "user":
+                self.require(
+                    operator.attrgetter("__defaults__"),
+                    function,
+                    defaults,
+                    f"the defaults of {function.__name__}",
+                    ("defaults", id(function)),
+                )
+            inner = Found(defaults, at, ("attribute", "__defaults__"))
+            for i, value in enumerate(defaults):
+                self.see(value, inner, ("item", i), guard=False)
+        if kind == "user":
+            self.require(
+                operator.attrgetter("__kwdefaults__"),
+                function,
+                named,
+                f"the defaults of {function.__name__}",
+                ("kwdefaults", id(function)),
+            )
+        if named:
+            inner = Found(named, at, ("attribute", "__kwdefaults__"))
+            for key, value in named.items():
+                self.see(value, inner, ("item", key), guard=kind == "user")
+
+    def _put(self, function: types.FunctionType) -> bool:
+        """Let a function run instrumented code; what makes that is not seen, and no profile function is called for it."""
+        before, NOW.tracker = NOW.tracker, None
+        profile = sys.getprofile()
+        told = callable(profile)  # else it is a profiler of C, which cannot be put back
+        self.beneath += 1
+        try:
+            if told:
+                sys.setprofile(None)
+            return SWAPS.put(function)
+        finally:
+            if told:
+                sys.setprofile(profile)
+            self.beneath -= 1
+            NOW.tracker = before
+
+    def _ensure_closure(self, function: types.FunctionType) -> None:
+        """See what a function of agrad's closes over: the user's functions and tensors that a transform was given."""
+        root: Found | None = None
+        for i, cell in enumerate(function.__closure__ or ()):
+            value = contents_of(cell)
+            kind = type(value)
+            if kind in PLAIN or value is MISSING or isinstance(value, type | types.ModuleType):
+                continue
+            is_agrads = (
+                kind is not types.FunctionType and whose_class(kind) == "agrad" and not isinstance(value, Tensor)
+            )
+            if is_agrads and member_of(kind, "_transparent") is MISSING and not tells(value):
+                self._ensure_held(value, Found(function), ("cell", (i, function.__code__.co_freevars[i])))
+                continue
+            root = root or self.root(function)
+            self.see(value, root, ("cell", (i, function.__code__.co_freevars[i])))
+            self.handed(value)
+
+    def _ensure_held(self, value: Any, root: Found, step: tuple[str, Any]) -> None:
+        """See the functions that an object of agrad's own holds."""
+        at = Found(value, root, step)
+        for each, inside in members(value):
+            kind = type(inside)
+            if kind in (types.FunctionType, types.MethodType) or member_of(kind, "_transparent") is not MISSING:
+                self.see(inside, at, each, guard=False)
+                self.handed(inside)
+
+    def handed(self, value: Any) -> None:
+        """See all that agrad's own code may read of a value."""
+
+    def ensure_class(self, kind: type) -> None:
+        """Let the special methods of a class be instrumented, and its members be a condition, if it is the user's."""
+        if kind in self._classes:
+            return
+        self._classes.add(kind)
+        own = False
+        for each in kind.__mro__:
+            if each.__module__ == "builtins":
+                continue
+            owner = whose_class(each)
+            if owner in ("python", "arrays", "agrad"):
+                continue
+            if owner == "user" and self.at(each).status != FRESH:
+                own = True
+                self.require(HasMembers(each), vars(each), True, f"the members of {each.__name__}", ("class", each))
+            for name, member in list(vars(each).items()):
+                if name in ASKED_FOR and type(member) is types.FunctionType and not issubclass(each, PYTHON_MAKES):
+                    self._passed_over(member)
+                elif name[:2] == "__":
+                    self.ensure(member)
+            if (
+                type(vars(each).get("__getattribute__")) is types.FunctionType
+                or type(vars(each).get("__class__")) is property
+            ):
+                self.no(f"a {kind.__name__} answers for its attributes itself")
+        if own:
+            self.require(
+                operator.attrgetter("__mro__"), kind, kind.__mro__, f"the bases of {kind.__name__}", ("mro", kind)
+            )
+        if type(kind) is not type:
+            self.ensure_class(type(kind))
+
+    def _passed_over(self, function: types.FunctionType) -> None:
+        """Leave a method as it is until `ensure` comes by it: if it runs before, there is no program."""
+        if id(function) not in self._ensured:
+            code = own_code(function)
+            self.passed_over[id(code)] = code
+
+    def ensure_special(self, kind: type, *names: str) -> None:
+        """Let special methods of a class be instrumented that were passed over, those that they override, too."""
+        for each in kind.__mro__ if self.passed_over else ():
+            for name in names:
+                member = vars(each).get(name)
+                if type(member) is types.FunctionType and whose_class(each) not in ("python", "arrays", "agrad"):
+                    self.ensure(member)
+
+    def ensure_methods(self, kind: type) -> None:
+        """Let all methods of a class be instrumented: what reads an object by itself may call any."""
+        self.ensure_class(kind)
+        for each in kind.__mro__:
+            if whose_class(each) in ("user", "library", "modules"):
+                for member in list(vars(each).values()):
+                    if isinstance(member, types.FunctionType | property | staticmethod | classmethod):
+                        self.ensure(member)
+
+    def restore(self) -> None:
+        """Give all functions their own code back, those that the call made included; let go of what it made."""
+        for function in self._swapped:
+            SWAPS.take(function)
+        self._swapped.clear()
+        for function in self._made:
+            plain = plain_code(function.__code__)
+            if plain is not None:
+                function.__code__ = plain
+        self._made.clear()
+        self.known = {key: each for key, each in self.known.items() if each.status != FRESH}
+        self._before.clear()
+        self._stored.clear()
+        self._owners.clear()
+        self._ensured.clear()
+        self._whole.clear()
+        self._read.clear()
+        self.driven.clear()
+        self.arguments.clear()
+
+    # -- containers and arrays as a whole -----------------------------------------------------------------------------
+
+    def whole(self, value: Any, depth: int = 0) -> None:
+        """Make all that a container from outside holds a condition."""
+        tracked = self.at(value)
+        if id(value) in self._before:
+            self._rest(value, tracked)
+            return
+        if id(value) in self._whole:
+            return
+        self._whole[id(value)] = value
+        if tracked.status != FOUND or tracked.at is None:
+            return
+        if len(value) > ENTRIES:
+            self.no(f"{self.called(value)}, a container of {len(value)} entries, is read as a whole")
+            return
+        at, name = tracked.at, self.name(tracked.at)
+        if isinstance(value, set | frozenset):
+            self.require(HoldsSet(value), value, True, f"what {name} holds", ("whole", id(value)))
+            for inside in value:
+                if type(inside) not in PLAIN and not self.is_known(inside):
+                    self.root(inside)
+                    self.ensure(inside)
+            return
+        if type(value) is tuple or isinstance(value, tuple):
+            pass  # it cannot change
+        elif id(value) not in _lent():
+            self.require(Holds(value), value, True, f"what {name} holds", ("whole", id(value)))
+        if isinstance(value, dict):
+            for key in value:
+                if type(key) not in PLAIN and not self.is_known(key):
+                    self.root(key)
+                    self.ensure(key)
+        for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
+            if not is_plain(inside):
+                self.see(inside, at, ("item", key), guard=False)
+
+    def _rest(self, value: Any, tracked: Tracked) -> None:
+        """Make what a container held before it was changed a condition, and see what is still there."""
+        before = self._before[id(value)][1]
+        if tracked.at is None or isinstance(value, set):
+            return
+        if isinstance(value, dict) and id(value) not in self._whole:
+            keys = list(before)
+            self.require(equals(list, keys), value, True, f"what {self.name(tracked.at)} holds", ("keys", id(value)))
+        for key, inside in list(value.items()) if isinstance(value, dict) else enumerate(list(value)):
+            if not is_plain(inside):
+                self.see(inside, tracked.at, ("item", key), guard=id(value) not in self._whole)
+
+    def array(self, value: Any) -> None:
+        """Make the values of an array from outside a condition: Python reads them."""
+        tracked = self.at(value)
+        if tracked.status == FRESH or id(value) in self._read:
+            return
+        self._read[id(value)] = value
+        if tracked.status == ARGUMENT or tracked.at is None or tracked.at.before is None:
+            self.no(f"{self.called(value)}, an array among the arguments, is read by Python")
+            return
+        if not hasattr(value, "tobytes") or value.dtype.hasobject or value.nbytes > BYTES:
+            self.no(f"{self.called(value)}, an array of {getattr(value, 'nbytes', 'many')} bytes, is read by Python")
+            return
+        found = tracked.at
+        holder, step = found.before.value, found.step  # type: ignore[union-attr]
+        name = self.name(found)
+        self.add(link_of(holder, step, value, name), (id(holder), step[0], key_in(step), "itself"))
+        self.require(equals(bytes_of, bytes_of(value)), value, True, f"the values of {name}", ("bytes", id(value)))
+
+
+class _Slots:
+    """Stands for an object whose slots are changed."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _is_function(value: Any) -> bool:
+    """Return whether a function of C is no method of an object."""
+    return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
+
+
+def member_of(kind: type, name: str) -> Any:
+    """Return what a class, or one that it derives from, has under a name; `MISSING` if none."""
+    for each in kind.__mro__:
+        held = vars(each)
+        if name in held:
+            return held[name]
+    return MISSING
+
+
+def tells(value: Any) -> bool:
+    """Return whether an object tells recordings itself which of its numbers are read and changed."""
+    return member_of(type(value), "_tells_settings") is True
+
+
+def instance_dict(o: Any) -> dict[str, Any] | None:
+    """Return the table of an object's attributes, whatever it answers itself; None where it has none."""
+    try:
+        held = object.__getattribute__(o, "__dict__")
+    except AttributeError:
+        return None
+    return held if type(held) is dict else None
+
+
+def slots_of(value: Any) -> dict[str, Any] | None:
+    """Return what the slots of an object hold; None where its class has none."""
+    found: dict[str, Any] | None = None
+    for kind in type(value).__mro__:
+        for name, member in vars(kind).items():
+            if type(member) is SLOT and kind.__flags__ & HEAP:
+                found = {} if found is None else found
+                try:
+                    found.setdefault(name, member.__get__(value))
+                except AttributeError:
+                    continue
+    return found
+
+
+def contents_of(cell: types.CellType) -> Any:
+    """Return what a cell holds; `MISSING` if nothing."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def key_in(step: tuple[str, Any]) -> Any:
+    """Return what tells steps of one kind apart."""
+    key = step[1]
+    return (type(key), key) if type(key) in PLAIN or (type(key) is tuple and is_plain(key)) else id(key)
+
+
+def is_python_class(kind: type) -> bool:
+    """Return whether a class is written in Python."""
+    return bool(kind.__flags__ & HEAP) and whose_class(kind) in ("user", "library", "modules")
+
+
+def _lent() -> set[int]:
+    """Return, by id, the tables in which modules hold what they are lent for a call."""
+    return {id(table) for lent in list(LENT.values()) for table, _ in lent.places.values()}
+
+
+def names(values: Iterable[Any]) -> str:
+    """Return what several objects are called."""
+    return ", ".join(map(str, values))
+
+
+#: Special methods that instrumented code comes by before they run: what makes objects, sets attributes and makes texts.
+ASKED_FOR: Final = frozenset({"__init__", "__setattr__", "__delattr__", "__repr__", "__str__", "__dir__"})
+
+#: Those that make texts, and those that set attributes.
+TEXTS: Final = ("__repr__", "__str__", "__dir__")
+SETTERS: Final = ("__setattr__", "__delattr__")
+
+#: What Python's own statements make.
+PYTHON_MAKES: Final = (type, BaseException)
+
+#: Classes of objects that hold nothing that may change.
+CONSTANT: Final = frozenset(
+    {
+        *(range, slice, type(...), type(NotImplemented), types.GetSetDescriptorType, types.MemberDescriptorType),
+        *(types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
+    }
+)
+
+__all__ = ["ARGUMENT", "FOUND", "FRESH", "Knowing", "Tracked", "called", "is_own", "names"]
