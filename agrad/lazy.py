@@ -8,6 +8,7 @@ from typing import Any, Self
 from agrad import tree
 from agrad.autograd.backward import grad
 from agrad.core.backend import Outlook, backend_of
+from agrad.core.cpython import getframe
 from agrad.core.errors import BackendError, called, in_dask, line_of
 from agrad.core.materialize import asking, fill, is_lazy
 from agrad.core.mode import recorder
@@ -166,7 +167,7 @@ class InChunks:
     @property
     def chunks(self: Any) -> tuple[tuple[int, ...], ...]:
         """The lengths of the chunks along each axis; backends that hold arrays whole have none."""
-        backend, asking = self._spec.backend, sys._getframe(1)
+        backend, asking = self._spec.backend, getframe(1)
         is_xarray = asking.f_globals.get("__name__", "").startswith("xarray.")
         if (
             is_xarray and asking.f_code.co_name == "chunks"

@@ -35,6 +35,7 @@ LAYERS = [
     [
         "agrad.core.archive",
         "agrad.core.backend",
+        "agrad.core.cpython",
         "agrad.core.elsewhere",
         "agrad.core.errors",
         "agrad.core.files",
@@ -131,6 +132,22 @@ PORTS = {
 INJECTED: dict[tuple[str, str], str] = {
     ("agrad.view.tracebacks", "sys.excepthook"): "Python's place for what shows uncaught errors",
     ("agrad.view.tracebacks", "warnings.showwarning"): "Python's place for what shows warnings",
+}
+
+#: What CPython alone has, and `agrad.core.cpython` alone uses.
+CPYTHON = {
+    "_getframe",
+    "co_code",
+    "co_positions",
+    "get_referents",
+    "get_referrers",
+    "getprofile",
+    "getrefcount",
+    "gettrace",
+    "opmap",
+    "opname",
+    "setprofile",
+    "settrace",
 }
 
 # -- reading the source -----------------------------------------------------------------------------------------------
@@ -318,6 +335,19 @@ def test_no_array_library_is_imported(module):
         if isinstance(node, ast.stmt | ast.expr)
         for target in targets(node, module)
         if target.partition(".")[0] in ARRAY_LIBRARIES
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("module", sorted(SOURCES.keys() - {"agrad.core.cpython"}))
+def test_the_interpreter_is_asked_in_one_room(module):
+    found = [
+        f"{SOURCES[module].name}:{node.lineno} uses {ast.unparse(node)}"
+        for node in ast.walk(tree_of(module))
+        # to name one of `sys`, as a table of what functions do, is no use of it
+        if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CPYTHON)
+        or (isinstance(node, ast.Attribute) and node.attr in CPYTHON and node.attr.startswith(("co_", "op")))
+        or (isinstance(node, ast.stmt) and not {"dis", "gc", "opcode"}.isdisjoint(targets(node, module)))
     ]
     assert not found, "\n".join(found)
 

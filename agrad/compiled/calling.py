@@ -34,6 +34,7 @@ from agrad.compiled.tracking import (
 )
 from agrad.core import errors, mode
 from agrad.core.backend import BACKENDS
+from agrad.core.cpython import getframe
 from agrad.core.tensor import Tensor
 from agrad.dtypes import float64
 from agrad.func.guards import PLAIN, Has, Link, is_array, is_plain
@@ -122,7 +123,7 @@ class Tracker(Reading):
     def returned(self, v: Any) -> Any:
         """Take note of what a function gives to code that is not instrumented."""
         if self.native and type(v) not in (bool, str, type(None)):
-            frame = sys._getframe(2)
+            frame = getframe(2)
             if id(frame) not in self.driven:
                 self._given_out(v)
         return v
@@ -185,7 +186,7 @@ class Tracker(Reading):
 
     def importing(self, module: str, names: Sequence[str], level: int) -> None:
         """Take note of an import within a function."""
-        frame = sys._getframe(2)
+        frame = getframe(2)
         if level:
             package = frame.f_globals.get("__package__") or ""
             base = package.rsplit(".", level - 1)[0] if level > 1 else package
@@ -1047,7 +1048,7 @@ def _kinds(given: Any) -> tuple[Any, ...]:
 def _id(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) == 1:
         value = args[0]
-        if whose(sys._getframe(4).f_code.co_filename) != "modules":  # these ask it only for what is there twice
+        if whose(getframe(4).f_code.co_filename) != "modules":  # these ask it only for what is there twice
             if isinstance(value, Tensor):
                 t.identity(value)
             elif type(value) not in PLAIN and t.at(value).status == ARGUMENT:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _weakrefset
 import enum
-import gc
 import sys
 import types
 import weakref
@@ -17,6 +16,7 @@ from agrad.compiled.rewriting import is_instrumented
 from agrad.compiled.table import catch_up
 from agrad.compiled.tracking import ARGUMENT, CONTAINERS, FRESH, Tracked, facts_of, refresh, whose
 from agrad.core import errors
+from agrad.core.cpython import tell_of_calls, uncollected
 from agrad.core.tensor import Tensor
 from agrad.core.tree import children_of
 from agrad.func.guards import PLAIN, Link, is_array, is_plain, links_along
@@ -128,26 +128,23 @@ def captured(
     before = NOW.tracker
     catch_up()  # while Python tells of nothing: sooner than in the call
     put_back = _net(tracker, met)
-    collects = gc.isenabled()
-    gc.disable()  # what runs when something is let go of is nothing that the function does
-    try:
+    with uncollected():  # what runs when something is let go of is nothing that the function does
         try:
-            introduce(tracker, function, args, kwargs, leaves)
-            NOW.tracker = tracker
-            returned = tracker.call(function, args, kwargs)
+            try:
+                introduce(tracker, function, args, kwargs, leaves)
+                NOW.tracker = tracker
+                returned = tracker.call(function, args, kwargs)
+            finally:
+                NOW.tracker = before
+                if not put_back():
+                    watcher.give_up(CaptureError(f"capture: {PROFILED}"))
+            if watcher.failure is None:
+                _close(tracker, returned)
         finally:
-            NOW.tracker = before
-            if not put_back():
-                watcher.give_up(CaptureError(f"capture: {PROFILED}"))
-        if watcher.failure is None:
-            _close(tracker, returned)
-    finally:
-        order, links = tracker.order, [*tracker.links.values()]
-        asked, identical, distinct = tracker.asked, tracker.identical, tracker.distinct
-        looked_up = tracker.looked_up
-        tracker.restore()
-        if collects:
-            gc.enable()
+            order, links = tracker.order, [*tracker.links.values()]
+            asked, identical, distinct = tracker.asked, tracker.identical, tracker.distinct
+            looked_up = tracker.looked_up
+            tracker.restore()
     return Captured(returned, Seen(order), links, set(met.values()), asked, identical, distinct, looked_up)
 
 
@@ -226,36 +223,19 @@ def is_output(tracker: Tracker, value: Any) -> bool:
 def _net(tracker: Tracker, met: dict[int, types.CodeType]) -> Callable[[], bool]:
     """Let Python tell of each function that runs, until what is returned is called: one that is not instrumented is a reason to decline.
 
-    What is returned gives whether none was missed. Python tells a profile function, or a trace function where a profiler is at
-    work that cannot be called as well, as cProfile before Python 3.12. What ran is put into `met`, by its id: the hash of
-    code is that of all it holds.
+    What is returned gives whether none was missed. What ran is put into `met`, by its id: the hash of code is that of all
+    it holds.
     """
-    before: Any = sys.getprofile()
-    get, put = sys.getprofile, sys.setprofile
-    if before is not None and not callable(before):
-        before, get, put = None, sys.gettrace, sys.settrace  # type: ignore[assignment]
-        if get() is not None:
-            return lambda: False
     known: dict[int, bool] = {}  # by id of code that may run: whether it is instrumented
 
-    def note(frame: types.FrameType, event: Any, argument: Any) -> None:
-        if event == "call":
-            has_hooks = known.get(id(frame.f_code))
-            if has_hooks is None:
-                has_hooks = _met(tracker, frame, met, known)
-            if has_hooks and tracker.native == "agrad" and NOW.tracker is tracker:
-                _hand_over(tracker, frame)
-        if before is not None:
-            before(frame, event, argument)
+    def note(frame: types.FrameType) -> None:
+        has_hooks = known.get(id(frame.f_code))
+        if has_hooks is None:
+            has_hooks = _met(tracker, frame, met, known)
+        if has_hooks and tracker.native == "agrad" and NOW.tracker is tracker:
+            _hand_over(tracker, frame)
 
-    def put_back() -> bool:
-        is_whole = get() is note
-        if is_whole:
-            put(before)
-        return is_whole
-
-    put(note)
-    return put_back
+    return tell_of_calls(note) or (lambda: False)
 
 
 def _is_agrads(frame: types.FrameType | None) -> bool:

@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from agrad.core.cpython import getframe
+
 #: The folder of the files whose frames lie between a function and what it calls.
 FOLDER = __file__.removesuffix("hooks.py")
 
@@ -64,7 +66,7 @@ class Hooks:
 
     def load_global(self, name: str, value: Any) -> Any:
         tracker = NOW.tracker
-        return value if tracker is None else tracker.load_global(sys._getframe(1), name, value)
+        return value if tracker is None else tracker.load_global(getframe(1), name, value)
 
     def load_free(self, name: str, value: Any, reader: Any) -> Any:
         tracker = NOW.tracker
@@ -73,17 +75,17 @@ class Hooks:
     def load_name(self, name: str, value: Any, reader: Any = None) -> Any:
         """Load a name in the body of a class, which comes from there if it is there."""
         tracker = NOW.tracker
-        if tracker is None or name in sys._getframe(1).f_locals:
+        if tracker is None or name in getframe(1).f_locals:
             return value
         if reader is None:
-            return tracker.load_global(sys._getframe(1), name, value)
+            return tracker.load_global(getframe(1), name, value)
         return tracker.load_free(name, value, reader.__closure__[0])
 
     def before_store(self, name: str, kind: str, reader: Any) -> None:
         """Say that a name, "global" or "nonlocal", is about to be bound or deleted."""
         tracker = NOW.tracker
         if tracker is not None:
-            tracker.before_store(sys._getframe(1), name, None if reader is None else reader.__closure__[0])
+            tracker.before_store(getframe(1), name, None if reader is None else reader.__closure__[0])
 
     # -- attributes and entries ---------------------------------------------------------------------------------------
 
@@ -150,9 +152,9 @@ class Hooks:
     def call(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call a function."""
         if type(f) is types.BuiltinFunctionType and f in FRAMED and needs_frame(f, args):
-            return of_frame(f, sys._getframe(1), args, kwargs)
+            return of_frame(f, getframe(1), args, kwargs)
         if f is super and not args:
-            return super_of(sys._getframe(1))
+            return super_of(getframe(1))
         tracker = NOW.tracker
         if tracker is None:
             return f(*args, **kwargs)
@@ -417,7 +419,7 @@ def _frame(frame: types.FrameType, depth: int = 0, /) -> types.FrameType:
 
 
 def _warn(message: Any, category: Any = None, stacklevel: int = 1, *rest: Any, **more: Any) -> None:
-    level, shown, at = 1, 0, sys._getframe(0)
+    level, shown, at = 1, 0, getframe(0)
     while True:
         shown += is_shown(at)
         if shown >= max(stacklevel, 1) or at.f_back is None:

@@ -20,6 +20,7 @@ from agrad.compiled.hooks import NOW
 from agrad.compiled.rewriting import instrumented, is_instrumented, plain_code
 from agrad.core import errors
 from agrad.core.backend import BACKENDS
+from agrad.core.cpython import untold
 from agrad.core.tensor import Tensor
 from agrad.func.guards import MOSTLY, PLAIN, Has, Link, called, has_grad, is_array, is_plain, key_of, link_of, same
 from agrad.func.origins import LENT, Found, is_library, is_own, members, one_further
@@ -759,16 +760,11 @@ class Knowing:
     def _put(self, function: types.FunctionType) -> bool:
         """Let a function run instrumented code; what makes that is not seen, and no profile function is called for it."""
         before, NOW.tracker = NOW.tracker, None
-        profile = sys.getprofile()
-        told = callable(profile)  # else it is a profiler of C, which cannot be put back
         self.beneath += 1
         try:
-            if told:
-                sys.setprofile(None)
-            return SWAPS.put(function)
+            with untold():
+                return SWAPS.put(function)
         finally:
-            if told:
-                sys.setprofile(profile)
             self.beneath -= 1
             NOW.tracker = before
 

@@ -1,14 +1,12 @@
 """Memory of tensors: who owns an array, and how a tensor gets another one.
 
 An array may be written in place only while its tensor owns it, that is while nothing else holds it (`own`). In-place
-spellings end in `rebind`, assignments past the graph in `assign_data`; what would be lost is told by `is_temporary`.
+spellings end in `rebind`, assignments past the graph in `assign_data`; what would be lost is told by `cpython.is_temporary`.
 """
 
 from __future__ import annotations
 
-import opcode
 import operator
-import sys
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat, starmap
 from typing import Any
@@ -211,41 +209,6 @@ def check_leaf(target: Tensor, what: str) -> None:
 
 
 # -- assignments that would be lost ------------------------------------------------------------------------------------
-
-
-class _Probe:
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __setitem__(self, key: int, counts: list[int]) -> None:
-        counts.append(sys.getrefcount(self))
-
-
-def _counts_of_temporaries() -> list[int]:
-    counts: list[int] = []
-    _Probe()[0] = counts
-    _Probe().__setitem__(0, counts)
-    return counts
-
-
-#: The reference count of the target of an assignment, seen from ``__setitem__``, if nothing but that call holds it; and
-#: where the method is called by name, which hands the target over without holding it itself.
-TEMPORARY, TEMPORARY_OF_METHOD = _counts_of_temporaries()
-
-
-#: What Python runs for ``x[key] = value`` and ``x += value``; before a call by name stands another instruction.
-_ASSIGNING = {opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE", "BINARY_OP") if name in opcode.opmap}
-
-
-def is_temporary(count: int, target: Tensor) -> bool:
-    """Return whether nobody will see what is assigned to `target`, from its count of references in ``__setitem__``."""
-    if count > TEMPORARY:
-        return False
-    frame = sys._getframe(2)
-    if count > TEMPORARY_OF_METHOD and frame.f_code.co_code[frame.f_lasti] not in _ASSIGNING:
-        return False  # x.__setitem__(key, value)
-    # newer interpreters lend a local variable to a call without counting it
-    return sys.version_info < (3, 14) or not any(value is target for value in frame.f_locals.values())
 
 
 def is_storage(target: Tensor) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import sys
 import weakref
 from collections.abc import Callable, Iterable
 from threading import get_ident
@@ -18,6 +17,7 @@ from typing import Any
 
 from agrad.core import errors
 from agrad.core.backend import BACKENDS, numbers_of
+from agrad.core.cpython import getframe
 from agrad.core.mode import get_mode
 from agrad.core.node import Constants, next_seq
 from agrad.core.once import FIRST_USE
@@ -113,7 +113,7 @@ _NAMES: dict[str, Any] = {
     "get_ident": get_ident,
     "get_mode": get_mode,
     "instead": instead,
-    "getframe": sys._getframe,
+    "getframe": getframe,
     "internal": errors.INTERNAL_FILES,
     "is_plain": is_plain,
     "new": object.__new__,

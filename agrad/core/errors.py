@@ -7,12 +7,13 @@ operation and the line of the forward call) follows.
 from __future__ import annotations
 
 import contextlib
-import opcode
 import os
 import sys
 import warnings
 from types import CodeType, FrameType
 from typing import Any
+
+from agrad.core.cpython import getframe, line_number, place_in, stores_an_item
 
 __all__ = ["BackendError", "LeavesGraphWarning", "LostWriteWarning", "RecomputeWarning", "RuleError", "UnsupportedOp"]
 
@@ -80,13 +81,12 @@ def user_frame(frame: FrameType) -> FrameType:
 
 def caller() -> tuple[CodeType, int]:
     """Return the code object and instruction of the user's call (a frame would keep all the caller's locals alive)."""
-    frame = user_frame(sys._getframe(1))
-    return frame.f_code, frame.f_lasti
+    return place_in(user_frame(getframe(1)))
 
 
 def calling_frame() -> FrameType:
     """Return the first frame outside agrad and the libraries that call it; where there is none, the first outside agrad."""
-    first = frame = user_frame(sys._getframe(1))
+    first = frame = user_frame(getframe(1))
     while str(frame.f_globals.get("__name__")).partition(".")[0] in LIBRARIES:
         if frame.f_back is None:
             return first
@@ -99,12 +99,12 @@ def called() -> str:
     frame = calling_frame()
     if frame.f_globals.get("__name__") == "threading":
         return ""
-    return f"\n  Called at {line_of(frame.f_code, frame.f_lasti)}."
+    return f"\n  Called at {line_of(*place_in(frame))}."
 
 
 def name_of(value: Any, otherwise: str) -> str:
     """Return what the user's function calls a value."""
-    bound = user_frame(sys._getframe(1)).f_locals.items()
+    bound = user_frame(getframe(1)).f_locals.items()
     return next((name for name, held in bound if held is value), otherwise)
 
 
@@ -112,11 +112,7 @@ def line_of(code: CodeType | None, lasti: int) -> str:
     """Return ``file.py:12`` for an instruction of a code object, ``Cell In[3], line 1`` in a notebook."""
     if code is None:
         return "an unknown line"
-    line = code.co_firstlineno
-    for start, stop, number in code.co_lines():
-        if start <= lasti < stop and number is not None:
-            line = number
-    return place(code.co_filename, line)
+    return place(code.co_filename, line_number(code, lasti))
 
 
 def place(file: str, line: int) -> str:
@@ -305,10 +301,10 @@ def check_meaning(numpys: str, torchs: str) -> None:
     numpys, torchs : str
         What to write for the one meaning, and for the other.
     """
-    frame = sys._getframe(2)  # who calls the method: within agrad it is PyTorch's for whomever agrad is called by
+    frame = getframe(2)  # who calls the method: within agrad it is PyTorch's for whomever agrad is called by
     if is_for_numpy(frame):
         raise TypeError(
-            f"x.{sys._getframe(1).f_code.co_name}() has two meanings: write {numpys}, or {torchs}"
+            f"x.{getframe(1).f_code.co_name}() has two meanings: write {numpys}, or {torchs}"
             "\n  It is an error where agrad.numpy or agrad.compat.autograd is imported: code for NumPy relies on NumPy's"
             f" meaning, and a tensor's methods have PyTorch's.{called()}"
         )
@@ -328,10 +324,10 @@ def warn_lost_write(what: str, *, numpy_copies: bool) -> None:
     if is_for_numpy(frame):
         if numpy_copies:
             return
-        writer = user_frame(sys._getframe(1))
+        writer = user_frame(getframe(1))
         if writer is not frame:
             message += (
-                f"\n  A library writes, at {line_of(writer.f_code, writer.f_lasti)}. Give it plain arrays, also from functions"
+                f"\n  A library writes, at {line_of(*place_in(writer))}. Give it plain arrays, also from functions"
                 " that it calls: x.detach().numpy().copy(), where no gradient is to go through it."
             )
         raise LostWriteWarning(
@@ -378,7 +374,7 @@ _IN_XARRAY = {
 
 def in_xarray() -> str:
     """Return what to write instead of the function of xarray's that runs; nothing of most, and where none does."""
-    frame: FrameType | None = sys._getframe(1) if "xarray" in sys.modules else None
+    frame: FrameType | None = getframe(1) if "xarray" in sys.modules else None
     while frame is not None:
         said = _IN_XARRAY.get(frame.f_code.co_name)
         if said and str(frame.f_globals.get("__name__")).startswith("xarray."):
@@ -473,8 +469,7 @@ def real_only(op: str, dtypes: list[Any]) -> TypeError:
 
 def where_stored(frame: FrameType) -> str:
     """Return the sentence for a number that is asked for by ``y[i] = x``, where `y` is the array library's; else nothing."""
-    code = frame.f_code.co_code
-    if code[frame.f_lasti] != opcode.opmap["STORE_SUBSCR"]:
+    if not stores_an_item(frame):
         return ""
     return (
         " An element of an array was set to it: make that array with agrad.numpy, as by np.zeros, to keep the gradient."

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import opcode
 import operator
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import get_ident
@@ -17,6 +15,7 @@ from typing import Any
 
 from agrad.core import errors
 from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
+from agrad.core.cpython import adds_in_place, getframe
 from agrad.core.mode import get_mode, recorder
 from agrad.core.node import Constants, Freed, Node, next_seq, output_of
 from agrad.core.once import once
@@ -217,10 +216,6 @@ def operate(op: Op, values: tuple[Any, ...]) -> Any:
     return general(op, values)
 
 
-#: What Python runs for ``a += b``, NB_INPLACE_ADD: of a list it asks for ``a + b`` before it extends the list.
-_EXTENDS = bytes((opcode.opmap["BINARY_OP"], 13))
-
-
 def _beside_a_list(op: Op, values: tuple[Any, ...]) -> Any:
     """Call the op of an operator on a tensor and a list or tuple, as NumPy does; NotImplemented of what has no numbers.
 
@@ -229,10 +224,8 @@ def _beside_a_list(op: Op, values: tuple[Any, ...]) -> Any:
     tensor = next(value for value in values if isinstance(value, Tensor))
     if op.name == "multiply" and tensor.size == 1 and tensor._spec.backend.kind(tensor.dtype) == "int":
         return NotImplemented
-    if op.name == "add" and type(values[0]) is list:
-        frame = errors.user_frame(sys._getframe(1))
-        if frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2] == _EXTENDS:
-            return NotImplemented
+    if op.name == "add" and type(values[0]) is list and adds_in_place(errors.user_frame(getframe(1))):
+        return NotImplemented
     operands = tuple(value if value is tensor else listed(value, tensor) for value in values)
     return NotImplemented if any(operand is None for operand in operands) else general(op, operands)
 

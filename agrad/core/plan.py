@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
 from agrad.core.cotangents import MaskedCotangents, Transferred, fit, floating, lent, times, unmasked
+from agrad.core.cpython import is_identity
 from agrad.core.once import FIRST_USE, once
 from agrad.core.rule import Rule, requests_of
 
 if TYPE_CHECKING:
     from agrad.core.node import Node
-
-#: The code of ``lambda x: x``.
-_IDENTITY = (lambda x: x).__code__.co_code
 
 
 class Plan:
@@ -186,7 +184,7 @@ class Plan:
         elif isinstance(derivative, int | float):
             known: dict[float, str] = {1: "g", -1: "xp.negative(g)", 0: "xp.zeros_like(g)"}
             text = known.get(derivative, f"g * {derivative!r}")
-        elif derivative.__code__.co_code == _IDENTITY and len(requests_of(derivative)) == 1:
+        elif is_identity(derivative) and len(requests_of(derivative)) == 1:
             text = self._arguments(operand)  # the partial is a saved value, as in a product: no call
             if self.rule.kind == "elementwise":
                 text = f"xp.multiply(g, {text})" if self.same_spec else f"times(xp, g, {text}, node.spec)"

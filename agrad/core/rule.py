@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agrad.core import errors, notebook
+from agrad.core.cpython import span_of
 from agrad.core.once import once
 
 #: A derivative by one operand: a function of its requests, or a number for a constant partial.
@@ -224,12 +225,10 @@ def _one_line(source: str) -> str:
 def _lambda_text(derivative: Callable[..., Any]) -> str:
     """Cut the text of a lambda out of its source file, by the positions its code object carries."""
     code = derivative.__code__
-    positions: Any = code.co_positions()
-    spots = [(a, b, c, d) for a, c, b, d in positions if None not in (a, b, c, d) and (a, b) != (c, d)]
-    if not spots:
+    span = span_of(code)
+    if span is None:
         return ""
-    first, start = min((a, b) for a, b, _, _ in spots)
-    last, stop = max((c, d) for _, _, c, d in spots)
+    first, start, last, stop = span
     lines = [linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)]
     lines[-1] = lines[-1][:stop]
     lines[0] = lines[0][start:]

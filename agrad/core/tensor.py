@@ -6,7 +6,6 @@ computes stands in ``agrad.ops``; this file knows names, gradients and the borde
 
 from __future__ import annotations
 
-import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of, numbers_of, plugins
+from agrad.core.cpython import getframe
 from agrad.core.methods import Methods
 from agrad.core.node import AccumulateGrad, Node, hooks_of
 from agrad.core.port import Port, attaching_to
@@ -562,7 +562,7 @@ class Tensor(Methods):
             warnings.warn(
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider"
                 f" using tensor.detach() first. ({what} gives a Python number: what follows is not differentiated)"
-                f"{errors.where_stored(sys._getframe(2))}",
+                f"{errors.where_stored(getframe(2))}",
                 errors.LeavesGraphWarning,
                 stacklevel=3,
             )
@@ -627,7 +627,7 @@ class Tensor(Methods):
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        caller = sys._getframe(2).f_globals.get("__name__", "")  # beyond copy.deepcopy
+        caller = getframe(2).f_globals.get("__name__", "")  # beyond copy.deepcopy
         if caller.partition(".")[0] in COPIED_AS_VALUES:
             copied: Any = self.clone()
             memo[id(self)] = copied

@@ -7,13 +7,13 @@ derivative by an argument follows that argument; what the function returned foll
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from agrad import tree
 from agrad.core import mode
 from agrad.core.backend import BACKENDS, backend_of
+from agrad.core.cpython import ALONE, references
 from agrad.core.errors import BackendError, called, inexact_only
 from agrad.core.operands import tensor_of
 from agrad.core.tensor import Tensor
@@ -239,7 +239,7 @@ def as_array(result: Tensor, new: bool = False) -> Any:
     if _stays(result):
         return result
     raw, backend = result._raw, result._spec.backend
-    if backend.is_lazy or (new and sys.getrefcount(raw) == ALONE + 1 and getattr(raw, "base", raw) is None):
+    if backend.is_lazy or (new and references(raw) == ALONE + 1 and getattr(raw, "base", raw) is None):
         return raw
     return backend.asarray(raw, copy=True)
 
@@ -275,12 +275,3 @@ def _stays(result: Tensor) -> bool:
         return True
     now = mode.current()
     return mode.transforming.get() is not None or (now is not None and bool(now.levels))
-
-
-def _count_of_one() -> int:
-    array = object()
-    return sys.getrefcount(array)
-
-
-#: The reference count, as ``sys.getrefcount`` gives it, of what one local variable holds and nothing else.
-ALONE = _count_of_one()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad.core import errors
 from agrad.core.backend import BACKENDS
+from agrad.core.cpython import ALONE, references
 from agrad.core.node import output_of
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import ALONE
 from agrad.func.guards import Link
 from agrad.func.program import Given, Leaf, Number
 
@@ -92,7 +91,7 @@ LARGEST = 1000
 
 def own(array: Any) -> Any:
     """Return an output as an array that is the user's own: itself where but the outputs of the call have it, else a copy."""
-    if sys.getrefcount(array) == ALONE + 1 and getattr(array, "base", array) is None:
+    if references(array) == ALONE + 1 and getattr(array, "base", array) is None:
         return array
     return copied(array)
 

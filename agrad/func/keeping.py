@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import types
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +10,7 @@ from agrad import tree
 from agrad.compiled.capturing import Captured
 from agrad.core import errors
 from agrad.core.backend import PYTHONS_OWN, Backend, backend_of
+from agrad.core.cpython import referents
 from agrad.core.node import AccumulateGrad, Node, ancestors
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
@@ -278,7 +278,7 @@ def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
         if type(value) not in PYTHONS_OWN and backend_of(value) is not None:
             yield value
         else:
-            pending.extend(gc.get_referents(value))
+            pending.extend(referents(value))
 
 
 #: What a graph refers to and does not keep values for.

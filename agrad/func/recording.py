@@ -9,7 +9,6 @@ no tensor, node or list ever holds a recorded array, within the recording or aft
 from __future__ import annotations
 
 import functools
-import gc
 import operator
 import threading
 import time
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from agrad.core import errors, mode
 from agrad.core.backend import BACKENDS, Backend, backend_of
+from agrad.core.cpython import collect
 from agrad.core.function import FunctionNode
 from agrad.core.hooks import Handle
 from agrad.core.kernels import is_mask, key_parts
@@ -817,7 +817,7 @@ class Recorder:
                 return found
             del alive, found
             if attempt == 0:
-                gc.collect()  # what is held in a circle, as an exception's frames
+                collect()  # what is held in a circle, as an exception's frames
             elif threading.active_count() > 1:
                 time.sleep(0.02)  # another thread may hold a frame for a moment, as that of Dask's profiler does
         return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.cpython import getframe
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import (
@@ -138,7 +138,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tensor, ...]:
 
 def _raised(arys: tuple[Any, ...], function: Any) -> Any:
     found = tuple(function(as_operand(x)) for x in arys)
-    if _is_solver(errors.user_frame(sys._getframe(1))):
+    if _is_solver(errors.user_frame(getframe(1))):
         found = tuple(x if x._is_followed() else x.numpy().copy() for x in found)
     return found[0] if len(found) == 1 else found
 

@@ -6,14 +6,14 @@ In-place operators rebind the tensor to the result; see ``core.buffers.rebind``.
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from agrad import dtypes
 from agrad.core import errors
 from agrad.core.backend import Device
-from agrad.core.buffers import check_leaf, is_storage, is_temporary, rebind
+from agrad.core.buffers import check_leaf, is_storage, rebind
+from agrad.core.cpython import is_temporary, references
 from agrad.core.entry import make_operator
 from agrad.core.op import OPS
 from agrad.core.tensor import Tensor, attached
@@ -55,7 +55,7 @@ def _in_place(name: str, symbol: str) -> Callable[[Tensor, Any], Tensor]:
 
     def method(self: Tensor, other: Any, /) -> Tensor:
         check_leaf(self, symbol)
-        if self._base is not None and is_temporary(sys.getrefcount(self), self):
+        if self._base is not None and is_temporary(references(self), self):
             self._base = None  # x[i] += v: Python assigns the result to x[i]
         result = function(self, other)
         if not isinstance(result, Tensor):
@@ -140,7 +140,7 @@ class StandardMethods:
         return searching.getitem(self, key)
 
     def __setitem__(self: Any, key: Any, value: Any, /) -> None:
-        if is_temporary(sys.getrefcount(self), self) and not is_storage(self):
+        if is_temporary(references(self), self) and not is_storage(self):
             raise errors.lost_assignment(
                 "an operation (indexing, .T, reshape...)",
                 "x[i, j] = value in one step (np.unravel_index gives i, j for places in x.ravel() or x.flat), or name it",

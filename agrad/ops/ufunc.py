@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.cpython import getframe
 from agrad.core.op import OPS
 from agrad.core.operands import is_holder
 from agrad.core.tensor import Tensor, attached
@@ -226,7 +227,7 @@ class NumpyMethods(ArrayMethods):
             from agrad.ops.scipy.names import cure_of  # noqa: PLC0415 (for this message alone)
 
             known = errors.in_xarray()
-            cure = cure_of(sys._getframe(1)) or (
+            cure = cure_of(getframe(1)) or (
                 f"\n  {known}"
                 if known
                 else "\n  NumPy, or a library that takes NumPy's arrays alone, made an array of it. To keep the gradient:"
@@ -241,7 +242,7 @@ class NumpyMethods(ArrayMethods):
             raise errors.leaves_graph(
                 "numpy()", f"{cure}\n  tensor.detach() gives the value alone: it loses the gradient."
             )
-        if self._spec.backend.is_lazy and str(sys._getframe(1).f_globals.get("__name__")).startswith("zarr."):
+        if self._spec.backend.is_lazy and str(getframe(1).f_globals.get("__name__")).startswith("zarr."):
             raise RuntimeError(
                 "zarr can't write a lazy tensor: its thread would compute it, and wait for itself where the data come from"
                 " zarr.\n  Write x.numpy(), or by chunks dask.array.to_zarr(x.to_dask_array(), ...). In xarray's to_zarr:"

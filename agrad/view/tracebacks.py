@@ -19,6 +19,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from agrad.core import names
+from agrad.core.cpython import getframe
 from agrad.core.errors import INTERNAL_FILES, LIBRARIES
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
@@ -259,7 +260,7 @@ def install() -> None:
     def show_warning(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
     ) -> None:
-        frame: FrameType | None = sys._getframe(1)
+        frame: FrameType | None = getframe(1)
         while frame is not None and frame.f_code.co_filename != filename:
             frame = frame.f_back
         if frame is not None and is_own(frame):

@@ -7,7 +7,6 @@ back, and tensors where a transform runs outside.
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,6 +26,7 @@ from agrad.compat.autograd.primitives import (
     primitive_vjps,
 )
 from agrad.core.backend import backend_of
+from agrad.core.cpython import getframe
 from agrad.core.errors import called, user_frame
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of, bare_all, is_raw, tensors_of
@@ -128,7 +128,7 @@ def _is_array(leaf: Any) -> bool:
 
 def warn(message: str) -> None:
     """Warn on the line of the user."""
-    frame = user_frame(sys._getframe(1))
+    frame = user_frame(getframe(1))
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, UserWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry)
 

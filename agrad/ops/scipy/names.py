@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Collection
 from types import FrameType
 
+from agrad.core.cpython import place_in
 from agrad.core.elsewhere import INSTEAD, NAMESPACES
 from agrad.core.errors import INTERNAL_FILES, line_of
 
@@ -52,7 +53,7 @@ def instead_of(frame: FrameType | None) -> str:
         frame = frame.f_back
     if not found or (frame is not None and frame.f_code.co_filename in INTERNAL_FILES):
         return ""
-    line = f", called at {line_of(frame.f_code, frame.f_lasti)}," if frame is not None else ""
+    line = f", called at {line_of(*place_in(frame))}," if frame is not None else ""
     return f"\n  SciPy's own function{line} takes arrays only: use {found}."
 
 

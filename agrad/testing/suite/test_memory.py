@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from typing import Any
 
 import pytest
 
 import agrad as ag
+from agrad.core.cpython import collect, uncollected
 from agrad.testing.needs import of_dtype
 from agrad.testing.suite.base import Conformance
 
@@ -69,12 +69,9 @@ class TestMemory(Conformance):
             y = ag.exp(x) * ag.sin(x)
             return weakref.ref(y.grad_fn)
 
-        gc.collect()
-        gc.disable()
-        try:
+        collect()
+        with uncollected():
             assert graph()() is None
-        finally:
-            gc.enable()
 
     def test_no_grad_keeps_nothing(self) -> None:
         """Without recording there is no graph."""

@@ -29,6 +29,7 @@ from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
 from agrad.core.backend import Outlook
+from agrad.core.cpython import uncollected
 from agrad.core.errors import in_dask
 from agrad.core.once import once
 from agrad.core.tensor import Tensor
@@ -221,7 +222,7 @@ class _Run:
             Holds what the passes so far have computed.
         """
         chunks = max(staging.CHUNKS, self.threads())
-        with fusing.uncollected(), self.planning():
+        with uncollected(), self.planning():
             plan = runs.Runs(self.written, keys, chunks)
             outline = plan.outline()
             sizes = _Sizes(outline, self.written)
@@ -229,7 +230,7 @@ class _Run:
             passes = staging.stages(outline, firsts, lambda key: sizes(key) * len(plan.blocks(key)))
             groups = [[block for one in some for block in plan.blocks(one)] for some in passes]
         for number, targets in enumerate(groups if len(passes) > 1 else [keys], 1):
-            with fusing.uncollected():
+            with uncollected():
                 if len(passes) > 1:
                     plan = runs.Runs(self.written, targets, chunks, values, kept=self.client is not None)
                 graph = plan.graph() if self.client is None else self.without_kept(plan.graph())

@@ -6,8 +6,6 @@ time it runs. A `Run` is what tasks do that are alike; a `Fold` adds up, in thes
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import itertools
 import math
 import operator
@@ -40,18 +38,6 @@ TOTAL = "total"
 Grid = tuple[int, ...]
 #: What is done, under which key its value is held, and the keys of what it needs.
 Do = tuple[Any, Any, tuple[Any, ...]]
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Make many objects that stay without looking for garbage among them, which takes a third of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ import array_api_compat
 import dask
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
+from agrad.core.cpython import getframe, place_in
 from agrad.core.engine import running
 from agrad.core.errors import INTERNAL_FILES, line_of
 from agrad.core.node import Node
@@ -86,7 +87,7 @@ def _names(operands: Any) -> Iterator[str]:
 
 def _here(op: str) -> Origin:
     inside = running() is not None
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = getframe(2)
     while inside and frame is not None and not _is_users(frame):
         code = frame.f_code
         if code.co_name == "vjp" and "node" in code.co_varnames:
@@ -94,8 +95,8 @@ def _here(op: str) -> Origin:
             if isinstance(node, Node | RelocatedNode):
                 return Origin(op, node.code, node.lasti, node.name())
         frame = frame.f_back
-    found = users_frame(sys._getframe(2))
-    return Origin(op, found.f_code, found.f_lasti, None)
+    found = users_frame(getframe(2))
+    return Origin(op, *place_in(found), None)
 
 
 def _is_users(frame: FrameType) -> bool:

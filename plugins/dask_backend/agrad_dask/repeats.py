@@ -16,7 +16,6 @@ weakly: what is forgotten here is what nobody can compute again.
 
 from __future__ import annotations
 
-import sys
 import warnings
 import weakref
 from collections.abc import Iterable
@@ -26,6 +25,7 @@ from dask._task_spec import DataNode
 from dask.highlevelgraph import MaterializedLayer
 
 from agrad.core.backend import backend_of
+from agrad.core.cpython import getframe
 from agrad.core.errors import RecomputeWarning
 from agrad_dask import origins
 
@@ -172,7 +172,7 @@ def warn(written: Any, layers: dict[str, Any]) -> None:
         return
     first = [name for name in again if again.isdisjoint(written.dependencies[name])]  # where parameters meet the data
     what = min(str(origins.of((name,))[0] or name) for name in first)
-    frame = origins.users_frame(sys._getframe(1))
+    frame = origins.users_frame(getframe(1))
     place = frame.f_code.co_filename, frame.f_lineno
     if place in _TOLD:
         return

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import warnings
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 import agrad as ag
 from agrad.core import errors
+from agrad.core.cpython import getframe
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 
@@ -301,7 +301,7 @@ def _advise(array: Any, stored: tuple[int, ...] | None) -> None:
         fix = "The store's own chunks are above 32 MiB; write it anew with smaller ones."
     else:
         fix = f"Better: chunks={better}."
-    frame = errors.user_frame(sys._getframe(1))
+    frame = errors.user_frame(getframe(1))
     warnings.warn_explicit(
         f"the chunks {chunks_of(array)}: {'; '.join(problems)}. {fix}",
         ChunkWarning,
