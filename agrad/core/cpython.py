@@ -213,15 +213,18 @@ def tell_of_calls(told: Callable[[FrameType], None]) -> Callable[[], bool] | Non
     return put_back
 
 
-@contextlib.contextmanager
-def untold() -> Iterator[None]:
-    """Run code of which a profile function is not told; a profiler written in C, which could not be put back, is."""
-    profile = sys.getprofile()
-    if not callable(profile):
-        yield
-        return
-    sys.setprofile(None)
-    try:
-        yield
-    finally:
-        sys.setprofile(profile)
+class untold:  # noqa: N801 (used as a function is)
+    """Run code of which a profile function is not told; a profiler written in C, which could not be put back, is.
+
+    No generator, as `contextlib` would make of one, whose own functions it would be told of.
+    """
+
+    def __enter__(self) -> None:
+        profile = sys.getprofile()
+        self._profile = profile if callable(profile) else None
+        if self._profile is not None:
+            sys.setprofile(None)
+
+    def __exit__(self, *_: object) -> None:
+        if self._profile is not None:
+            sys.setprofile(self._profile)

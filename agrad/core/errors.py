@@ -13,7 +13,7 @@ import warnings
 from types import CodeType, FrameType
 from typing import Any
 
-from agrad.core.cpython import getframe, line_number, place_in, stores_an_item
+from agrad.core.cpython import getframe, line_number, place_in, stores_an_item, untold
 
 __all__ = ["BackendError", "LeavesGraphWarning", "LostWriteWarning", "RecomputeWarning", "RuleError", "UnsupportedOp"]
 
@@ -117,8 +117,11 @@ def line_of(code: CodeType | None, lasti: int) -> str:
 
 def place(file: str, line: int) -> str:
     """Return a line of a file as messages name it: cells of IPython by the names they have there."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    cell = None if shell is None else shell.compile.format_code_name(file)
+    cell = None
+    if "IPython" in sys.modules:
+        with untold():  # IPython's functions run for a message alone, not for a function that is being captured
+            shell = sys.modules["IPython"].get_ipython()
+            cell = None if shell is None else shell.compile.format_code_name(file)
     return f"{file}:{line}" if cell is None else f"{' '.join(cell)}, line {line}"
 
 

@@ -1133,3 +1133,24 @@ def test_generators_that_are_seeded_or_made_inside_are_no_program(function, reas
     if function not in SEEDED:
         with pytest.raises(ag.func.CaptureError, match=r"random generator|another generator"):
             ag.func.capture(function)(ag.ones(2))
+
+
+def test_where_ipython_is_imported():
+    """Messages name cells of notebooks by IPython's own functions, which are no part of the function that is captured."""
+    pytest.importorskip("IPython")
+
+    @ag.compile
+    def spoken(x):
+        print("spoken")
+        return x * 2.0
+
+    with pytest.warns(CompileWarning, match="it prints"):
+        spoken(ag.ones(3))
+
+    @ag.compile(fullgraph=True)
+    def way(x):
+        return x * 2.0 if ag.sum(x) > 0 else x
+
+    for _ in range(3):
+        assert float(ag.sum(way(ag.ones(3)))) == 6.0
+    assert len(way.programs) == 1
