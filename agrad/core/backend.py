@@ -204,6 +204,8 @@ class Backend:
         Values are computed on demand; specs are not interned.
     is_chunked : bool
         Arrays are held in chunks: they have ``chunks``, creation functions take ``chunks=``, and `rechunk` changes them.
+    is_batched : bool
+        An array stands for the members of a batch, as those of `vmap` do: no single value is to be had.
     """
 
     name: str = ""
@@ -215,6 +217,7 @@ class Backend:
     is_duck_array: bool = False
     is_lazy: bool = False
     is_chunked: bool = False
+    is_batched: bool = False
     #: ``run_rule(vjp, g, saved, node)`` runs a rule of the backward pass on raw arrays of this backend: to do so on a
     #: device, or by one kernel. None: the rule is called with the kernels, ``vjp(xp, g, saved, node)``.
     run_rule: Callable[..., Any] | None = None

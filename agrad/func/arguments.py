@@ -271,7 +271,7 @@ def moves(arguments: Any) -> bool:
 
 def _stays(result: Tensor) -> bool:
     """Return whether a result stays a Tensor whatever the arguments were: a transform outside may differentiate it."""
-    if result._node is not None or hasattr(result._spec.backend, "numbers"):  # of a level of vmap
+    if result._node is not None or result._spec.backend.is_batched:  # of a level of vmap
         return True
     now = mode.current()
     return mode.transforming.get() is not None or (now is not None and bool(now.levels))

@@ -394,6 +394,7 @@ class BatchedBackend(Backend):
         The class of its arrays.
     """
 
+    is_batched = True
     is_lazy = True  # a value is not to be had: what would look at elements, to check them, passes on
 
     def __init__(self, number: int, inner: Backend) -> None:

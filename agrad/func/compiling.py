@@ -170,7 +170,7 @@ class Compiled:
             kind = type(leaf)
             parts.append(kind)
             if isinstance(leaf, Tensor):
-                if hasattr(leaf._spec.backend, "numbers"):
+                if leaf._spec.backend.is_batched:
                     return None
                 parts += (key_of(leaf._spec), following(leaf._node))
             elif kind is float and at in inputs:

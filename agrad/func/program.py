@@ -586,7 +586,7 @@ class Program:
                 f"the program holds what the Function {self.functions[0]} computes, not its derivative: capture the"
                 f" gradient too, or call it under ag.no_grad(){errors.called()}"
             )
-        if followed or mode.recorder() is not None or any(hasattr(t._spec.backend, "numbers") for t in tensors):
+        if followed or mode.recorder() is not None or any(t._spec.backend.is_batched for t in tensors):
             outs: list[Any] = self.on_tensors(backend, given)
         else:
             outs = self._on_arrays(backend, given)

@@ -250,7 +250,7 @@ class Watcher(Recorder):
     def around(
         self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
     ) -> Callable[..., Any]:
-        if self.backend is not backend and not hasattr(backend, "numbers"):
+        if self.backend is not backend and not backend.is_batched:
             if self.backend is not None:
                 self.give_up(CaptureError(f"capture: two backends take part{errors.called()}"))
             self.backend = backend
@@ -320,7 +320,7 @@ class Watcher(Recorder):
 
     def item(self, tensor: Tensor) -> Any:
         backend = tensor._spec.backend
-        if self.failure is not None or hasattr(backend, "numbers"):
+        if self.failure is not None or backend.is_batched:
             return backend.item(tensor._raw)
         value = backend.item(tensor._computed() if backend.is_lazy else tensor._raw)
         self.meet(tensor)
@@ -399,7 +399,7 @@ class Watcher(Recorder):
     def truth(self, tensor: Tensor) -> Any:
         backend = tensor._spec.backend
         value = backend.truth(tensor._raw)
-        if self.failure is None and not hasattr(backend, "numbers"):
+        if self.failure is None and not backend.is_batched:
             self.meet(tensor)
             self.demand(self.number_of(tensor._raw), value)
         return value

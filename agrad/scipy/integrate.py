@@ -66,7 +66,7 @@ def scipys(module: str) -> Any:
 def refuse_lazy(what: str, arguments: Any) -> None:
     """Refuse lazy arrays, as the steps of a solver depend on values."""
     for t in tree.flatten(arguments)[0]:
-        if isinstance(t, Tensor) and not hasattr(t._spec.backend, "numbers") and t._spec.backend.is_lazy:
+        if isinstance(t, Tensor) and not t._spec.backend.is_batched and t._spec.backend.is_lazy:
             raise UnsupportedOp(
                 f"scipy.{what}",
                 t._spec.backend.name,

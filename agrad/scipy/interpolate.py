@@ -47,7 +47,7 @@ def _knots(x: Any, y: Any, axis: int, what: str, least: int) -> tuple[Tensor, Te
     tensors = [t for t in (x, y) if isinstance(t, Tensor)]
     x, y = (_floating(t, tensors[0] if tensors else None) for t in (x, y))
     for t in (x, y):
-        if not hasattr(t._spec.backend, "numbers") and t._spec.backend.is_lazy:
+        if not t._spec.backend.is_batched and t._spec.backend.is_lazy:
             raise UnsupportedOp(
                 f"scipy.interpolate.{what}",
                 t._spec.backend.name,
@@ -62,7 +62,7 @@ def _knots(x: Any, y: Any, axis: int, what: str, least: int) -> tuple[Tensor, Te
         raise ValueError(f"The length of `y` along `axis`={axis} doesn't match the length of `x`{called()}")
     if x.shape[0] < least:
         raise ValueError(f"`x` must contain at least {least} elements.{called()}")
-    if not hasattr(x._spec.backend, "numbers") and not every(x[1:] > x[:-1]):
+    if not x._spec.backend.is_batched and not every(x[1:] > x[:-1]):
         raise ValueError(f"`x` must be strictly increasing sequence.{called()}")
     return x, y
 
@@ -410,7 +410,7 @@ class CubicSpline(CubicHermiteSpline):
     def __init__(self, x: Any, y: Any, axis: int = 0, bc_type: Any = "not-a-knot", extrapolate: Any = None) -> None:
         x, values = _knots(x, y, axis, "CubicSpline", 2)
         periodic = isinstance(bc_type, str) and bc_type == "periodic"
-        if not hasattr(values._spec.backend, "numbers"):
+        if not values._spec.backend.is_batched:
             if not every(isfinite(values)):
                 raise ValueError(f"`y` must contain only finite values.{called()}")
             if periodic and not _same_ends(values):

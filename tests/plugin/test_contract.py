@@ -334,6 +334,7 @@ VERSION_2 = """
     holds_nan(self, array)
     in_layout(self, array, spec)
     infer(self, op, arguments, parameters)
+    is_batched
     is_chunked
     is_duck_array
     is_lazy

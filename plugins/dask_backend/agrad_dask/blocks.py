@@ -671,7 +671,7 @@ class Call:
         self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor) or backend_of(x) is not None]
         self.floats = [i for i, x in enumerate(self.leaves) if type(x) is float]
         self.operands = [ag.asarray(self.leaves[i]) for i in self.places]
-        if any(hasattr(x._spec.backend, "numbers") for x in self.operands):
+        if any(x._spec.backend.is_batched for x in self.operands):
             raise RuntimeError(
                 f"agrad_dask.{name} is not mapped by vmap: map what is within the function, or give the arrays one more axis"
                 f"{called()}"
