@@ -1,4 +1,7 @@
-"""What the caller's environment says does not reach the tests; and the ops that a doctest declares are forgotten."""
+"""What the caller's environment says does not reach the tests; and the ops that a doctest declares are forgotten.
+
+Examples that are run are agrad's own: docstrings that refer to another library's are not followed by these.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 
 from agrad.core.kernels import forget_kernels
 from agrad.core.op import OPS
+from agrad.ops import docs
 from agrad.plugin import manager
 
 # Tests say what they need, also to the programs that they start: those shall print what they print in a fresh shell.
@@ -20,6 +24,8 @@ SETTINGS = (
 )
 for name in SETTINGS:
     os.environ.pop(name, None)
+
+docs.ORIGINALS = False
 
 #: What extends a library needs it.
 collect_ignore = [] if importlib.util.find_spec("xarray") else ["agrad/xarray.py"]

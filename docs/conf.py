@@ -18,6 +18,9 @@ from urllib.parse import unquote
 from sphinx.util import logging
 
 import agrad as ag
+from agrad.ops import docs
+
+docs.ORIGINALS = False  # the site links to them
 
 HERE = Path(__file__).parent
 
@@ -173,6 +176,14 @@ def escape_stars(app: Any, what: str, name: str, obj: Any, options: Any, lines: 
     lines[:] = [re.sub(r"(?:(?<=\()|(?<=, ))\*(?=[\w.]+[,)])", r"\\*", line) for line in lines]
 
 
+def link_originals(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
+    """Link from the page of what has SciPy's name to SciPy's own."""
+    short = obj.__doc__
+    if isinstance(short, docs.Referring) and docs.original_of(short.name) is not None:
+        where = f"https://docs.scipy.org/doc/scipy/reference/generated/{short.name}.html"
+        lines += ["", f"What is the same is said by SciPy, of `{short.name} <{where}>`__.", ""]
+
+
 def name_public_bases(app: Any, name: str, obj: Any, options: Any, bases: list[Any]) -> None:  # noqa: ARG001
     """Show public classes in place of private ones that a class is made of."""
     while private := [base for base in bases if getattr(base, "__name__", "").startswith("_")]:
@@ -219,3 +230,4 @@ def setup(app: Any) -> None:
     app.connect("source-read", name_files)
     app.connect("autodoc-process-bases", name_public_bases)
     app.connect("autodoc-process-docstring", escape_stars, priority=900)
+    app.connect("autodoc-process-docstring", link_originals, priority=901)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import doctest
+import functools
 import importlib
 import inspect
 import itertools
@@ -26,7 +27,8 @@ from support import with_text
 import agrad as ag
 from agrad.compat import autograd
 from agrad.core.op import OPS
-from agrad.ops.docs import complete
+from agrad.ops import docs
+from agrad.ops.docs import complete, original_of
 from agrad.torch_functions import METHODS as METHODS_OF_PYTORCH
 from agrad.torch_functions import __all__ as OF_PYTORCH
 
@@ -51,10 +53,12 @@ OTHERS = {
     "autograd.functional": ag.autograd.functional,
     "autograd.forward_ad": ag.autograd.forward_ad,
     "func": ag.func,
-    "compat.autograd": autograd,
-    "scipy.integrate": importlib.import_module("agrad.scipy.integrate"),
-    "scipy.interpolate": importlib.import_module("agrad.scipy.interpolate"),
-    "scipy.optimize": importlib.import_module("agrad.scipy.optimize"),
+}
+
+#: Namespaces whose names are another library's: docstrings say what differs.
+REFERRING = {
+    f"scipy.{name}": importlib.import_module(f"agrad.scipy.{name}")
+    for name in ("integrate", "interpolate", "linalg", "optimize", "signal")
 }
 
 #: Classes that nobody calls with arguments of their own.
@@ -271,6 +275,108 @@ def test_docstrings_wait_until_they_are_read():
             [sys.executable, *options, "-c", textwrap.dedent(source)], capture_output=True, check=True
         )
         assert (int(done.stdout) >= waiting) if waiting else int(done.stdout) == 0
+
+
+# -- names that are another library's -----------------------------------------------------------------------------------
+
+
+def unsaid(value, original, text):
+    """Give the parameters that only one of two functions has, and that a docstring does not name."""
+    ours, theirs = (inspect.signature(f).parameters for f in (value, original))
+    rest = any(p.kind is p.VAR_KEYWORD for p in ours.values())  # the original's others
+    differing = ({*ours} - {*theirs}) | (set() if rest else {*theirs} - {*ours})
+    return sorted(name for name in differing if f"`{name}`" not in text)
+
+
+REFERRING_NAMES = {
+    f"{space}.{name}": getattr(module, name) for space, module in REFERRING.items() for name in module.__all__
+}
+
+
+@pytest.mark.parametrize("name", REFERRING_NAMES)
+def test_docstrings_say_what_differs_from_the_original(name):
+    value = REFERRING_NAMES[name]
+    text = inspect.getdoc(value)
+    assert text.splitlines()[0].endswith(".")
+    original = original_of(name)
+    assert original is not None or name == "scipy.linalg.logdet"
+    if original is not None:
+        assert unsaid(value, original, text) == []
+
+
+@pytest.mark.parametrize("name", autograd.__all__)
+def test_names_of_hips_autograd_are_described(name):
+    value = getattr(autograd, name)
+    if value.__module__ != "builtins":
+        assert inspect.getdoc(value).splitlines()[0].endswith(".")
+
+
+@pytest.mark.parametrize("name", ["complex_convention", "install", "set_complex_convention", "uninstall"])
+def test_what_only_agrads_door_has_is_described_whole(name):
+    assert problems(getattr(autograd, name)) == []
+
+
+def test_what_differs_is_seen():
+    def original(x, axis, copy):
+        pass
+
+    def ours(x, axis, keepdims):
+        pass
+
+    def takes_others(x, **options):
+        pass
+
+    assert unsaid(ours, original, "Do it with `copy`.") == ["keepdims"]
+    assert unsaid(ours, original, "Do it.") == ["copy", "keepdims"]
+    assert unsaid(takes_others, original, "`options` are others.") == []
+
+
+ORIGINALS = {
+    "agrad.numpy.cumsum": "numpy.cumsum",
+    "agrad.numpy.sin": "numpy.sin",
+    "agrad.numpy.linalg.norm": "numpy.linalg.norm",
+    "agrad.scipy.linalg.expm": "scipy.linalg.expm",
+    "agrad.scipy.special.jn": "scipy.special.jn",
+    "agrad.scipy.interpolate.CubicSpline": "scipy.interpolate.CubicSpline",
+    "agrad.scipy.interpolate.CubicSpline.integrate": "scipy.interpolate.CubicHermiteSpline.integrate",
+    "agrad.scipy.stats.norm": "scipy.stats.norm",
+    "agrad.scipy.stats.norm.pdf": "scipy.stats.rv_continuous.pdf",
+    "agrad.scipy.stats.dirichlet.rvs": "scipy.stats.dirichlet.rvs",
+}
+
+
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_help_shows_the_original_too(name, monkeypatch):
+    value = functools.reduce(getattr, name.split(".")[1:], importlib.import_module("agrad"))
+    alone = inspect.getdoc(value)
+    monkeypatch.setattr(docs, "ORIGINALS", True)
+    held = value.__doc__
+    whole = inspect.getdoc(value)
+    if not isinstance(value, types.MethodType):
+        monkeypatch.setattr(value, "__doc__", held)  # as it was, for the tests that follow
+    library, *path = ORIGINALS[name].split(".")
+    original = (
+        functools.reduce(getattr, path[1:], importlib.import_module(f"{library}.{path[0]}"))
+        if library == "scipy"
+        else functools.reduce(getattr, path, np)
+    )
+    assert whole == f"{alone}\n\n{ORIGINALS[name]}\n{'=' * len(ORIGINALS[name])}\n\n{inspect.getdoc(original)}"
+
+
+def test_nothing_is_imported_before_help_is_read():
+    source = """
+        import io, sys, pydoc
+        from agrad.scipy.linalg import expm
+        print("scipy" in sys.modules)
+        pydoc.Helper(output=(text := io.StringIO())).help(expm)
+        print("scipy" in sys.modules, "Derivative: ``L(A^H, g)``" in text.getvalue(), "====" in text.getvalue())
+        sys.modules["scipy"] = sys.modules["scipy.linalg"] = None
+        from agrad.scipy.linalg import sqrtm
+        pydoc.Helper(output=(text := io.StringIO())).help(sqrtm)
+        print("Higham" in text.getvalue(), "====" in text.getvalue())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(source)], capture_output=True, check=True, text=True)
+    assert done.stdout.split() == ["False", "True", "True", "True", "True", "False"]
 
 
 # -- pages ------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from agrad.ops.docs import referring
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: What a function is to a derivative.
@@ -62,7 +64,8 @@ def public(*names: str, status: str = DIFFERENTIATED) -> Callable[[F], F]:
         for name in names or (function.__name__,):
             enter(f"{room}{name}", function, status)
         first = f"numpy.{room}{(names or (function.__name__,))[0]}"
-        function.__doc__ = f"As ``{first}``." if function.__doc__ is None else f"As ``{first}``. {function.__doc__}"
+        text = f"As ``{first}``." if function.__doc__ is None else f"As ``{first}``. {function.__doc__}"
+        referring(function, text, first)
         return function
 
     return entered

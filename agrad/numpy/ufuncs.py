@@ -41,6 +41,7 @@ from agrad.numpy.common import (
 from agrad.numpy.table import DIFFERENTIATED, STEP, enter, table
 from agrad.ops import extra, special
 from agrad.ops.data_type import astype, iinfo
+from agrad.ops.docs import referring
 from agrad.ops.elementwise import abs as absolute
 from agrad.ops.elementwise import (
     add,
@@ -119,7 +120,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         mixed: bool = False, takes: tuple[str, ...] | None = None, entry: Any = None, core: bool = False,
     ) -> None:  # fmt: skip
         self.__name__ = self.__qualname__ = name
-        self.__doc__ = f"As ``numpy.{name}``."
+        referring(self, f"As ``numpy.{name}``.", f"numpy.{name}")
         self._function, self.nin, self.nout, self.nargs = call, nin, nout, nin + nout
         self.identity = identity
         self._real, self._double, self._boolean, self._mixed = real, double, boolean, mixed

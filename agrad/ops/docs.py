@@ -1,5 +1,8 @@
 """Docstrings that stand short in the source and are completed when they are read.
 
+Those of agrad's own functions get numpydoc's sections (`complete`); those of functions that have another library's name get
+that library's docstring after their own (`refer`).
+
 In the source stand the summary, what is particular, and examples. What follows from the signature, from the kind of the
 op or from the chapter is said once: here, or where the chapter calls `complete`. `help()` shows numpydoc's sections of::
 
@@ -21,14 +24,18 @@ notes. A docstring that has sections in the source keeps them, and gets no other
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
+from agrad.core.errors import BackendError
 from agrad.core.op import ALIASES
 from agrad.core.rule import Rule
+from agrad.plugin import manager
 
 #: What operands of elementwise functions may be, as annotations name it. To type checkers all of these are any array.
 Numeric: TypeAlias = Any
@@ -179,6 +186,89 @@ def complete(
             if type(text) is str and (methods or "\n" in text or name in public) and HEADING not in text:
                 short = function.__doc__ = Short(text)
                 short.function, short.name, short.chapter = function, name, chapter
+
+
+# -- names that are another library's ----------------------------------------------------------------------------------
+
+#: Whether the original's docstring follows. Not where examples are collected, or the site is built: these are agrad's alone.
+ORIGINALS = True
+
+
+class Referring(Short):
+    """The docstring of what has another library's name: what is particular here. Whoever reads it gets the original's, too."""
+
+    __slots__ = ("also",)
+
+    also: Mapping[str, str]
+
+    def complete(self) -> str:
+        """Return the docstring, and the original's after it where that library can be imported."""
+        text, prompt, examples = inspect.cleandoc(str.__str__(self)).partition("\n\n>>> ")
+        takes = _parameters(self.function)
+        for start, said in self.also.items():
+            if any(name.startswith(start) for name in takes):
+                text += f"\n\n{said}"
+        text += prompt + examples
+        original = original_of(self.name) if ORIGINALS else None
+        if original is None or not (rest := inspect.getdoc(original)):
+            return text
+        text += f"\n\n{self.name}\n{'=' * len(self.name)}\n\n{rest}\n"
+        if self.function.__doc__ is self:
+            self.function.__doc__ = text
+        return text
+
+
+def _parameters(function: Any) -> tuple[str, ...]:
+    if isinstance(function, type):
+        function = function.__dict__.get("__init__")
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    return () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def original_of(name: str) -> Any:
+    """Return what has this full name in NumPy or SciPy, which the NumPy plugin imports; None where there is none."""
+    library, *path = name.split(".")
+    module = library if library == "numpy" else f"{library}.{path.pop(0)}"
+    try:
+        return functools.reduce(getattr, path, manager.get("numpy").kernel(module))
+    except (AttributeError, BackendError, ImportError):
+        return None
+
+
+def referring(value: Any, text: str, name: str, also: Mapping[str, str] = {}) -> None:
+    """Give a function, a class or an object a docstring that the one of `name`, a full name, follows when it is read."""
+    value.__doc__ = short = Referring(text)
+    short.function, short.name, short.also = value, name, also
+
+
+def refer(namespace: Mapping[str, Any], library: str, also: Mapping[str, str] = {}) -> None:
+    """Let the public functions of a module, and the methods of its classes, refer to those of a module of NumPy's or SciPy's.
+
+    Parameters
+    ----------
+    namespace : dict
+        The module's names; those that its ``__all__`` lists count where they are defined in it and have a docstring.
+    library : str
+        The other module.
+    also : dict, optional
+        What is said once for all functions with a parameter whose name begins so.
+    """
+    for name in namespace["__all__"]:
+        value = namespace[name]
+        if getattr(value, "__module__", "") == namespace["__name__"] and value.__doc__:
+            referring(value, value.__doc__, f"{library}.{name}", also)
+            if isinstance(value, type):
+                refer_methods(value, f"{library}.{name}")
+
+
+def refer_methods(cls: type, original: str) -> None:
+    """Let the methods of a class refer to those of another library's class."""
+    for name, method in vars(cls).items():
+        if type(method) is FunctionType and type(method.__doc__) is str:
+            referring(method, method.__doc__, f"{original}.{name}")
+
+
+# -- how a docstring is completed --------------------------------------------------------------------------------------
 
 
 def _completed(short: str, function: FunctionType, name: str, chapter: Chapter) -> str:

@@ -35,6 +35,7 @@ from agrad.numpy.common import axis_of, floatings
 from agrad.ops import extra
 from agrad.ops.creation import asarray, zeros_like
 from agrad.ops.data_type import astype
+from agrad.ops.docs import refer
 from agrad.ops.elementwise import abs as absolute
 from agrad.ops.elementwise import conj, imag, real
 from agrad.ops.linalg import matmul
@@ -549,55 +550,22 @@ def odeint(
 ) -> Any:
     """Integrate ordinary differential equations by LSODA; differentiable by start, times and arguments.
 
-    Parameters
-    ----------
-    func : callable
-        ``func(y, t, *args)``, or ``func(t, y, *args)`` with `tfirst`: the derivative of the state, made of agrad's functions
-        (of tensors). Where all arguments are plain arrays, it is called with such, if at the start that gives such, and the same.
-    y0 : Tensor, array or number
-        The state at the first time, real, of one axis.
-    t : Tensor or array
-        The times, of one axis, ascending or descending.
-    args : tuple, optional
-        Further arguments: tensors, containers of them, whatever the function takes.
-    rtol, atol : float, optional
-        Tolerances, for derivatives too. Default: 1.49e-8.
-    full_output : bool, optional
-        Return SciPy's dictionary about the integration, too.
-    tfirst : bool, optional
-        The order of the function's first arguments.
-    checkpoints : int, optional
-        So many more states between those asked for are kept for derivatives: the way that the adjoint is integrated at a
-        time is shorter.
-    **options
-        Others of SciPy's function: ``mxstep``, ``hmax``, ``hmin``, ``h0``, ``tcrit``, ``Dfun``, ...
+    `func` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. Where all
+    arguments are plain arrays, it is called with such, if at the start that gives such, and the same. Tolerances are those of
+    derivatives, too. States are a tensor of double precision, raw where all arguments are.
 
-    Returns
-    -------
-    Tensor or array
-        The states, shape (times, unknowns), float64; with `full_output`, and the dictionary. Raw where all arguments are.
+    Of agrad's own: with `checkpoints` so many more states between those asked for are kept for derivatives, so that the way
+    that the adjoint is integrated at a time is shorter. `options` are SciPy's others: ``mxstep``, ``hmax``, ``Dfun``, ...
 
-    Raises
-    ------
-    RuntimeError
-        If the integration does not arrive, here or in a derivative (where SciPy warns); if the equations cannot be integrated
-        backwards for derivatives of higher order; if the shape of the derivative is not that of the state.
-    ImplicitError
-        If the function depends on a tensor that requires a gradient and is none of its arguments.
-    UnsupportedOp
-        On lazy arrays.
+    Raises RuntimeError if the integration does not arrive, here (where SciPy warns) or in a derivative, and if the equations
+    cannot be integrated backwards for derivatives of higher order.
 
-    Notes
-    -----
     In reverse mode the adjoint equations are integrated from one time to the one before. The state is integrated backwards
     with them; where it does not come back to the state before, which is kept, that part is integrated forwards from there
-    once more and the adjoint along it, so that stiff equations have gradients. A gradient is as accurate as the tolerances are
-    small: it is that of the solution, not of its approximation.
+    once more and the adjoint along it, so that stiff equations have gradients. A gradient is as accurate as the tolerances
+    are small: it is that of the solution, not of its approximation. Source: Froehlich et al., 2017; Chen et al., Neural
+    ordinary differential equations, 2018.
 
-    Source: Froehlich et al., 2017; Chen et al., Neural ordinary differential equations, 2018.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.integrate import odeint
     >>> rate = ag.tensor(0.5, requires_grad=True)
@@ -650,65 +618,25 @@ def solve_ivp(
 ) -> Any:
     """Integrate ordinary differential equations by any of SciPy's methods; differentiable by start, times and arguments.
 
-    Parameters
-    ----------
-    fun : callable
-        ``fun(t, y, *args)``: the derivative of the state, made of agrad's functions (of tensors). Where all arguments are
-        plain arrays, it is called with such, if at the start that gives such, and the same.
-    t_span : tuple
-        The first and the last time.
-    y0 : Tensor, array or number
-        The state at the first, of one axis; complex where SciPy's method can.
-    method : str or class, optional
-        "RK23", "RK45", "DOP853", "Radau", "BDF", "LSODA", or an ``OdeSolver`` of your own.
-    t_eval : Tensor or array, optional
-        The times that are wanted, between those, in order. Default: the solver's own steps, which count as constants, all
-        but the first and the last.
-    dense_output : bool, optional
-        Give ``sol``, a function of times within the span, whose result is differentiable as ``y`` is.
-    events : callable or list, optional
-        As SciPy's, of tensors; only where nothing is differentiated.
-    vectorized : bool, optional
-        The function takes states as columns of a matrix.
-    args : tuple, optional
-        Further arguments: tensors, containers of them, whatever the function takes.
-    rtol, atol : float or array, optional
-        Tolerances, for derivatives too.
-    gradient : {"adjoint", "discrete"}, optional
-        Differentiate the solution, by integrating its adjoint equations; or the steps that were taken (RK23, RK45), by
-        repeating them in agrad's functions: exact for the numbers that are given, in memory that grows with the steps.
-    checkpoints : int, optional
-        Adjoint: so many more states between those asked for are kept. Discrete: into so many parts the steps are cut, and
-        nothing but the states between them is kept; backward repeats one part at a time.
-    **options
-        Others of SciPy's function: ``max_step``, ``first_step``, ``jac``, ...
+    `fun` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. Where all
+    arguments are plain arrays, it is called with such, if at the start that gives such, and the same. The tolerances `rtol`
+    and `atol` are those of derivatives, too. The result is SciPy's, with ``t``, ``y`` and what ``sol`` gives as tensors, raw
+    where all arguments are. The solver's own steps count as constants, all but the first and the last. The time of an event
+    is a root: differentiate it by `agrad.func.implicit`.
 
-    Returns
-    -------
-    scipy.integrate.OdeResult
-        SciPy's, with ``t`` and ``y`` (unknowns, times) as tensors, raw where all arguments are.
+    Of agrad's own: `gradient` "adjoint" differentiates the solution, by integrating its adjoint equations; "discrete" the
+    steps that were taken (RK23, RK45), by repeating them in agrad's functions: exact for the numbers that are given, in
+    memory that grows with the steps. `checkpoints`, adjoint: so many more states between those asked for are kept. Discrete:
+    into so many parts the steps are cut, and nothing but the states between them is kept; backward repeats one part at a
+    time.
 
-    Raises
-    ------
-    RuntimeError
-        In a derivative: if an integration does not arrive, or the equations cannot be integrated backwards for derivatives of
-        higher order.
-    ImplicitError
-        If the function depends on a tensor that requires a gradient and is none of its arguments.
-    UnsupportedOp
-        On lazy arrays; with `events`, where something is differentiated; discretely, of other methods.
-    ValueError
-        What SciPy finds wrong with the arguments.
-
-    Notes
-    -----
-    An integration that does not arrive is said by ``success`` and ``message``, as by SciPy; what is given up to there has its
-    derivatives. The time of an event is a root: differentiate it by `agrad.func.implicit`.
+    Raises RuntimeError in a derivative, if an integration does not arrive, or the equations cannot be integrated backwards
+    for derivatives of higher order. Raises UnsupportedOp with `events`, where something is differentiated; discretely, of
+    other methods. An integration that does not arrive is said by ``success`` and ``message``; what is given up to there has
+    its derivatives.
 
     Source: Chen et al., Neural ordinary differential equations, 2018; Griewank, 1992.
 
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.integrate import solve_ivp
     >>> def swing(t, y, stiffness):
@@ -995,50 +923,14 @@ def quad(
 ) -> tuple[Any, ...]:
     """Integrate a function of one variable between limits by QUADPACK; differentiable by the limits and by arguments.
 
-    Parameters
-    ----------
-    func : callable
-        ``func(x, *args)``: a real number, made of agrad's functions, where something is differentiated.
-    a, b : Tensor or number
-        The limits; numbers may be infinite.
-    args : tuple, optional
-        Further arguments: tensors, containers of them, whatever the function takes.
-    full_output : int, optional
-        Return SciPy's dictionary about the integration, too.
-    epsabs, epsrel : float, optional
-        Tolerances, for derivatives too.
-    limit : int, optional
-        Into so many parts the interval is cut at most.
-    points : sequence of float, optional
-        Where the function has kinks or jumps.
+    `func` is made of agrad's functions, where something is differentiated, and gets its `args` as they are given: tensors,
+    containers of them. The integral is a float where no argument is a tensor. By arguments the derivative of the function is
+    integrated, for all of them at once, by SciPy's `quad_vec`; by a limit the derivative is the function there (Leibniz'
+    rule). Raises RuntimeError if that integral does not converge.
 
-    Returns
-    -------
-    y : Tensor or float
-        The integral; a float where no argument is a tensor.
-    abserr : float
-        An estimate of its error, without derivative.
-    *info : object
-        What else SciPy gives with `full_output`.
+    There is no `weight` with its `wvar`, `wopts`, `maxp1` and `limlst`: write the weight into the function. There is no
+    `complex_func`: integrate real and imaginary parts.
 
-    Raises
-    ------
-    RuntimeError
-        If the integral of a derivative does not converge (where SciPy warns for the integral itself).
-    ImplicitError
-        If the function depends on a tensor that requires a gradient and is none of its arguments.
-    UnsupportedOp
-        On lazy arrays.
-
-    Notes
-    -----
-    By arguments the derivative of the function is integrated, for all of them at once, by SciPy's `quad_vec`; by a limit the
-    derivative is the function there (Leibniz' rule). SciPy's ``weight=`` is not there: write the weight into the function.
-
-    Source: Piessens et al., QUADPACK, 1983.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.integrate import quad
     >>> rate = ag.tensor(2.0, requires_grad=True)
@@ -1082,29 +974,6 @@ def quad(
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
     """Return the integral along an axis by the trapezoidal rule; see `agrad.numpy.trapezoid`.
 
-    Parameters
-    ----------
-    y : Tensor or array
-        Values.
-    x : Tensor or array, optional
-        Where they are: a vector, or one that broadcasts to `y`.
-    dx : float or Tensor, optional
-        The spacing, if `x` is not given.
-    axis : int, optional
-        The axis.
-
-    Returns
-    -------
-    Tensor
-        One axis less than `y`.
-
-    Raises
-    ------
-    ValueError
-        If the coordinates do not fit.
-
-    Examples
-    --------
     >>> from agrad.scipy.integrate import trapezoid
     >>> trapezoid([1.0, 2.0, 3.0], x=[4.0, 6.0, 8.0])
     tensor(8.)
@@ -1113,22 +982,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
 
 
 def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: float | None = None) -> Tensor:
-    """Return the running integral along an axis by the trapezoidal rule; arguments and errors as for `trapezoid`.
+    """Return the running integral along an axis by the trapezoidal rule.
 
-    Parameters
-    ----------
-    y, x, dx, axis : object
-        As for `trapezoid`.
-    initial : {0, None}, optional
-        0 puts a 0 in front, so that the result has the shape of `y`.
-
-    Returns
-    -------
-    Tensor
-        The integrals from the first element to each other one.
-
-    Examples
-    --------
     >>> from agrad.scipy.integrate import cumulative_trapezoid
     >>> cumulative_trapezoid([1.0, 2.0, 3.0], initial=0)
     tensor([0.0000, 1.5000, 4.0000])
@@ -1141,34 +996,6 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, i
 def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Tensor:
     """Return the integral along an axis by Simpson's rule.
 
-    Parameters
-    ----------
-    y : Tensor or array
-        Values.
-    x : Tensor or array, optional
-        Where they are: a vector, or of the shape of `y`.
-    dx : float or Tensor, optional
-        The spacing, if `x` is not given.
-    axis : int, optional
-        The axis.
-
-    Returns
-    -------
-    Tensor
-        One axis less than `y`.
-
-    Raises
-    ------
-    ValueError
-        If the coordinates do not fit.
-
-    Notes
-    -----
-    Of an even number of values the last interval is that of the parabola through the last three (Cartwright, Simpson's rule
-    cumulative integration with MS Excel and irregularly-spaced data, 2017).
-
-    Examples
-    --------
     >>> from agrad.scipy.integrate import simpson
     >>> simpson([0.0, 1.0, 4.0])
     tensor(2.6667)
@@ -1212,6 +1039,15 @@ def _quotient(a: Tensor, b: Tensor) -> Tensor:
     none = b == 0
     return where(none, 0.0, a / where(none, 1.0, b))
 
+
+refer(
+    globals(),
+    "scipy.integrate",
+    {  # as `fun` and `func` begin
+        "f": "Raises ImplicitError if the function depends on a tensor that is being differentiated and is none of its arguments,\n"
+        "and UnsupportedOp on lazy arrays."
+    },
+)
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)

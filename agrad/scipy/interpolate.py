@@ -15,6 +15,7 @@ from agrad.core.errors import UnsupportedOp, called
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray, eye, zeros_like
 from agrad.ops.data_type import astype
+from agrad.ops.docs import refer
 from agrad.ops.elementwise import abs as absolute
 from agrad.ops.elementwise import clip, floor, isfinite, sign
 from agrad.ops.manipulation import broadcast_to, concat, moveaxis, reshape, roll, stack
@@ -87,36 +88,11 @@ def _column(t: Tensor, ndim: int) -> Tensor:
 
 
 class interp1d:  # noqa: N801 (SciPy's name)
-    """Interpolate between values at knots, piecewise linearly or by a cubic spline.
+    """Interpolate between values at knots, piecewise linearly or by a cubic spline; differentiable by places, values and knots.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        The knots, shape (n,); sorted where they are not.
-    y : Tensor or array
-        The values, n along `axis`; real or complex.
-    kind : {"linear", "cubic"}, optional
-        How.
-    axis : int, optional
-        The axis of `y` that belongs to the knots.
-    bounds_error : bool, optional
-        Refuse places beyond the knots. Default: unless `fill_value` says what to give there.
-    fill_value : float, tuple or "extrapolate", optional
-        What to give beyond the knots: a number, two of them for both ends, or the first and last piece continued.
+    Knots are sorted where they are not: there are no `copy` and no `assume_sorted`. Raises NotImplementedError if `kind` is
+    neither "linear" nor "cubic".
 
-    Raises
-    ------
-    NotImplementedError
-        If `kind` is another one of SciPy's.
-    UnsupportedOp
-        If the knots are lazy.
-    ValueError
-        If shapes do not fit, knots repeat, or, in a call, places lie beyond them.
-
-    Source: de Boor, A practical guide to splines, 1978.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.interpolate import interp1d
     >>> y = ag.tensor([0.0, 10.0, 5.0], requires_grad=True)
@@ -151,18 +127,7 @@ class interp1d:  # noqa: N801 (SciPy's name)
         self._spline = CubicSpline(self.x, self._y, extrapolate=True) if kind == "cubic" else None
 
     def __call__(self, x: Any) -> Tensor:
-        """Return the values at places.
-
-        Parameters
-        ----------
-        x : Tensor, array or number
-            Places, of any shape.
-
-        Returns
-        -------
-        Tensor
-            Values, the shape of `x` in the place of the axis.
-        """
+        """Return the values at places."""
         places = _floating(x, self.x)
         flat = reshape(places, (-1,))
         found = _linear(self.x, self._y, flat) if self._spline is None else self._spline(flat)
@@ -192,36 +157,8 @@ def _linear(knots: Tensor, values: Tensor, places: Tensor) -> Tensor:
 
 
 class CubicHermiteSpline:
-    """Interpolate by cubic pieces of given values and slopes at the knots.
+    """Interpolate by cubic pieces of given values and slopes at the knots; differentiable by all of them, and by places.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        The knots, shape (n,), strictly increasing.
-    y, dydx : Tensor or array
-        The values and the slopes, n along `axis`; real or complex.
-    axis : int, optional
-        The axis of these that belongs to the knots.
-    extrapolate : bool or "periodic", optional
-        What to give beyond the knots: the first and last piece continued, NaN (False), or the period again. Default:
-        continued.
-
-    Attributes
-    ----------
-    x : Tensor
-        The knots.
-    c : Tensor
-        The coefficients, shape (4, n - 1, ...): the polynomials' highest powers of the distance to the left knot first.
-
-    Raises
-    ------
-    UnsupportedOp
-        If the knots are lazy.
-    ValueError
-        If shapes do not fit, or the knots do not increase.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.interpolate import CubicHermiteSpline
     >>> slopes = ag.tensor([0.0, 4.0], requires_grad=True)
@@ -247,22 +184,7 @@ class CubicHermiteSpline:
         self.c = stack([bend / steps, (rises - slopes[:-1, ...]) / steps - bend, slopes[:-1, ...], values[:-1, ...]])
 
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Tensor:
-        """Return the spline, or a derivative of it, at places.
-
-        Parameters
-        ----------
-        x : Tensor, array or number
-            Places, of any shape.
-        nu : int, optional
-            The order of the derivative.
-        extrapolate : bool or "periodic", optional
-            Default: the spline's own.
-
-        Returns
-        -------
-        Tensor
-            Values, the shape of `x` in the place of the axis.
-        """
+        """Return the spline, or a derivative of it, at places."""
         places = _floating(x, self.x)
         return _shaped(
             self._at(places, nu, self.extrapolate if extrapolate is None else extrapolate),
@@ -272,30 +194,14 @@ class CubicHermiteSpline:
         )
 
     def derivative(self, nu: int = 1) -> Any:
-        """Return a derivative of the spline as a function of places.
-
-        Parameters
-        ----------
-        nu : int, optional
-            The order.
-
-        Returns
-        -------
-        callable
-            Takes places.
-        """
+        """Return a derivative of the spline: a function of places, no spline."""
         return lambda x: self(x, nu)
 
     def antiderivative(self) -> Any:
-        """Return the integral from the first knot on as a function of places.
+        """Return the integral from the first knot on: a function of places, no spline.
 
-        Returns
-        -------
-        callable
-            Takes places; NaN beyond the knots, if the spline does not go on there or is periodic.
+        It is NaN beyond the knots, if the spline does not go on there or is periodic. There is no `nu`.
 
-        Examples
-        --------
         >>> from agrad.scipy.interpolate import CubicSpline
         >>> CubicSpline([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 4.0, 9.0]).antiderivative()([1.0, 3.0])  # of x^2
         tensor([0.3333, 9.0000])
@@ -309,17 +215,9 @@ class CubicHermiteSpline:
         return integral
 
     def integrate(self, a: Any, b: Any) -> Tensor:
-        """Return the integral from one place to another, by the first and last piece where they lie beyond the knots.
+        """Return the integral from one place to another.
 
-        Parameters
-        ----------
-        a, b : Tensor or number
-            The places.
-
-        Returns
-        -------
-        Tensor
-            The shape of the values without the axis.
+        There is no `extrapolate`: where places lie beyond the knots, the first and the last piece go on.
         """
         before = self._before()
         low, high = (self._at(_floating(t, self.x), -1, True, before) for t in (a, b))
@@ -360,43 +258,8 @@ class CubicHermiteSpline:
 
 
 class CubicSpline(CubicHermiteSpline):
-    """Interpolate by a cubic spline, which has two continuous derivatives.
+    """Interpolate by a cubic spline, which has two continuous derivatives; differentiable by places, values and knots.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        The knots, shape (n,), strictly increasing.
-    y : Tensor or array
-        The values, n along `axis`; real or complex.
-    axis : int, optional
-        The axis of `y` that belongs to the knots.
-    bc_type : str or tuple, optional
-        The conditions at the ends: "not-a-knot" (the first two pieces are one polynomial, and the last two), "clamped" (slope
-        0), "natural" (second derivative 0), "periodic"; or two of the first three, or ``(order, value)`` with the first or
-        second derivative there.
-    extrapolate : bool or "periodic", optional
-        What to give beyond the knots: the first and last piece continued, NaN (False), or the period again. Default:
-        continued; of a periodic spline, the period.
-
-    Attributes
-    ----------
-    x : Tensor
-        The knots.
-    c : Tensor
-        The coefficients, shape (4, n - 1, ...): the polynomials' highest powers of the distance to the left knot first.
-
-    Raises
-    ------
-    UnsupportedOp
-        If the knots are lazy.
-    ValueError
-        If shapes do not fit, numbers are not finite, the knots do not increase, conditions are unknown, or the ends of a
-        periodic spline differ.
-
-    Source: de Boor, A practical guide to splines, 1978.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.interpolate import CubicSpline
     >>> y = ag.tensor([0.0, 1.0, 0.0, -1.0, 0.0], requires_grad=True)
@@ -427,37 +290,9 @@ class CubicSpline(CubicHermiteSpline):
 class PchipInterpolator(CubicHermiteSpline):
     """Interpolate by cubic pieces that are monotone where the values are, and have one continuous derivative.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        The knots, shape (n,), strictly increasing.
-    y : Tensor or array
-        The values, n along `axis`; real.
-    axis : int, optional
-        The axis of `y` that belongs to the knots.
-    extrapolate : bool, optional
-        What to give beyond the knots: the first and last piece continued, or NaN (False). Default: continued.
+    As functions of the values slopes have kinks where lines are level. Source: Fritsch and Butland, A method for constructing
+    local monotone piecewise cubic interpolants, 1984; at the ends Moler, Numerical computing with MATLAB, 2004.
 
-    Attributes
-    ----------
-    x, c : Tensor
-        As of `CubicHermiteSpline`.
-
-    Raises
-    ------
-    UnsupportedOp
-        If the knots are lazy.
-    ValueError
-        If shapes do not fit, the knots do not increase, or values are complex.
-
-    Notes
-    -----
-    At an inner knot the slope is the weighted harmonic mean of those of the two lines, or 0 where these differ in sign (Fritsch
-    and Butland, A method for constructing local monotone piecewise cubic interpolants, 1984); at an end that of a parabola,
-    limited (Moler, Numerical computing with MATLAB, 2004). As functions of the values slopes have kinks where lines are level.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.interpolate import PchipInterpolator
     >>> y = ag.tensor([0.0, 0.0, 1.0, 1.0], requires_grad=True)
@@ -598,33 +433,10 @@ def _end_slope(step: Tensor, step2: Tensor, rise: Tensor, rise2: Tensor) -> Tens
 
 
 def make_interp_spline(x: Any, y: Any, k: int = 3, *, bc_type: Any = None, axis: int = 0) -> Any:
-    """Return the interpolating spline of a degree, as a function of places.
+    """Return the interpolating spline of a degree.
 
-    Parameters
-    ----------
-    x, y : Tensor or array
-        Knots and values, as for `CubicSpline`.
-    k : int, optional
-        The degree: 1 or 3.
-    bc_type : str or tuple, optional
-        The conditions at the ends of a cubic spline, as for `CubicSpline`. Default: "not-a-knot".
-    axis : int, optional
-        The axis of `y` that belongs to the knots.
+    It is a `CubicSpline`, or for degree 1 an `interp1d` that goes on beyond the knots. Raises NotImplementedError if the degree `k` is neither 1 nor 3. There are no `t` and no `check_finite`.
 
-    Returns
-    -------
-    interp1d or CubicSpline
-        Takes places; the first and last piece go on beyond the knots.
-
-    Raises
-    ------
-    NotImplementedError
-        If the degree is another one.
-    ValueError
-        As from `CubicSpline`.
-
-    Examples
-    --------
     >>> from agrad.scipy.interpolate import make_interp_spline
     >>> make_interp_spline([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 8.0, 27.0])(1.5)
     tensor(3.3750)
@@ -637,32 +449,10 @@ def make_interp_spline(x: Any, y: Any, k: int = 3, *, bc_type: Any = None, axis:
 
 
 class RegularGridInterpolator:
-    """Interpolate linearly between values on a grid, in any number of variables.
+    """Interpolate linearly between values on a grid, in any number of variables; differentiable by places, values and the grid.
 
-    Parameters
-    ----------
-    points : sequence of Tensor or array
-        The grid: for each of the variables its knots, strictly increasing.
-    values : Tensor or array
-        The values, the variables' axes first; real or complex.
-    method : {"linear"}, optional
-        How.
-    bounds_error : bool, optional
-        Refuse places beyond the grid.
-    fill_value : float or None, optional
-        What to give there otherwise; None continues the outermost pieces.
+    Raises NotImplementedError if `method` is another one than "linear"; so there are no `solver` and no `solver_args`.
 
-    Raises
-    ------
-    NotImplementedError
-        If `method` is another one of SciPy's.
-    UnsupportedOp
-        If the grid is lazy.
-    ValueError
-        If shapes do not fit, knots do not increase, or, in a call, places lie beyond the grid.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.interpolate import RegularGridInterpolator
     >>> grid = [0.0, 1.0], [0.0, 2.0]
@@ -695,18 +485,7 @@ class RegularGridInterpolator:
         self.bounds_error, self.fill_value = bounds_error, fill_value
 
     def __call__(self, xi: Any) -> Tensor:
-        """Return the values at places.
-
-        Parameters
-        ----------
-        xi : Tensor or array
-            Places, the variables along the last axis.
-
-        Returns
-        -------
-        Tensor
-            The leading axes of `xi`, then those of the values that are no variables.
-        """
+        """Return the values at places. There are no `method` and no `nu`."""
         places = _floating(xi, self.values)
         count = len(self.grid)
         if not places.ndim or places.shape[-1] != count:
@@ -741,6 +520,9 @@ class RegularGridInterpolator:
             found = where(_column(outside, 1 + len(rest)), self.fill_value, found)
         return reshape(found, (*places.shape[:-1], *rest))
 
+
+_LAZY = "Raises UnsupportedOp if the knots are lazy; places may be."
+refer(globals(), "scipy.interpolate", {"x": _LAZY, "points": _LAZY})
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)

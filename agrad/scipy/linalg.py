@@ -18,6 +18,7 @@ from agrad.numpy.common import at_least_1d, common, floatings
 from agrad.ops import decompositions, eigenvalues, solving
 from agrad.ops.creation import arange, eye, zeros
 from agrad.ops.data_type import astype, finfo
+from agrad.ops.docs import refer
 from agrad.ops.elementwise import abs, conj, log, real
 from agrad.ops.linalg import matmul, matrix_transpose
 from agrad.ops.manipulation import (
@@ -122,40 +123,12 @@ def solve(
     a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
     assume_a: str | None = None, transposed: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the solution of ``a x = b`` for a square matrix.
+    """Solve ``a x = b`` for a square matrix.
 
-    Parameters
-    ----------
-    a : Tensor or array
-        Floating-point, shape (..., M, M).
-    b : Tensor or array
-        Shape (M,), or (..., M, K).
-    lower : bool, optional
-        With `assume_a` "sym", "her" or "pos": the lower triangle is read. Default: the upper one.
-    overwrite_a, overwrite_b : bool, optional
-        Without meaning.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
-    assume_a : {"gen", "sym", "her", "pos", "upper triangular", "lower triangular"}, optional
-        What is known of the matrix; of a symmetric, Hermitian or triangular one a triangle is read, and has the gradient.
-        Default: nothing. "pos" solves by the Cholesky factor.
-    transposed : bool, optional
-        Solve with the transpose of `a`.
+    Of a symmetric, Hermitian or triangular matrix (`assume_a`) one triangle is read, and has the gradient. SciPy's other
+    structures raise ValueError: leave `assume_a` out. On NumPy a singular matrix raises ``LinAlgError``, where SciPy warns of
+    an ill-conditioned one, too.
 
-    Returns
-    -------
-    Tensor
-        The shape of `b`, with the leading axes of both.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, an element is not finite, or `assume_a` is another one.
-    numpy.linalg.LinAlgError
-        On NumPy, if the matrix is singular, or not positive definite where that is assumed.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import solve
     >>> solve([[2.0, 1.0], [1.0, 3.0]], [3.0, 5.0])
     tensor([0.8000, 1.4000])
@@ -195,44 +168,11 @@ def solve_triangular(
     a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Return the solution of ``a x = b`` for a triangular matrix.
+    """Solve ``a x = b`` for a triangular matrix.
 
-    Parameters
-    ----------
-    a : Tensor or array
-        Floating-point, shape (..., M, M). One triangle is read.
-    b : Tensor or array
-        Shape (M,), or (..., M, K).
-    trans : {0, 1, 2, "N", "T", "C"}, optional
-        Solve with `a` (0), its transpose (1) or its conjugate transpose (2).
-    lower : bool, optional
-        Read the lower triangle. Default: the upper one.
-    unit_diagonal : bool, optional
-        Take the diagonal to be ones, without reading it.
-    overwrite_b : bool, optional
-        Without meaning.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
-
-    Returns
-    -------
-    Tensor
-        The shape of `b`, with the leading axes of both.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or an element is not finite.
-    numpy.linalg.LinAlgError
-        On NumPy, if the matrix is singular.
-
-    Notes
-    -----
     Derivative: ``solve(a^H, g)`` by `b`, and the triangle of ``-solve(a^H, g) x^H`` by `a` (Giles, An extended collection of
-    matrix derivative results, 2008).
+    matrix derivative results, 2008). On NumPy a singular matrix raises ``LinAlgError``.
 
-    Examples
-    --------
     >>> from agrad.scipy.linalg import solve_triangular
     >>> solve_triangular([[2.0, 0.0], [1.0, 4.0]], [2.0, 9.0], lower=True)
     tensor([1., 2.])
@@ -252,36 +192,11 @@ def solve_triangular(
 def solve_banded(
     l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True
 ) -> Tensor:
-    """Return the solution of ``a x = b`` for a banded matrix.
+    """Solve ``a x = b`` for a banded matrix.
 
-    Parameters
-    ----------
-    l_and_u : tuple of int
-        How many diagonals there are below the main one, and above.
-    ab : Tensor or array
-        The diagonals, shape (..., l + u + 1, M): ``ab[u + i - j, j] == a[i, j]``. Elements outside of the matrix are not read, and
-        their gradient is 0.
-    b : Tensor or array
-        Shape (M,), or (..., M, K).
-    overwrite_ab, overwrite_b : bool, optional
-        Without meaning.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
+    Elements of `ab` outside of the matrix are not read, and their gradient is 0. On NumPy a singular matrix raises
+    ``LinAlgError``.
 
-    Returns
-    -------
-    Tensor
-        The shape of `b`, with the leading axes of both.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or an element is not finite.
-    numpy.linalg.LinAlgError
-        On NumPy, if the matrix is singular.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import solve_banded
     >>> solve_banded((0, 1), [[0.0, 1.0], [2.0, 4.0]], [4.0, 8.0])
     tensor([1., 2.])
@@ -300,45 +215,12 @@ def lstsq(
     a: Any, b: Any, cond: float | None = None, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, lapack_driver: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the `x` with the least ``|b - a x|``, of these the shortest one.
+    """Find the `x` with the least ``|b - a x|``, of these the shortest one.
 
-    Parameters
-    ----------
-    a : Tensor or array
-        Floating-point, shape (M, N).
-    b : Tensor or array
-        Shape (M,) or (M, K).
-    cond : float, optional
-        Singular values up to this part of the largest count as 0. Default: the precision of the dtype.
-    overwrite_a, overwrite_b, lapack_driver : optional
-        Without meaning.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
+    All results are tensors. `lapack_driver` has no meaning. The derivative is that among matrices of the same rank (Golub and
+    Pereyra, The differentiation of pseudo-inverses, 1973). Raises NotImplementedError if values are lazy: what is returned
+    depends on the rank.
 
-    Returns
-    -------
-    x : Tensor
-        Shape (N,) or (N, K).
-    residues : Tensor
-        The sums of squares of ``b - a x``, shape () or (K,); shape (0,) if M <= N or the columns are dependent.
-    rank : Tensor
-        An integer; it has no derivative.
-    s : Tensor
-        The singular values, shape (min(M, N),).
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or an element is not finite.
-    NotImplementedError
-        If values are lazy: what is returned depends on the rank.
-
-    Notes
-    -----
-    The derivative is that among matrices of the same rank (Golub and Pereyra, The differentiation of pseudo-inverses, 1973).
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import lstsq
     >>> x, residues, rank, s = lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 2.0, 4.0])
     >>> x
@@ -371,35 +253,12 @@ def lstsq(
 
 
 def solve_sylvester(a: Any, b: Any, q: Any) -> Tensor:
-    """Return the solution of ``a x + x b = q``.
+    """Solve ``a x + x b = q``.
 
-    Parameters
-    ----------
-    a, b : Tensor or array
-        Floating-point, shapes (..., M, M) and (..., N, N).
-    q : Tensor or array
-        Shape (..., M, N).
+    Derivative: with `h` the solution of ``a^H h + h b^H = g``, it is `h` by `q`, ``-h x^H`` by `a` and ``-x^H h`` by `b` (Kao
+    and Hennequin, Automatic differentiation of Sylvester, Lyapunov, and algebraic Riccati equations, 2020). Raises
+    ``LinAlgError`` if there is not one solution, for which SciPy gives numbers of no meaning.
 
-    Returns
-    -------
-    Tensor
-        Shape (..., M, N).
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit.
-    numpy.linalg.LinAlgError
-        If there is not one solution: an eigenvalue of `a` is the negative of one of `b`. (SciPy gives numbers of no meaning.)
-
-    Notes
-    -----
-    By the method of Bartels and Stewart. Derivative: with `h` the solution of ``a^H h + h b^H = g``, it is `h` by `q`, ``-h x^H`` by
-    `a` and ``-x^H h`` by `b` (Kao and Hennequin, Automatic differentiation of Sylvester, Lyapunov, and algebraic Riccati
-    equations, 2020).
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import solve_sylvester
     >>> solve_sylvester([[1.0]], [[3.0]], [[8.0]])
     tensor([[2.]])
@@ -412,31 +271,8 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Tensor:
 
 
 def solve_continuous_lyapunov(a: Any, q: Any) -> Tensor:
-    """Return the solution of ``a x + x a^H = q``.
+    """Solve ``a x + x a^H = q``, by `solve_sylvester`, whose derivatives and errors it has.
 
-    Parameters
-    ----------
-    a, q : Tensor or array
-        Floating-point, shapes (..., M, M).
-
-    Returns
-    -------
-    Tensor
-        Shape (..., M, M).
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit.
-    numpy.linalg.LinAlgError
-        If there is not one solution: the sum of an eigenvalue of `a` and the conjugate of one is 0.
-
-    Notes
-    -----
-    As `solve_sylvester`.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import solve_continuous_lyapunov
     >>> solve_continuous_lyapunov([[-1.0, 1.0], [0.0, -1.0]], [[-2.0, 0.0], [0.0, -2.0]])
     tensor([[1.5000, 0.5000],
@@ -448,33 +284,10 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> Tensor:
 
 
 def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Tensor:
-    """Return the solution of ``a x a^H - x + q = 0``: the covariance that ``x = a x + noise`` comes to, of noise with covariance `q`.
+    """Solve ``a x a^H - x + q = 0``: the covariance that ``x = a x + noise`` comes to, of noise with covariance `q`.
 
-    Parameters
-    ----------
-    a, q : Tensor or array
-        Floating-point, shapes (..., M, M).
-    method : object, optional
-        Without meaning: it is always SciPy's "bilinear".
+    `method` has no meaning: it is always SciPy's "bilinear". Derivatives and errors are those of `solve_sylvester`.
 
-    Returns
-    -------
-    Tensor
-        Shape (..., M, M).
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit.
-    numpy.linalg.LinAlgError
-        If there is not one solution: the product of an eigenvalue of `a` and the conjugate of one is 1.
-
-    Notes
-    -----
-    By a bilinear transformation to the continuous equation, which `solve_sylvester` solves (Popov, 1964).
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import solve_discrete_lyapunov
     >>> solve_discrete_lyapunov([[0.5]], [[3.0]])
     tensor([[4.]])
@@ -491,33 +304,10 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Tensor:
 
 
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
-    """Return the Cholesky factor of a Hermitian positive-definite matrix.
+    """Return the Cholesky factor of a Hermitian positive-definite matrix; see `agrad.linalg.cholesky`.
 
-    Parameters
-    ----------
-    a : Tensor or array
-        Floating-point, shape (..., M, M). Its gradient is Hermitian: along changes that keep the matrix so.
-    lower : bool, optional
-        Give `l` with ``a = l l^H``. Default: `u` with ``a = u^H u``.
-    overwrite_a : bool, optional
-        Without meaning.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
+    The gradient is Hermitian: along changes that keep the matrix so.
 
-    Returns
-    -------
-    Tensor
-        The factor, of the shape of `a`; 0 in the other triangle.
-
-    Raises
-    ------
-    ValueError
-        If the shape does not fit, or an element is not finite.
-    numpy.linalg.LinAlgError
-        On NumPy, if the matrix is not positive definite.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import cholesky
     >>> cholesky([[4.0, 2.0], [2.0, 5.0]], lower=True)
     tensor([[2., 0.],
@@ -531,39 +321,16 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 def cho_factor(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Tensor, bool]:
-    """Return what `cho_solve` takes: the factor and which one it is.
+    """Return what `cho_solve` takes: the factor, as `cholesky` gives it, and which one it is.
 
-    As `cholesky`; also in that the other triangle is 0, where SciPy leaves elements of `a`.
+    The other triangle is 0, where SciPy leaves elements of `a`.
     """
     return cholesky(a, lower, overwrite_a, check_finite), lower
 
 
 def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Tensor:
-    """Return the solution of ``a x = b`` for a matrix given by its Cholesky factor.
+    """Solve ``a x = b`` for a matrix given by its Cholesky factor.
 
-    Parameters
-    ----------
-    c_and_lower : tuple
-        What `cho_factor` gives.
-    b : Tensor or array
-        Shape (M,), or (..., M, K).
-    overwrite_b : bool, optional
-        Without meaning.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
-
-    Returns
-    -------
-    Tensor
-        The shape of `b`, with the leading axes of both.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or an element is not finite.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import cho_factor, cho_solve
     >>> cho_solve(cho_factor([[4.0, 2.0], [2.0, 5.0]]), [8.0, 12.0])
     tensor([1., 2.])
@@ -578,43 +345,11 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
 def lu(
     a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False
 ) -> tuple[Tensor, ...]:
-    """Return the LU factors of a matrix: ``a = p l u``.
+    """Return the LU factors of a matrix: ``a = p l u``. The permutation has no derivative.
 
-    Parameters
-    ----------
-    a : Tensor or array
-        Floating-point, shape (..., M, N).
-    permute_l : bool, optional
-        Give ``p l`` and `u`.
-    overwrite_a : bool, optional
-        Without meaning.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
-    p_indices : bool, optional
-        Give the permutation as the rows of `l` that make `a`: ``a = l[p] u``.
-
-    Returns
-    -------
-    p : Tensor
-        A permutation matrix, shape (..., M, M), or integers, shape (..., M); it has no derivative.
-    l : Tensor
-        Lower triangular with ones on the diagonal, shape (..., M, K), K = min(M, N).
-    u : Tensor
-        Upper triangular, shape (..., K, N).
-
-    Raises
-    ------
-    ValueError
-        If the shape does not fit, or an element is not finite.
-    numpy.linalg.LinAlgError
-        In backward, on NumPy, if the first K columns are dependent: there is no derivative.
-
-    Notes
-    -----
     Derivative: de Hoog, Anderssen and Lukas, Differentiation of matrix functionals using triangular factorization, 2011.
+    Where the first min(M, N) columns are dependent there is none: on NumPy backward raises ``LinAlgError``.
 
-    Examples
-    --------
     >>> from agrad.scipy.linalg import lu
     >>> p, l, u = lu([[1.0, 2.0], [4.0, 4.0]])
     >>> l, u
@@ -635,41 +370,11 @@ def qr(
     a: Any, overwrite_a: bool = False, lwork: int | None = None, mode: str = "full", pivoting: bool = False,
     check_finite: bool = True,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Return the QR factors of a matrix: ``a = q r``.
+    """Return the QR factors of a matrix: ``a = q r``. Derivative: as of `agrad.linalg.qr`.
 
-    Parameters
-    ----------
-    a : Tensor or array
-        Floating-point, shape (..., M, N).
-    overwrite_a, lwork : optional
-        Without meaning.
-    mode : {"full", "economic", "r"}, optional
-        Give a square `q`, one with min(M, N) columns, or `r` alone.
-    pivoting : bool, optional
-        Only False: which columns come first is no differentiable function.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
+    `lwork` has no meaning. Raises NotImplementedError for `pivoting`: which columns come first is no differentiable function;
+    and ValueError for SciPy's mode "raw".
 
-    Returns
-    -------
-    q : Tensor
-        Orthonormal columns, shape (..., M, M) or (..., M, K), K = min(M, N); not in the mode "r".
-    r : Tensor
-        Upper triangular, shape (..., M, N) or (..., K, N).
-
-    Raises
-    ------
-    ValueError
-        If an element is not finite, or the mode is another one.
-    NotImplementedError
-        If `pivoting` is asked for.
-
-    Notes
-    -----
-    Derivative: as of `agrad.linalg.qr`.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import qr
     >>> qr([[3.0, 1.0], [4.0, 3.0]], mode="r")
     (tensor([[-5., -3.],
@@ -690,35 +395,8 @@ def svd(
 ) -> Any:  # fmt: skip
     """Return the singular value decomposition: ``a = u @ diag(s) @ vh``.
 
-    Parameters
-    ----------
-    a : Tensor or array
-        Floating-point, shape (..., M, N).
-    full_matrices : bool, optional
-        Give `u` and `vh` square. Default: True.
-    compute_uv : bool, optional
-        False: give the singular values alone.
-    overwrite_a, lapack_driver : optional
-        Without meaning.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
+    Derivative: as of `agrad.linalg.svd`, which says where there is none. `lapack_driver` has no meaning.
 
-    Returns
-    -------
-    u, s, vh : Tensor
-        Shapes (..., M, M), (..., K) and (..., N, N), K = min(M, N); (..., M, K) and (..., K, N) without `full_matrices`.
-
-    Raises
-    ------
-    ValueError
-        If an element is not finite.
-
-    Notes
-    -----
-    Derivative: as of `agrad.linalg.svd`, which says where there is none.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import svd
     >>> svd([[3.0, 0.0], [0.0, 4.0]], compute_uv=False)
     tensor([4., 3.])
@@ -728,7 +406,7 @@ def svd(
 
 
 def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
-    """Return the singular values, shape (..., min(M, N)), of matrices (..., M, N); see `agrad.linalg.svdvals`."""
+    """Return the singular values; see `agrad.linalg.svdvals`."""
     (a,) = _given(a, check_finite=check_finite)
     return decompositions.svdvals(a)
 
@@ -743,50 +421,11 @@ def eigh(
 ) -> Any:  # fmt: skip
     """Return the eigenvalues, in ascending order, and eigenvectors of a Hermitian matrix: ``a v = w v``, or ``a v = w b v``.
 
-    Parameters
-    ----------
-    a : Tensor or array
-        Floating-point, shape (..., M, M). One triangle is read, and has the gradient.
-    b : Tensor or array, optional
-        Positive definite, shape (..., M, M); its lower triangle is read.
-    lower : bool, optional
-        Read the lower triangle of `a`. Default: True.
-    eigvals_only : bool, optional
-        Give the eigenvalues alone.
-    overwrite_a, overwrite_b, driver : optional
-        Without meaning.
-    type : {1}, optional
-        The equation, where there is `b`.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
-    subset_by_index : tuple of int, optional
-        The first and the last of the eigenvalues to give.
-    subset_by_value : None
-        How many there are depends on values: choose among all of them.
+    One triangle of `a` is read, and has the gradient. With `b` by its Cholesky factor (Golub and Van Loan, Matrix
+    computations, 2013, section 8.7.2). Derivative: as of `agrad.linalg.eigh`, which says where there is none. `driver` has no
+    meaning. Raises NotImplementedError for `subset_by_value`, as how many there are depends on values, and for other
+    equations than the first (`type`).
 
-    Returns
-    -------
-    w : Tensor
-        Real, shape (..., K).
-    v : Tensor
-        The eigenvectors as columns, shape (..., M, K): orthonormal, ``v^H b v = 1`` where there is `b`.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, an element is not finite, or `subset_by_index` is not within 0 and M - 1.
-    NotImplementedError
-        If `subset_by_value` or another `type` is asked for.
-    numpy.linalg.LinAlgError
-        On NumPy, if `b` is not positive definite.
-
-    Notes
-    -----
-    With `b` by its Cholesky factor (Golub and Van Loan, Matrix computations, 2013, section 8.7.2). Derivative: as of
-    `agrad.linalg.eigh`, which says where there is none.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import eigh
     >>> eigh([[2.0, 1.0], [1.0, 2.0]], eigvals_only=True)
     tensor([1., 3.])
@@ -831,7 +470,7 @@ def eigvalsh(
     a: Any, b: Any = None, *, lower: bool = True, overwrite_a: bool = False, overwrite_b: bool = False, type: int = 1,
     check_finite: bool = True, subset_by_index: Any = None, subset_by_value: Any = None, driver: str | None = None,
 ) -> Any:  # fmt: skip
-    """Return the eigenvalues of a Hermitian matrix, in ascending order; arguments as for `eigh`."""
+    """Return the eigenvalues of a Hermitian matrix, in ascending order; what differs is said of `eigh`."""
     return eigh(
         a, b, lower=lower, eigvals_only=True, type=type, check_finite=check_finite, subset_by_index=subset_by_index,
         subset_by_value=subset_by_value,
@@ -844,39 +483,8 @@ def eig(
 ) -> Any:  # fmt: skip
     """Return the eigenvalues, complex, and right eigenvectors of square matrices; see `agrad.linalg.eig`.
 
-    Parameters
-    ----------
-    a : Tensor or array
-        Floating-point, shape (..., M, M).
-    b : None
-        There is no generalized equation here, but for Hermitian matrices: `eigh`.
-    left : bool, optional
-        Only False.
-    right : bool, optional
-        Give the eigenvectors too.
-    overwrite_a, overwrite_b : bool, optional
-        Without meaning.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
-    homogeneous_eigvals : bool, optional
-        Only False.
+    Raises NotImplementedError for `b` (but `eigh` takes it), `left` and `homogeneous_eigvals`.
 
-    Returns
-    -------
-    w : Tensor
-        Shape (..., M).
-    v : Tensor
-        The eigenvectors as columns, shape (..., M, M), if `right`.
-
-    Raises
-    ------
-    ValueError
-        If the shape does not fit, or an element is not finite.
-    NotImplementedError
-        If `b`, `left` or `homogeneous_eigvals` is asked for.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import eig
     >>> eig([[0.0, -1.0], [1.0, 0.0]], right=False)
     tensor([0.+1.j, 0.-1.j])
@@ -894,7 +502,7 @@ def eig(
 def eigvals(
     a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False
 ) -> Tensor:
-    """Return the eigenvalues, complex, of square matrices; arguments as for `eig`."""
+    """Return the eigenvalues, complex, of square matrices; what differs is said of `eig`."""
     return eig(a, b, right=False, check_finite=check_finite, homogeneous_eigvals=homogeneous_eigvals)
 
 
@@ -904,31 +512,6 @@ def eigvals(
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Tensor:
     """Return the norm of a matrix or vector; see `agrad.numpy.linalg.norm`.
 
-    Parameters
-    ----------
-    a : Tensor or array
-        Real or complex.
-    ord : float or {"fro", "nuc"}, optional
-        Which one. Default: the root of the sum of squares.
-    axis : int or tuple of two int, optional
-        Along which axes.
-    keepdims : bool, optional
-        Keep these as axes of length 1.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
-
-    Returns
-    -------
-    Tensor
-        Real.
-
-    Raises
-    ------
-    ValueError
-        If an element is not finite, or there is no such norm.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import norm
     >>> norm([[3.0, 0.0], [4.0, 0.0]], 2)
     tensor(5.)
@@ -938,7 +521,7 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, chec
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
-    """Return the determinant, shape (...), of square matrices (..., M, M); see `agrad.linalg.det`."""
+    """Return the determinant of square matrices; see `agrad.linalg.det`."""
     (a,) = _given(a, check_finite=check_finite)
     _square(a)
     return solving.det(a)
@@ -978,14 +561,17 @@ def logdet(a: Any) -> Tensor:
 
 
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
-    """Return the inverse of square matrices (..., M, M); see `agrad.linalg.inv`."""
+    """Return the inverse of square matrices; see `agrad.linalg.inv`. There are no `assume_a` and no `lower`."""
     (a,) = _given(a, check_finite=check_finite)
     _square(a)
     return solving.inv(a)
 
 
 def pinv(a: Any, *, rtol: float | None = None, check_finite: bool = True) -> Tensor:
-    """Return the pseudo-inverse (..., N, M) of matrices (..., M, N); see `agrad.linalg.pinv`."""
+    """Return the pseudo-inverse of matrices; see `agrad.linalg.pinv`.
+
+    Singular values up to `rtol` times the largest count as 0; there are no `atol` and no `return_rank`.
+    """
     (a,) = _given(a, check_finite=check_finite)
     return solving.pinv(a, rtol=rtol)
 
@@ -996,29 +582,10 @@ def pinv(a: Any, *, rtol: float | None = None, check_finite: bool = True) -> Ten
 def expm(A: Any) -> Tensor:
     """Return the exponential of square matrices.
 
-    Parameters
-    ----------
-    A : Tensor or array
-        Floating-point, shape (..., M, M).
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `A`.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is not square.
-
-    Notes
-    -----
     Derivative: ``L(A^H, g)``, where ``L(A, e)`` is that of the exponential along `e`, by SciPy's `expm_frechet` (Al-Mohy and
-    Higham, Computing the Frechet derivative of the matrix exponential, 2009); higher ones by blocks (Mathias, A chain rule for
-    matrix functions and applications, 1996). It is right for matrices that have no eigenvectors to decompose into, too.
+    Higham, Computing the Frechet derivative of the matrix exponential, 2009); higher ones by blocks (Mathias, A chain rule
+    for matrix functions and applications, 1996). It is right for matrices that have no eigenvectors to decompose into, too.
 
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.linalg import expm
     >>> x = ag.tensor([[0.0, 1.0], [0.0, 0.0]], requires_grad=True)
@@ -1038,31 +605,10 @@ def expm(A: Any) -> Tensor:
 def expm_frechet(
     A: Any, E: Any, method: str | None = None, compute_expm: bool = True, check_finite: bool = True
 ) -> Any:
-    """Return the exponential of a matrix, and its derivative along a direction.
+    """Return the exponential of a matrix, and its derivative along a direction. Both may be differentiated.
 
-    Parameters
-    ----------
-    A, E : Tensor or array
-        Floating-point, shape (..., M, M).
-    method : str, optional
-        Without meaning.
-    compute_expm : bool, optional
-        False: give the derivative alone.
-    check_finite : bool, optional
-        Refuse infinities and NaN.
+    Stacks of matrices broadcast. `method` has no meaning.
 
-    Returns
-    -------
-    Tensor or tuple of Tensor
-        The exponential and the derivative; both may be differentiated.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or an element is not finite.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import expm_frechet
     >>> expm_frechet([[0.0]], [[2.0]])
     (tensor([[1.]]), tensor([[2.]]))
@@ -1078,27 +624,9 @@ def expm_frechet(
 def sqrtm(A: Any) -> Tensor:
     """Return the principal square root of square matrices.
 
-    Parameters
-    ----------
-    A : Tensor or array
-        Floating-point, shape (..., M, M).
+    Derivative: the solution `h` of ``y^H h + h y^H = g``, `y` being the root (Higham, Functions of matrices, 2008, section
+    6.1). Where `A` is singular there is none: backward raises ``LinAlgError``. There are no `disp` and no `blocksize`.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `A`; complex where a real matrix has no real root.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is not square; in backward, if there is no derivative: `A` is singular.
-
-    Notes
-    -----
-    Derivative: the solution `h` of ``y^H h + h y^H = g``, `y` being the root (Higham, Functions of matrices, 2008, section 6.1).
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import sqrtm
     >>> sqrtm([[4.0, 5.0], [0.0, 9.0]])
     tensor([[2., 1.],
@@ -1112,28 +640,9 @@ def sqrtm(A: Any) -> Tensor:
 def logm(A: Any) -> Tensor:
     """Return the principal logarithm of square matrices.
 
-    Parameters
-    ----------
-    A : Tensor or array
-        Floating-point, shape (..., M, M).
+    Derivative: the block at the right of the top of the logarithm of ``[[A^H, g], [0, A^H]]`` (Mathias, A chain rule for
+    matrix functions and applications, 1996). There is no `disp`.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `A`; complex where a real matrix has no real logarithm.
-
-    Raises
-    ------
-    ValueError
-        If a matrix is not square.
-
-    Notes
-    -----
-    By inverse scaling and squaring (Al-Mohy and Higham, 2012). Derivative: the block at the right of the top of the logarithm of
-    ``[[A^H, g], [0, A^H]]`` (Mathias, A chain rule for matrix functions and applications, 1996).
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import logm
     >>> logm([[1.0, 2.0], [0.0, 1.0]])
     tensor([[0., 2.],
@@ -1148,20 +657,8 @@ def logm(A: Any) -> Tensor:
 
 
 def block_diag(*arrs: Any) -> Tensor:
-    """Return the matrices on the diagonal of one matrix.
+    """Return the matrices on the diagonal of one matrix. They may be stacks of matrices.
 
-    Parameters
-    ----------
-    *arrs : Tensor, array or number
-        Matrices, or stacks of them; vectors are rows, numbers 1 x 1.
-
-    Returns
-    -------
-    Tensor
-        Zeros elsewhere; of the dtype that all promote to.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import block_diag
     >>> block_diag([[1.0, 2.0]], 3.0)
     tensor([[1., 2., 0.],
@@ -1180,22 +677,8 @@ def block_diag(*arrs: Any) -> Tensor:
 
 
 def toeplitz(c: Any, r: Any = None) -> Tensor:
-    """Return matrices that are constant along each diagonal.
+    """Return matrices that are constant along each diagonal. Columns and rows may be stacks of vectors.
 
-    Parameters
-    ----------
-    c : Tensor or array
-        The first column, shape (..., M).
-    r : Tensor or array, optional
-        The first row, shape (..., N), whose first element is not read. Default: ``conj(c)``.
-
-    Returns
-    -------
-    Tensor
-        Shape (..., M, N), of the dtype that both promote to.
-
-    Examples
-    --------
     >>> from agrad.scipy.linalg import toeplitz
     >>> toeplitz([1.0, 2.0, 3.0], [1.0, 4.0, 5.0])
     tensor([[1., 4., 5.],
@@ -1212,6 +695,15 @@ def toeplitz(c: Any, r: Any = None) -> Tensor:
     places = columns - expand_dims(rows, axis=-1) + (m - 1)
     return reshape(take(diagonals, reshape(places, (-1,)), axis=-1), (*lead, m, n))
 
+
+refer(
+    globals(),
+    "scipy.linalg",
+    {
+        "check_finite": "Where values cannot be looked at (lazy ones, recorded programs), `check_finite` checks nothing.",
+        "overwrite_": "What is named ``overwrite_`` has no meaning: tensors never change.",
+    },
+)
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)

@@ -19,6 +19,7 @@ from agrad.func.implicit import refuse_open
 from agrad.func.jacobian import jacrev
 from agrad.ops.creation import asarray
 from agrad.ops.decompositions import cholesky
+from agrad.ops.docs import refer
 from agrad.ops.linalg import matmul, matrix_transpose
 from agrad.ops.scipy.linalg import solve_triangular
 from agrad.ops.solving import inv
@@ -38,41 +39,10 @@ def root(
 ) -> Any:
     """Find a root of a vector function; differentiable by its further arguments.
 
-    Parameters
-    ----------
-    fun : callable
-        ``fun(x, *args)``, made of agrad's functions (of tensors), gives a vector of the shape of x.
-    x0 : Tensor or array
-        Where to begin, shape (n,). It has no derivative: the root does not depend on it.
-    args : tuple, optional
-        Further arguments: tensors, containers of them, whatever the function takes.
-    method : str, optional
-        Any of SciPy's function. "hybr" and "lm" get the Jacobian from agrad.
-    tol : float, optional
-        When to end.
-    **options
-        Others of SciPy's function: ``callback``, ``options``.
+    `fun` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. "hybr" and "lm"
+    get the Jacobian (`jac`) from agrad. The result is SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are.
+    Where x is differentiated, what has no derivative is not there; ``fun`` is 0 whatever the arguments are.
 
-    Returns
-    -------
-    scipy.optimize.OptimizeResult
-        SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are. Where x is differentiated, what has no
-        derivative is not there; ``fun`` is 0 whatever the arguments are.
-
-    Raises
-    ------
-    ImplicitError
-        If the function depends on a tensor that is being differentiated and is none of its arguments. If x is to be
-        differentiated: where there is no solution, or it has no derivative.
-    UnsupportedOp
-        On lazy arrays.
-    ValueError
-        What SciPy finds wrong with the arguments.
-
-    Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import root
     >>> a = ag.tensor(2.0, requires_grad=True)
@@ -95,40 +65,9 @@ def fixed_point(
 ) -> Any:
     """Find a fixed point of a function; differentiable by its further arguments.
 
-    Parameters
-    ----------
-    func : callable
-        ``func(x, *args)``, made of agrad's functions (of tensors), gives x again at the fixed point.
-    x0 : Tensor, array or number
-        Where to begin.
-    args : tuple, optional
-        Further arguments: tensors, containers of them, whatever the function takes.
-    xtol : float, optional
-        When to end.
-    maxiter : int, optional
-        How many steps there may be.
-    method : {"del2", "iteration"}, optional
-        Whether to accelerate by Aitken's method.
+    `func` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. The result is a
+    tensor, raw where `x0` and all arguments are.
 
-    Returns
-    -------
-    Tensor or array
-        The fixed point, of the shape of `x0`; raw where `x0` and all arguments are.
-
-    Raises
-    ------
-    ImplicitError
-        If the function depends on a tensor that is being differentiated and is none of its arguments. If the fixed point is
-        to be differentiated and has no derivative.
-    RuntimeError
-        If none is found.
-    UnsupportedOp
-        On lazy arrays.
-
-    Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import fixed_point
     >>> a = ag.tensor(1.0, requires_grad=True)
@@ -158,44 +97,9 @@ def brentq(
 ) -> Any:
     """Find a root of a function of one number within an interval, by Brent's method; differentiable by its further arguments.
 
-    Parameters
-    ----------
-    f : callable
-        ``f(x, *args)``, made of agrad's functions (of tensors), gives a number.
-    a, b : Tensor or float
-        The interval: the signs of the function differ at its ends. They have no derivative.
-    args : tuple, optional
-        Further arguments: tensors, containers of them, whatever the function takes.
-    xtol, rtol : float, optional
-        When to end.
-    maxiter : int, optional
-        How many steps there may be.
-    full_output : bool, optional
-        Return SciPy's report, too.
-    disp : bool, optional
-        Raise if no root is found.
+    `f` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. There is no
+    derivative by the ends `a` and `b`. The root is a tensor, raw where all arguments are.
 
-    Returns
-    -------
-    Tensor or float
-        The root, 0-d; raw where all arguments are. With `full_output`, and the report.
-
-    Raises
-    ------
-    ImplicitError
-        If the function depends on a tensor that is being differentiated and is none of its arguments. If the root is to be
-        differentiated and was not found, or has no derivative.
-    RuntimeError
-        If none is found.
-    UnsupportedOp
-        On lazy arrays.
-    ValueError
-        If the signs do not differ.
-
-    Source: Brent, Algorithms for minimization without derivatives, 1973; Blondel et al., 2021.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import brentq
     >>> e = ag.tensor(0.3, requires_grad=True)
@@ -225,48 +129,15 @@ def minimize(
 ) -> Any:
     """Find where a function is least; differentiable by its further arguments.
 
-    Parameters
-    ----------
-    fun : callable
-        ``fun(x, *args)``, made of agrad's functions (of tensors), gives a number.
-    x0 : Tensor or array
-        Where to begin, shape (n,). It has no derivative: the minimum does not depend on it.
-    args : tuple, optional
-        Further arguments: tensors, containers of them, whatever the function takes.
-    method : str, optional
-        Any of SciPy's function; all get the derivatives they want from agrad. Default: "BFGS".
-    tol : float, optional
-        When to end. The derivative is as exact as x is.
-    **options
-        Others of SciPy's function: ``options``, and where nothing is differentiated ``bounds`` and ``constraints``, as SciPy
-        has them.
+    `agrad.optim.minimize` does the same for containers of parameters.
 
-    Returns
-    -------
-    scipy.optimize.OptimizeResult
-        SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are. Where x is differentiated, so is ``fun``, and
-        what has no derivative (``hess_inv``) is not there; ``jac`` is 0 whatever the arguments are.
+    `fun` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. All methods get
+    the derivatives that they want (`jac`, `hess`, `hessp`) from agrad; the default is "BFGS". ``bounds`` and ``constraints``
+    are taken where nothing is differentiated. The derivative is as exact as x is.
 
-    Raises
-    ------
-    ImplicitError
-        If the function depends on a tensor that is being differentiated and is none of its arguments. If x is to be
-        differentiated: where no minimum was found, or it has no derivative.
-    UnsupportedOp
-        On lazy arrays; with limits, if x is to be differentiated.
-    ValueError
-        What SciPy finds wrong with the arguments.
+    The result is SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are. Where x is differentiated, so is
+    ``fun``, and what has no derivative (``hess_inv``) is not there; ``jac`` is 0 whatever the arguments are.
 
-    See Also
-    --------
-    agrad.optim.minimize : The same for containers of parameters.
-
-    Notes
-    -----
-    Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import minimize
     >>> data = ag.tensor([1.0, 2.0, 6.0], requires_grad=True)
@@ -293,43 +164,13 @@ def minimize(
 def least_squares(fun: Callable[..., Any], x0: Any, args: Any = (), method: str = "trf", **options: Any) -> Any:
     """Find where a sum of squares is least; differentiable by the function's further arguments, as a fit by its data.
 
-    Parameters
-    ----------
-    fun : callable
-        ``fun(x, *args)``, made of agrad's functions (of tensors), gives a vector: what is squared.
-    x0 : Tensor or array
-        Where to begin, shape (n,). It has no derivative: the minimum does not depend on it.
-    args : tuple, optional
-        Further arguments: tensors, containers of them, whatever the function takes.
-    method : {"trf", "dogbox", "lm"}, optional
-        SciPy's method; it gets the Jacobian from agrad.
-    **options
-        Others of SciPy's function: ``ftol``, ``xtol``, ``gtol``, ``x_scale``, ..., and where nothing is differentiated
-        ``bounds`` and ``loss``.
+    `fun` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. The Jacobian comes
+    from agrad; `options` are SciPy's others, and where nothing is differentiated also ``bounds`` and ``loss``. The derivative
+    is that of the minimum, by all second derivatives of the sum, also those that Gauss and Newton leave out.
 
-    Returns
-    -------
-    scipy.optimize.OptimizeResult
-        SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are. Where x is differentiated, so are ``fun`` and
-        ``cost``, and what has no derivative (``jac``) is not there; ``grad`` is 0 whatever the arguments are.
+    The result is SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are. Where x is differentiated, so are
+    ``fun`` and ``cost``, and what has no derivative (``jac``) is not there; ``grad`` is 0 whatever the arguments are.
 
-    Raises
-    ------
-    ImplicitError
-        If the function depends on a tensor that is being differentiated and is none of its arguments. If x is to be
-        differentiated: where no minimum was found, or it has no derivative.
-    UnsupportedOp
-        On lazy arrays; with ``bounds`` or ``loss``, if x is to be differentiated.
-    ValueError
-        What SciPy finds wrong with the arguments.
-
-    Notes
-    -----
-    The derivative is that of the minimum, by all second derivatives of the sum, also those that Gauss and Newton leave out.
-    Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import least_squares
     >>> t, y = ag.asarray([0.0, 1.0, 2.0]), ag.tensor([4.0, 2.0, 1.0], requires_grad=True)
@@ -363,48 +204,10 @@ def curve_fit(
 ) -> tuple[Any, Any]:
     """Fit a function to data by least squares; differentiable by the data and their errors.
 
-    Parameters
-    ----------
-    f : callable
-        ``f(xdata, *parameters)``, made of agrad's functions (of tensors), gives values of the shape of `ydata`.
-    xdata : Tensor, array or container of them
-        What the function gets.
-    ydata : Tensor or array
-        The measurements, shape (m,).
-    p0 : Tensor or array, optional
-        Where to begin, shape (n,). Default: ones, as many as the function has parameters.
-    sigma : Tensor or array, optional
-        Their standard deviations, shape (m,) or one for all, or covariance, shape (m, m).
-    absolute_sigma : bool, optional
-        Take `sigma` as it is. Default: up to a factor, which the misfit tells.
-    method : {"lm", "trf", "dogbox"}, optional
-        As of `least_squares`. Default: "lm", with ``bounds`` "trf".
-    **options
-        Others of `least_squares`, ``max_nfev`` also by the name ``maxfev``.
+    `f` is made of agrad's functions; `xdata` may be a container. `options` are those of `least_squares`, ``max_nfev``
+    also by the name ``maxfev``. The parameters and their covariance are tensors, raw where all arguments are. Raises
+    ``LinAlgError`` if the data do not determine the parameters, where SciPy warns and gives infinities.
 
-    Returns
-    -------
-    popt : Tensor or array
-        The parameters, shape (n,); raw where all arguments are.
-    pcov : Tensor or array
-        Their covariance, shape (n, n); infinite where there are no more data than parameters and `sigma` is not absolute.
-
-    Raises
-    ------
-    ImplicitError
-        If the function depends on a tensor that is being differentiated and is none of its arguments. If the parameters are
-        to be differentiated: where no minimum was found, or it has no derivative.
-    RuntimeError
-        If no minimum was found.
-    UnsupportedOp
-        On lazy arrays; with ``bounds`` or ``loss``, if the parameters are to be differentiated.
-    ValueError
-        If `p0` is None and the function does not tell how many parameters it has; what SciPy finds wrong with the arguments.
-    numpy.linalg.LinAlgError
-        If the data do not determine the parameters.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import curve_fit
     >>> t, y = ag.asarray([0.0, 1.0, 2.0, 3.0]), ag.tensor([4.1, 2.0, 0.9, 0.5], requires_grad=True)
@@ -501,6 +304,16 @@ def _found(
     found.x = bare(x) if is_raw(x0, args) else x
     return found
 
+
+refer(
+    globals(),
+    "scipy.optimize",
+    {  # all take a function first: `f`, `fun` or `func`
+        "f": "Raises ImplicitError if the function depends on a tensor that is being differentiated and is none of its arguments,\n"
+        "or if what was found is differentiated and is no solution or has no derivative there; UnsupportedOp on lazy arrays, and\n"
+        "for limits of the search (``bounds``, ``loss``, ``constraints``) where it is differentiated."
+    },
+)
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)

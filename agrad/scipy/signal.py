@@ -17,6 +17,7 @@ from agrad.numpy.common import axis_of, common, floatings, kind_of, numeric
 from agrad.numpy.shaping import pad
 from agrad.ops.creation import arange, zeros
 from agrad.ops.data_type import astype, finfo
+from agrad.ops.docs import refer
 from agrad.ops.elementwise import conj
 from agrad.ops.manipulation import broadcast_to, concat, flip, moveaxis, reshape, stack
 from agrad.ops.scipy import signal as ops
@@ -43,33 +44,8 @@ __all__ = [
 
 
 def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Tensor:
-    """Return the convolution of two arrays.
+    """Return the convolution of two arrays. The derivatives are convolutions and correlations, by the same method.
 
-    Parameters
-    ----------
-    in1, in2 : Tensor or array
-        Of as many axes each.
-    mode : {"full", "same", "valid"}, optional
-        All sums; those in the middle, as many as `in1` has elements; those for which the two overlap wholly.
-    method : {"auto", "direct", "fft"}, optional
-        By products, by `fftconvolve`, or by what is estimated to be faster.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype that both promote to.
-
-    Raises
-    ------
-    ValueError
-        If the numbers of axes differ, a mode or method is unknown, or in "valid" neither contains the other.
-
-    Notes
-    -----
-    The derivatives are convolutions and correlations, by the same method.
-
-    Examples
-    --------
     >>> from agrad.scipy.signal import convolve
     >>> convolve([1.0, 2.0, 3.0], [0.0, 1.0, 0.5])
     tensor([0.0000, 1.0000, 2.5000, 4.0000, 1.5000])
@@ -94,12 +70,8 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Te
 
 
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Tensor:
-    """Return the cross-correlation of two arrays: the convolution with the second one conjugated and turned around.
+    """Return the cross-correlation of two arrays. The derivatives are convolutions and correlations, by the same method.
 
-    Arguments, result, errors and derivatives are those of `convolve`.
-
-    Examples
-    --------
     >>> from agrad.scipy.signal import correlate
     >>> correlate([1.0, 2.0, 3.0], [0.0, 1.0, 0.5], "same")
     tensor([2.0000, 3.5000, 3.0000])
@@ -110,35 +82,8 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> T
 
 
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Tensor:
-    """Return the convolution of two matrices.
+    """Return the convolution of two matrices. The derivatives are convolutions and correlations.
 
-    Parameters
-    ----------
-    in1, in2 : Tensor or array
-        Of two axes.
-    mode : {"full", "same", "valid"}, optional
-        As for `convolve`.
-    boundary : {"fill", "wrap", "symm"}, optional
-        What lies beyond the first: one number, the array again, or its mirror image.
-    fillvalue : number, optional
-        That number.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype that both promote to.
-
-    Raises
-    ------
-    ValueError
-        If an array has not two axes, a mode or boundary is unknown, or in "valid" neither contains the other.
-
-    Notes
-    -----
-    The derivatives are convolutions and correlations.
-
-    Examples
-    --------
     >>> from agrad.scipy.signal import convolve2d
     >>> convolve2d([[1.0, 2.0], [3.0, 4.0]], [[1.0, 1.0]], "same", "wrap")
     tensor([[3., 3.],
@@ -164,12 +109,8 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
 
 
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Tensor:
-    """Return the cross-correlation of two matrices: the convolution with the second one conjugated and turned around.
+    """Return the cross-correlation of two matrices. The derivatives are convolutions and correlations.
 
-    Arguments, result, errors and derivatives are those of `convolve2d`.
-
-    Examples
-    --------
     >>> from agrad.scipy.signal import correlate2d
     >>> correlate2d([[1.0, 2.0, 4.0]], [[0.0, 1.0]], "valid")
     tensor([[2., 4.]])
@@ -187,31 +128,8 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: int | Sequence[int] | None = None) -> Tensor:
     """Return the convolution of two arrays by Fourier transforms, along some axes.
 
-    Parameters
-    ----------
-    in1, in2 : Tensor or array
-        Of as many axes each.
-    mode : {"full", "same", "valid"}, optional
-        As for `convolve`.
-    axes : int or sequence of int, optional
-        Which axes to convolve over; the others broadcast. Default: all.
-
-    Returns
-    -------
-    Tensor
-        Floating.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, the mode is unknown, or in "valid" neither contains the other.
-
-    Notes
-    -----
     Made of transforms, and so are its derivatives. On Dask the axes are brought into one chunk each.
 
-    Examples
-    --------
     >>> from agrad.scipy.signal import fftconvolve
     >>> fftconvolve([[1.0, 2.0], [3.0, 4.0]], [[1.0, 1.0]], axes=1)
     tensor([[1., 3., 2.],
@@ -318,38 +236,10 @@ def _is_better_by_transforms(x: Tensor, y: Tensor, mode: str) -> bool:
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """Return a signal filtered by a rational transfer function.
 
-    Parameters
-    ----------
-    b, a : Tensor or array
-        Vectors: the coefficients of the numerator and of the denominator. ``a[0]``, which divides all, is not 0.
-    x : Tensor or array
-        The signal, of any shape.
-    axis : int, optional
-        Along which axis.
-    zi : Tensor or array, optional
-        The state before: like `x`, with ``max(len(a), len(b)) - 1`` elements along the axis. Default: zeros.
+    The adjoint by `x` is the same recursion backwards in time; the derivatives by coefficients are products of its result
+    with earlier elements of `x` and `y` (Oppenheim and Schafer, Discrete-time signal processing, 2010). On Dask the axis is
+    brought into one chunk.
 
-    Returns
-    -------
-    y : Tensor
-        Of the shape of `x`.
-    zf : Tensor
-        The state behind, if `zi` is given.
-
-    Raises
-    ------
-    ValueError
-        If coefficients are no vectors or empty, ``a[0]`` is 0, or the shape of `zi` does not fit.
-
-    Notes
-    -----
-    ``y[n] = (b[0] x[n] + ... + b[M] x[n - M] - a[1] y[n - 1] - ... - a[N] y[n - N]) / a[0]``, in which the states are those of
-    the transposed direct form II, as SciPy's. The adjoint by `x` is the same recursion backwards in time; the derivatives by
-    coefficients are products of its result with earlier elements of `x` and `y` (Oppenheim and Schafer, Discrete-time signal
-    processing, 2010). On Dask the axis is brought into one chunk.
-
-    Examples
-    --------
     >>> from agrad.scipy.signal import lfilter
     >>> lfilter([1.0], [1.0, -0.5], [1.0, 0.0, 0.0])
     tensor([1.0000, 0.5000, 0.2500])
@@ -409,25 +299,8 @@ def _padded(x: Tensor, n: int) -> Tensor:
 def lfilter_zi(b: Any, a: Any) -> Tensor:
     """Return the state of `lfilter` that a long input of ones leads to.
 
-    Parameters
-    ----------
-    b, a : Tensor or array
-        Vectors: the coefficients of the numerator and of the denominator, whose sum is not 0.
+    On NumPy ``LinAlgError`` is raised if the coefficients of the denominator sum to 0.
 
-    Returns
-    -------
-    Tensor
-        Shape (max(len(a), len(b)) - 1,).
-
-    Raises
-    ------
-    ValueError
-        If coefficients are no vectors.
-    numpy.linalg.LinAlgError
-        On NumPy, if the coefficients of the denominator sum to 0.
-
-    Examples
-    --------
     >>> from agrad.scipy.signal import lfilter, lfilter_zi
     >>> b, a = [0.5], [1.0, -0.5]
     >>> lfilter(b, a, [1.0, 1.0], zi=lfilter_zi(b, a))
@@ -453,41 +326,9 @@ def filtfilt(
 ) -> Tensor:  # fmt: skip
     """Return a signal filtered forwards and then backwards, so that nothing is shifted.
 
-    Parameters
-    ----------
-    b, a : Tensor or array
-        Vectors: the coefficients of the numerator and of the denominator.
-    x : Tensor or array
-        The signal, of any shape.
-    axis : int, optional
-        Along which axis.
-    padtype : {"odd", "even", "constant", None}, optional
-        How the signal goes on at both ends: turned around the last value, mirrored, constant, or not at all.
-    padlen : int, optional
-        By how many elements. Default: ``3 * max(len(a), len(b))``.
-    method : {"pad"}, optional
-        How ends are treated.
-    irlen : None
-        For SciPy's other method.
+    Derivatives are those of `lfilter` and of the state that each pass begins with, `lfilter_zi` times the first element.
+    Raises NotImplementedError for SciPy's other `method` ("gust", to which `irlen` belongs).
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, the signal is not longer than `padlen`, or `padtype` is unknown.
-    NotImplementedError
-        If `method` is another one of SciPy's.
-
-    Notes
-    -----
-    Each pass begins with the state of `lfilter_zi`, times the first element. Derivatives are those of `lfilter` and of that state.
-
-    Examples
-    --------
     >>> from agrad.scipy.signal import filtfilt
     >>> filtfilt([0.5, 0.5], [1.0], [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
     tensor([0.0000, 0.5000, 0.2500, 0.0000, 0.0000, 0.0000, 0.2500, 1.0000])
@@ -524,33 +365,8 @@ def filtfilt(
 
 
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
-    """Return a signal filtered by second-order sections, one after the other.
+    """Return a signal filtered by second-order sections, one after the other. Derivatives are those of `lfilter`.
 
-    Parameters
-    ----------
-    sos : Tensor or array
-        Shape (S, 6): ``b0, b1, b2, a0, a1, a2`` of each section; ``a0`` is 1.
-    x : Tensor or array
-        The signal, of any shape.
-    axis : int, optional
-        Along which axis.
-    zi : Tensor or array, optional
-        The states before, shape (S, ..., 2, ...), the 2 in the place of the axis. Default: zeros.
-
-    Returns
-    -------
-    y : Tensor
-        Of the shape of `x`.
-    zf : Tensor
-        The states behind, if `zi` is given.
-
-    Raises
-    ------
-    ValueError
-        If a shape does not fit, or an ``a0`` is not 1.
-
-    Examples
-    --------
     >>> from agrad.scipy.signal import sosfilt
     >>> sosfilt([[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]], [1.0, 0.0, 0.0])
     tensor([1.0000, 0.5000, 0.2500])
@@ -583,31 +399,8 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
     """Return the analytic signal: the signal, and its Hilbert transform as the imaginary part.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Real.
-    N : int, optional
-        How many elements are transformed, with zeros behind the signal, or its end left out. Default: all.
-    axis : int, optional
-        Along which axis.
-
-    Returns
-    -------
-    Tensor
-        Complex.
-
-    Raises
-    ------
-    ValueError
-        If the signal is complex, or `N` not positive.
-
-    Notes
-    -----
     By Fourier transforms, as its derivatives: those of negative frequencies are left out.
 
-    Examples
-    --------
     >>> from agrad.scipy.signal import hilbert
     >>> hilbert([1.0, 0.0, -1.0, 0.0])
     tensor([ 1.+0.j,  0.+1.j, -1.+0.j,  0.-1.j])
@@ -627,33 +420,8 @@ def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
 
 
 def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: bool = False) -> Tensor:
-    """Return a signal without its mean or its straight line of least squares.
+    """Return a signal without its mean or its straight line of least squares. `overwrite_data` has no meaning.
 
-    Parameters
-    ----------
-    data : Tensor or array
-        Real or complex.
-    axis : int, optional
-        Along which axis.
-    type : {"linear", "constant"}, optional
-        What is taken away.
-    bp : int or sequence of int, optional
-        Where another line begins.
-    overwrite_data : bool, optional
-        Without meaning.
-
-    Returns
-    -------
-    Tensor
-        Floating, of the shape of `data`.
-
-    Raises
-    ------
-    ValueError
-        If `type` is unknown, or a line begins beyond the end.
-
-    Examples
-    --------
     >>> from agrad.scipy.signal import detrend
     >>> detrend([1.0, 2.0, 4.0])
     tensor([ 0.1667, -0.3333,  0.1667])
@@ -678,6 +446,8 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwr
         parts.append(centred - slope * t)
     return moveaxis(concat(parts, axis=-1), -1, axis)
 
+
+refer(globals(), "scipy.signal")
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core import names as _names
 from agrad.ops import special as _special
+from agrad.ops.docs import refer as _refer
 from agrad.ops.special import *  # noqa: F403 (its __all__)
 
 if TYPE_CHECKING:
@@ -16,27 +17,8 @@ else:
 
 
 def jn(n: Any, z: Any, /) -> Tensor:
-    """Return the Bessel function of the first kind; `jv` under its older name.
+    """Return the Bessel function of the first kind; `jv` under its older name. There is no derivative by the order.
 
-    Parameters
-    ----------
-    n : Tensor, array or number
-        The order, real.
-    z : Tensor, array or number
-        Real or complex; broadcasts with `n`.
-
-    Returns
-    -------
-    Tensor
-        ``J_n(z)``, floating-point.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the order is asked for.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy import special
     >>> special.jn(0, ag.asarray([0.0, 1.0]))
@@ -46,27 +28,8 @@ def jn(n: Any, z: Any, /) -> Tensor:
 
 
 def yn(n: Any, x: Any, /) -> Tensor:
-    """Return the Bessel function of the second kind; `yv` for orders that are integers.
+    """Return the Bessel function of the second kind; `yv` for orders that are integers. There is no derivative by the order.
 
-    Parameters
-    ----------
-    n : Tensor, array or number
-        The order.
-    x : Tensor, array or number
-        Positive; broadcasts with `n`.
-
-    Returns
-    -------
-    Tensor
-        ``Y_n(x)``, floating-point.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the order is asked for.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> from agrad.scipy import special
     >>> special.yn(0, ag.asarray([1.0, 2.0]))
@@ -74,6 +37,9 @@ def yn(n: Any, x: Any, /) -> Tensor:
     """
     return _special.yv(n, x)
 
+
+if not TYPE_CHECKING:
+    _refer(globals(), "scipy.special")
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)

@@ -19,20 +19,6 @@ DictBox = dict
 def isinstance(x: Any, kind: Any) -> bool:
     """Return whether a value, or the array that it holds if it is a tensor, is of a type.
 
-    Parameters
-    ----------
-    x
-        Any value.
-    kind : type or tuple of type
-        As of Python's own function.
-
-    Returns
-    -------
-    bool
-        Whether it is.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> import numpy as np
     >>> isinstance(ag.ones(2), np.ndarray), isinstance(ag.ones(2), ag.Tensor), isinstance([], list)
@@ -42,16 +28,5 @@ def isinstance(x: Any, kind: Any) -> bool:
 
 
 def type(x: Any) -> Any:
-    """Return the type of a value, or of the array that it holds if it is a tensor.
-
-    Parameters
-    ----------
-    x
-        Any value.
-
-    Returns
-    -------
-    type
-        Its type.
-    """
+    """Return the type of a value, or of the array that it holds if it is a tensor."""
     return builtins.type(x._raw if builtins.isinstance(x, Tensor) else x)

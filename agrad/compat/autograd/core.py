@@ -59,28 +59,8 @@ __all__ = [
 def make_vjp(fun: Callable[..., Any], x: Any) -> tuple[Callable[..., Any], Any]:
     """Run a function of one argument; give its vector-Jacobian product there, and its value.
 
-    Parameters
-    ----------
-    fun : callable
-        Takes a value and gives one; constants are values too.
-    x
-        A number, an array, a tensor or a container of them.
+    Complex cotangents follow `agrad.compat.autograd.complex_convention`. A value that does not depend on `x` is warned of.
 
-    Returns
-    -------
-    vjp : callable
-        ``vjp(g)``, with a cotangent of the structure and shapes of the value, gives the cotangent of `x`. Complex ones follow
-        `agrad.compat.autograd.complex_convention`.
-    value
-        What the function returned.
-
-    Warns
-    -----
-    UserWarning
-        If the value does not depend on `x`.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> vjp, value = make_vjp(ag.sin, 0.0)
     >>> vjp(2.0), value
@@ -134,23 +114,8 @@ def warn(message: str) -> None:
 
 
 def make_jvp(fun: Callable[..., Any], x: Any) -> Callable[..., Any]:
-    """Return the Jacobian-vector product of a function of one argument, in forward mode.
+    """Return the Jacobian-vector product of a function of one argument, in forward mode: the pair of value and tangent.
 
-    Parameters
-    ----------
-    fun : callable
-        Takes a value and gives one.
-    x
-        A number, an array, a tensor or a container of them.
-
-    Returns
-    -------
-    callable
-        ``jvp(v)``, with a tangent of the structure and shapes of `x`, runs the function and gives the pair of its value and
-        the tangent of that.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> make_jvp(ag.sin, 0.0)(2.0)
     (np.float64(0.0), np.float64(2.0))
@@ -263,25 +228,8 @@ class VSpace:
 
 
 def vspace(value: Any) -> VSpace:
-    """Return the vector space that a value belongs to.
+    """Return the vector space that a value belongs to; TypeError says if a part has none.
 
-    Parameters
-    ----------
-    value
-        A number, an array, a tensor or a container of them.
-
-    Returns
-    -------
-    VSpace
-        The space.
-
-    Raises
-    ------
-    TypeError
-        If a part of the value has no vector space.
-
-    Examples
-    --------
     >>> vspace([1.0, 2.0]).zeros()
     [np.float64(0.0), np.float64(0.0)]
     """

@@ -78,25 +78,8 @@ def _of_scalar(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool = Fa
 def grad(fun: Callable[..., Any], x: Any) -> Any:
     """Return the function that computes the gradient of a function with a scalar result.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives one real number, in any shape.
-    x : int, tuple or list of int, optional
-        By which argument; called ``argnum``. Default: 0. Of several, the gradients come as a tuple.
+    The result may have any shape that holds one real number. Of several arguments the gradients come as a tuple.
 
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives the gradient, of the structure of the argument.
-
-    Raises
-    ------
-    TypeError
-        When called: if the result is not one real number.
-
-    Examples
-    --------
     >>> grad(lambda x, y: x * y**2, argnum=1)(2.0, 3.0)
     np.float64(12.0)
     """
@@ -107,25 +90,6 @@ def grad(fun: Callable[..., Any], x: Any) -> Any:
 def value_and_grad(fun: Callable[..., Any], x: Any) -> Any:
     """Return the function that computes value and gradient together.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives one real number, in any shape.
-    x : int, tuple or list of int, optional
-        By which argument; called ``argnum``. Default: 0.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives ``(value, gradient)``.
-
-    Raises
-    ------
-    TypeError
-        When called: if the result is not one real number.
-
-    Examples
-    --------
     >>> value_and_grad(lambda x: x**2)(3.0)
     (np.float64(9.0), np.float64(6.0))
     """
@@ -137,25 +101,6 @@ def value_and_grad(fun: Callable[..., Any], x: Any) -> Any:
 def elementwise_grad(fun: Callable[..., Any], x: Any) -> Any:
     """Return the function that computes the sums of the Jacobian's columns: its diagonal, of an elementwise function.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives an array of real numbers.
-    x : int, tuple or list of int, optional
-        By which argument; called ``argnum``. Default: 0.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives the sums, of the structure of the argument.
-
-    Raises
-    ------
-    TypeError
-        When called: if the result is complex.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> elementwise_grad(np.square)(np.array([1.0, 2.0]))
     array([2., 4.])
@@ -171,20 +116,6 @@ def elementwise_grad(fun: Callable[..., Any], x: Any) -> Any:
 def deriv(fun: Callable[..., Any], x: Any) -> Any:
     """Return the function that computes the derivative along ones, in forward mode.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives numbers, arrays or a container of them.
-    x : int, tuple or list of int, optional
-        By which argument; called ``argnum``. Default: 0.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives the derivative, of the structure of the result.
-
-    Examples
-    --------
     >>> deriv(lambda x: x**3)(2.0)
     np.float64(12.0)
     """
@@ -195,25 +126,9 @@ def deriv(fun: Callable[..., Any], x: Any) -> Any:
 def jacobian(fun: Callable[..., Any], x: Any) -> Any:
     """Return the function that computes the Jacobian, all rows in one pass.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives an array of real numbers.
-    x : int, optional
-        By which argument, an array or a number; called ``argnum``. Default: 0.
+    Its shape is ``result.shape + argument.shape``. Raises TypeError when called, if argument or result are
+    containers, or the result is complex.
 
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives an array of shape ``result.shape + argument.shape``.
-
-    Raises
-    ------
-    TypeError
-        When called: if argument or result are containers, or the result is complex.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> jacobian(np.square)(np.array([1.0, 2.0]))
     array([[2., 0.],
@@ -231,25 +146,8 @@ def jacobian(fun: Callable[..., Any], x: Any) -> Any:
 def holomorphic_grad(fun: Callable[..., Any], x: Any) -> Any:
     """Return the function that computes the complex derivative of a holomorphic function of a number.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives one complex number.
-    x : int, optional
-        By which argument; called ``argnum``. Default: 0.
+    It follows the convention of `complex_convention`. A real argument is warned of.
 
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives the derivative, in the convention of `complex_convention`.
-
-    Warns
-    -----
-    UserWarning
-        When called: if the argument is real.
-
-    Examples
-    --------
     >>> holomorphic_grad(lambda z: z**2)(1 + 2j)
     np.complex128(2+4j)
     """
@@ -259,27 +157,8 @@ def holomorphic_grad(fun: Callable[..., Any], x: Any) -> Any:
 
 
 def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
-    """Return the function that computes the gradient by a named argument.
+    """Return the function that computes the gradient by a named argument, `argname`, which may come by position.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives one real number.
-    argname : str
-        The name of an argument that may come by position.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`, this one by position; gives the gradient.
-
-    Raises
-    ------
-    ValueError
-        If there is no such argument.
-
-    Examples
-    --------
     >>> grad_named(lambda x, rate: x * rate**2, "rate")(2.0, 3.0)
     np.float64(12.0)
     """
@@ -290,20 +169,8 @@ def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
 def hessian(fun: Callable[..., Any], x: Any) -> Any:
     """Return the function that computes the matrix of second derivatives.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives a real number, or an array of them.
-    x : int, optional
-        By which argument; called ``argnum``. Default: 0.
+    Its shape is ``result.shape + argument.shape + argument.shape``.
 
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives an array of shape ``result.shape + argument.shape + argument.shape``.
-
-    Examples
-    --------
     >>> hessian(lambda x: x**3)(2.0)
     np.float64(12.0)
     """
@@ -312,22 +179,8 @@ def hessian(fun: Callable[..., Any], x: Any) -> Any:
 
 @unary_to_nary
 def make_hvp(fun: Callable[..., Any], x: Any) -> Any:
-    """Return the function that makes Hessian-vector products at a point.
+    """Return the function that makes Hessian-vector products at a point: a pair of the product's function and the gradient.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives one real number.
-    x : int, optional
-        By which argument; called ``argnum``. Default: 0.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives a pair: the function from a vector to its product, and the gradient.
-
-    Examples
-    --------
     >>> product, gradient = make_hvp(lambda x: x**3)(2.0)
     >>> product(10.0), gradient
     (np.float64(120.0), np.float64(12.0))
@@ -336,22 +189,8 @@ def make_hvp(fun: Callable[..., Any], x: Any) -> Any:
 
 
 def hessian_tensor_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """Return the function that computes the product of the Hessian and a vector, or a tensor.
+    """Return the function that computes the product of the Hessian and a vector, or a tensor, its last argument.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives one real number.
-    argnum : int, optional
-        By which argument.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun` and then the vector, of the shape of the argument; gives the product, of that shape.
-
-    Examples
-    --------
     >>> hessian_vector_product(lambda x: x**3)(2.0, 10.0)
     np.float64(120.0)
     """
@@ -368,22 +207,8 @@ hessian_vector_product = hessian_tensor_product
 
 
 def tensor_jacobian_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """Return the function that computes the product of a vector, or a tensor, and the Jacobian.
+    """Return the function that computes the product of a vector, or a tensor, its last argument, and the Jacobian.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives an array of real numbers.
-    argnum : int, optional
-        By which argument.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun` and then the vector, whose axes are the first ones of the result; gives the product.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> vector_jacobian_product(np.square)(np.array([1.0, 2.0]), np.array([10.0, 1.0]))
     array([20.,  4.])
@@ -403,20 +228,6 @@ vector_jacobian_product = tensor_jacobian_product
 def make_jvp_reversemode(fun: Callable[..., Any], x: Any) -> Any:
     """Return the function that makes Jacobian-vector products at a point by reverse mode alone.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives numbers, arrays or a container of them.
-    x : int, tuple or list of int, optional
-        By which argument; called ``argnum``. Default: 0.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives the function from a tangent of the argument to that of the result.
-
-    Examples
-    --------
     >>> make_jvp_reversemode(lambda x: x**3)(2.0)(10.0)
     np.float64(120.0)
     """
@@ -431,23 +242,8 @@ def _half_square(x: Any) -> Any:
 def make_ggnvp(f: Callable[..., Any], g: Callable[..., Any] = _half_square, f_argnum: int = 0) -> Callable[..., Any]:
     """Return the function that makes generalised Gauss-Newton products at a point: of ``J.T @ H @ J`` and a vector.
 
-    Parameters
-    ----------
-    f : callable
-        The inner function, with the Jacobian J.
-    g : callable, optional
-        The outer one, of the result of `f`, with the Hessian H and one real number as result. Default: half the sum of
-        squares.
-    f_argnum : int, optional
-        By which argument.
+    J is the Jacobian of `f` by the argument `f_argnum`, H the Hessian of `g`; by default that is half the sum of squares.
 
-    Returns
-    -------
-    callable
-        Takes the arguments of `f`; gives the function from a vector, of the shape of the argument, to its product.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> make_ggnvp(np.square)(np.array([1.0, 2.0]))(np.ones(2))
     array([ 4., 16.])
@@ -467,20 +263,6 @@ def make_ggnvp(f: Callable[..., Any], g: Callable[..., Any] = _half_square, f_ar
 def grad_and_aux(fun: Callable[..., Any], x: Any) -> Any:
     """Return the function that computes the gradient of the first of two results, and gives the second.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives a pair: one real number, and anything.
-    x : int, tuple or list of int, optional
-        By which argument; called ``argnum``. Default: 0.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives ``(gradient, second)``.
-
-    Examples
-    --------
     >>> grad_and_aux(lambda x: (x**2, x + 1))(3.0)
     (np.float64(6.0), np.float64(4.0))
     """
@@ -491,23 +273,8 @@ def grad_and_aux(fun: Callable[..., Any], x: Any) -> Any:
 def multigrad_dict(fun: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that computes the gradients by all arguments, by their names.
 
-    Parameters
-    ----------
-    fun : callable
-        Gives one real number.
+    Those that were left out have gradients, too.
 
-    Returns
-    -------
-    callable
-        Takes the arguments of `fun`; gives a dict, also with the gradients by those that were left out.
-
-    Raises
-    ------
-    TypeError
-        When called: if the arguments do not fit the signature, or the result is not one real number.
-
-    Examples
-    --------
     >>> multigrad_dict(lambda x, scale=3.0: scale * x**2)(2.0)
     {'x': np.float64(12.0), 'scale': np.float64(4.0)}
     """
@@ -530,23 +297,9 @@ def multigrad_dict(fun: Callable[..., Any]) -> Callable[..., Any]:
 def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that is computed again for the backward pass instead of keeping what that needs.
 
-    Parameters
-    ----------
-    fun : callable
-        It must do the same when it is run again: numbers of ``numpy.random`` are drawn outside, and passed.
+    When called it raises RuntimeError if it draws from NumPy's global generator, whose numbers would be others when it is run
+    again: draw them outside, and pass them.
 
-    Returns
-    -------
-    callable
-        The same function.
-
-    Raises
-    ------
-    RuntimeError
-        If it draws from NumPy's global generator, whose numbers would be others when it is run again.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> grad(checkpoint(lambda x: ag.exp(ag.sin(x))))(0.0)
     np.float64(1.0)

@@ -224,27 +224,9 @@ class Pulled(Function):
 def primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
     """Declare a function of arrays as an operation, whose derivatives `defvjp` and `defjvp` give.
 
-    Parameters
-    ----------
-    f_raw : callable
-        Takes plain arrays, numbers and containers of them, and gives such.
+    `f_raw` gets plain arrays. Only arguments by position are differentiated: when called, it raises TypeError if a tensor
+    that is being differentiated comes by keyword, and ImplicitError if `f_raw` depends on one that is none of its arguments.
 
-    Returns
-    -------
-    callable
-        The same function, which also takes tensors and is recorded. Only arguments by position are differentiated.
-
-    Raises
-    ------
-    NotImplementedError
-        When it is differentiated, if there is no derivative.
-    TypeError
-        When called: if a tensor that is being differentiated comes by keyword.
-    ImplicitError
-        When called: if `f_raw` depends on a tensor that is being differentiated and is none of its arguments.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from agrad.compat.autograd import defvjp, grad, primitive
     >>> softsign = primitive(lambda x: x / (1 + np.abs(x)))
@@ -284,18 +266,7 @@ def is_followed(value: Any) -> bool:
 
 
 def notrace_primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a function that has no derivative: it gets the values of tensors.
-
-    Parameters
-    ----------
-    f_raw : callable
-        Takes plain arrays.
-
-    Returns
-    -------
-    callable
-        The same function, which also takes tensors.
-    """
+    """Declare a function that has no derivative: it gets the values of tensors, as plain arrays."""
 
     @functools.wraps(f_raw)
     def f_wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -315,18 +286,7 @@ def _check(fun: Callable[..., Any]) -> None:
 def defvjp_argnums(fun: Callable[..., Any], vjpmaker: Callable[..., Any]) -> None:
     """Give a primitive its vector-Jacobian product for several arguments together.
 
-    Parameters
-    ----------
-    fun : callable
-        The primitive.
-    vjpmaker : callable
-        ``vjpmaker(argnums, ans, args, kwargs)`` gives a function from the cotangent of the result to an iterable with one
-        cotangent per argument in `argnums`.
-
-    Raises
-    ------
-    TypeError
-        If `fun` is no primitive.
+    ``vjpmaker(argnums, ans, args, kwargs)`` gives a function from the cotangent of the result to an iterable of cotangents.
     """
     _check(fun)
     primitive_vjps[fun] = vjpmaker
@@ -335,17 +295,7 @@ def defvjp_argnums(fun: Callable[..., Any], vjpmaker: Callable[..., Any]) -> Non
 def defvjp_argnum(fun: Callable[..., Any], vjpmaker: Callable[..., Any]) -> None:
     """Give a primitive its vector-Jacobian product for any one argument.
 
-    Parameters
-    ----------
-    fun : callable
-        The primitive.
-    vjpmaker : callable
-        ``vjpmaker(argnum, ans, args, kwargs)`` gives a function from the cotangent of the result to that of the argument.
-
-    Raises
-    ------
-    TypeError
-        If `fun` is no primitive.
+    ``vjpmaker(argnum, ans, args, kwargs)`` gives a function from the cotangent of the result to that of the argument.
     """
 
     def of_all(argnums: Sequence[int], *call: Any) -> Any:
@@ -358,23 +308,9 @@ def defvjp_argnum(fun: Callable[..., Any], vjpmaker: Callable[..., Any]) -> None
 def defvjp(fun: Callable[..., Any], *vjpmakers: Any, argnums: Iterable[int] | None = None) -> None:
     """Give a primitive its vector-Jacobian products, one per argument.
 
-    Parameters
-    ----------
-    fun : callable
-        The primitive.
-    *vjpmakers : callable or None
-        Each ``vjpmaker(ans, *args, **kwargs)`` gives a function from the cotangent of the result to that of the argument.
-        None: the derivative by this argument is 0.
-    argnums : iterable of int, optional
-        Which arguments they belong to. Default: the first ones, in order.
+    Each ``vjpmaker(ans, *args, **kwargs)`` gives a function from the cotangent of the result to that of the argument. None:
+    the derivative by this argument is 0.
 
-    Raises
-    ------
-    TypeError
-        If `fun` is no primitive, or one of the others is neither a function nor None.
-
-    Examples
-    --------
     >>> from agrad.compat.autograd import defvjp, grad, primitive
     >>> scaled = primitive(lambda x, factor: factor * x)
     >>> defvjp(scaled, lambda ans, x, factor: lambda g: factor * g, None)
@@ -395,17 +331,7 @@ def defvjp(fun: Callable[..., Any], *vjpmakers: Any, argnums: Iterable[int] | No
 def defjvp_argnums(fun: Callable[..., Any], jvpmaker: Callable[..., Any]) -> None:
     """Give a primitive its Jacobian-vector product for several arguments together.
 
-    Parameters
-    ----------
-    fun : callable
-        The primitive.
-    jvpmaker : callable
-        ``jvpmaker(argnums, gs, ans, args, kwargs)`` gives the tangent of the result from those of the arguments in `argnums`.
-
-    Raises
-    ------
-    TypeError
-        If `fun` is no primitive.
+    ``jvpmaker(argnums, gs, ans, args, kwargs)`` gives the tangent of the result from those of the arguments.
     """
     _check(fun)
     primitive_jvps[fun] = jvpmaker
@@ -414,17 +340,7 @@ def defjvp_argnums(fun: Callable[..., Any], jvpmaker: Callable[..., Any]) -> Non
 def defjvp_argnum(fun: Callable[..., Any], jvpmaker: Callable[..., Any]) -> None:
     """Give a primitive its Jacobian-vector product for any one argument.
 
-    Parameters
-    ----------
-    fun : callable
-        The primitive.
-    jvpmaker : callable
-        ``jvpmaker(argnum, g, ans, args, kwargs)`` gives the tangent of the result from that of the argument.
-
-    Raises
-    ------
-    TypeError
-        If `fun` is no primitive.
+    ``jvpmaker(argnum, g, ans, args, kwargs)`` gives the tangent of the result from that of the argument.
     """
 
     def of_all(argnums: Sequence[int], gs: Sequence[Any], *call: Any) -> Any:
@@ -437,23 +353,9 @@ def defjvp_argnum(fun: Callable[..., Any], jvpmaker: Callable[..., Any]) -> None
 def defjvp(fun: Callable[..., Any], *jvpfuns: Any, argnums: Iterable[int] | None = None) -> None:
     """Give a primitive its Jacobian-vector products, one per argument.
 
-    Parameters
-    ----------
-    fun : callable
-        The primitive.
-    *jvpfuns : callable, None or "same"
-        Each ``jvpfun(g, ans, *args, **kwargs)`` gives the tangent of the result from that of the argument. None: it is 0.
-        ``"same"``: the function is linear in this argument.
-    argnums : iterable of int, optional
-        Which arguments they belong to. Default: the first ones, in order.
+    Each ``jvpfun(g, ans, *args, **kwargs)`` gives the tangent of the result from that of the argument. None: it is 0.
+    ``"same"``: the function is linear in this argument.
 
-    Raises
-    ------
-    TypeError
-        If `fun` is no primitive, or one of the others is none of these.
-
-    Examples
-    --------
     >>> from agrad.compat.autograd import defjvp, deriv, primitive
     >>> scaled = primitive(lambda x, factor: factor * x)
     >>> defjvp(scaled, "same", "same")
@@ -476,18 +378,7 @@ def defjvp(fun: Callable[..., Any], *jvpfuns: Any, argnums: Iterable[int] | None
 
 
 def def_linear(fun: Callable[..., Any]) -> None:
-    """Declare a primitive linear in every argument, for forward mode.
-
-    Parameters
-    ----------
-    fun : callable
-        The primitive.
-
-    Raises
-    ------
-    TypeError
-        If `fun` is no primitive.
-    """
+    """Declare a primitive linear in every argument, for forward mode."""
     defjvp_argnum(fun, lambda argnum, g, _, args, kwargs: fun(*args[:argnum], g, *args[argnum + 1 :], **kwargs))
 
 

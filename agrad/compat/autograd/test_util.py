@@ -20,18 +20,6 @@ STEP = 1e-6
 def scalar_close(a: Any, b: Any) -> bool:
     """Return whether two numbers differ by less than 1e-6, absolutely or beside their sum.
 
-    Parameters
-    ----------
-    a, b : float
-        The numbers.
-
-    Returns
-    -------
-    bool
-        Whether they are close.
-
-    Examples
-    --------
     >>> scalar_close(1e9, 1e9 + 1), scalar_close(1.0, 1.1)
     (True, False)
     """
@@ -39,18 +27,7 @@ def scalar_close(a: Any, b: Any) -> bool:
 
 
 def check_equivalent(x: Any, y: Any) -> None:
-    """Assert that two values belong to one space and are close.
-
-    Parameters
-    ----------
-    x, y
-        Numbers, arrays, tensors or containers of them.
-
-    Raises
-    ------
-    AssertionError
-        If they are not.
-    """
+    """Assert that two values belong to one space and are close."""
     space, other = vspace(x), vspace(y)
     if space != other:
         raise AssertionError(f"VSpace mismatch:\nx: {space}\ny: {other}")
@@ -95,26 +72,6 @@ def _check_jvp(f: Callable[..., Any], x: Any) -> None:
 def check_grads(f: Callable[..., Any], x: Any, modes: Sequence[str] | None = None, order: int = 2) -> None:
     """Compare the derivatives of a function, in both modes, with finite differences along random directions.
 
-    Parameters
-    ----------
-    f : callable
-        The function. `check_grads` gives one that takes its arguments.
-    x : int, tuple or list of int, optional
-        By which arguments; called ``argnum``. Default: 0.
-    modes : sequence of str, optional
-        Of ``"fwd"`` and ``"rev"``. Default: both.
-    order : int, optional
-        Up to which order of derivatives.
-
-    Raises
-    ------
-    AssertionError
-        If one differs.
-    ValueError
-        If there is no such mode.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> check_grads(lambda x: ag.sin(x) * x)(0.7)
     """
@@ -135,20 +92,7 @@ def check_grads(f: Callable[..., Any], x: Any, modes: Sequence[str] | None = Non
 
 
 def combo_check(fun: Callable[..., Any], *options: Any, **settings: Any) -> Callable[..., None]:
-    """Return a function that runs `check_grads` for all combinations of arguments.
-
-    Parameters
-    ----------
-    fun : callable
-        The function to check.
-    *options, **settings
-        Those of `check_grads`.
-
-    Returns
-    -------
-    callable
-        Takes, per argument of `fun`, a list of values to try.
-    """
+    """Return a function that runs `check_grads` for all combinations of arguments, of each a list of values."""
 
     def check(*args: Sequence[Any], **kwargs: Sequence[Any]) -> None:
         for chosen in itertools.product(*args):

@@ -14,20 +14,8 @@ Box = Tensor
 
 
 def isbox(x: Any) -> bool:
-    """Return whether a value is being differentiated.
+    """Return whether a value is a tensor with a history or a tangent: whether it is being differentiated.
 
-    Parameters
-    ----------
-    x
-        Any value.
-
-    Returns
-    -------
-    bool
-        Whether it is a tensor with a history or a tangent.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> seen = []
     >>> ag.grad(lambda x: seen.append(isbox(x)) or x * x)(3.0)
@@ -39,16 +27,5 @@ def isbox(x: Any) -> bool:
 
 
 def getval(x: Any) -> Any:
-    """Return the value of a tensor as a plain array, and anything else as it is.
-
-    Parameters
-    ----------
-    x
-        Any value.
-
-    Returns
-    -------
-    array, number or object
-        The array that cannot be written to.
-    """
+    """Return the value of a tensor as a plain array, which cannot be written to, and anything else as it is."""
     return bare(x)

@@ -14,28 +14,6 @@ __all__ = ["quick_grad_check"]
 def quick_grad_check(
     fun: Callable[..., Any], arg0: Any, extra_args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> None:
-    """Compare the gradient of a function with finite differences; deprecated there for `check_grads`.
-
-    Parameters
-    ----------
-    fun : callable
-        Gives a number, an array or a container of them.
-    arg0
-        By which it is differentiated.
-    extra_args : tuple, optional
-        The arguments that follow.
-    kwargs : dict, optional
-        Those by keyword.
-
-    Raises
-    ------
-    AssertionError
-        If they differ.
-
-    Warns
-    -----
-    DeprecationWarning
-        Always.
-    """
+    """Compare the gradient of a function with finite differences; deprecated there for `check_grads`."""
     warnings.warn("quick_grad_check is deprecated: use check_grads", DeprecationWarning, stacklevel=2)
     check_grads(lambda x: fun(x, *extra_args, **(kwargs or {})), modes=["rev"], order=1)(arg0)

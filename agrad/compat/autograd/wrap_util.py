@@ -27,24 +27,8 @@ def _floating(x: Any) -> Any:
 def unary_to_nary(unary_operator: Callable[..., Any]) -> Callable[..., Any]:
     """Return the operator on functions of several arguments that one on functions of one argument stands for.
 
-    Parameters
-    ----------
-    unary_operator : callable
-        ``unary_operator(fun, x, ...)``, where `fun` takes `x` alone.
+    The operator takes ``argnum``: by which argument, or by which several as a tuple or list; TypeError says if it is neither.
 
-    Returns
-    -------
-    callable
-        ``operator(fun, argnum=0, ...)``, which gives a function of the arguments of `fun`. Where `argnum` is a tuple or a list,
-        `x` is the tuple of those arguments.
-
-    Raises
-    ------
-    TypeError
-        If `argnum` is no int, and no tuple or list of them.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> slope = unary_to_nary(lambda fun, x: fun(x + 1) - fun(x))
     >>> slope(lambda a, b: a * b, 1)(3.0, 5.0)

@@ -19,6 +19,7 @@ import sys as _sys
 from typing import TYPE_CHECKING
 
 from agrad.core import names as _names
+from agrad.ops.docs import referring as _referring
 from agrad.scipy.stats.continuous import (
     beta,
     cauchy,
@@ -70,6 +71,7 @@ __all__ = [
 
 for _name in __all__:  # HIPS autograd has a module for each: ``import agrad.scipy.stats.norm as norm``
     _sys.modules[f"{__name__}.{_name}"] = globals()[_name]
+    _referring(globals()[_name], type(globals()[_name]).__doc__ or "", f"scipy.stats.{_name}")
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)

@@ -15,6 +15,7 @@ from agrad.numpy import random
 from agrad.numpy.common import PYTHON_NUMBERS, floatings
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype
+from agrad.ops.docs import refer_methods
 from agrad.ops.elementwise import exp, floor, isnan, log, sqrt
 from agrad.ops.manipulation import broadcast_shapes
 from agrad.ops.searching import where
@@ -158,20 +159,8 @@ class Univariate(Distribution):
         return one * mean, one * var, scale, loc
 
     def mean(self, *args: Any, **kwds: Any) -> Tensor:
-        """Return the mean.
+        """Return the mean; infinite or NaN where there is none.
 
-        Parameters
-        ----------
-        *args, **kwds : Tensor, array or number
-            As for `pdf` or `pmf`, without the variable.
-
-        Returns
-        -------
-        Tensor
-            Floating, of the broadcast shape; infinite or NaN where there is none, as SciPy has it.
-
-        Examples
-        --------
         >>> from agrad.scipy.stats import gamma
         >>> gamma.mean(2.0, scale=3.0), gamma.var(2.0, scale=3.0)
         (tensor(6.), tensor(18.))
@@ -181,13 +170,13 @@ class Univariate(Distribution):
         return found
 
     def var(self, *args: Any, **kwds: Any) -> Tensor:
-        """Return the variance; arguments as for `mean`."""
+        """Return the variance."""
         _, var, scale, loc = self._moved(args, kwds)
         found: Tensor = var * scale**2
         return found + 0 * loc if isinstance(loc, Tensor) else found
 
     def std(self, *args: Any, **kwds: Any) -> Tensor:
-        """Return the standard deviation; arguments as for `mean`."""
+        """Return the standard deviation."""
         return sqrt(self.var(*args, **kwds))
 
 
@@ -315,33 +304,15 @@ class Continuous(Univariate):
         return of_dtype(found, x)
 
     def pdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the density.
-
-        Parameters
-        ----------
-        x : Tensor, array or number
-            Real.
-        *args, **kwds : Tensor, array or number
-            The shape parameters, `loc` (default: 0) and `scale` (default: 1); they broadcast with `x`.
-
-        Returns
-        -------
-        Tensor
-            Floating, of the broadcast shape. 0 outside of the support; NaN where a parameter is not allowed.
-
-        Raises
-        ------
-        TypeError
-            If a parameter is missing, unknown or given twice.
-        """
+        """Return the density; NaN where a parameter is not allowed."""
         return self._of("pdf", x, args, kwds)
 
     def logpdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the logarithm of the density, -inf outside of the support; arguments as for `pdf`."""
+        """Return the logarithm of the density, -inf outside of the support."""
         return self._of("logpdf", x, args, kwds)
 
     def cdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the probability of values up to `x`; arguments as for `pdf`."""
+        """Return the probability of values up to `x`."""
         return self._of("cdf", x, args, kwds)
 
     def logcdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -349,7 +320,7 @@ class Continuous(Univariate):
         return self._of("logcdf", x, args, kwds)
 
     def sf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the probability of values above `x`, accurate where `cdf` is near 1; arguments as for `pdf`."""
+        """Return the probability of values above `x`, accurate where `cdf` is near 1."""
         return self._of("sf", x, args, kwds)
 
     def logsf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -357,33 +328,22 @@ class Continuous(Univariate):
         return self._of("logsf", x, args, kwds)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the value that `cdf` is `q` at; NaN where `q` is no probability. Parameters as for `pdf`."""
+        """Return the value that `cdf` is `q` at; NaN where `q` is no probability."""
         return self._quantile("ppf", q, args, kwds)
 
     def isf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the value that `sf` is `q` at; NaN where `q` is no probability. Parameters as for `pdf`."""
+        """Return the value that `sf` is `q` at; NaN where `q` is no probability."""
         return self._quantile("isf", q, args, kwds)
 
     def median(self, *args: Any, **kwds: Any) -> Tensor:
-        """Return the median; arguments as for `mean`."""
+        """Return the median."""
         return self.ppf(0.5, *args, **kwds)
 
     def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
         """Return random numbers, by `ppf` of uniform ones: they have derivatives by the parameters.
 
-        Parameters
-        ----------
-        *args, **kwds : Tensor, array or number
-            As for `pdf`; behind them also the size.
-        size : int or tuple of int, optional
-            The shape. Default: that which the parameters broadcast to.
-        random_state : int or agrad.numpy.random.Generator, optional
-            A seed, or what to draw from. Default: agrad's generator (`agrad.manual_seed`).
-
-        Returns
-        -------
-        Tensor
-            Floating. Not the numbers that SciPy draws.
+        `random_state` is a seed or a generator of `agrad.numpy.random`. Default: agrad's generator (`agrad.manual_seed`). The
+        numbers are not those that SciPy draws; by default there are as many as the parameters broadcast to.
         """
         if len(args) > len(self.parameters):
             *args, size = args  # type: ignore[assignment]
@@ -506,26 +466,9 @@ class Discrete(Univariate):
         return where(under, below + zero, where(over, above + zero, found))
 
     def pmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the probability of a count.
+        """Return the probability of a count; NaN where a parameter is not allowed.
 
-        Parameters
-        ----------
-        k : Tensor, array or number
-            Counts; integers, or floats that are whole.
-        *args, **kwds : Tensor, array or number
-            The shape parameters and `loc` (default: 0); they broadcast with `k`.
-
-        Returns
-        -------
-        Tensor
-            Floating, of the broadcast shape. 0 where there is no such count; NaN where a parameter is not allowed.
-
-        Raises
-        ------
-        TypeError
-            If a parameter is missing, unknown or given twice.
-        NotImplementedError
-            If a derivative by the counts or the location is being taken.
+        Raises NotImplementedError if a derivative by the counts or the location is being taken.
         """
         found = exp(self.logpmf(k, *args, **kwds))
         k, shapes, _ = self._counts(k, args, kwds)
@@ -538,13 +481,13 @@ class Discrete(Univariate):
         return found
 
     def logpmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the logarithm of the probability, -inf where there is no such count; arguments as for `pmf`."""
+        """Return the logarithm of the probability, -inf where there is no such count."""
         k, shapes, zero = self._counts(k, args, kwds)
         none = ~self._has(k, *shapes)
         return where(none, zero - INF, self._logpmf(where(none, 0.0, k), *shapes))
 
     def cdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the probability of counts up to `k`; arguments as for `pmf`."""
+        """Return the probability of counts up to `k`."""
         return self._stepped(self._cdf, *self._counts(k, args, kwds), 0.0, 1.0)
 
     def logcdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -552,9 +495,13 @@ class Discrete(Univariate):
         return self._log("logcdf", self.cdf(k, *args, **kwds), k, args, kwds)
 
     def sf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the probability of counts above `k`, accurate where `cdf` is near 1; arguments as for `pmf`."""
+        """Return the probability of counts above `k`, accurate where `cdf` is near 1."""
         return self._stepped(self._sf, *self._counts(k, args, kwds), 1.0, 0.0)
 
     def logsf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
         return self._log("logsf", self.sf(k, *args, **kwds), k, args, kwds)
+
+
+for _family, _original in ((Univariate, "rv_continuous"), (Continuous, "rv_continuous"), (Discrete, "rv_discrete")):
+    refer_methods(_family, f"scipy.stats.{_original}")

@@ -13,6 +13,7 @@ from agrad.numpy.common import floatings
 from agrad.ops.creation import eye, zeros
 from agrad.ops.data_type import finfo
 from agrad.ops.decompositions import cholesky
+from agrad.ops.docs import refer_methods
 from agrad.ops.eigenvalues import eigvalsh
 from agrad.ops.elementwise import abs, exp, log, sqrt
 from agrad.ops.linalg import diagonal, matmul, matrix_transpose
@@ -42,31 +43,11 @@ class MultivariateNormal(Distribution):
     """
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Tensor:
-        """Return the logarithm of the density.
+        """Return the logarithm of the density, without axes of length 1.
 
-        Parameters
-        ----------
-        x : Tensor or array
-            Shape (..., d), real. With d = 1 also (...).
-        mean : Tensor or array, optional
-            Shape (d,). Default: zeros.
-        cov : Tensor, array or number, optional
-            Shape (d, d), symmetric; its lower triangle is read. (d,): the diagonal; a number: of all components.
-        allow_singular : bool, optional
-            Take a covariance without full rank: the density is that within its column space, 0 outside. The gradient is that
-            along changes that keep the rank.
-
-        Returns
-        -------
-        Tensor
-            Shape (...), without axes of length 1.
-
-        Raises
-        ------
-        ValueError
-            If shapes do not fit.
-        numpy.linalg.LinAlgError
-            On NumPy, if the covariance is not positive definite; other backends have their own error, or give NaN.
+        Of the covariance the lower triangle is read. With `allow_singular` the gradient is that along changes that keep the
+        rank. Without it, a covariance that is not positive definite raises ``LinAlgError`` on NumPy; other backends have
+        their own error, or give NaN.
         """
         x, mean, cov = _parameters(x, mean, cov)
         d = x - mean
@@ -85,11 +66,11 @@ class MultivariateNormal(Distribution):
         return squeezed(where(off, -INF, found))
 
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Tensor:
-        """Return the density; arguments as for `logpdf`."""
+        """Return the density."""
         return exp(self.logpdf(x, mean, cov, allow_singular))
 
     def entropy(self, mean: Any = None, cov: Any = 1) -> Tensor:
-        """Return the differential entropy; arguments as for `logpdf`. The covariance may be singular."""
+        """Return the differential entropy. The covariance may be singular."""
         _, _, cov = _parameters(None, mean, cov)
         _, rank, logs = _spectrum(cov)
         found: Tensor = (rank * (LOG_2PI + 1) + logs) * 0.5
@@ -169,24 +150,9 @@ class Dirichlet(Distribution):
     def logpdf(self, x: Any, alpha: Any) -> Tensor:
         """Return the logarithm of the density.
 
-        Parameters
-        ----------
-        x : Tensor or array
-            Shape (K,) or (K, N): numbers from 0 to 1 whose sum along the first axis is 1. Or (K - 1,), (K - 1, N): the last one is
-            what remains to 1. The derivative by `x` is that of the formula, which also has values where the sum is not 1.
-        alpha : Tensor or array
-            Shape (K,), positive.
-
-        Returns
-        -------
-        Tensor
-            A number, or shape (N,).
-
-        Raises
-        ------
-        ValueError
-            If shapes do not fit, a parameter is not positive, or a point is not on the simplex. Where values cannot be looked at
-            (lazy ones, recorded programs) the result is NaN there.
+        The derivative by `x` is that of the formula, which also has values where the sum is not 1. Where values cannot be
+        looked at (lazy ones, recorded programs), the result is NaN where a parameter is not positive or a point is not on the
+        simplex.
         """
         x, alpha = floatings(x, alpha)
         if alpha.ndim != 1:
@@ -209,25 +175,14 @@ class Dirichlet(Distribution):
         return found
 
     def pdf(self, x: Any, alpha: Any) -> Tensor:
-        """Return the density; arguments as for `logpdf`."""
+        """Return the density."""
         return exp(self.logpdf(x, alpha))
 
     def rvs(self, alpha: Any, size: Any = 1, random_state: Any = None) -> Tensor:
-        """Return random vectors, shape (..., K): gamma variates over their sum, which have derivatives by `alpha`.
+        """Return random vectors: gamma variates over their sum, which have derivatives by `alpha`.
 
-        Parameters
-        ----------
-        alpha : Tensor or array
-            Shape (K,), positive.
-        size : int or tuple of int, optional
-            The leading axes.
-        random_state : int or agrad.numpy.random.Generator, optional
-            A seed, or what to draw from. Default: agrad's generator.
-
-        Returns
-        -------
-        Tensor
-            Floating. Not the numbers that SciPy draws.
+        They are not those that SciPy draws. `random_state` is a seed or a generator of `agrad.numpy.random`. Default:
+        agrad's generator.
         """
         (alpha,) = floatings(alpha)
         lead = (size,) if isinstance(size, int) else tuple(size)
@@ -253,3 +208,5 @@ def _eps(x: Tensor) -> float:
 
 dirichlet = Dirichlet("dirichlet", "alpha")
 multivariate_normal = MultivariateNormal("multivariate_normal", "mean", "cov")
+for _each in (dirichlet, multivariate_normal):
+    refer_methods(type(_each), f"scipy.stats.{_each.name}")

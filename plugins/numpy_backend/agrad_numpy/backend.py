@@ -19,6 +19,15 @@ from agrad_numpy.kernels import HALF, KERNELS
 errors.INTERNAL_FILES.add(__file__)  # messages name the line that called
 
 
+#: Modules that are reached like kernels: agrad itself imports neither library.
+MODULES = frozenset(
+    [
+        "numpy",
+        *(f"scipy.{name}" for name in ("integrate", "interpolate", "linalg", "optimize", "signal", "special", "stats")),
+    ]
+)
+
+
 def _nothing(kind: str, flag: int) -> None:
     """Stand for what is called at a floating-point error: within `quiet` nothing is."""
 
@@ -42,8 +51,8 @@ class NumpyBackend(Backend):
             from agrad_numpy.minimizing import minimize  # noqa: PLC0415 (as below)
 
             return minimize()
-        if op in ("scipy.integrate", "scipy.optimize"):  # as above: modules
-            from agrad_numpy.scipy_modules import module  # noqa: PLC0415 (as below)
+        if op in MODULES:  # as above
+            from agrad_numpy.modules import module  # noqa: PLC0415 (as below)
 
             return module(op)  # type: ignore[no-any-return] # whatever is reached so
         if op.startswith(("nn.", "optim.")):

@@ -16,33 +16,11 @@ __all__ = ["fixed_point"]
 def fixed_point(
     f: Callable[[Any], Callable[[Any], Any]], a: Any, x0: Any, distance: Callable[..., Any], tol: float
 ) -> Any:
-    """Iterate a function from a start until it moves no more.
+    """Iterate the function ``f(a)`` from a start until it moves no more than a distance; differentiable by `a`.
 
-    Parameters
-    ----------
-    f : callable
-        ``f(a)`` gives the function whose fixed point is looked for.
-    a
-        What the fixed point depends on; it is differentiated by this.
-    x0
-        Where to start.
-    distance : callable
-        ``distance(x, before)`` gives a number.
-    tol : float
-        The iteration ends at this distance.
+    With the Jacobians A of ``f(a)(x)`` by `a` and X by `x`, the cotangent g of the fixed point becomes ``u @ A``, where ``u =
+    g + u @ X``: a fixed point itself, found in the same way.
 
-    Returns
-    -------
-    array or container
-        The fixed point.
-
-    Notes
-    -----
-    With the Jacobians A of ``f(a)(x)`` by `a` and X by `x`, the cotangent g of the fixed point becomes ``u @ A``, where ``u = g
-    + u @ X``: a fixed point itself, found in the same way.
-
-    Examples
-    --------
     >>> from agrad.compat.autograd import grad
     >>> newton = lambda a: lambda x: (x + a / x) / 2
     >>> root = lambda a: fixed_point(newton, a, 1.0, lambda x, y: abs(x - y), 1e-12)

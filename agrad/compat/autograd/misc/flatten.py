@@ -12,27 +12,10 @@ __all__ = ["flatten", "flatten_func"]
 
 
 def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Join all numbers of a container to one vector.
+    """Join all numbers of a container to one vector; give it and the function that makes such a container of a vector.
 
-    Parameters
-    ----------
-    value
-        A number, an array or a container of them.
+    Raises TypeError if a part is no array of numbers, or integers stand beside floating-point numbers.
 
-    Returns
-    -------
-    vector : array
-        All elements, shape (n,).
-    unflatten : callable
-        Takes a vector of n elements; gives a container like `value`.
-
-    Raises
-    ------
-    TypeError
-        If a part is no array of numbers, or integers stand beside floating-point numbers.
-
-    Examples
-    --------
     >>> vector, unflatten = flatten([1.0, (2.0, 3.0)])
     >>> vector, unflatten(10 * vector)
     (array([1., 2., 3.]), [np.float64(10.0), (np.float64(20.0), np.float64(30.0))])
@@ -47,26 +30,8 @@ def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def flatten_func(func: Callable[..., Any], example: Any) -> tuple[Callable[..., Any], Callable[[Any], Any], Any]:
-    """Return a function of a vector that a function of a container stands for.
+    """Return a function of a vector that a function of a container stands for, what makes containers, and the example's vector.
 
-    Parameters
-    ----------
-    func : callable
-        Takes a container, and other arguments; gives a container.
-    example
-        A container that it takes.
-
-    Returns
-    -------
-    of_vector : callable
-        Takes a vector, and the other arguments; gives a vector.
-    unflatten : callable
-        Makes a container of a vector.
-    vector : array
-        That of the example.
-
-    Examples
-    --------
     >>> of_vector, unflatten, vector = flatten_func(lambda p: [2 * p[0], p[1]], [1.0, 3.0])
     >>> of_vector(vector)
     array([2., 3.])

@@ -21,18 +21,7 @@ Callback = Callable[[Any, int, Any], Any]
 
 
 def unflatten_optimizer(optimize: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an optimiser of containers that one of vectors stands for.
-
-    Parameters
-    ----------
-    optimize : callable
-        ``optimize(grad, x, callback, ...)`` for a vector `x`.
-
-    Returns
-    -------
-    callable
-        The same for a container of arrays.
-    """
+    """Return an optimiser of containers that one of vectors, ``optimize(grad, x, callback, ...)``, stands for."""
 
     @functools.wraps(optimize)
     def of_container(grad: Gradient, x0: Any, callback: Callback | None = None, *args: Any, **kwargs: Any) -> Any:
@@ -59,28 +48,6 @@ def sgd(
 ) -> Any:
     """Follow the gradient downhill, with momentum.
 
-    Parameters
-    ----------
-    grad : callable
-        ``grad(x, i)`` gives the gradient in iteration `i`.
-    x
-        Where to start: a container of arrays.
-    callback : callable, optional
-        Called with ``(x, i, gradient)`` in every iteration.
-    num_iters : int, optional
-        How many iterations.
-    step_size : float, optional
-        The length of a step, in gradients.
-    mass : float, optional
-        How much of the velocity stays; the gradient adds ``1 - mass`` of itself.
-
-    Returns
-    -------
-    container
-        The parameters after the last step.
-
-    Examples
-    --------
     >>> sgd(lambda x, i: 2 * (x - 3.0), 0.0, num_iters=300).round(4)
     np.float64(3.0)
     """
@@ -106,22 +73,6 @@ def rmsprop(
 ) -> Any:
     """Follow the gradient downhill, divided by the root of its mean square.
 
-    Parameters
-    ----------
-    grad, x, callback, num_iters, step_size
-        As for `sgd`.
-    gamma : float, optional
-        How much of the mean square stays.
-    eps : float, optional
-        Added to the root.
-
-    Returns
-    -------
-    container
-        The parameters after the last step.
-
-    Examples
-    --------
     >>> rmsprop(lambda x, i: 2 * (x - 3.0), 0.0, num_iters=300, step_size=0.02).round(1)
     np.float64(3.0)
     """
@@ -148,26 +99,8 @@ def adam(
 ) -> Any:
     """Follow the running mean of the gradient downhill, divided by the root of its mean square.
 
-    Parameters
-    ----------
-    grad, x, callback, num_iters, step_size
-        As for `sgd`.
-    b1, b2 : float, optional
-        How much of the mean, and of the mean square, stays.
-    eps : float, optional
-        Added to the root.
+    Source: Kingma, Ba: Adam: a method for stochastic optimization (2015).
 
-    Returns
-    -------
-    container
-        The parameters after the last step.
-
-    Notes
-    -----
-    Kingma, Ba: Adam: a method for stochastic optimization (2015).
-
-    Examples
-    --------
     >>> adam(lambda x, i: 2 * (x - 3.0), 0.0, num_iters=300, step_size=0.1).round(2)
     np.float64(3.0)
     """

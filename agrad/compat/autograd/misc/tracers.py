@@ -17,25 +17,9 @@ __all__ = ["const_graph"]
 def const_graph(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
     """Return a function that runs as Python code once, and from then on as the program of what it did.
 
-    Parameters
-    ----------
-    fun : callable
-        It must do the same with any arguments of the same shapes.
-    *args, **kwargs
-        Its first arguments, and those by keyword, which are constants.
+    `fun` must do the same with any arguments of the same shapes; `args` are its first ones. Raises CaptureError when called,
+    as `agrad.func.capture`.
 
-    Returns
-    -------
-    callable
-        Takes the other arguments by position.
-
-    Raises
-    ------
-    CaptureError
-        When called: as `agrad.func.capture`.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> runs = []
     >>> f = const_graph(lambda c, x: runs.append(1) or c * ag.sin(x), 3.0)

@@ -14,18 +14,6 @@ __all__ = ["unbroadcast", "unbroadcast_f"]
 def metadata(value: Any) -> tuple[tuple[int, ...], int, Any, bool]:
     """Return shape, number of axes, dtype, and whether it is complex.
 
-    Parameters
-    ----------
-    value : Tensor, array or number
-        What is asked about.
-
-    Returns
-    -------
-    tuple
-        The four.
-
-    Examples
-    --------
     >>> metadata(1.0)[0]
     ()
     """
@@ -33,24 +21,8 @@ def metadata(value: Any) -> tuple[tuple[int, ...], int, Any, bool]:
 
 
 def unbroadcast(x: Any, target_meta: tuple[Any, ...], broadcast_idx: int = 0) -> Any:
-    """Return a cotangent, summed over the axes that its operand was broadcast along.
+    """Return a cotangent, summed over the axes that its operand was broadcast along; `target_meta` is that one's `metadata`.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        The cotangent.
-    target_meta : tuple
-        The operand's `metadata`.
-    broadcast_idx : int, optional
-        Which axis of `x` is summed while it has more than the operand.
-
-    Returns
-    -------
-    Tensor or array
-        Of the operand's shape, and real if that is.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> unbroadcast(ag.ones((2, 3)), metadata(ag.zeros((2, 1))))
     tensor([[3.],
@@ -68,20 +40,6 @@ def unbroadcast(x: Any, target_meta: tuple[Any, ...], broadcast_idx: int = 0) ->
 def unbroadcast_f(target: Any, g: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function whose results are brought back to the shape of an operand.
 
-    Parameters
-    ----------
-    target : Tensor, array or number
-        The operand.
-    g : callable
-        Gives a cotangent.
-
-    Returns
-    -------
-    callable
-        As `g`, then `unbroadcast`.
-
-    Examples
-    --------
     >>> import agrad as ag
     >>> unbroadcast_f(1.0, lambda g: g * 2)(ag.ones(3))
     tensor(6.)

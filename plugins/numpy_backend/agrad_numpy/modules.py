@@ -1,4 +1,4 @@
-"""Modules of SciPy, for those functions of `agrad.scipy` that run SciPy's with NumPy's arrays."""
+"""NumPy and modules of SciPy: for those functions of `agrad.scipy` that run SciPy's, and for docstrings that refer to theirs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def module(name: str) -> Any:
-    """Return a module of SciPy, None where SciPy is not installed."""
+    """Return a module, None where SciPy is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
