@@ -139,7 +139,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
 @public(status=STEP)
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
     """A Python truth value."""
-    return bool(all_of(isclose(a, b, rtol, atol, equal_nan)))
+    a, b = as_operands(a, b)
+    return extra.allclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 @public(status=STEP)

@@ -14,14 +14,7 @@ from agrad.ops import elementwise, extra, linalg, manipulation
 
 @public()
 def dot(a: Any, b: Any, out: Any = None) -> Tensor:
-    x, y = common(a, b)
-    if not x.ndim or not y.ndim:
-        return into(out, x * y)
-    if y.ndim == 1:
-        return into(out, linalg.matmul(x, y))
-    if x.ndim <= 2 and y.ndim == 2:
-        return into(out, linalg.matmul(x, y))
-    return into(out, linalg.tensordot(x, y, axes=((x.ndim - 1,), (y.ndim - 2,))))
+    return into(out, extra.dot(*common(a, b)))
 
 
 @public()
@@ -33,22 +26,17 @@ def vdot(a: Any, b: Any, /) -> Tensor:
 
 @public()
 def inner(a: Any, b: Any, /) -> Tensor:
-    x, y = common(a, b)
-    if not x.ndim or not y.ndim:
-        return x * y
-    return linalg.tensordot(x, y, axes=((x.ndim - 1,), (y.ndim - 1,)))
+    return extra.inner(*common(a, b))
 
 
 @public()
 def outer(a: Any, b: Any, out: Any = None) -> Tensor:
-    x, y = common(a, b)
-    return into(out, manipulation.expand_dims(flat(x), axis=1) * manipulation.expand_dims(flat(y), axis=0))
+    return into(out, extra.outer(*common(a, b)))
 
 
 @public()
 def kron(a: Any, b: Any) -> Tensor:
-    x, y = common(a, b)
-    return extra.kron(x, y)
+    return extra.kron(*common(a, b))
 
 
 @public()

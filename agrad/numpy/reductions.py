@@ -31,9 +31,11 @@ from agrad.numpy.common import (
 )  # fmt: skip
 from agrad.numpy.table import STEP, public
 from agrad.ops import elementwise, extra, searching, statistical
-from agrad.ops.data_type import astype, finfo
-from agrad.ops.extra.common import joined
-from agrad.ops.manipulation import broadcast_to, expand_dims, permute_dims, reshape, stack
+from agrad.ops.data_type import astype
+from agrad.ops.extra.common import joined, without
+from agrad.ops.extra.missing import mean_where, root, var_where, without_nan
+from agrad.ops.extra.statistics import weights_of
+from agrad.ops.manipulation import broadcast_to, expand_dims, reshape, stack
 from agrad.ops.searching import where as choose
 
 
@@ -156,18 +158,9 @@ def _averaged(x: Tensor, dtype: Any) -> tuple[Tensor, Any]:
     return floating(cast(x, wanted)), None
 
 
-def _counts(where: Any, x: Tensor, axis: Any) -> Any:
-    """How many elements count, with the axes kept at length 1."""
-    dtype = finfo(x.dtype).dtype if x._spec.is_complex else x.dtype
-    ones = astype(broadcast_to(as_operand(where), x.shape), dtype)
-    return statistical.sum(ones, axis=axis, keepdims=True)
-
-
-def _squeezed(x: Tensor, axis: Any, keepdims: bool, rank: int) -> Tensor:
-    if keepdims:
-        return x
-    axes = axes_of(axis, rank)
-    return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
+def _mask(where: Any, x: Tensor) -> Tensor:
+    """Where elements count, in the shape of an operand."""
+    return broadcast_to(as_operand(where, x), x.shape)
 
 
 @public()
@@ -176,10 +169,9 @@ def mean(
 ) -> Tensor:
     x, wanted = _averaged(as_operand(a), dtype)
     axis, keepdims = plain_axis(axis), bool(or_else(keepdims, False))
-    axes_of(axis, x.ndim)
+    axes = axes_of(axis, x.ndim)
     if given(where) and where is not True:
-        total = statistical.sum(choose(as_operand(where), x, 0.0), axis=axis, keepdims=True)
-        found = _squeezed(total / _counts(where, x, axis), axis, keepdims, x.ndim)
+        found = mean_where(x, _mask(where, x), axes, keepdims=keepdims)
     else:
         found = statistical.mean(x, axis=axis, keepdims=keepdims)
     return into(out, cast(found, wanted))
@@ -200,20 +192,11 @@ def _variance(
     masked = given(where) and where is not True
     if not masked and not given(mean) and not x._spec.is_complex:
         return into(out, cast(getattr(statistical, name)(x, axis=axis, correction=ddof, keepdims=keepdims), wanted))
-    mask = as_operand(where) if masked else as_operand(True, x)
-    number = _counts(mask, x, axis)
-    if given(mean):
-        centre = as_operand(mean, x)
-    else:
-        centre = statistical.sum(choose(mask, x, 0.0), axis=axis, keepdims=True) / number
-    gap = x - centre
-    squares = elementwise.square(elementwise.abs(gap) if x._spec.is_complex else gap)
-    left = number - ddof
-    total = statistical.sum(choose(mask, squares, 0.0), axis=axis, keepdims=True) / choose(left > 0, left, least)
-    found = _squeezed(total, axis, keepdims, x.ndim)
-    if name == "std":  # whose derivative is 0 where nothing varies, as that of the standard's is
-        some = found > 0
-        found = choose(some, elementwise.sqrt(choose(some, found, 1.0)), found)
+    found = var_where(
+        x, _mask(where if masked else True, x), axes_of(axis, x.ndim), keepdims=keepdims, correction=ddof, least=least,
+        centre=as_operand(mean, x) if given(mean) else None,
+    )  # fmt: skip
+    found = root(found) if name == "std" else found
     return into(out, cast(found, wanted))
 
 
@@ -246,18 +229,11 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         found = extra.average(x, axis=axis, weights=w, keepdims=keepdims)
         if not returned:
             return found
-        scale = statistical.sum(_weights(w, x, axis), axis=axis, keepdims=keepdims)
+        axes = axes_of(axis, x.ndim)
+        scale = without(
+            statistical.sum(broadcast_to(weights_of(w, x, axes), x.shape), axis=axes, keepdims=True), axes, keepdims
+        )
     return (found, broadcast_to(astype(scale, found.dtype), found.shape)) if returned else found
-
-
-def _weights(w: Tensor, x: Tensor, axis: Any) -> Tensor:
-    """Weights of some axes in the shape of an operand."""
-    if w.shape == x.shape:
-        return w
-    axes = axes_of(axis, x.ndim)
-    places = [axes.index(i) for i in sorted(axes)]
-    w = permute_dims(w, tuple(places))
-    return broadcast_to(reshape(w, tuple(n if i in axes else 1 for i, n in enumerate(x.shape))), x.shape)
 
 
 # -- ranks -------------------------------------------------------------------------------------------------------------
@@ -391,16 +367,12 @@ def nanpercentile(
 # -- without NaN -------------------------------------------------------------------------------------------------------
 
 
-def _without_nan(x: Tensor, value: float) -> Tensor:
-    return choose(elementwise.isnan(x), value, x) if x._spec.inexact else x
-
-
 @public()
 def nansum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
     where: Any = NO_VALUE,
 ) -> Tensor:  # fmt: skip
-    return sum(_without_nan(as_operand(a), 0.0), axis, dtype, out, keepdims, initial, where)
+    return sum(without_nan(as_operand(a), 0.0), axis, dtype, out, keepdims, initial, where)
 
 
 @public()
@@ -408,7 +380,7 @@ def nanprod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
     where: Any = NO_VALUE,
 ) -> Tensor:  # fmt: skip
-    return prod(_without_nan(as_operand(a), 1.0), axis, dtype, out, keepdims, initial, where)
+    return prod(without_nan(as_operand(a), 1.0), axis, dtype, out, keepdims, initial, where)
 
 
 def _nan_extremum(
@@ -421,7 +393,7 @@ def _nan_extremum(
         return into(
             out, getattr(extra, f"nan{name}")(x, axis=plain_axis(axis), keepdims=bool(or_else(keepdims, False)))
         )
-    filled = _without_nan(x, least)
+    filled = without_nan(x, least)
     found = _reduced(name, filled, axis, None, keepdims, initial, where, empty=None)
     if not x._spec.inexact:
         return into(out, found)
@@ -512,12 +484,12 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Ten
 
 @public()
 def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
-    return _running("cumulative_sum", _without_nan(as_operand(a), 0.0), axis, dtype, out)
+    return _running("cumulative_sum", without_nan(as_operand(a), 0.0), axis, dtype, out)
 
 
 @public()
 def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
-    return _running("cumulative_prod", _without_nan(as_operand(a), 1.0), axis, dtype, out)
+    return _running("cumulative_prod", without_nan(as_operand(a), 1.0), axis, dtype, out)
 
 
 def _one_axis(name: str, x: Any, axis: Any) -> Tensor:

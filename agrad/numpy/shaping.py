@@ -67,7 +67,7 @@ def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Ten
 @public()
 def ravel(a: Any, order: str = "C") -> Tensor:
     x = as_operand(a)
-    return manipulation.reshape(reshape(x, (-1,), "F" if _order("ravel", order) else "C"), (-1,))
+    return extra.ravel(reshape(x, (-1,), "F") if _order("ravel", order) else x)
 
 
 @public("transpose", "permute_dims")
@@ -378,17 +378,20 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Te
     ]
     if any(n < 0 for pair in widths for n in pair):
         raise ValueError(f"index can't contain negative values{errors.called()}")
+    if mode in ("edge", "reflect", "symmetric", "wrap") and kwargs.get("reflect_type", "even") == "even":
+        return extra.pad(x, widths, mode)
+    around = kwargs.get("constant_values", 0)
+    if mode == "constant" and type(around) in (int, float) and x._spec.inexact:
+        return extra.pad(x, widths, constant_values=around)
     options = _pairs(kwargs.get(known.get(mode, ""), None if mode in _EDGES else 0), x.ndim)
     for axis, (before, after) in enumerate(widths):
         if before or after:
-            first, last = _padding(x, mode, axis, before, after, options[axis], kwargs)
+            first, last = _padding(x, mode, axis, before, after, options[axis])
             x = manipulation.concat([first, x, last], axis=axis)
     return x
 
 
-def _padding(
-    x: Tensor, mode: str, axis: int, before: int, after: int, pair: tuple[Any, Any], options: dict[str, Any]
-) -> tuple[Tensor, Tensor]:
+def _padding(x: Tensor, mode: str, axis: int, before: int, after: int, pair: tuple[Any, Any]) -> tuple[Tensor, Tensor]:
     """What stands in front of an axis and behind it."""
     n = x.shape[axis]
     if mode in ("constant", "empty"):
@@ -404,12 +407,11 @@ def _padding(
         )
     if mode == "linear_ramp":
         return _ramp(x, axis, before, pair[0], front=True), _ramp(x, axis, after, pair[1], front=False)
-    if mode not in ("edge", "reflect", "symmetric", "wrap"):
+    if mode not in ("reflect", "symmetric"):
         raise ValueError(f"mode '{mode}' is not supported{errors.called()}")
-    odd = options.get("reflect_type", "even") == "odd"
-    ahead = [_source(mode, i, n) for i in range(-before, 0)]
-    behind = [_source(mode, i, n) for i in range(n, n + after)]
-    return _taken(x, axis, ahead, mode, odd=odd), _taken(x, axis, behind, mode, odd=odd)
+    return tuple(  # type: ignore[return-value]
+        _odd(x, axis, [_source(mode, i, n) for i in places]) for places in (range(-before, 0), range(n, n + after))
+    )
 
 
 def _filled(x: Tensor, axis: int, width: int, value: Any) -> Tensor:
@@ -419,10 +421,6 @@ def _filled(x: Tensor, axis: int, width: int, value: Any) -> Tensor:
 
 def _source(mode: str, i: int, n: int) -> tuple[int, int]:
     """Which element stands at a place outside of an axis, and how often the axis was reflected on the way."""
-    if mode == "edge":
-        return (0 if i < 0 else n - 1), 0
-    if mode == "wrap":
-        return i % n, 0
     period = n if mode == "symmetric" else max(n - 1, 1)
     turns, rest = divmod(i, period)
     if mode == "symmetric":
@@ -430,12 +428,10 @@ def _source(mode: str, i: int, n: int) -> tuple[int, int]:
     return (rest if turns % 2 == 0 else n - 1 - rest) if n > 1 else 0, turns
 
 
-def _taken(x: Tensor, axis: int, sources: list[tuple[int, int]], mode: str, *, odd: bool) -> Tensor:
+def _odd(x: Tensor, axis: int, sources: list[tuple[int, int]]) -> Tensor:
+    """Elements reflected at an edge, their values too: ``2 * edge - value``, again at each reflection."""
     places = creation.asarray([place for place, _ in sources], dtype="int64", device=x.device)
     found = searching.take(x, places, axis=axis)
-    if not odd or mode not in ("reflect", "symmetric"):
-        return found
-    # reflected at an edge the value is mirrored too: 2 * edge - value, again at each reflection
     first, last = x[part(axis, slice(0, 1))], x[part(axis, slice(-1, None))]
     signs, shifts = [], []
     for _, turns in sources:

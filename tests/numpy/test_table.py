@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from numpy_calls import CALLS, OWN_CALLS, calls
+from numpy_calls import CALLS, CONSTANTS, CREATIONS, OPERANDS, OWN_CALLS, STEPS, calls
 
 import agrad as ag
 import agrad.numpy as anp
@@ -139,3 +139,37 @@ def test_arrays_are_of_the_modules_class():
     assert not isinstance(np.float64(1.0), anp.ndarray)
     assert not isinstance([1.0], anp.ndarray)
     assert anp.ndarray((2, 3)).shape == (2, 3)
+
+
+#: What `agrad.extra` and `agrad.numpy` have both.
+TWICE = [name for name in ag.extra.__all__ if name in TABLE and name not in ("cumprod", "cumsum", "fill_diagonal")]
+
+
+def run_of(call):
+    """Give the functions of agrad.ops.extra that run in a call of NumPy's names."""
+    names = {name: ag.asarray(value) for name, value in (OPERANDS | CONSTANTS).items()}
+    seen = set()
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_globals.get("__name__", "").startswith("agrad.ops.extra"):
+            seen.add(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        eval(call, {"np": anp, **names})
+    finally:
+        sys.setprofile(before)
+    return seen
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_what_two_doors_have_is_defined_once(name):
+    """But for cumsum and cumprod, which are the standard's functions in both, and for fill_diagonal: a copy, or in place."""
+    function = getattr(anp, name)
+    if isinstance(function, anp.ufunc):
+        assert function._function is getattr(ag.extra, name)
+        return
+    found = [call for _, call in calls(CALLS + OWN_CALLS + STEPS + CREATIONS) if f"np.{name}(" in call]
+    found += [f"np.{name}(x, y)"] if name in ("allclose", "array_equal") else []
+    assert any(map(run_of, found)), found

@@ -22,15 +22,44 @@ __all__ = ["nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nan
 # -- without NaN ------------------------------------------------------------------------------------------------------
 
 
-def _replaced(x: Tensor, value: float) -> Tensor:
+def without_nan(x: Tensor, value: float) -> Tensor:
     """`x` with a number in the places of NaN: `where` gives them the gradient 0."""
     return where(isnan(x), value, x) if x._spec.inexact else x
 
 
-def _counted(x: Tensor, axis: Axis) -> Tensor:
-    """How many elements are not NaN, with the axes kept at length 1, as real numbers."""
-    dtype = finfo(x.dtype).dtype if x._spec.is_complex else x.dtype
-    return sum_of(astype(logical_not(isnan(x)), dtype), axis=axis, keepdims=True)
+def mean_where(x: Tensor, there: Any, axes: tuple[int, ...], *, keepdims: bool) -> Tensor:
+    """Mean over axes of the elements where a mask of the same shape is true, NaN where there is none."""
+    return without(_centre(x, there, axes, _counted(x, there, axes)), axes, keepdims)
+
+
+def var_where(
+    x: Tensor, there: Any, axes: tuple[int, ...], *, keepdims: bool, correction: Any, least: float = math.nan,
+    centre: Any = None,
+) -> Tensor:  # fmt: skip
+    """Variance over axes of the elements where a mask is true, about a `centre` or their mean.
+
+    What divides is `least` where no more elements than the correction are there.
+    """
+    n = _counted(x, there, axes)
+    centred = where(there, x - (_centre(x, there, axes, n) if centre is None else centre), 0.0)
+    squares = real(centred * conj(centred)) if x._spec.is_complex else square(centred)
+    divisor = where(n > correction, n - correction, least)
+    return without(sum_of(squares, axis=axes, keepdims=True) / divisor, axes, keepdims)
+
+
+def root(x: Tensor) -> Tensor:
+    """The square root of a variance; its derivative is 0 where nothing varies."""
+    flat = x == 0
+    return where(flat, 0.0, sqrt(where(flat, 1.0, x)))
+
+
+def _counted(x: Tensor, there: Any, axes: tuple[int, ...]) -> Tensor:
+    """How many elements are there, with the axes kept at length 1, as real numbers."""
+    return sum_of(astype(there, finfo(x.dtype).dtype if x._spec.is_complex else x.dtype), axis=axes, keepdims=True)
+
+
+def _centre(x: Tensor, there: Any, axes: tuple[int, ...], n: Tensor) -> Tensor:
+    return sum_of(where(there, x, 0.0), axis=axes, keepdims=True) / where(n > 0, n, math.nan)
 
 
 def nansum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
@@ -47,7 +76,7 @@ def nansum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = 
     >>> x.grad
     tensor([1., 0., 1.])
     """
-    return sum_of(_replaced(as_operand(x), 0.0), axis=axis, dtype=dtype, keepdims=keepdims)
+    return sum_of(without_nan(as_operand(x), 0.0), axis=axis, dtype=dtype, keepdims=keepdims)
 
 
 def nanprod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
@@ -60,7 +89,7 @@ def nanprod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool =
     >>> ag.extra.nanprod(ag.tensor([3.0, ag.nan, 2.0]))
     tensor(6.)
     """
-    return prod(_replaced(as_operand(x), 1.0), axis=axis, dtype=dtype, keepdims=keepdims)
+    return prod(without_nan(as_operand(x), 1.0), axis=axis, dtype=dtype, keepdims=keepdims)
 
 
 def nanmean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -76,14 +105,7 @@ def nanmean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     x = as_operand(x)
     if not x._spec.inexact:
         return mean(x, axis=axis, keepdims=keepdims)
-    axes = checked_axes("nanmean", axis, x.ndim)
-    return without(sum_of(_replaced(x, 0.0), axis=axes, keepdims=True) / _divisor(x, axes, 0.0), axes, keepdims)
-
-
-def _divisor(x: Tensor, axes: tuple[int, ...], correction: float) -> Tensor:
-    """The number of elements that are not NaN less the correction; NaN where nothing is left."""
-    n = _counted(x, axes)
-    return where(n > correction, n - correction, math.nan)
+    return mean_where(x, logical_not(isnan(x)), checked_axes("nanmean", axis, x.ndim), keepdims=keepdims)
 
 
 def nanvar(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
@@ -101,10 +123,7 @@ def nanvar(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: b
     if not x._spec.inexact:
         return var(x, axis=axis, correction=correction, keepdims=keepdims)
     axes = checked_axes("nanvar", axis, x.ndim)
-    centre = sum_of(_replaced(x, 0.0), axis=axes, keepdims=True) / _divisor(x, axes, 0.0)
-    centred = where(isnan(x), 0.0, x - centre)
-    squares = real(centred * conj(centred)) if x._spec.is_complex else square(centred)
-    return without(sum_of(squares, axis=axes, keepdims=True) / _divisor(x, axes, correction), axes, keepdims)
+    return var_where(x, logical_not(isnan(x)), axes, keepdims=keepdims, correction=correction)
 
 
 def nanstd(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
@@ -120,9 +139,7 @@ def nanstd(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: b
     x = as_operand(x)
     if not x._spec.inexact:
         return std(x, axis=axis, correction=correction, keepdims=keepdims)
-    found = nanvar(x, axis=axis, correction=correction, keepdims=keepdims)
-    flat = found == 0
-    return where(flat, 0.0, sqrt(where(flat, 1.0, found)))
+    return root(nanvar(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
 def _nan_extremum(name: str, worst: float) -> dict[str, Any]:
@@ -192,4 +209,4 @@ def nancumsum(x: Any, /, *, axis: int | None = None, dtype: Any = None) -> Tenso
     >>> ag.extra.nancumsum(ag.tensor([1.0, ag.nan, 2.0]))
     tensor([1., 1., 3.])
     """
-    return cumsum(_replaced(as_operand(x), 0.0), axis=axis, dtype=dtype)
+    return cumsum(without_nan(as_operand(x), 0.0), axis=axis, dtype=dtype)

@@ -31,7 +31,9 @@ def dot(x1: Any, x2: Any, /) -> Tensor:
     x1, x2 = as_operands(x1, x2)
     if not x1.ndim or not x2.ndim:
         return multiply(x1, x2)
-    return linalg.tensordot(x1, x2, axes=((x1.ndim - 1,), (max(x2.ndim - 2, 0),)))
+    if x2.ndim == 1 or (x1.ndim <= 2 and x2.ndim == 2):
+        return linalg.matmul(x1, x2)
+    return linalg.tensordot(x1, x2, axes=((x1.ndim - 1,), (x2.ndim - 2,)))
 
 
 def inner(x1: Any, x2: Any, /) -> Tensor:

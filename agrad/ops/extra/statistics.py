@@ -63,20 +63,24 @@ def average(x: Any, /, *, axis: Axis = None, weights: Any = None, keepdims: bool
         return mean(x, axis=axis, keepdims=keepdims)
     w = as_operand(weights, x)
     axes = checked_axes("average", axis, x.ndim)
-    if w.shape != x.shape:
-        if axis is None or w.shape != tuple(x.shape[a] for a in axes):
-            raise ValueError(
-                f"average(): weights of shape {w.shape} fit neither the shape {x.shape} nor the axes {axis}{called()}"
-            )
-        places = {a: i for i, a in enumerate(axes)}
-        w = reshape(
-            permute_dims(w, tuple(places[a] for a in sorted(axes))),
-            tuple(n if i in axes else 1 for i, n in enumerate(x.shape)),
-        )
+    w = weights_of(w, x, axes)
     if not w._spec.inexact:
         w = astype(w, x.dtype)
     scale = sum_of(w, axis=axes, keepdims=True)
     return without(sum_of(x * w, axis=axes, keepdims=True) / scale, axes, keepdims)
+
+
+def weights_of(w: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Weights of the elements, or of some axes in their order, such that they broadcast with an operand."""
+    if w.shape == x.shape:
+        return w
+    if w.shape != tuple(x.shape[a] for a in axes):
+        raise ValueError(
+            f"average(): weights of shape {w.shape} fit neither the shape {x.shape} nor the axes {axes}{called()}"
+        )
+    places = {a: i for i, a in enumerate(axes)}
+    w = permute_dims(w, tuple(places[a] for a in sorted(axes)))
+    return reshape(w, tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
 
 
 # -- ranks ------------------------------------------------------------------------------------------------------------
