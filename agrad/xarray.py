@@ -5,6 +5,9 @@ calculus. What needs this module are `interp`, `ffill`, `bfill`, `first` and `la
 (``da.isel(time=points, place=points)``), `chunk`, which cuts the tensor itself and stays part of the graph, `chunks`, `compute`,
 `load` and `persist`, and writing files. xarray has to be installed.
 
+Each of these replaces a function within xarray; they stand in one table, `REPLACED`. Where a release of xarray does not have one as
+it is known here, the import works, and the methods that need it say so when a tensor comes.
+
 Examples
 --------
 >>> import agrad as ag
@@ -19,19 +22,14 @@ tensor([1.5000, 4.0000], grad_fn=<...>)
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xarray
-from xarray.backends import writers
-from xarray.core import common, dataarray, dataset, duck_array_ops, indexing, missing, nputils
-from xarray.core.dataset import Dataset
-from xarray.core.utils import Frozen
-from xarray.core.variable import Variable, broadcast_variables
-from xarray.namedarray.core import NamedArray
-from xarray.namedarray.daskmanager import DaskManager
-from xarray.structure import chunks as structure_chunks
 
 import agrad as ag
 import agrad.numpy as np
@@ -41,19 +39,28 @@ from agrad.core.backend import joined
 
 __all__: list[str] = []
 
+#: What xarray has for others to extend it: here by `agrad.chunk_manager`.
+_MANAGERS = "xarray.namedarray.parallelcompat:ChunkManagerEntrypoint"
+
+#: The releases of xarray with which all of this was tested.
+TESTED = ("2026.9.0",)
+
 # -- interpolation: a linear map of the values, which xarray's own code tells of --------------------------------------------
+
+#: Functions of xarray's that this calls.
+_INTERPOLATOR, _TOGETHER = "xarray.core.missing:_get_interpolator", "xarray.core.variable:broadcast_variables"
 
 #: Methods whose results are no linear function of the values.
 _NOT_LINEAR = ("akima", "makima", "pchip")
 
-_interpnd = missing._interpnd
 
-
-def _columns(places: Any, wanted: Any, interpolator: Any, options: dict[str, Any], dims: Any) -> tuple[Any, Any]:
+def _columns(
+    of_arrays: Any, places: Any, wanted: Any, interpolator: Any, options: dict[str, Any], dims: Any
+) -> tuple[Any, Any]:
     """What each value along one axis contributes to each result, shape (n, ...), and what results have beside."""
 
     def run(values: Any) -> Any:
-        return _interpnd(
+        return of_arrays(
             values, places, wanted, interp_func=interpolator, interp_kwargs=options, result_coord_core_dims=[dims]
         )
 
@@ -74,14 +81,24 @@ def _nonzero(columns: Any) -> tuple[Any, Any]:
     return ag.where(chosen, places, places[:, :1]), ag.take_along_axis(rows, places, axis=1)
 
 
-def _of_tensors(
-    data: Any, *coords: Any, interp_func: Any, interp_kwargs: dict[str, Any], result_coord_core_dims: list[Any]
-) -> Any:
-    if not isinstance(data, ag.Tensor):
-        return _interpnd(
+def _interpolation(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def interpolated(
+        data: Any, *coords: Any, interp_func: Any, interp_kwargs: dict[str, Any], result_coord_core_dims: list[Any]
+    ) -> Any:
+        function = functools.partial(_of_tensors, of_arrays) if isinstance(data, ag.Tensor) else of_arrays
+        return function(
             data, *coords, interp_func=interp_func, interp_kwargs=interp_kwargs,
             result_coord_core_dims=result_coord_core_dims,
         )  # fmt: skip
+
+    return interpolated
+
+
+def _of_tensors(
+    of_arrays: Any, data: Any, *coords: Any, interp_func: Any, interp_kwargs: dict[str, Any],
+    result_coord_core_dims: list[Any],
+) -> Any:  # fmt: skip
     count = len(coords) // 2
     method = interp_kwargs.get("method", getattr(interp_func, "__name__", ""))
     if any(name in str(method).lower() for name in _NOT_LINEAR):
@@ -95,11 +112,13 @@ def _of_tensors(
             " agrad.numpy.interp(x, xp, fp), or tensor.detach().numpy()."
         )
     if count == 1:
-        columns, beside = _columns(coords[0], coords[1], interp_func, interp_kwargs, result_coord_core_dims[0])
+        columns, beside = _columns(
+            of_arrays, coords[0], coords[1], interp_func, interp_kwargs, result_coord_core_dims[0]
+        )
         shape = columns.shape[1:]
         columns = ag.reshape(columns, (columns.shape[0], -1))
     else:
-        data, columns, beside, shape = _of_several(data, coords, interp_kwargs, result_coord_core_dims)
+        data, columns, beside, shape = _of_several(of_arrays, data, coords, interp_kwargs, result_coord_core_dims)
     places, weights = _nonzero(columns) if isinstance(columns, ag.Tensor) else columns
     weights = ag.astype(weights, data.dtype if data._spec.inexact else ag.float64)
     if isinstance(columns, ag.Tensor) and places.shape[1] > 2:
@@ -113,8 +132,11 @@ def _of_tensors(
     return ag.where(ag.isnan(beside), beside, found + beside) if bool(ag.any(beside != 0)) else found
 
 
-def _of_several(data: Any, coords: Any, options: dict[str, Any], dims: list[Any]) -> tuple[Any, Any, Any, Any]:
+def _of_several(
+    of_arrays: Any, data: Any, coords: Any, options: dict[str, Any], dims: list[Any]
+) -> tuple[Any, Any, Any, Any]:
     """The same by several axes at once: corners of cells, with the products of the weights along each axis."""
+    interpolator, together = resolve_name(_INTERPOLATOR), resolve_name(_TOGETHER)
     count, method = len(coords) // 2, options["method"]
     if method not in ("linear", "nearest"):
         raise TypeError(
@@ -122,14 +144,14 @@ def _of_several(data: Any, coords: Any, options: dict[str, Any], dims: list[Any]
             " 'nearest', or one dimension after the other."
         )
     fill = options.get("fill_value", float("nan"))
-    one, own = missing._get_interpolator(method, vectorizeable_only=True)
+    one, own = interpolator(method, vectorizeable_only=True)
     if fill is None:
         own["fill_value"] = "extrapolate"
-    wanted = broadcast_variables(*(Variable(d, c) for d, c in zip(dims, coords[count:], strict=True)))
+    wanted = together(*(xarray.Variable(d, c) for d, c in zip(dims, coords[count:], strict=True)))
     shape = wanted[0].shape
     corners, strides, outside = [], [], None
     for i, (places, new) in enumerate(zip(coords[:count], wanted, strict=True)):
-        columns, beside = _columns(places, new.data.ravel(), one, own, ("point",))
+        columns, beside = _columns(of_arrays, places, new.data.ravel(), one, own, ("point",))
         corners.append(_nonzero(columns))
         strides.append(functools.reduce(lambda a, b: a * b, data.shape[data.ndim - count + i + 1 :], 1))
         out = ag.isnan(beside)
@@ -161,50 +183,63 @@ def _nan_end(of_arrays: Any, *, last: bool) -> Any:
     return end
 
 
-_push = missing.push
+def _filling(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def filled(array: Any, n: Any, axis: int, **options: Any) -> Any:
+        if not isinstance(array, ag.Tensor):
+            return of_arrays(array, n, axis, **options)
+        axis %= array.ndim
+        size = array.shape[axis]
+        places = ag.reshape(ag.arange(size, device=array.device), (-1, *(1,) * (array.ndim - axis - 1)))
+        last = np.maximum.accumulate(ag.where(ag.isnan(array), -1, places), axis=axis)
+        found = ag.take_along_axis(array, ag.maximum(last, 0), axis=axis)
+        return ag.where((last >= 0) & (places - last <= (size if n is None else n)), found, float("nan"))
+
+    return filled
 
 
-@functools.wraps(_push)
-def _filled(array: Any, n: Any, axis: int, **options: Any) -> Any:
-    if not isinstance(array, ag.Tensor):
-        return _push(array, n, axis, **options)
-    axis %= array.ndim
-    size = array.shape[axis]
-    places = ag.reshape(ag.arange(size, device=array.device), (-1, *(1,) * (array.ndim - axis - 1)))
-    last = np.maximum.accumulate(ag.where(ag.isnan(array), -1, places), axis=axis)
-    found = ag.take_along_axis(array, ag.maximum(last, 0), axis=axis)
-    return ag.where((last >= 0) & (places - last <= (size if n is None else n)), found, float("nan"))
+#: A class of xarray's that this calls.
+_INDEXED = "xarray.core.nputils:NumpyVIndexAdapter"
 
 
-_refused = indexing.ArrayApiIndexingAdapter._vindex_get
+def _points(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def points(self: Any, indexer: Any) -> Any:
+        if not isinstance(self.array, ag.Tensor):
+            return of_arrays(self, indexer)
+        return resolve_name(_INDEXED)(self.array)[indexer.tuple]
 
-
-def _points(self: Any, indexer: Any) -> Any:
-    if not isinstance(self.array, ag.Tensor):
-        return _refused(self, indexer)
-    return nputils.NumpyVIndexAdapter(self.array)[indexer.tuple]
+    return points
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------------
 
-_chunk, _maybe_chunk = Variable.chunk, dataset._maybe_chunk
+
+def _manager() -> Any:
+    """Return the manager of tensors in chunks."""
+    from agrad.chunk_manager import ChunkManager  # noqa: PLC0415 (which needs what stands in the table)
+
+    return ChunkManager()
 
 
-@functools.wraps(_chunk)
-def _in_chunks(self: Any, chunks: Any = {}, *args: Any, **options: Any) -> Any:  # noqa: B006 (xarray's)
-    if not isinstance(self._data, ag.Tensor):
-        return _chunk(self, chunks, *args, **options)
-    if not chunks or isinstance(chunks, dict):
-        wanted = dict(chunks or {}, **options)
-        chunks = {axis: wanted[dim] for axis, dim in enumerate(self.dims) if dim in wanted}
-    return self._replace(data=self._data.to_device("dask").rechunk(chunks))
+def _cutting(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def cut(self: Any, *args: Any, **options: Any) -> Any:
+        if isinstance(self._data, ag.Tensor):
+            options["chunked_array_type"] = _manager()
+        return of_arrays(self, *args, **options)
+
+    return cut
 
 
-@functools.wraps(_maybe_chunk)
-def _of_dataset(name: Any, var: Any, chunks: Any, *args: Any, **options: Any) -> Any:
-    if not isinstance(var._data, ag.Tensor):
-        return _maybe_chunk(name, var, chunks, *args, **options)
-    return var.chunk(chunks) if var.ndim else var
+def _cutting_of_datasets(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def cut(name: Any, var: Any, *args: Any, **options: Any) -> Any:
+        if isinstance(var._data, ag.Tensor):
+            options["chunked_array_type"] = _manager()
+        return of_arrays(name, var, *args, **options)
+
+    return cut
 
 
 def _lengths(variable: Any) -> Any:
@@ -212,49 +247,50 @@ def _lengths(variable: Any) -> Any:
     return variable._data.chunks if variable._data._spec.backend.is_chunked else None
 
 
-_chunks, _chunksizes, _all_chunksizes = NamedArray.chunks, NamedArray.chunksizes, common.get_chunksizes
+def _sizes(variable: Any) -> dict[Any, Any]:
+    return dict(zip(variable.dims, _lengths(variable) or (), strict=False))
 
 
-@functools.wraps(_chunks.fget)
-def _chunks_of(self: Any) -> Any:
-    return _lengths(self) if isinstance(self._data, ag.Tensor) else _chunks.fget(self)
+def _chunks(of_arrays: Any) -> Any:
+    return property(lambda self: _lengths(self) if isinstance(self._data, ag.Tensor) else of_arrays.fget(self))
 
 
-@functools.wraps(_chunksizes.fget)
-def _chunksizes_of(self: Any) -> Any:
-    if not isinstance(self._data, ag.Tensor):
-        return _chunksizes.fget(self)
-    return dict(zip(self.dims, _lengths(self) or (), strict=False))
+def _chunksizes(of_arrays: Any) -> Any:
+    return property(lambda self: _sizes(self) if isinstance(self._data, ag.Tensor) else of_arrays.fget(self))
 
 
-@functools.wraps(_all_chunksizes)
-def _chunksizes_of_all(variables: Any) -> Any:
-    variables = list(variables)
-    found = dict(_all_chunksizes([v for v in variables if not isinstance(v._data, ag.Tensor)]))
-    for variable in variables:
-        for dim, lengths in _chunksizes_of(variable).items() if isinstance(variable._data, ag.Tensor) else ():
-            if found.setdefault(dim, lengths) != lengths:
-                raise ValueError(
-                    f"Object has inconsistent chunks along dimension {dim}. This can be fixed by calling unify_chunks()."
-                    f"{errors.called()}"
-                )
-    return Frozen(found)
+def _all_chunksizes(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def of_all(variables: Any) -> Any:
+        variables = list(variables)
+        found = of_arrays([v for v in variables if not isinstance(v._data, ag.Tensor)])
+        frozen, found = type(found), dict(found)
+        for variable in variables:
+            for dim, lengths in _sizes(variable).items() if isinstance(variable._data, ag.Tensor) else ():
+                if found.setdefault(dim, lengths) != lengths:
+                    raise ValueError(
+                        f"Object has inconsistent chunks along dimension {dim}. This can be fixed by calling"
+                        f" unify_chunks().{errors.called()}"
+                    )
+        return frozen(found)
+
+    return of_all
 
 
-_manager, _unify = structure_chunks.get_chunked_array_type, DaskManager.unify_chunks
+def _managing(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def manager(*arrays: Any) -> Any:
+        return _manager() if any(isinstance(x, ag.Tensor) for x in arrays) else of_arrays(*arrays)
+
+    return manager
 
 
-@functools.wraps(_manager)
-def _manager_of(*arrays: Any) -> Any:
-    return DaskManager() if any(isinstance(x, ag.Tensor) for x in arrays) else _manager(*arrays)
+def _loading(method: Any) -> Any:
+    return _of_tensors_too(method, ag.compute)
 
 
-@functools.wraps(_unify)
-def _unified(self: Any, *args: Any, **options: Any) -> Any:
-    plain = [x.detach()._raw if isinstance(x, ag.Tensor) else x for x in args]
-    chunks, arrays = _unify(self, *plain, **options)
-    pairs = zip(args[::2], arrays, strict=True)
-    return chunks, [x.rechunk(found.chunks) if isinstance(x, ag.Tensor) else found for x, found in pairs]
+def _persisting(method: Any) -> Any:
+    return _of_tensors_too(method, ag.persist)
 
 
 def _of_tensors_too(method: Any, computing: Any) -> Any:
@@ -293,46 +329,193 @@ def _of_arrays(write: Any) -> Any:
 
 # -- operands of several backends, and arrays beside tensors -----------------------------------------------------------------
 
-_namespace_of, _einsum = duck_array_ops.get_array_namespace, duck_array_ops.einsum
+
+def _namespaces(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def namespace(*values: Any) -> Any:
+        backends = {v._spec.backend: v for v in values if isinstance(v, ag.Tensor)}
+        if len(backends) > 1 and (where := joined(backends)) is not None:
+            return backends[where].__array_namespace__()
+        return of_arrays(*values)
+
+    return namespace
 
 
-@functools.wraps(_namespace_of)
-def _namespace(*values: Any) -> Any:
-    backends = {v._spec.backend: v for v in values if isinstance(v, ag.Tensor)}
-    if len(backends) > 1 and (where := joined(backends)) is not None:
-        return backends[where].__array_namespace__()
-    return _namespace_of(*values)
+def _products(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def products(*operands: Any, **options: Any) -> Any:
+        if any(isinstance(x, ag.Tensor) for x in operands):
+            return np.einsum(*operands, **options)  # xarray asks the library of the first, which may be Dask
+        return of_arrays(*operands, **options)
+
+    return products
 
 
-@functools.wraps(_einsum)
-def _products(*operands: Any, **options: Any) -> Any:
-    if any(isinstance(x, ag.Tensor) for x in operands):
-        return np.einsum(*operands, **options)  # xarray asks the library of the first, which may be Dask
-    return _einsum(*operands, **options)
+# -- what is replaced within xarray -----------------------------------------------------------------------------------------
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    """Return the tensors in an object of xarray's, or in what its groups are of."""
+    value = getattr(value, "_obj", value)
+    for node in getattr(value, "subtree", (value,)):
+        held = (
+            [node.variable] if isinstance(node, xarray.DataArray) else getattr(node, "variables", {"": node}).values()
+        )
+        yield from (v._data for v in held if isinstance(getattr(v, "_data", None), ag.Tensor))
+
+
+def _there(args: Any, options: Any) -> bool:  # noqa: ARG001 (as those below)
+    """Return whether a method was called of tensors."""
+    return any(True for _ in _tensors(args[0]))
+
+
+def _in_chunks(args: Any, options: Any) -> bool:  # noqa: ARG001
+    """Return whether a method was called of tensors in chunks."""
+    return any(t._spec.backend.is_chunked for t in _tensors(args[0]))
+
+
+def _unmanaged(args: Any, options: Any) -> bool:
+    """Return whether tensors are to be cut, and no manager of chunks is named."""
+    return _there(args, options) and options.get("chunked_array_type") is None
+
+
+def _at_points(args: Any, options: Any) -> bool:
+    """Return whether elements of tensors are chosen by arrays with dimensions of their own."""
+    keys = [*options.values(), *(v for a in args[1:] if isinstance(a, dict) for v in a.values())]
+    return _there(args, options) and sum(hasattr(key, "dims") for key in keys) > 1
+
+
+def _of_several_backends(args: Any, options: Any) -> bool:
+    """Return whether tensors of several backends come together."""
+    labelled = [value for value in (*args, *options.values()) if hasattr(value, "coords")]
+    return len({t._spec.backend for value in labelled for t in _tensors(value)}) > 1
+
+
+class Replaced(NamedTuple):
+    """A function of xarray's in whose place one stands that takes tensors too.
+
+    Attributes
+    ----------
+    place : str
+        Where xarray has it: ``module:name``, or ``module:class.name``.
+    takes : str
+        How its parameters begin, as far as they are used here.
+    by : callable
+        Makes the function that takes its place of the one that was there.
+    methods : str
+        The methods that need it, of `DataArray`, `Dataset`, `DataTree` and groups.
+    concerns : callable
+        Whether it matters for a call of such a method, by its arguments.
+    needs : tuple of str, optional
+        What else of xarray's it calls.
+    """
+
+    place: str
+    takes: str
+    by: Callable[[Any], Any]
+    methods: str
+    concerns: Callable[[Any, Any], bool] = _there
+    needs: tuple[str, ...] = ()
+
+
+_FILES, _TOGETHER_METHODS = "to_netcdf to_zarr", "where fillna combine_first clip dot"
+
+#: All of them. What is replaced of xarray is replaced here, and nowhere else.
+REPLACED = (
+    Replaced("xarray.core.missing:_interpnd", "data coords interp_func interp_kwargs result_coord_core_dims", _interpolation,
+             "interp interp_like", needs=(_INTERPOLATOR, _TOGETHER)),
+    Replaced("xarray.core.missing:push", "array n axis", _filling, "ffill bfill"),
+    Replaced("xarray.core.nputils:nanfirst", "values axis keepdims", functools.partial(_nan_end, last=False), "first"),
+    Replaced("xarray.core.nputils:nanlast", "values axis keepdims", functools.partial(_nan_end, last=True), "last"),
+    Replaced("xarray.core.indexing:ArrayApiIndexingAdapter._vindex_get", "self indexer", _points, "isel sel", _at_points,
+             (_INDEXED,)),
+    Replaced("xarray.core.variable:Variable.chunk", "self", _cutting, "chunk", _unmanaged, (_MANAGERS,)),
+    Replaced("xarray.core.dataset:_maybe_chunk", "name var", _cutting_of_datasets, "chunk", _unmanaged, (_MANAGERS,)),
+    Replaced("xarray.namedarray.core:NamedArray.chunks", "self", _chunks, "chunks", _in_chunks),
+    Replaced("xarray.namedarray.core:NamedArray.chunksizes", "self", _chunksizes, "chunksizes", _in_chunks),
+    Replaced("xarray.core.common:get_chunksizes", "variables", _all_chunksizes, "chunksizes", _in_chunks),
+    Replaced("xarray.core.dataarray:get_chunksizes", "variables", _all_chunksizes, "chunksizes", _in_chunks),
+    Replaced("xarray.core.dataset:get_chunksizes", "variables", _all_chunksizes, "chunks chunksizes", _in_chunks),
+    Replaced("xarray.structure.chunks:get_chunked_array_type", "args", _managing, "unify_chunks", _in_chunks, (_MANAGERS,)),
+    Replaced("xarray.core.duck_array_ops:get_array_namespace", "values", _namespaces, _TOGETHER_METHODS, _of_several_backends),
+    Replaced("xarray.core.duck_array_ops:einsum", "args kwargs", _products, "dot", _of_several_backends),
+    Replaced("xarray.core.dataset:Dataset.load", "self", _loading, "compute load"),
+    Replaced("xarray.core.dataset:Dataset.persist", "self", _persisting, "persist"),
+    Replaced("xarray.backends.writers:to_netcdf", "dataset", _of_arrays, _FILES),
+    Replaced("xarray.backends.writers:to_zarr", "dataset", _of_arrays, _FILES),
+    Replaced("xarray.backends.writers:dump_to_store", "dataset", _of_arrays, _FILES),
+)  # fmt: skip
+
+
+def _found(place: str) -> tuple[Any, str, Any]:
+    """Return where a function of xarray's stands, its name there, and the function; AttributeError or ImportError if it is gone."""
+    owner, _, name = place.rpartition("." if "." in place.partition(":")[2] else ":")
+    holder = resolve_name(owner)
+    return holder, name, getattr(holder, name)
+
+
+def _lacks(part: Replaced) -> str:
+    """Return what of xarray's is not as it is known here, "" if all is."""
+    for place in (part.place, *part.needs):
+        try:
+            _, _, function = _found(place)
+        except (AttributeError, ImportError):
+            return f"has no {place.replace(':', '.')}"
+    _, _, function = _found(part.place)
+    wanted = part.takes.split()
+    given = list(inspect.signature(_called(function)).parameters)
+    if given[: len(wanted)] != wanted:
+        return f"has {part.place.replace(':', '.')} with the parameters {', '.join(given)}"
+    return ""
+
+
+def _called(method: Any) -> Callable[..., Any]:
+    found: Any = method.fget if isinstance(method, property) else method
+    return found  # type: ignore[no-any-return] # xarray is not checked
+
+
+def replace(part: Replaced) -> None:
+    """Put a function in the place of xarray's; where that is not as it is known here, let the methods that need it say so."""
+    lacking = _lacks(part)
+    if not lacking:
+        holder, name, function = _found(part.place)
+        setattr(holder, name, part.by(function))
+        return
+    for holder in (xarray.DataArray, xarray.Dataset, xarray.DataTree, *_groups()):
+        for name in part.methods.split():
+            if hasattr(holder, name):
+                setattr(holder, name, _refusing(getattr(holder, name), name, part, lacking))
+
+
+def _groups() -> tuple[type, ...]:
+    """Return the class of groups, which has no public name: what an array's method gives is of it."""
+    groups = type(xarray.DataArray([0.0], dims="x", coords={"x": [0]}).groupby("x"))
+    return tuple(cls for cls in groups.__mro__ if "first" in vars(cls))
+
+
+def _refusing(method: Any, name: str, part: Replaced, lacking: str) -> Any:
+    """Return a method, or property, that raises where it would need what is not there."""
+    of = _called(method)
+
+    @functools.wraps(of)
+    def refusing(*args: Any, **options: Any) -> Any:
+        if part.concerns(args, options):
+            manager = '; or give chunked_array_type="agrad"' if name == "chunk" else ""
+            raise NotImplementedError(
+                f"{name} of tensors is not there with xarray {xarray.__version__}, which {lacking}.\n  It was tested with"
+                f" {', '.join(TESTED)}: pip install xarray=={TESTED[-1]}{manager}; or take the values,"
+                f" a.copy(data=a.data.detach().numpy()).{errors.called()}"
+            )
+        return of(*args, **options)
+
+    return property(refusing) if isinstance(method, property) else refusing
 
 
 errors.INTERNAL_FILES.update(
     errors.sources(os.path.dirname(xarray.__file__))
 )  # the user's line is the one that calls them
-missing._interpnd = _of_tensors
-missing.push = _filled
-nputils.nanfirst = _nan_end(nputils.nanfirst, last=False)
-nputils.nanlast = _nan_end(nputils.nanlast, last=True)
-indexing.ArrayApiIndexingAdapter._vindex_get = _points
-structure_chunks.get_chunked_array_type = _manager_of
-DaskManager.unify_chunks = _unified
-NamedArray.chunks = property(_chunks_of)
-NamedArray.chunksizes = property(_chunksizes_of)
-for _module in (common, dataarray, dataset):
-    _module.get_chunksizes = _chunksizes_of_all
-Variable.chunk = _in_chunks
-dataset._maybe_chunk = _of_dataset
-duck_array_ops.get_array_namespace = _namespace
-duck_array_ops.einsum = _products
-Dataset.load = _of_tensors_too(Dataset.load, ag.compute)
-Dataset.persist = _of_tensors_too(Dataset.persist, ag.persist)
-for _name in ("to_netcdf", "to_zarr", "dump_to_store"):
-    setattr(writers, _name, _of_arrays(getattr(writers, _name)))
+for _part in REPLACED:
+    replace(_part)
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)

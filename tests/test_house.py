@@ -89,6 +89,7 @@ LAYERS = [
     ],
     ["agrad", "agrad.__main__", "agrad.backends.*", "agrad.torch_names"],
     [
+        "agrad.chunk_manager",
         "agrad.compat.*",
         "agrad.einops",
         "agrad.xarray",

@@ -6,9 +6,13 @@ Values, coordinates and attributes are those of the same operation on NumPy arra
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 import subprocess
 import sys
+import textwrap
+import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +24,7 @@ from agrad.view.tracebacks import explain
 pd = pytest.importorskip("pandas")
 xr = pytest.importorskip("xarray")
 pytest.importorskip("bottleneck")
+load_chunkmanagers = importlib.import_module("xarray.namedarray.parallelcompat").load_chunkmanagers
 
 SURVEY = Path(__file__).with_name("survey.py")
 
@@ -378,3 +383,142 @@ def test_what_is_written_for_methods_that_raise_is_said_and_works():
     found = a.dropna("day").interp({"day": a["day"]})
     assert found.data.requires_grad
     np.testing.assert_allclose(found.data.detach().numpy(), plain.interpolate_na("day").values)
+
+
+def _lazy(x=X, **options):
+    return series(ag.asarray(pytest.importorskip("dask.array").from_array(x, chunks=(1, 2)), **options))
+
+
+#: What a program writes that needs each function that is replaced within xarray.
+NEEDS = {
+    "_interpnd": lambda a: a.interp(place=[0.5]),
+    "push": lambda a: a.ffill("place"),
+    "nanfirst": lambda a: a.groupby("place").first(),
+    "nanlast": lambda a: a.to_dataset(name="t").groupby("place").last(),
+    "_vindex_get": lambda a: a.isel(run=xr.DataArray([0, 1], dims="p"), place=xr.DataArray([0, 1], dims="p")),
+    "chunk": lambda a: a.chunk(run=1),
+    "_maybe_chunk": lambda a: a.to_dataset(name="t").chunk(run=1),
+    "chunks": lambda a: a.chunks,
+    "chunksizes": lambda a: a.chunksizes,
+    "get_chunksizes": lambda a: a.to_dataset(name="t").chunksizes,
+    "get_chunked_array_type": lambda a: a.unify_chunks(),
+    "get_array_namespace": lambda a: a.fillna(a.copy(data=ag.ones((2, 3), device="numpy")) if isinstance(a.data, ag.Tensor) else 1.0),
+    "einsum": lambda a: a.dot(a.copy(data=ag.ones((2, 3), device="numpy")) if isinstance(a.data, ag.Tensor) else a),
+    "load": lambda a: a.to_dataset(name="t").load(),
+    "persist": lambda a: a.persist(),
+    "to_netcdf": lambda a: a.to_netcdf("/nowhere/t.nc"),
+    "to_zarr": lambda a: a.to_zarr("/nowhere/t.zarr"),
+    "dump_to_store": lambda a: a.to_dataset(name="t").to_zarr("/nowhere/t.zarr"),
+}  # fmt: skip
+
+
+class TestOtherReleases:
+    """Where a function within xarray is gone, or takes something else, the methods that need it say so, of tensors alone."""
+
+    @pytest.fixture
+    def module(self, monkeypatch):
+        """The module; what is put into xarray's classes is taken out again."""
+        import agrad.xarray as module
+
+        for holder in (xr.DataArray, xr.Dataset, xr.DataTree, *module._groups()):
+            for part in module.REPLACED:
+                for name in part.methods.split():
+                    if hasattr(holder, name):
+                        monkeypatch.setattr(holder, name, getattr(holder, name))
+        return module
+
+    @pytest.mark.parametrize("name", NEEDS)
+    @pytest.mark.parametrize(
+        "change", [{"place": "xarray.core.missing:no_such"}, {"takes": "quite another"}, {"needs": ("no_such:f",)}]
+    )
+    def test_methods_say_what_is_missing(self, module, name, change):
+        parts = [part for part in module.REPLACED if part.place.endswith((f":{name}", f".{name}"))]
+        assert parts
+        for part in parts:
+            module.replace(part._replace(**change))
+        with pytest.raises(
+            NotImplementedError,
+            match=f"of tensors is not there with xarray {xr.__version__}, which has .*\n.*pip install xarray==2026.9.0",
+        ) as caught:
+            NEEDS[name](_lazy())
+        assert f"Called at {__file__}" in str(caught.value)
+        if not name.startswith(("to_", "dump_")):
+            NEEDS[name](series(X))  # arrays as before
+
+    def test_every_function_is_asked_for(self, module):
+        assert {part.place.replace(".", ":").rpartition(":")[2] for part in module.REPLACED} == NEEDS.keys()
+
+    def test_this_release_has_them_all(self, module):
+        assert xr.__version__ not in module.TESTED or not any(map(module._lacks, module.REPLACED))
+
+    def test_the_import_works_without_any(self):
+        source = """
+            import xarray.core.dataset, xarray.core.missing, xarray.core.nputils, xarray.core.indexing, xarray.backends.writers
+            del xarray.core.missing._interpnd, xarray.core.nputils.nanfirst, xarray.core.nputils.NumpyVIndexAdapter
+            del xarray.core.missing._get_interpolator, xarray.backends.writers.to_zarr
+            push = xarray.core.missing.push
+            xarray.core.missing.push = lambda array, axis, n, **more: push(array, n, axis, **more)
+            import agrad as ag, agrad.xarray
+            a = xarray.DataArray(ag.asarray([1.0, ag.nan, 3.0]), dims="x", coords={"x": [0.0, 1.0, 2.0]})
+            for call in (lambda: a.ffill("x"), lambda: a.interp(x=[0.5]), lambda: a.groupby("x").first()):
+                try:
+                    call()
+                except NotImplementedError as error:
+                    print(str(error).partition(", which ")[2].splitlines()[0])
+            print(a.groupby("x").last().data.tolist(), a.copy(data=a.data.numpy()).ffill("x").values)
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines() == [
+            "has xarray.core.missing.push with the parameters array, axis, n, more.",
+            "has no xarray.core.missing._interpnd.",
+            "has no xarray.core.nputils.nanfirst.",
+            "[1.0, nan, 3.0] [1. 1. 3.]",
+        ]
+
+
+class TestChunkManager:
+    """xarray's interface for arrays in chunks: cutting, without anything that is replaced."""
+
+    def test_the_distribution_names_it(self):
+        from agrad.chunk_manager import ChunkManager
+
+        text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
+        (entry,) = tomllib.loads(text)["project"]["entry-points"]["xarray.chunkmanagers"].items()
+        found = load_chunkmanagers([EntryPoint(*entry, "xarray.chunkmanagers")])
+        assert entry[0] == "agrad"
+        assert type(found["agrad"]) is ChunkManager
+
+    def test_chunks_are_cut_in_the_graph(self):
+        pytest.importorskip("dask.array")
+        source = """
+            import numpy as np, xarray as xr, agrad as ag, sys
+            from agrad.chunk_manager import ChunkManager
+            x = ag.asarray(np.arange(6.0).reshape(2, 3), requires_grad=True)
+            for held in (xr.DataArray(x, dims="ab"), xr.Dataset({"t": ("ab", x)})["t"].to_dataset(), ):
+                cut = held.chunk(a=1, chunked_array_type=ChunkManager())
+                cut = cut if isinstance(cut, xr.DataArray) else cut["t"]
+                again = cut.chunk(b=2, chunked_array_type=ChunkManager())
+                print(cut.data.chunks, again.data.chunks)
+                x.grad = None
+                (again**2).sum().data.backward()
+                print((x.grad == 2 * x).numpy().all())
+            made = xr.DataArray(np.ones((2, 3)), dims="ab").chunk(a=1, chunked_array_type=ChunkManager())
+            print(type(made.data).__name__, made.data.chunks)
+            print("agrad.xarray" in sys.modules)
+        """
+        source = source.replace('dims="ab"', 'dims=("a", "b")').replace('("ab", x)', '(("a", "b"), x)')
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        cut = ["((1, 1), (3,)) ((1, 1), (2, 1))", "True"]
+        assert done.stdout.splitlines() == [*cut, *cut, "Tensor ((1, 1), (3,))", "False"]
+
+    def test_functions_of_blocks_are_refused(self):
+        from agrad.chunk_manager import ChunkManager
+
+        with pytest.raises(NotImplementedError, match="dask='allowed'"):
+            ChunkManager().apply_gufunc(np.multiply, "()->()", _lazy().data)

@@ -1,0 +1,88 @@
+"""xarray's interface to arrays in chunks, for tensors: ``a.chunk(time=100, chunked_array_type="agrad")``.
+
+xarray finds it by the entry point ``xarray.chunkmanagers``. `agrad.xarray`, once it is imported, makes it the manager of tensors
+where xarray asks for none by name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, guess_chunkmanager
+
+import agrad as ag
+from agrad.core.errors import called
+
+__all__ = ["ChunkManager"]
+
+
+class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, where xarray is not installed
+    """The chunk manager of tensors: cutting is a step of the graph; what is no tensor becomes one, on Dask.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.chunk_manager import ChunkManager
+    >>> from xarray import DataArray
+    >>> x = ag.asarray([1.0, 2.0, 3.0], requires_grad=True)
+    >>> DataArray(x, dims="t").chunk(t=2, chunked_array_type=ChunkManager()).data.chunks
+    ((2, 1),)
+    """
+
+    array_cls = ag.Tensor
+    available = all(importlib.util.find_spec(name) for name in ("dask", "agrad_dask"))
+
+    def __init__(self) -> None:
+        self._dask = guess_chunkmanager("dask")
+
+    def is_chunked_array(self, data: Any) -> bool:
+        """Return whether a value is a tensor in chunks."""
+        return isinstance(data, ag.Tensor) and data._spec.backend.is_chunked
+
+    def chunks(self, data: Any) -> Any:
+        """Return the lengths of a tensor's chunks."""
+        return data.chunks
+
+    def normalize_chunks(self, *args: Any, **options: Any) -> Any:
+        """Return chunks as lengths along each axis, as Dask has it."""
+        return self._dask.normalize_chunks(*args, **options)
+
+    def from_array(self, data: Any, chunks: Any, **options: Any) -> Any:
+        """Return a tensor in chunks: of a tensor in the same graph, of anything else by Dask's function of this name."""
+        if isinstance(data, ag.Tensor):
+            return data.to_device("dask").rechunk(chunks)
+        return ag.asarray(self._dask.from_array(data, chunks, **options))
+
+    def rechunk(self, data: Any, chunks: Any, **options: Any) -> Any:
+        """Return a tensor in other chunks, in the same graph."""
+        return data.rechunk(chunks)
+
+    def compute(self, *data: Any, **options: Any) -> Any:
+        """Compute tensors, which keep their history; the rest is passed through."""
+        ag.compute(*(x for x in data if isinstance(x, ag.Tensor)))
+        return data
+
+    def persist(self, *data: Any, **options: Any) -> Any:
+        """Compute tensors, whose values stay with Dask."""
+        ag.persist(*(x for x in data if isinstance(x, ag.Tensor)))
+        return data
+
+    def unify_chunks(self, *args: Any, **options: Any) -> Any:
+        """Return common chunks of tensors and Dask's arrays, and these in them."""
+        plain = [x.detach()._raw if isinstance(x, ag.Tensor) else x for x in args]
+        chunks, arrays = self._dask.unify_chunks(*plain, **options)
+        pairs = zip(args[::2], arrays, strict=True)
+        return chunks, [x.rechunk(found.chunks) if isinstance(x, ag.Tensor) else found for x, found in pairs]
+
+    @property
+    def array_api(self) -> Any:
+        """NumPy's names for tensors."""
+        return ag.numpy
+
+    def apply_gufunc(self, *args: Any, **options: Any) -> Any:
+        """Raise NotImplementedError: blocks are given to functions as arrays, whose gradients are lost."""
+        raise NotImplementedError(
+            "apply_ufunc(dask='parallelized') gives functions arrays: the gradients of tensors would be lost.\n  Write"
+            f" dask='allowed' with agrad's functions, or agrad_dask.map_blocks.{called()}"
+        )
