@@ -13,10 +13,10 @@ from typing import Any
 
 from agrad import dtypes
 from agrad.core.buffers import check_leaf, rebind
-from agrad.core.entry import make_operator
+from agrad.core.entry import instead, make_operator
 from agrad.core.errors import called, check_meaning
 from agrad.core.methods import Sorted
-from agrad.core.op import OPS
+from agrad.core.op import OPS, frozen
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, attached, bases
 from agrad.ops import (
@@ -116,7 +116,7 @@ REDUCTION_ARGUMENTS = {
 
 
 class Reductions:
-    """Methods under PyTorch's names of arguments and the standard's."""
+    """Methods under PyTorch's names of arguments and the standard's; NumPy's ``out=None`` by position is no `keepdims`."""
 
     def sum(
         self: Any,
@@ -133,10 +133,9 @@ class Reductions:
 
         initial, where: As of ``numpy.sum``.
         """
-        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
         if where is not True or initial is not None:
-            return _numpys("sum", self, axis, keepdims or keepdim, where, dtype=dtype, initial=initial)
-        return statistical.sum(self, axis=axis, dtype=dtype, keepdims=keepdims or keepdim)
+            return _numpys("sum", self, _one("sum", axis, dim, keepdims, keepdim), where, dtype=dtype, initial=initial)
+        return statistical.sum(self, axis, dtype=dtype, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
     def mean(
         self: Any,
@@ -152,10 +151,9 @@ class Reductions:
 
         dtype, where: As of ``numpy.mean``.
         """
-        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
         if where is not True or dtype is not None:
-            return _numpys("mean", self, axis, keepdims or keepdim, where, dtype=dtype)
-        return statistical.mean(self, axis=axis, keepdims=keepdims or keepdim)
+            return _numpys("mean", self, _one("mean", axis, dim, keepdims, keepdim), where, dtype=dtype)
+        return statistical.mean(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
     def prod(
         self: Any,
@@ -172,10 +170,11 @@ class Reductions:
 
         dtype, initial, where: As of ``numpy.prod``.
         """
-        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
         if where is not True or initial is not None or dtype is not None:
-            return _numpys("prod", self, axis, keepdims or keepdim, where, dtype=dtype, initial=initial)
-        return statistical.prod(self, axis=axis, keepdims=keepdims or keepdim)
+            return _numpys(
+                "prod", self, _one("prod", axis, dim, keepdims, keepdim), where, dtype=dtype, initial=initial
+            )
+        return statistical.prod(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
     def max(
         self: Any,
@@ -192,10 +191,11 @@ class Reductions:
         initial, where: As of ``numpy.max``.
         PyTorch's ``max(dim)`` gives indices too: here `argmax` does, and ties share the gradient evenly.
         """
-        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if dim is not None or keepdim or isinstance(axis, list):
+            axis, keepdims = _one("max", axis, dim, keepdims, keepdim)
         if where is not True or initial is not None:
-            return _numpys("max", self, axis, keepdims or keepdim, where, initial=initial)
-        return statistical.max(self, axis=axis, keepdims=keepdims or keepdim)
+            return _numpys("max", self, (axis, keepdims or False), where, initial=initial)
+        return statistical.max(self, axis=axis, keepdims=keepdims or False)
 
     def min(
         self: Any,
@@ -212,10 +212,11 @@ class Reductions:
         initial, where: As of ``numpy.min``.
         PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
         """
-        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if dim is not None or keepdim or isinstance(axis, list):
+            axis, keepdims = _one("min", axis, dim, keepdims, keepdim)
         if where is not True or initial is not None:
-            return _numpys("min", self, axis, keepdims or keepdim, where, initial=initial)
-        return statistical.min(self, axis=axis, keepdims=keepdims or keepdim)
+            return _numpys("min", self, (axis, keepdims or False), where, initial=initial)
+        return statistical.min(self, axis=axis, keepdims=keepdims or False)
 
     def var(
         self: Any,
@@ -234,15 +235,15 @@ class Reductions:
 
         dtype, where: As of ``numpy.var``.
         """
-        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if dim is not None or keepdim or isinstance(axis, list):
+            axis, keepdims = _one("var", axis, dim, keepdims, keepdim)
         if axis is True or axis is False:  # PyTorch's x.var(unbiased)
             axis, unbiased = None, axis
         correction = correction if unbiased is None else float(unbiased)
         correction = correction if ddof is None else ddof
-        keepdims = keepdims or keepdim
         if where is not True or dtype is not None:
-            return _numpys("var", self, axis, keepdims, where, dtype=dtype, ddof=correction)
-        return statistical.var(self, axis=axis, correction=correction, keepdims=keepdims)
+            return _numpys("var", self, (axis, keepdims or False), where, dtype=dtype, ddof=correction)
+        return statistical.var(self, axis=axis, correction=correction, keepdims=keepdims or False)
 
     def std(
         self: Any,
@@ -261,15 +262,15 @@ class Reductions:
 
         dtype, where: As of ``numpy.std``.
         """
-        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if dim is not None or keepdim or isinstance(axis, list):
+            axis, keepdims = _one("std", axis, dim, keepdims, keepdim)
         if axis is True or axis is False:  # PyTorch's x.std(unbiased)
             axis, unbiased = None, axis
         correction = correction if unbiased is None else float(unbiased)
         correction = correction if ddof is None else ddof
-        keepdims = keepdims or keepdim
         if where is not True or dtype is not None:
-            return _numpys("std", self, axis, keepdims, where, dtype=dtype, ddof=correction)
-        return statistical.std(self, axis=axis, correction=correction, keepdims=keepdims)
+            return _numpys("std", self, (axis, keepdims or False), where, dtype=dtype, ddof=correction)
+        return statistical.std(self, axis=axis, correction=correction, keepdims=keepdims or False)
 
     def all(
         self: Any,
@@ -285,11 +286,9 @@ class Reductions:
         where: As of ``numpy.all``.
         Returns: Boolean.
         """
-        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
-        keepdims = keepdims or keepdim
         if where is not True:
-            return _numpys("all", self, axis, keepdims, where)
-        return statistical.all(self, axis=axis, keepdims=keepdims)
+            return _numpys("all", self, _one("all", axis, dim, keepdims, keepdim), where)
+        return statistical.all(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
     def any(
         self: Any,
@@ -305,11 +304,9 @@ class Reductions:
         where: As of ``numpy.any``.
         Returns: Boolean.
         """
-        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
-        keepdims = keepdims or keepdim
         if where is not True:
-            return _numpys("any", self, axis, keepdims, where)
-        return statistical.any(self, axis=axis, keepdims=keepdims)
+            return _numpys("any", self, _one("any", axis, dim, keepdims, keepdim), where)
+        return statistical.any(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
     def argmax(
         self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False
@@ -318,7 +315,7 @@ class Reductions:
 
         Returns: Integer.
         """
-        return searching.argmax(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
+        return searching.argmax(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
     def argmin(
         self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False
@@ -327,7 +324,7 @@ class Reductions:
 
         Returns: Integer.
         """
-        return searching.argmin(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
+        return searching.argmin(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
     def cumsum(self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None) -> Tensor:
         """Running sum along an axis; see `agrad.cumulative_sum`.
@@ -335,7 +332,7 @@ class Reductions:
         axis : int, optional
             The axis. Default: all elements, counted in rows.
         """
-        return _running(self, "cumsum", statistical.cumulative_sum, _axes(axis, dim), dtype)
+        return _running(self, "cumsum", statistical.cumulative_sum, _one("cumsum", axis, dim)[0], dtype)
 
     def cumprod(self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None) -> Tensor:
         """Running product along an axis; see `agrad.cumulative_prod`.
@@ -343,7 +340,7 @@ class Reductions:
         axis : int, optional
             The axis. Default: all elements, counted in rows.
         """
-        return _running(self, "cumprod", statistical.cumulative_prod, _axes(axis, dim), dtype)
+        return _running(self, "cumprod", statistical.cumulative_prod, _one("cumprod", axis, dim)[0], dtype)
 
     def squeeze(self: Any, dim: Axis = None, *, axis: Axis = None) -> Tensor:
         """Axes of length 1 removed; see `agrad.squeeze`.
@@ -354,9 +351,9 @@ class Reductions:
         ValueError: If one of `axis` is longer than 1.
         """
         if axis is None:
-            axes = range(self.ndim) if dim is None else _axes(dim if isinstance(dim, tuple | list) else (dim,))
+            axes = range(self.ndim) if dim is None else frozen(dim if isinstance(dim, tuple | list) else (dim,))
             axis = tuple(i for i in axes if self.shape[_checked(self, i, "squeeze")] == 1)
-        return manipulation.squeeze(self, _axes(axis))
+        return manipulation.squeeze(self, frozen(axis))
 
 
 class TorchMethods(Reductions):
@@ -498,19 +495,19 @@ class TorchMethods(Reductions):
 
     def amax(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
         """Largest element over axes; see `agrad.max`."""
-        return statistical.max(self, axis=_axes(dim), keepdims=keepdim)
+        return statistical.max(self, axis=frozen(dim), keepdims=keepdim)
 
     def amin(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
         """Smallest element over axes; see `agrad.min`."""
-        return statistical.min(self, axis=_axes(dim), keepdims=keepdim)
+        return statistical.min(self, axis=frozen(dim), keepdims=keepdim)
 
     def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Tensor:
         """The logarithm of the sum of exponentials over axes; see `agrad.special.logsumexp`."""
-        return special.logsumexp(self, axis=_axes(dim), keepdims=keepdim)
+        return special.logsumexp(self, axis=frozen(dim), keepdims=keepdim)
 
     def count_nonzero(self: Any, dim: Any = None) -> Tensor:
         """How many elements are not zero; see `agrad.count_nonzero`."""
-        return searching.count_nonzero(self, axis=_axes(dim))
+        return searching.count_nonzero(self, axis=frozen(dim))
 
     def softmax(self: Any, dim: int, dtype: Any = None) -> Tensor:
         """Exponentials that sum to 1 along an axis; see `agrad.softmax`."""
@@ -974,7 +971,7 @@ class TorchMethods(Reductions):
                 f"norm() takes a number, 'fro' or, of a matrix, 'nuc', not {p!r} of shape {self.shape} and dim={dim};"
                 f" agrad.linalg.matrix_norm has the norms of matrices{called()}"
             )
-        return linalg.vector_norm(x, axis=_axes(dim), keepdims=keepdim, ord=p)
+        return linalg.vector_norm(x, axis=frozen(dim), keepdims=keepdim, ord=p)
 
     def addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         """``beta * self + alpha * (mat1 @ mat2)``."""
@@ -1211,11 +1208,13 @@ class TorchMethods(Reductions):
 # -- what they share ------------------------------------------------------------------------------------------------------
 
 
-def _axes(axis: Any, dim: Any = None) -> Any:
-    """Axes under either name; as a tuple, which the standard's functions take, if they are a list."""
-    if axis is None:
-        axis = dim
-    return tuple(axis) if isinstance(axis, list) else axis
+def _one(name: str, axis: Any, dim: Any, keepdims: bool = False, keepdim: bool = False) -> tuple[Any, bool]:
+    """Axes and `keepdims` under either name, as entries have it of functions that take both."""
+    if dim is not None:
+        axis = instead(name, "axis", axis, None, "dim", dim)
+    if keepdim is not False:
+        keepdims = instead(name, "keepdims", keepdims or False, False, "keepdim", keepdim)
+    return frozen(axis), keepdims or False
 
 
 def _running(x: Tensor, name: str, function: Callable[..., Tensor], axis: int | None, dtype: Any) -> Tensor:
@@ -1225,8 +1224,9 @@ def _running(x: Tensor, name: str, function: Callable[..., Tensor], axis: int | 
     return function(x, axis=axis)
 
 
-def _numpys(name: str, x: Tensor, axis: Any, keepdims: bool, where: Any, **more: Any) -> Tensor:
-    """A reduction with what NumPy's functions alone take."""
+def _numpys(name: str, x: Tensor, over: tuple[Any, bool], where: Any, **more: Any) -> Tensor:
+    """A reduction, over axes that are kept or not, with what NumPy's functions alone take."""
+    axis, keepdims = over
     given = {key: value for key, value in more.items() if value is not None}
     found: Tensor = numpys(name)(x, axis, keepdims=keepdims, where=where, **given)
     return found

@@ -570,6 +570,29 @@ def test_an_axis_is_given_by_one_name():
     x = ag.ones((2, 3))
     for call, word in [
         (lambda: ag.sum(x, axis=0, dim=1), "sum() got axis=0 and dim=1, which are one argument"),
+        *(
+            (
+                lambda name=name: getattr(x, name)(axis=0, dim=1),
+                f"{name}() got axis=0 and dim=1, which are one argument",
+            )
+            for name in [
+                "sum",
+                "mean",
+                "prod",
+                "max",
+                "min",
+                "var",
+                "std",
+                "all",
+                "any",
+                "argmax",
+                "argmin",
+                "cumsum",
+                "cumprod",
+            ]
+        ),
+        (lambda: x.max(0, True, keepdim=True), "max() got keepdims=True and keepdim=True, which are one argument"),
+        (lambda: x.sum(axis=0, dim=1, where=x > 0), "sum() got axis=0 and dim=1, which are one argument"),
         (lambda: ag.stack([x, x], 1, dim=1), "stack() got axis=1 and dim=1, which are one argument"),
         (lambda: ag.extra.cumsum(x, 1, dim=0), "cumsum() got axis=1 and dim=0, which are one argument"),
         (lambda: ag.extra.cumprod(x, 1, dim=0), "cumprod() got axis=1 and dim=0, which are one argument"),
