@@ -179,9 +179,12 @@ def escape_stars(app: Any, what: str, name: str, obj: Any, options: Any, lines: 
 def link_originals(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
     """Link from the page of what has SciPy's name to SciPy's own."""
     short = obj.__doc__
-    if isinstance(short, docs.Referring) and docs.original_of(short.name) is not None:
-        where = f"https://docs.scipy.org/doc/scipy/reference/generated/{short.name}.html"
-        lines += ["", f"What is the same is said by SciPy, of `{short.name} <{where}>`__.", ""]
+    original = docs.original_of(short.name) if isinstance(short, docs.Referring) else None
+    if original is not None:
+        module, _, known = short.name.rpartition(".")
+        there = f"{module}.{getattr(original, '__name__', known)}"  # `jn` is `jv`
+        where = f"https://docs.scipy.org/doc/scipy/reference/generated/{there}.html"
+        lines += ["", f"What is the same is said by SciPy, of `{there} <{where}>`__.", ""]
 
 
 def name_public_bases(app: Any, name: str, obj: Any, options: Any, bases: list[Any]) -> None:  # noqa: ARG001

@@ -335,6 +335,8 @@ ORIGINALS = {
     "agrad.numpy.cumsum": "numpy.cumsum",
     "agrad.numpy.sin": "numpy.sin",
     "agrad.numpy.linalg.norm": "numpy.linalg.norm",
+    "agrad.numpy.random.normal": "numpy.random.Generator.normal",
+    "agrad.numpy.vectorize": "numpy.vectorize",
     "agrad.scipy.linalg.expm": "scipy.linalg.expm",
     "agrad.scipy.special.jn": "scipy.special.jn",
     "agrad.scipy.interpolate.CubicSpline": "scipy.interpolate.CubicSpline",

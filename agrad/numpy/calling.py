@@ -14,6 +14,7 @@ from agrad.numpy.making import linspace
 from agrad.numpy.table import CREATION, DIFFERENTIATED, enter, public
 from agrad.ops import creation, manipulation
 from agrad.ops.data_type import astype
+from agrad.ops.docs import referring
 
 
 @public()
@@ -47,22 +48,10 @@ def apply_over_axes(func: Any, a: Any, axes: Any) -> Tensor:
 
 
 class vectorize:  # noqa: N801 (NumPy's own name)
-    """As ``numpy.vectorize``: a function of numbers, called for one element after the other.
+    """As ``numpy.vectorize``: a function of numbers, called with 0-d tensors for one element after the other.
 
-    Parameters
-    ----------
-    pyfunc : callable
-        What is called, with 0-d tensors.
-    otypes : dtype or sequence of one, optional
-        What the results are turned into.
-    doc : str, optional
-        The docstring.
-    excluded : set, optional
-        Positions and names of arguments that are passed on as they are.
-    cache : bool, optional
-        Without meaning: nothing is called to find out what it gives.
-    signature : None
-        Only None: `agrad.func.vmap` maps functions of arrays.
+    `cache` has no meaning: nothing is called to find out what it gives. `signature` is only None: `agrad.func.vmap` maps
+    functions of arrays.
     """
 
     def __init__(
@@ -101,6 +90,7 @@ class vectorize:  # noqa: N801 (NumPy's own name)
         return astype(made, native(self.otypes[i] if many else self.otypes), copy=False)
 
 
+referring(vectorize, vectorize.__doc__ or "", "numpy.vectorize")
 enter("vectorize", vectorize, DIFFERENTIATED)
 
 # -- objects that are indexed ------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from agrad.ops import (
     statistical,
 )
 from agrad.ops.data_type import astype, finfo
+from agrad.ops.docs import refer_methods
 from agrad.random import Generator as Source
 from agrad.random import default_generator
 from agrad.random import rand as _rand
@@ -442,6 +443,7 @@ def default_rng(seed: Any = None) -> Generator:
     return seed if isinstance(seed, Generator) else Generator(seed)
 
 
+refer_methods(Generator, "numpy.random.Generator")
 _default = Generator(default_generator)
 beta = _default.beta
 binomial = _default.binomial
