@@ -184,7 +184,7 @@ def link_originals(app: Any, what: str, name: str, obj: Any, options: Any, lines
         module, _, known = short.name.rpartition(".")
         there = f"{module}.{getattr(original, '__name__', known)}"  # `jn` is `jv`
         where = f"https://docs.scipy.org/doc/scipy/reference/generated/{there}.html"
-        lines += ["", f"What is the same is said by SciPy, of `{there} <{where}>`__.", ""]
+        lines += ["", f"For the rest, see `{there} <{where}>`__.", ""]
 
 
 def name_public_bases(app: Any, name: str, obj: Any, options: Any, bases: list[Any]) -> None:  # noqa: ARG001

@@ -237,6 +237,8 @@ def original_of(name: str) -> Any:
 
 def referring(value: Any, text: str, name: str, also: Mapping[str, str] = {}) -> None:
     """Give a function, a class or an object a docstring that the one of `name`, a full name, follows when it is read."""
+    if __doc__ is None:  # python -OO
+        return
     value.__doc__ = short = Referring(text)
     short.function, short.name, short.also = value, name, also
 
