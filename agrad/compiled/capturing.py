@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from agrad.compiled.calling import Tracker, is_generated
 from agrad.compiled.hooks import NOW
-from agrad.compiled.rewriting import is_instrumented
+from agrad.compiled.rewriting import instrumented, is_instrumented
 from agrad.compiled.table import catch_up
-from agrad.compiled.tracking import ARGUMENT, CONTAINERS, FRESH, Tracked, facts_of, refresh, whose
+from agrad.compiled.tracking import ARGUMENT, CONTAINERS, FRESH, Tracked, facts_of, may_be_kernel, refresh, whose
 from agrad.core import errors
 from agrad.core.cpython import tell_of_calls, uncollected
 from agrad.core.tensor import Tensor
@@ -293,9 +293,15 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
     )  # what a library has written itself
     if tracker.beneath and (kind != "user" or is_text) and _is_agrads(frame.f_back):
         return False
+    if tracker.beneath and kind == "user" and may_be_kernel(code.co_filename) and _is_agrads(frame.f_back):
+        return False
     if kind == "library" and frame.f_back is not None and frame.f_back.f_code.co_filename in OURS:
         return False
     if NOW.tracker is not tracker:
         return False
-    tracker.no(f"{code.co_qualname} in {code.co_filename.rpartition('/')[2]} runs unseen")
+    name = f"{code.co_qualname} in {code.co_filename.rpartition('/')[2]}"
+    if kind == "user" and code.co_name[:1] != "<" and instrumented(code) is None:
+        tracker.no(f"{name} is called, of whose code there is no text")
+    else:
+        tracker.no(f"{name} runs unseen")
     return False

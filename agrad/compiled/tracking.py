@@ -72,7 +72,7 @@ _NN = errors.PACKAGE + "nn" + errors.PACKAGE[-1]
 _FUNCTIONAL = _NN + "functional" + errors.PACKAGE[-1]
 _HERE = errors.PACKAGE + "compiled" + errors.PACKAGE[-1]
 _WHOSE: dict[str, Any] = {}
-_PLACES: dict[str, tuple[str, ...]] = {"agrad": (), "arrays": ()}
+_PLACES: dict[str, tuple[str, ...]] = {"agrad": (), "arrays": (), "kernels": ()}
 
 
 def whose(file: str) -> str:
@@ -107,11 +107,23 @@ def refresh() -> None:
     if count == _WHOSE.get(""):
         return
     own = [type(each) for each in (*BACKENDS.values(), *brought)] + [each for each in brought if isinstance(each, type)]
-    places = {*map(_place_of, own), *(_package_of(name) for name in ("agrad_numpy", "agrad_dask", "agrad_cupy"))}
-    libraries = {*map(_place_of, BACKENDS), *map(_package_of, ("numpy", "dask", "cupy"))}
+    arrays = [kind for kind in BACKENDS if not any(base in BACKENDS for base in kind.__mro__[1:])]
+    places, libraries = {*map(_place_of, own)}, {*map(_place_of, arrays)}
+    beside = {place for place in places | libraries if not is_library(place)}
+    places = places - beside | {*map(_package_of, ("agrad_numpy", "agrad_dask", "agrad_cupy"))}
+    libraries = libraries - beside | {*map(_package_of, ("numpy", "dask", "cupy"))}
     _WHOSE.clear()
-    _PLACES.update(agrad=tuple(filter(None, places)), arrays=tuple(filter(None, libraries)))
+    for name, found in (("agrad", places), ("arrays", libraries), ("kernels", beside)):
+        _PLACES[name] = tuple(filter(None, found))
     _WHOSE[""] = count
+
+
+def may_be_kernel(file: str) -> bool:
+    """Return whether a file of the user's may have kernels: a backend or its arrays are written there, or beside it.
+
+    What agrad calls of it is as its own; what the user's functions call is theirs.
+    """
+    return file.startswith(_PLACES["kernels"])
 
 
 def _place_of(kind: type) -> str:

@@ -269,6 +269,25 @@ def test_compiled_functions_run_beside_what_they_are_given(backend):
     assert len(step.programs) == 2
 
 
+#: What functions in the module of a backend read.
+READ = {"k": 2.0}
+
+
+def times_k(x):
+    return x * READ["k"]
+
+
+@pytest.mark.usefixtures("backend")
+def test_functions_beside_a_backend_are_seen(monkeypatch):
+    compiled = ag.compile(lambda x: times_k(x) + READ["k"], check=False)
+    for k in (2.0, 3.0, 2.0):
+        monkeypatch.setitem(READ, "k", k)
+        for _ in range(3):
+            assert bare(compiled(on("one", 1.0, 2.0))._raw).tolist() == [2 * k, 3 * k]
+            assert compiled(ag.asarray([1.0, 2.0])).tolist() == [2 * k, 3 * k]
+    assert len(compiled.programs) == 4
+
+
 def test_a_saved_program_holds_no_context(backend, tmp_path):
     ag.save(ag.func.capture(lambda x: x * 2.0 + ag.ones(2, device=x.device))(on("one", 1.0, 2.0)), tmp_path / "p")
     program = ag.load(tmp_path / "p")
