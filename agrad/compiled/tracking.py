@@ -782,9 +782,10 @@ class Knowing:
 
     def _ensure_closure(self, function: types.FunctionType) -> None:
         """See what a function of agrad's closes over: the user's functions and tensors that a transform was given."""
-        root: Found | None = None
+        tracked = self.known.get(id(function))
+        is_new = tracked is not None and tracked.status == FRESH
         for i, cell in enumerate(function.__closure__ or ()):
-            value = contents_of(cell)
+            value, step = contents_of(cell), ("cell", (i, function.__code__.co_freevars[i]))
             kind = type(value)
             if kind in PLAIN or value is MISSING or isinstance(value, type | types.ModuleType):
                 continue
@@ -792,19 +793,24 @@ class Knowing:
                 kind is not types.FunctionType and whose_class(kind) == "agrad" and not isinstance(value, Tensor)
             )
             if is_agrads and member_of(kind, "_transparent") is MISSING and not tells(value):
-                self._ensure_held(value, Found(function), ("cell", (i, function.__code__.co_freevars[i])))
+                self._ensure_held(value, None if is_new else Found(function), step)
                 continue
-            root = root or self.root(function)
-            self.see(value, root, ("cell", (i, function.__code__.co_freevars[i])))
+            if not is_new:
+                self.see(value, self.root(function), step)
+            elif not self.is_known(value):
+                self.fresh_all(value)
             self.handed(value)
 
-    def _ensure_held(self, value: Any, root: Found, step: tuple[str, Any]) -> None:
-        """See the functions that an object of agrad's own holds."""
-        at = Found(value, root, step)
+    def _ensure_held(self, value: Any, root: Found | None, step: tuple[str, Any]) -> None:
+        """See the functions that an object of agrad's own holds, which is found from `root` unless the call has made it."""
+        at = None if root is None else Found(value, root, step)
         for each, inside in members(value):
             kind = type(inside)
             if kind in (types.FunctionType, types.MethodType) or member_of(kind, "_transparent") is not MISSING:
-                self.see(inside, at, each, guard=False)
+                if at is not None:
+                    self.see(inside, at, each, guard=False)
+                elif not self.is_known(inside):
+                    self.fresh_all(inside)
                 self.handed(inside)
 
     def handed(self, value: Any) -> None:
