@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import enum
 import functools
+import importlib
 import operator
 import sys
 import types
@@ -68,6 +69,9 @@ REASONS: Final = {
     "io.": "it reads or writes a file",
     "_warnings.warn": "it warns, which a program would not",
 }
+
+#: What `importlib.import_module` calls with a name, a package, and how many packages above that it counts from.
+IMPORT: Final = importlib._bootstrap._gcd_import  # type: ignore[attr-defined]
 
 #: Special methods by which C sets and deletes.
 SETTING: Final = frozenset({"__setattr__", "__delattr__"})
@@ -440,6 +444,8 @@ class Tracker(Reading):
         caller = member_of(kind, "__call__")
         if kind.__name__ in ("ReferenceType", "weakref"):
             return self._referred(f)
+        if kind.__name__ == "cython_function_or_method":  # as NumPy's own that draw
+            return self._unknown(f, args, kwargs)
         self.at(f)
         self.ensure(f)
         if type(caller) is types.FunctionType:
@@ -506,7 +512,9 @@ class Tracker(Reading):
                 return self._numpy(whole, args, kwargs, function)
             if is_generated(code):
                 return self._generated(whole, full, args, kwargs)
-            if code.co_flags & 0x80:
+            if function is IMPORT and len(args) == 3 and not args[2] and not kwargs:
+                self.importing(args[0], (), 0)
+            elif code.co_flags & 0x80:
                 self.no(f"{function.__qualname__} is a coroutine")
             else:
                 self.no(f"{function.__qualname__} is called, of whose code there is no text")

@@ -148,7 +148,7 @@ class Reading(Knowing):
             found = self.known.get(id(t))
             if found is not None and found.at is not None and not self._is_made(value):
                 self.order.append(Found(value, found.at, ("attribute", "grad")))
-        if isinstance(value, tuple | list):
+        if isinstance(value, tuple | list) or name in FACTS:  # a dtype is an object of the array library's
             self.fresh_all(value)
         return value
 
