@@ -333,7 +333,9 @@ class Watcher(Recorder):
 
     def introduce(self, array: Any) -> int:
         """Return the number of a new input, which stays alive with the recording."""
+        device = self.device
         number = self.new(array)
+        self.device = device  # where the program computes, its tensors tell
         self.know(array, number)
         self.held.append(array)
         return number

@@ -13,6 +13,7 @@ import functools
 import re
 import sys
 import types
+from pathlib import Path
 
 import fake_streams as streams
 import numpy as np
@@ -366,6 +367,9 @@ def module(name, source, keep=()):
         wrap = callable(value) and not isinstance(value, type) and key not in keep
         setattr(m, key, function(value) if wrap else value)
     m.__path__ = []
+    m.__file__ = str(
+        Path(__file__).with_name("__init__.py")
+    )  # what stands beside this is the package's, not the user's
     sys.modules[name] = m
     return m
 

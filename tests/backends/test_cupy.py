@@ -438,10 +438,10 @@ def test_errors_of_the_gpu_where_they_arise():
         with agrad_cupy.synchronous():
             y = ag.exp(x)
             text = raised(lambda: ag.tanh(x))
-            assert "cudaErrorIllegalAddressRaised by tanh on shapes (3,)" in text and "<string>:" in text, text
+            assert "cudaErrorIllegalAddressRaised by tanh on shapes (3,)" in text and "program.py:" in text, text
             wrong = fake_cupy.CUDARuntimeError(700, "cudaErrorIllegalAddress")
             text = raised(lambda: loss.backward())
-            assert "SumBackward0, recorded at <string>:" in text, text
+            assert "SumBackward0, recorded at " in text, text
         assert x.grad is None
         pending.append(wrong)
         ag.exp(x)  # as before
