@@ -19,7 +19,7 @@ from typing import Any, Final
 from agrad.compiled.hooks import NOW
 from agrad.compiled.rewriting import instrumented, is_instrumented, plain_code
 from agrad.core import errors
-from agrad.core.backend import BACKENDS
+from agrad.core.backend import BACKENDS, Backend
 from agrad.core.cpython import untold
 from agrad.core.tensor import Tensor
 from agrad.func.guards import MOSTLY, PLAIN, Has, Link, called, has_grad, is_array, is_plain, key_of, link_of, same
@@ -361,6 +361,7 @@ class Knowing:
         self.identical: dict[int, Found] = {}  # tensors from outside whose identity was asked for
         self._sights: set[Any] = set()
         self._ensured: dict[int, Any] = {}
+        self._held: dict[int, Any] = {}  # agrad's own objects whose functions were seen
         self._swapped: list[types.FunctionType] = []
         self._made: list[types.FunctionType] = []
         self._classes: set[type] = set()
@@ -699,7 +700,11 @@ class Knowing:
             self._ensure_function(value)
         elif kind is types.MethodType:
             self.ensure(value.__func__)
-            self.ensure(value.__self__)
+            owner = value.__self__
+            self.ensure(owner)
+            if self._is_held(owner):
+                tracked = self.known.get(id(owner))
+                self._ensure_held(owner, None if tracked is None else tracked.at)
         elif kind in (staticmethod, classmethod):
             self.ensure(value.__func__)
         elif kind is property:
@@ -789,11 +794,8 @@ class Knowing:
             kind = type(value)
             if kind in PLAIN or value is MISSING or isinstance(value, type | types.ModuleType):
                 continue
-            is_agrads = (
-                kind is not types.FunctionType and whose_class(kind) == "agrad" and not isinstance(value, Tensor)
-            )
-            if is_agrads and member_of(kind, "_transparent") is MISSING and not tells(value):
-                self._ensure_held(value, None if is_new else Found(function), step)
+            if self._is_held(value):
+                self._ensure_held(value, None if is_new else Found(value, Found(function), step))
                 continue
             if not is_new:
                 self.see(value, self.root(function), step)
@@ -801,9 +803,23 @@ class Knowing:
                 self.fresh_all(value)
             self.handed(value)
 
-    def _ensure_held(self, value: Any, root: Found | None, step: tuple[str, Any]) -> None:
-        """See the functions that an object of agrad's own holds, which is found from `root` unless the call has made it."""
-        at = None if root is None else Found(value, root, step)
+    def _is_held(self, value: Any) -> bool:
+        """Return whether a value is an object of agrad's own that is looked into for the functions that it holds."""
+        kind = type(value)
+        if (
+            kind in PLAIN
+            or kind in CONTAINERS
+            or kind is types.FunctionType
+            or isinstance(value, Tensor | Backend | type)
+        ):
+            return False
+        return whose_class(kind) == "agrad" and member_of(kind, "_transparent") is MISSING and not tells(value)
+
+    def _ensure_held(self, value: Any, at: Found | None) -> None:
+        """See the functions that an object of agrad's own holds, which is found `at` a place unless the call has made it."""
+        if id(value) in self._held:
+            return
+        self._held[id(value)] = value
         for each, inside in members(value):
             kind = type(inside)
             if kind in (types.FunctionType, types.MethodType) or member_of(kind, "_transparent") is not MISSING:
@@ -812,6 +828,8 @@ class Knowing:
                 elif not self.is_known(inside):
                     self.fresh_all(inside)
                 self.handed(inside)
+            elif self._is_held(inside):
+                self._ensure_held(inside, None if at is None else Found(inside, at, each))
 
     def handed(self, value: Any) -> None:
         """See all that agrad's own code may read of a value."""
@@ -886,6 +904,7 @@ class Knowing:
         self._stored.clear()
         self._owners.clear()
         self._ensured.clear()
+        self._held.clear()
         self._whole.clear()
         self._read.clear()
         self.driven.clear()
