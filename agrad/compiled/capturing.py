@@ -21,7 +21,7 @@ from agrad.core.tensor import Tensor
 from agrad.core.tree import children_of
 from agrad.func.guards import PLAIN, Link, is_array, is_plain, links_along
 from agrad.func.origins import Found, Reach
-from agrad.func.recording import CaptureError
+from agrad.func.recording import CaptureError, Recorded, RecordingBackend
 from agrad.func.watching import Watcher
 
 
@@ -249,6 +249,22 @@ def _is_agrads(frame: types.FrameType | None) -> bool:
     return frame is None or whose(frame.f_code.co_filename) in ("agrad", "arrays")
 
 
+def _is_step(tracker: Tracker, frame: types.FrameType | None) -> bool:
+    """Return whether the user's kernel of an operation runs as a step that is written down, which replays run as well.
+
+    What is computed of constants alone becomes one, and the kernel of that runs but once.
+    """
+    while frame is not None and not is_instrumented(frame.f_code) and frame.f_code is not WRITES:
+        frame = frame.f_back
+    if frame is None or frame.f_code is not WRITES:
+        return False
+    given = frame.f_locals["args"]
+    return any(isinstance(part, Recorded) and tracker.varies(part.ref.number) for part in given)
+
+
+#: The code that runs a step and writes it down.
+WRITES = RecordingBackend.write.__code__
+
 #: The folder of the hooks and the tracker, whose frames lie between instrumented functions.
 HERE = f"{errors.PACKAGE}compiled{errors.PACKAGE[-1]}"
 
@@ -294,6 +310,8 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
     if tracker.beneath and (kind != "user" or is_text) and _is_agrads(frame.f_back):
         return False
     if tracker.beneath and kind == "user" and may_be_kernel(code.co_filename) and _is_agrads(frame.f_back):
+        return False
+    if tracker.beneath and kind == "user" and _is_step(tracker, frame.f_back):
         return False
     if kind == "library" and frame.f_back is not None and frame.f_back.f_code.co_filename in OURS:
         return False

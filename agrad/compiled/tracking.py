@@ -361,6 +361,8 @@ class Knowing:
         self.identical: dict[int, Found] = {}  # tensors from outside whose identity was asked for
         self._sights: set[Any] = set()
         self._ensured: dict[int, Any] = {}
+        self._varying: dict[int, bool] = {}  # by number of what a step has made
+        self._looked_at = 0  # of so many steps that is known
         self._held: dict[int, Any] = {}  # agrad's own objects whose functions were seen
         self._swapped: list[types.FunctionType] = []
         self._made: list[types.FunctionType] = []
@@ -377,6 +379,15 @@ class Knowing:
         self._names: dict[int, str] = {}
         self._whole: dict[int, Any] = {}
         self._read: dict[int, Any] = {}  # arrays whose values Python has read
+
+    def varies(self, number: int) -> bool:
+        """Return whether a value of the program depends on an input, and on no constants alone."""
+        watcher, varying = self.watcher, self._varying
+        for step in watcher.steps[self._looked_at :]:
+            for made in step.made:
+                varying[made] = any(varying.get(ref, ref not in watcher.constants) for ref in step.refs)
+        self._looked_at = len(watcher.steps)
+        return varying.get(number, number not in watcher.constants)
 
     # -- declining ----------------------------------------------------------------------------------------------------
 
@@ -965,6 +976,8 @@ class Knowing:
         if tracked.status == FRESH or id(value) in self._read:
             return
         self._read[id(value)] = value
+        if tracked.at is not None and tracked.at.before is None and isinstance(value, int | float | complex):
+            return  # NumPy's number, an argument by itself: the key of the call has its value
         if tracked.status == ARGUMENT or tracked.at is None or tracked.at.before is None:
             self.no(f"{self.called(value)}, an array among the arguments, is read by Python")
             return

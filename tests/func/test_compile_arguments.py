@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core.backend import BACKENDS, backend_of
 
 
 @dataclasses.dataclass
@@ -161,3 +162,35 @@ def test_an_object_among_the_arguments_is_found_by_identity():
     for _ in range(3):
         assert compiled(X, two).tolist() == [2.0, 4.0]
         assert compiled(X, three).tolist() == [3.0, 6.0]
+
+
+def test_numbers_of_numpy_are_arguments_whatever_was_asked_of_their_class(monkeypatch):
+    monkeypatch.setitem(BACKENDS, np.float64, backend_of(np.ones(1)))
+    compiled = ag.compile(lambda x: x * 2.0, check=False)
+    for _ in range(3):
+        for x in (np.float64(3.0), np.float64(4.0)):
+            assert compiled(x) == 2.0 * x
+    assert len(compiled.programs) == 2
+
+
+def test_a_kernel_of_the_users_reads_what_it_reads_at_every_call():
+    k = [2.0]
+
+    def by(x):
+        return k[0] * x
+
+    @ag.elementwise(name="arguments_test.by_k", x=lambda x: 1.0, kernel=lambda xp, x: by(x))
+    def by_k(x, /): ...
+
+    compiled = ag.compile(lambda x: by_k(x) + 1.0, check=False)
+    for k[0] in (2.0, 7.0, 2.0):
+        for _ in range(3):
+            assert compiled(X).tolist() == [k[0] + 1.0, 2 * k[0] + 1.0]
+    assert len(compiled.programs) == 1
+    constant = ag.asarray(1.5)
+    compiled = ag.compile(lambda x: x + by_k(ag.asarray(1.5)) + by_k(constant), check=False)
+    with pytest.warns(ag.func.CompileWarning, match="runs unseen"):  # of constants it would run but once
+        compiled(X)
+    for k[0] in (2.0, 7.0):
+        for _ in range(3):
+            assert compiled(X).tolist() == [1.0 + 3 * k[0], 2.0 + 3 * k[0]]
