@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from agrad.compiled.hooks import NOW
-from agrad.compiled.reading import Reading
+from agrad.compiled.reading import GRAPH, Reading
 from agrad.compiled.rewriting import is_instrumented
 from agrad.compiled.table import Row, does_more, method_row, row_of
 from agrad.compiled.tracking import (
@@ -26,6 +26,7 @@ from agrad.compiled.tracking import (
     SETTERS,
     Tracked,
     instance_dict,
+    is_an_array,
     is_python_class,
     member_of,
     tells,
@@ -36,6 +37,7 @@ from agrad.compiled.tracking import (
 from agrad.core import errors, mode
 from agrad.core.backend import BACKENDS
 from agrad.core.cpython import getframe
+from agrad.core.node import Node
 from agrad.core.tensor import Tensor
 from agrad.dtypes import float64
 from agrad.func.guards import PLAIN, Has, Link, is_array, is_plain
@@ -104,7 +106,7 @@ class Tracker(Reading):
             self.condition(v)
         elif isinstance(v, Tensor):
             return v
-        elif kind in BACKENDS or is_array(v):
+        elif is_an_array(v):
             self.use(v)
         elif isinstance(v, CONTAINERS) and type(member_of(kind, "__bool__")) is not types.FunctionType:
             self.length(v)
@@ -253,11 +255,7 @@ class Tracker(Reading):
         kind = type(l)
         if isinstance(l, MUTABLE):
             self.changing(l)
-        elif (
-            not isinstance(l, Tensor)
-            and (kind in BACKENDS or (kind not in PLAIN and is_array(l)))
-            and self.at(l).status != FRESH
-        ):
+        elif not isinstance(l, Tensor) and (kind not in PLAIN and is_an_array(l)) and self.at(l).status != FRESH:
             self.no(f"{self.called(l)}, an array from outside, is written to")
         return self._computed(OPERATORS[f"i{op.rstrip('_')}"], op, l, r)
 
@@ -287,7 +285,7 @@ class Tracker(Reading):
             self.use(r)
         made = function(l, r)
         if type(made) not in PLAIN and not self.is_known(made):
-            if is_array(made) or type(made) in BACKENDS:
+            if is_an_array(made):
                 return self.fresh(made)
             self.fresh_all(made)
         return made
@@ -322,9 +320,7 @@ class Tracker(Reading):
                     self._is_computed(inside)
         elif not (self.watcher.inputs or self.watcher.lives or self.watcher.draws):
             self.fresh(made)  # of constants alone
-        elif (is_array(made) or type(made) in BACKENDS or hasattr(type(made), "__array__")) and id(
-            made
-        ) not in self.known:
+        elif (is_an_array(made) or hasattr(type(made), "__array__")) and id(made) not in self.known:
             self.known[id(made)] = Tracked(made, ARGUMENT)
 
     def unary(self, op: str, v: Any) -> Any:
@@ -440,6 +436,8 @@ class Tracker(Reading):
             return self._numpy(f, args, kwargs)
         if whose_kind == "agrad":
             self.at(f)
+            if isinstance(f, Node):
+                self.no(GRAPH)
             return self._agrad(f, (f, *args), args, kwargs)
         caller = member_of(kind, "__call__")
         if kind.__name__ in ("ReferenceType", "weakref"):
@@ -731,7 +729,7 @@ class Tracker(Reading):
             return f(*args, **kwargs)
         if isinstance(owner, Tensor):
             return self._agrad(f, (owner, *args), args, kwargs)
-        if kind in BACKENDS or is_array(owner):
+        if is_an_array(owner):
             return self._numpy(f, (owner, *args), kwargs, None, bound=True)
         if name in ("format", "format_map") and kind is str and not all(map(is_plain, (*args, *kwargs.values()))):
             self.no("text is made of an object")  # its fields may name any attribute

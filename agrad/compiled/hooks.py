@@ -100,6 +100,17 @@ class Hooks:
             tracker.failed(e)
             raise
 
+    def history(self, o: Any) -> Any:
+        """Return ``o.grad_fn``, of which nothing is asked but whether it is None."""
+        tracker = NOW.tracker
+        if tracker is None:
+            return o.grad_fn
+        try:
+            return tracker.attribute(o, "grad_fn", whole=False)
+        except Exception as e:
+            tracker.failed(e)
+            raise
+
     def item(self, o: Any, key: Any) -> Any:
         """Return an entry."""
         tracker = NOW.tracker

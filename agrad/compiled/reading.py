@@ -27,6 +27,7 @@ from agrad.compiled.tracking import (
     contents_of,
     facts_of,
     instance_dict,
+    is_an_array,
     is_python_class,
     member_of,
     tells,
@@ -34,9 +35,9 @@ from agrad.compiled.tracking import (
     whose_class,
     whose_module,
 )
-from agrad.core.backend import BACKENDS
+from agrad.core.node import Node
 from agrad.core.tensor import Tensor
-from agrad.func.guards import PLAIN, is_array, is_plain
+from agrad.func.guards import PLAIN, is_plain
 from agrad.func.origins import LENT, Found, search
 from agrad.random import Generator
 
@@ -56,6 +57,9 @@ FACTS: Final = frozenset(
         "nbytes",
     }
 )
+
+#: Why there is no program where Python looks at nodes: other calls have others, and what a replay gives has one alone.
+GRAPH: Final = "it looks at nodes of the graph (grad_fn)"
 
 #: Attributes of a module's objects that say where they stand, and of functions that are constant.
 NAMES: Final = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__wrapped__", "__annotations__"})
@@ -100,8 +104,11 @@ class Reading(Knowing):
 
     # -- attributes ---------------------------------------------------------------------------------------------------
 
-    def attribute(self, o: Any, name: str) -> Any:
-        """Return an attribute; that it is what it is, is a condition where the object is from outside."""
+    def attribute(self, o: Any, name: str, *, whole: bool = True) -> Any:
+        """Return an attribute; that it is what it is, is a condition where the object is from outside.
+
+        Of what is not asked for as a `whole` only whether it is None is looked at.
+        """
         kind = type(o)
         if kind in PLAIN:
             if not callable(
@@ -110,14 +117,17 @@ class Reading(Knowing):
                 self.use(o)
             return getattr(o, name)
         if isinstance(o, Tensor):
-            return self._of_tensor(o, name)
+            value = self._of_tensor(o, name)
+            if name == "grad_fn" and value is not None and whole:
+                self.no(GRAPH)
+            return value
         if kind is types.ModuleType or isinstance(o, types.ModuleType):
             return self._of_module(o, name)
         if isinstance(o, type):
             return self._of_class(o, name)
         if kind is super:
             return self._of_super(o, name)
-        if kind in BACKENDS or is_array(o):
+        if is_an_array(o):
             return self._of_array(o, name)
         if kind in CONSTANT or kind is types.CodeType:
             return getattr(o, name)
@@ -354,6 +364,8 @@ class Reading(Knowing):
             value = self.primitively(getattr, o, name)
             return value if self.is_known(value) else self.fresh_all(value)
         tracked = self.at(o)
+        if isinstance(o, Node) and (tracked.status == FOUND or hasattr(Node, name)):  # else it is a ctx
+            self.no(GRAPH)
         held = getattr(o, "__dict__", None)
         if type(held) is dict and name in held and tracked.status == FOUND:
             return self.see(held[name], tracked.at or self.root(o), ("attribute", name))
@@ -544,7 +556,7 @@ class Reading(Knowing):
             self.handed(key)
             self.facts(o)
             return self.primitively(operator.getitem, o, key)
-        if kind in BACKENDS or is_array(o):
+        if is_an_array(o):
             tracked = self.at(o)
             self.use(key)
             if isinstance(key, Tensor):
@@ -630,7 +642,7 @@ class Reading(Knowing):
         if isinstance(o, Tensor):
             return o
         kind = type(o)
-        if kind in BACKENDS or is_array(o):
+        if is_an_array(o):
             if self.at(o).status != FRESH:
                 self.no(f"{self.called(o)}, an array from outside, is written to")
             return o
@@ -660,7 +672,7 @@ class Reading(Knowing):
         if isinstance(v, Tensor):
             self.facts(v)
             return self.fresh(self.primitively(list, v))
-        if kind in BACKENDS or is_array(v):
+        if is_an_array(v):
             if self.at(v).status != FRESH:
                 self.array(v)
             return [self._like(x, self.at(v).status) for x in v] if self.at(v).status != FRESH else v
@@ -697,7 +709,7 @@ class Reading(Knowing):
             return v
         if isinstance(v, Tensor):
             return v
-        if kind in BACKENDS or is_array(v):
+        if is_an_array(v):
             if self.at(v).status != FRESH:
                 self.array(v)
             return v
@@ -735,7 +747,7 @@ class Reading(Knowing):
         if kind is int or kind is slice:
             for part in (value.start, value.stop, value.step) if kind is slice else (value,):
                 self.condition(part)
-        if kind in PLAIN or isinstance(value, Tensor) or kind in BACKENDS or depth > 12:
+        if kind in PLAIN or is_an_array(value) or depth > 12:
             return
         if isinstance(value, CONTAINERS):
             tracked = self.at(value)

@@ -940,7 +940,9 @@ class Rewriter:
     def visit_compare(self, node: ast.Compare) -> Any:
         if len(node.ops) > 1:
             return self.chained(node, is_tested=False)
-        left, right = self.visit(node.left), self.visit(node.comparators[0])
+        left: Any = node.left
+        left = self.hook(left, "history", self.visit(left.value)) if asks_for_history(node) else self.visit(left)
+        right = self.visit(node.comparators[0])
         return self.hook(node, "compare", OPERATORS[type(node.ops[0])], left, right)
 
     def chained(self, node: ast.Compare, *, is_tested: bool) -> Any:
@@ -1118,6 +1120,18 @@ class Rewriter:
         if not isinstance(node, ast.Attribute):
             return node
         return _at(node, ast.Attribute, self.hook(node, "holding", self.visit(node)), "value", LOAD)
+
+
+def asks_for_history(node: Any) -> bool:
+    """Whether a comparison is ``t.grad_fn is None`` or ``is not None``: it tells nothing of the node but that there is one."""
+    other = node.comparators[0]
+    return (
+        isinstance(node.ops[0], ast.Is | ast.IsNot)
+        and isinstance(node.left, ast.Attribute)
+        and node.left.attr == "grad_fn"
+        and isinstance(other, ast.Constant)
+        and other.value is None
+    )
 
 
 def is_debug(node: ast.AST) -> bool:

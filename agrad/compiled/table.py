@@ -735,7 +735,10 @@ _MORE = {
     },
     "agrad.compat.autograd.convention": {"sets the convention of complex gradients": "*"},
     "agrad.serialization": {"writes a file": "save", "reads a file": "load"},
-    "agrad.autograd.graph": {"writes files": "save_on_disk save_on_disk.__init__"},
+    "agrad.autograd.graph": {
+        "writes files": "save_on_disk save_on_disk.__init__",
+        "looks at nodes of the graph": "get_gradient_edge",
+    },
     "agrad.utils.checkpoint": {
         "changes how checkpoints are run again": "set_checkpoint_early_stop set_checkpoint_early_stop.__init__"
     },

@@ -310,6 +310,12 @@ def bytes_of(array: Any) -> Any:
     return array.dtype, array.shape, array.tobytes()
 
 
+def is_an_array(value: Any) -> bool:
+    """Return whether a value is a tensor, an array, or a library's number that is none of Python's."""
+    kind = type(value)
+    return isinstance(value, Tensor) or (kind in BACKENDS and not issubclass(kind, float | complex))
+
+
 def facts_of(value: Any) -> Any:
     """Return what Python can ask of a tensor or an array but for its values."""
     if not isinstance(value, Tensor):
@@ -571,6 +577,7 @@ class Knowing:
 
     def hooked(self, tensor: Tensor, at: Found) -> None:
         """See the hooks on a tensor, which a backward pass runs; that they are these is compared with the tensor itself."""
+        self.watcher.from_outside(tensor)
         hooks = None if tensor._node is None else tensor._node.hooks
         for table in () if hooks is None else ("tensor", "pre", "post", "accumulated"):
             for key, hook in list(getattr(hooks, table).items()):

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from agrad import tree
 from agrad.core import mode
-from agrad.core.backend import BACKENDS, backend_of
+from agrad.core.backend import BACKENDS, Backend, backend_of
 from agrad.core.cpython import ALONE, references
 from agrad.core.errors import BackendError, called, inexact_only
 from agrad.core.operands import tensor_of
@@ -170,7 +170,7 @@ def is_raw(*containers: Any) -> bool:
             continue
         opened = children_of(x)
         if opened is None:
-            known[kind] = _is_claimed(x)
+            known[kind] = owner_of(x) is not None
             found = found or known[kind]
         elif id(x) not in seen:
             seen.add(id(x))
@@ -182,12 +182,12 @@ def is_raw(*containers: Any) -> bool:
     return found
 
 
-def _is_claimed(x: Any) -> bool:
-    """Return whether a value is an array of some backend that can be used."""
+def owner_of(x: Any) -> Backend | None:
+    """Return the backend of an array, None where it is none, or that of a backend which cannot be used."""
     try:
-        return backend_of(x) is not None
+        return backend_of(x)
     except BackendError:  # it is raised where the value is used, if it is
-        return False
+        return None
 
 
 def givers(leaves: Sequence[Any], arguments: Sequence[TreeDef]) -> list[Give]:

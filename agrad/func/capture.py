@@ -12,7 +12,7 @@ from agrad.core import errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.node import Freed, Node, ancestors
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import NUMBERS, argument_of
+from agrad.func.arguments import NUMBERS, argument_of, owner_of
 from agrad.func.origins import Argument, Found, Origin, Reach
 from agrad.func.program import Given, Leaf, Number, Program, Structure, Write
 from agrad.func.recording import CaptureError, Hooked, Recorder, grad_of
@@ -138,7 +138,7 @@ def introduced(recorder: Recorder, leaves: Sequence[Any]) -> tuple[list[Any], li
     given: list[Any] = []
     tensors: list[Any] = []
     for leaf in leaves:
-        if not isinstance(leaf, Tensor) and (isinstance(leaf, NUMBERS) or backend_of(leaf) is None):
+        if not isinstance(leaf, Tensor) and (isinstance(leaf, NUMBERS) or owner_of(leaf) is None):
             number = recorder.number_of_float(leaf)
             given.append(leaf if number is None else Number(number))
             tensors.append(leaf)
@@ -197,7 +197,7 @@ def results_of(recorder: Recorder, returned: Any, arguments: Sequence[Any]) -> S
         elif isinstance(leaf, Tensor):
             spent = is_freed(leaf)
             found.append(Leaf(recorder.input(leaf._raw), raw=False, followed=not spent, spent=spent))
-        elif isinstance(leaf, NUMBERS) or backend_of(leaf) is None:
+        elif isinstance(leaf, NUMBERS) or owner_of(leaf) is None:
             found.append(leaf)
         else:
             found.append(Leaf(recorder.input(leaf), raw=True))

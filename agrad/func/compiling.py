@@ -17,11 +17,10 @@ from typing import Any, TypeVar, overload
 from agrad import dtypes, tree
 from agrad.compiled.capturing import Captured, captured
 from agrad.core import errors, mode
-from agrad.core.backend import backend_of
 from agrad.core.node import next_seq
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import NUMBERS, bare_all, is_raw, name_of
+from agrad.func.arguments import NUMBERS, bare_all, is_raw, name_of, owner_of
 from agrad.func.capture import MODE_LEFT, graph_of, introduced
 from agrad.func.comparing import Answers, differences
 from agrad.func.guards import PLAIN, at_place, key_of
@@ -141,7 +140,10 @@ class Compiled:
         if mode.recorder() is not None:  # part of another program
             return self.function(*args, **kwargs)
         now = mode.current()
-        leaves, treedef = tree.flatten((args, kwargs))
+        try:
+            leaves, treedef = tree.flatten((args, kwargs))
+        except RecursionError:  # a container holds itself
+            return self.function(*args, **kwargs)
         key = None if self._is_left else self._key(leaves, treedef, now)
         if key is None or mode.batch_levels.get() or (now is not None and (now.levels or now.saved or now.profiler)):
             return self._eager(args, kwargs, leaves)
@@ -180,7 +182,7 @@ class Compiled:
             elif kind in PLAIN:
                 parts.append(leaf)
             else:
-                owner = None if isinstance(leaf, NUMBERS) else backend_of(leaf)
+                owner = None if isinstance(leaf, NUMBERS) else owner_of(leaf)
                 parts.append(Same(leaf) if owner is None else key_of(owner.spec(leaf)))
         ids = [id(leaf._raw if isinstance(leaf, Tensor) else leaf) for leaf in leaves if type(leaf) not in PLAIN]
         if len(set(ids)) < len(ids):  # one array in several places, or one tensor

@@ -61,14 +61,15 @@ def giver_of(kept: Any, whole: bool) -> Giver | None:
             if leaf.raw:
                 results.append(out)
             elif not whole or followed:
-                if at not in made:
-                    made[at] = f"t{at}"
+                first = kept.firsts[i]
+                if first not in made:
+                    made[first] = f"t{first}"
                     names[f"s{at}"] = kept.specs[at]
                     place = kept.followed.index(leaf.number) if followed else 0
                     several = f"output_of(node, {place})" if len(kept.followed) > 1 else "node"
-                    lines += [f"t{at} = new(Tensor)", f"t{at}._raw, t{at}._spec = {out}, s{at}"]
-                    lines.append(f"t{at}._node = {several if followed else None}")
-                results.append(made[at])
+                    lines += [f"t{first} = new(Tensor)", f"t{first}._raw, t{first}._spec = {out}, s{at}"]
+                    lines.append(f"t{first}._node = {several if followed else None}")
+                results.append(made[first])
             else:
                 results.append(f"own({out})" if shape else f"copied({out})")
         elif kind in (Leaf, Link):

@@ -20,7 +20,7 @@ from agrad.func.kept import Kept
 from agrad.func.origins import Argument, Found, Origin, is_library
 from agrad.func.program import Leaf, Program, Structure
 from agrad.func.recording import CaptureError, Hooked, grad_of
-from agrad.func.watching import Watcher, as_plain, backward_of
+from agrad.func.watching import Watcher, as_plain, backward_of, history_of
 from agrad.plugin.manager import default_backend
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
     behind = behind_of(call, codes)
     refuse_changed_settings(watcher)
     refuse_shared_arrays(call)
+    refuse_changed_histories(watcher)
     demand_what_python_saw(call)
     results = Results.of(call)
     backward, targets, saved = backward_of(watcher, [t for _, t in results.followed], call.first, behind.hooks)
@@ -131,6 +132,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         targets=targets,
         saved=saved,
         same=the_same,
+        firsts=results.firsts(),
         hooks=[(one.number, hook) for one in behind.hooks if one.number is not None and (hook := one.hook) is not None],
         reads=behind.reads,
         late=behind.late,
@@ -207,6 +209,14 @@ def refuse_shared_arrays(call: Watched) -> None:
     watcher = call.watcher
     before = {key: array for key, (_, array, _) in watcher.met.items()}
     owner = {id(before.get(id(t), t._raw)): id(t) for t in call.values if isinstance(t, Tensor)}
+    given: dict[int, Tensor] = {}
+    for t in call.values:
+        if isinstance(t, Tensor):
+            other = given.setdefault(id(before.get(id(t), t._raw)), t)
+            if other is not t and (other._node is not None or t._node is not None):
+                raise CaptureError(
+                    "capture: two arguments share an array, and a gradient is required of one of them: a program takes them as one"
+                )
     known = {id(array) for _, array in watcher.inputs.values()}
     for found in call.looked_at():
         if not isinstance(found.value, Tensor):
@@ -221,6 +231,15 @@ def refuse_shared_arrays(call: Watched) -> None:
                 f"capture: {found.origin} is found outside of the arguments and shares its array with an argument, or"
                 " with another tensor from outside: which of them a later call means no program can tell"
             )
+
+
+def refuse_changed_histories(watcher: Watcher) -> None:
+    """Refuse tensors from outside that have got another history: a replay writes values alone."""
+    if any(history_of(tensor) != before for tensor, before in watcher.histories.values()):
+        raise CaptureError(
+            "capture: a tensor that the function did not make gets another history (it is written to where operations are"
+            " recorded, or by detach_, requires_grad_ or retain_grad): a program writes values alone"
+        )
 
 
 def demand_what_python_saw(call: Watched) -> None:
@@ -324,7 +343,7 @@ class Results(NamedTuple):
         sought = {
             id(t)
             for leaf, t in given_back
-            if isinstance(leaf, Leaf) and not leaf.raw and (leaf.number in taken_in or id(t) in watcher.met)
+            if isinstance(leaf, Leaf) and (leaf.number in taken_in or id(t) in watcher.met)
         }
         ways: dict[int, Origin] = {}
         for found in call.looked_at():  # where it was found first: later ones may be places that the call has put it
@@ -339,6 +358,11 @@ class Results(NamedTuple):
         if any(tensor.is_leaf for _, tensor in new):
             raise CaptureError("capture: it returns a leaf that it makes itself, and that requires a gradient")
         return cls(structure, leaves, ways, followed)
+
+    def firsts(self) -> list[int]:
+        """Return per result the place of the first one that is the very same object."""
+        places: dict[int, int] = {}
+        return [places.setdefault(id(leaf), at) for at, leaf in enumerate(self.leaves)]
 
 
 class Ways:

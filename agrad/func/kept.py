@@ -23,7 +23,7 @@ from agrad.core.once import once
 from agrad.core.operands import from_raw
 from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import NUMBERS, argument_of, bare
+from agrad.func.arguments import NUMBERS, argument_of, bare, owner_of
 from agrad.func.giving import Giver, giver_of
 from agrad.func.guards import Entry, Link, Outside, at_place, has_grad, same
 from agrad.func.program import Given, Leaf, Number, Program
@@ -112,6 +112,8 @@ class Kept:
         What `backward` needs of `program`.
     same : dict of int to Link
         Per result that is a tensor from outside, the very object, its place among the results, and where it is found.
+    firsts : list of int
+        Per result, the place of the first one that is the very same object: two tensors may share a value.
     hooks : list of (int, callable)
         The hooks that `backward` holds: the number of the value on whose gradient each is, and the hook.
     reads : list of Reads
@@ -147,6 +149,7 @@ class Kept:
     targets: tuple[int, ...]
     saved: tuple[int, ...]
     same: dict[int, Link]
+    firsts: list[int]
     hooks: list[tuple[int, Callable[..., Any]]]
     reads: list[Reads]
     late: list[Link]
@@ -335,12 +338,14 @@ class Kept:
             return give(outs, leaves, node)
         made_of = {} if made_of is None else made_of
         results: list[Any] = []
-        for leaf, at in self.giving:
+        tensors: dict[int, Tensor] = {}  # by the first place of each
+        for first, (leaf, at) in zip(self.firsts, self.giving, strict=True):
             kind = type(leaf)
             if kind is Leaf:
-                made = made_of.get(at)
+                made = tensors.get(first)
                 if made is None:
-                    made = made_of[at] = self.made(outs[at], at)
+                    made = tensors[first] = self.made(outs[at], at)
+                    made_of.setdefault(at, made)
                     if node is not None and leaf.number in self.followed:
                         place = self.followed.index(leaf.number)
                         made._node = output_of(node, place) if len(self.followed) > 1 else node
@@ -356,7 +361,8 @@ class Kept:
                 results.append(bare(given) if whole else given)
             elif kind is Link:
                 found = leaf.get(leaf.key)  # its new value, if it gets one, is put there later
-                results.append(found if not whole or found._node is not None else bare(self.made(outs[at], at)))
+                is_own = not whole or not isinstance(found, Tensor) or found._node is not None
+                results.append(found if is_own else bare(self.made(outs[at], at)))
             else:
                 results.append(leaf)
         if plain and whole not in self._givers:  # by now the specs of what it makes are known
@@ -441,7 +447,7 @@ def numbers_on(backend: Backend, program: Program) -> Callable[[float], Any]:
 
 def as_given(leaf: Any) -> Any:
     """Return an argument as the function gets it: an array of a library as a Tensor."""
-    if isinstance(leaf, Tensor | NUMBERS) or backend_of(leaf) is None:
+    if isinstance(leaf, Tensor | NUMBERS) or owner_of(leaf) is None:
         return leaf
     return argument_of(leaf, "compile")
 

@@ -49,6 +49,9 @@ class Live(float):
         return float, (float(self),)
 
 
+Live.__name__ = Live.__qualname__ = "float"  # as messages call it
+
+
 def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any], Any]:
     plain = getattr(float, name)
 
@@ -115,6 +118,7 @@ for _name in (
     *(f"{r}{name}" for r in ("", "r") for name in ("and", "or", "xor", "lshift", "rshift")),
 ):
     setattr(Whole, f"__{_name}__", _bound(f"__{_name}__", int))
+Whole.__name__ = Whole.__qualname__ = "int"
 Whole.__str__ = Whole.__repr__  # type: ignore[method-assign]
 
 
@@ -190,6 +194,8 @@ class Watcher(Recorder):
         Which of these were changed by an effect.
     first : int
         The creation number of the call's first node.
+    histories : dict
+        By ``id`` the tensors from outside with `history_of` what they were.
 
     Parameters
     ----------
@@ -216,6 +222,7 @@ class Watcher(Recorder):
         self.epilogue: list[tuple[int, Callable[[float], None]]] = []
         self.guards: list[Link] = []
         self.first = 0
+        self.histories: dict[int, tuple[Tensor, Any]] = {}
         self._default = default_backend()
         self._errors = self._default._error_state()
         self.held_by_python: list[dict[Any, Any]] = []
@@ -262,10 +269,13 @@ class Watcher(Recorder):
         return lambda *args, **kwargs: self._try(lambda: recorded(*args, **kwargs), lambda: kernel(*args, **kwargs))
 
     def operand(self, op: Op, value: Any, array: Any) -> None:
-        live = self.live_of(value)
+        live, owner = self.live_of(value), backend_of(array)
+        if live is not None and owner is None:  # it stays a number of Python's
+            self.condition(live)
+            return
         if live is not None:
             live.used = True
-            made = self.kernels_of(backend_of(array)).astype(live.array, array.dtype)
+            made = self.kernels_of(owner).astype(live.array, array.dtype)
             number = self.number_of(made)
             assert number is not None
             self.know(array, number)
@@ -279,6 +289,19 @@ class Watcher(Recorder):
             self.condition(part)
             return as_plain(part)
         return super().part(inner, op, part)
+
+    def meet(self, tensor: Tensor) -> None:
+        super().meet(tensor)
+        made = (
+            tensor._node is not None and 0 < self.first <= tensor._node.seq
+        )  # a transform's own, on an array from outside
+        if id(tensor) in self.met and not made:
+            self.from_outside(tensor)
+
+    def from_outside(self, tensor: Tensor) -> None:
+        """Take note of what a tensor from outside was computed by."""
+        if id(tensor) not in self.histories:
+            self.histories[id(tensor)] = tensor, history_of(tensor)
 
     def hook(self, tensor: Tensor, handle: Handle) -> None:
         self._try(lambda: super(Watcher, self).hook(tensor, handle), lambda: None)
@@ -541,7 +564,7 @@ def backward_of(
         raise CaptureError("capture: a hook is registered on what the function returns: register it outside")
     targets: dict[Any, int] = {}
     for tensor, array, _ in watcher.met.values():
-        if tensor._node in graph:
+        if tensor._node in graph and id(tensor) in watcher.histories:
             number = watcher.number_of(array)
             if number is not None:
                 targets.setdefault(tensor._node, number)
@@ -599,6 +622,11 @@ def backward_of(
     dropped = [at for at, node in enumerate(reached) if node in masked]
     backward = Backward(whole.replaced(keys=keys), saved, tuple(cotangents), parts, uses, reach, dropped)
     return backward, tuple(reached.values()), saved
+
+
+def history_of(tensor: Tensor) -> Any:
+    """Return what a tensor is to gradients: by which node it was computed, or whether it requires one as a leaf."""
+    return tensor.requires_grad if tensor.is_leaf else tensor._node, tensor.retains_grad
 
 
 def is_recorded(node: Node, known: Container[int]) -> bool:
