@@ -47,6 +47,8 @@ FACTS: Final = frozenset(
         "requires_grad",
         "is_leaf",
         "grad_fn",
+        "grad_dtype",
+        "output_nr",
         "retains_grad",
         "shape",
         "dtype",
@@ -118,7 +120,7 @@ class Reading(Knowing):
             return getattr(o, name)
         if isinstance(o, Tensor):
             value = self._of_tensor(o, name)
-            if name == "grad_fn" and value is not None and whole:
+            if (name == "grad_fn" and value is not None and whole) or (name == "output_nr" and not o.is_leaf):
                 self.no(GRAPH)
             return value
         if kind is types.ModuleType or isinstance(o, types.ModuleType):

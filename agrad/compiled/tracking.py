@@ -321,7 +321,8 @@ def facts_of(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return spec_of_value(value) if is_array(value) else type(value)
     node = value._node
-    return key_of(value._spec), type(value), value.is_leaf, node is None, has_grad(value)
+    chosen = None if node is None or node.hooks is None else node.hooks.grad_dtype
+    return key_of(value._spec), type(value), value.is_leaf, node is None, has_grad(value), chosen
 
 
 def equals(get: Callable[[Any], Any], value: Any) -> Callable[[Any], bool]:
