@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import nox
@@ -257,6 +258,11 @@ def backend(session: nox.Session) -> None:
     name, *options = session.posargs or ["numpy"]
     if name not in BACKENDS:
         session.error(f"no backend {name!r}; there are {', '.join(BACKENDS)}")
+    kit(session, name, *options)
+
+
+def kit(session: nox.Session, name: str, *options: str) -> None:
+    """Run what `BACKENDS` says for a backend."""
     needs, collect = BACKENDS[name]
     session.install(*CORE, *NUMPY, *needs, "pytest>=8.4", "pytest-xdist>=3.6", "scipy>=1.16")
     session.run("pytest", "-n", "2", *collect, *options, env=ENVIRONMENTS.get(name, {}))
@@ -377,16 +383,53 @@ def soak(session: nox.Session) -> None:
 
     ``--stateful`` draws functions with state in place of them, and compares each compiled with itself as it is.
     """
+    draw(session, *session.posargs)
+
+
+def draw(session: nox.Session, *options: str) -> None:
+    """Run the soak."""
     session.install(*CORE, *NUMPY, *DASK, "scipy>=1.16")
-    session.run("python", "tests/trust/soak.py", *session.posargs)
+    session.run("python", "tests/trust/soak.py", *options)
 
 
 @nox.session
 def compiled(session: nox.Session) -> None:
-    """Run tests with the functions that they define compiled; arguments go to pytest."""
+    """Run tests with the functions that they define compiled; arguments go to pytest.
+
+    At the end stands how many functions were compiled, how many calls replayed, and why the others ran as they are.
+    """
+    second(session, *session.posargs)
+
+
+def second(session: nox.Session, *options: str) -> None:
+    """Run tests for the second time, their functions compiled; options replace the folders."""
     session.install(*CORE, *NUMPY, *DASK, *TESTERS)
     folders = [f"tests/{part}" for part in ("autograd", "func", "nn", "optim")]
-    session.run("pytest", "--compiled-steps", *(session.posargs or folders))
+    session.run("pytest", "--compiled-steps", *(options or folders))
+
+
+#: What `tests` leaves out, by name.
+REST: dict[str, Callable[[nox.Session], None]] = {
+    "numpy": lambda session: kit(session, "numpy"),
+    "strict": lambda session: kit(session, "strict"),
+    "dask": lambda session: kit(session, "dask"),
+    "compiled": second,
+    "soak": lambda session: draw(session, "--stateful", "--minutes", "30"),
+}
+
+
+@nox.session
+def everything(session: nox.Session) -> None:
+    """Run what `tests` leaves out, more than two hours of it; ``nox -s everything -- compiled soak`` runs parts.
+
+    These are the whole kits of ``numpy``, ``strict`` and ``dask`` (each also ``nox -s backend -- NAME``), the tests with their
+    functions ``compiled`` (``nox -s compiled``), and the ``soak`` of functions with state (``nox -s soak -- --stateful``).
+    """
+    names = session.posargs or [*REST]
+    if unknown := {*names} - {*REST}:
+        session.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(REST)}")
+    for name in names:
+        REST[name](session)
 
 
 @nox.session

@@ -62,11 +62,19 @@ def pytest_configure(config):
         config.addinivalue_line("filterwarnings", "ignore::agrad.func.compiling.CompileWarning")
 
 
+def pytest_collection_finish(session):
+    if session.config.getoption("--compiled-steps"):
+        import compiled_steps
+
+        compiled_steps.collected()
+
+
 def pytest_terminal_summary(terminalreporter, config):
     if config.getoption("--compiled-steps"):
         import compiled_steps
 
-        terminalreporter.write_line(f"compiled steps: {compiled_steps.report()}")
+        for line in compiled_steps.report():
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(params=["numpy", "strict"])

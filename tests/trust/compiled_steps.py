@@ -5,13 +5,13 @@ module that are no tests and no fixtures, is compiled as by ``@ag.compile``. A c
 so that it is replayed: the replay must give what the call gave, and is what the test goes on with and judges. What writes
 or draws is not repeated; there the calls replay that the test makes itself.
 
-Modules that compile and capture themselves are left as they are: they count programs.
+Modules that compile and capture themselves are left as they are: they count programs. At the end `report` says how many
+functions were compiled, how many calls replayed, and why the others ran as they are.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
 import importlib.util
 import re
 import sys
@@ -30,15 +30,26 @@ from agrad.core import mode
 from agrad.func.compiling import Compiled
 
 TALLY = Counter()
+#: The calls whose code ran, and those of functions that run as they are, by the reason.
+RAN, REASONS = Counter(), Counter()
 #: What the changed text calls.
 NAME, CALLEE = "__compiled_step__", "__compiled_callee__"
-#: Tests that are left as they are, with what they ask for.
+#: Tests, and functions beside them, that are left as they are, with what they look at: what no replay has, and compiling is free to change.
 LEFT = {
+    "of_the_users": "second derivatives through a Function, which a compiled function refuses by an error of its own",
+    "test_a_fused_op_and_hooks_on_the_way": "how many operands a node has",
+    "test_a_gradient_follows_its_own_argument": "what a number alone gives: compile itself gives arrays for it",
     "test_a_step_that_fails_leaves_value_and_state_of_a_parameter_together": "faults in kernels, which replays do not call",
+    "test_an_array_is_refused": "an array that is given: compile itself makes a tensor of it",
+    "test_calling_nodes_of_several_results_and_of_leaves": "nodes, by calling them",
+    "test_every_pattern_of_needs": "the edges of a node",
     "test_layers_do_not_warn_and_are_one_node_each": "nodes of a graph, by name",
+    "test_looking_at_saved_values": "what a node has saved, by name",
+    "test_next_functions_of_lists_and_of_several_results": "the edges of nodes",
     "test_node_names_are_pytorchs": "nodes of a graph, by name",
     "test_sequential_is_a_list_of_modules": "the class of a function",
     "test_the_users_line_is_kept": "the line and the node of a call",
+    "types": "the class of an array that is given: compile itself makes a tensor of it",
 }
 ANY = types.SimpleNamespace(__name__=None, Kind=())
 
@@ -75,6 +86,7 @@ class Step(Compiled):
     def __init__(self, function, code=None, *, needs_tensors=False):
         super().__init__(function, False, False, exact=False, threads=None)
         self.code, self.needs_tensors, self.is_new = code or function.__code__, needs_tensors, True
+        self.is_refused, self.reason = False, ""
 
     def __call__(self, *args, **kwargs):
         """Call it: within another one as it is, and there no more than this runs here."""
@@ -82,7 +94,10 @@ class Step(Compiled):
 
     def outside(self, args, kwargs):
         """Call the compiled function, twice where that changes nothing but what runs."""
-        leaves = tree.flatten((args, kwargs))[0]
+        try:
+            leaves = tree.flatten((args, kwargs))[0]
+        except RecursionError:  # a container holds itself
+            leaves = []
         tensors = [leaf for leaf in leaves if isinstance(leaf, ag.Tensor)]
         elsewhere = threading.current_thread() is not threading.main_thread()  # captures wait for one another
         without = not tensors and (leaves or self.needs_tensors)
@@ -106,11 +121,41 @@ class Step(Compiled):
         return result
 
     def counted(self, args, kwargs):
-        """Call the compiled function, and count whether its code runs."""
+        """Call the compiled function, and count whether its code runs, and why."""
+        self.why = "a capture failed with an error of the function's own"
         result, ran = runs(self.code, super().__call__, args, kwargs)
         TALLY["calls"] += 1
         TALLY["calls that replayed"] += not ran
+        if ran:
+            RAN[self.why] += 1
         return result
+
+    def _recorded(self, args, kwargs, leaves, treedef):
+        """Capture a call, and note whether that gave a program."""
+        returned, kept, watcher = super()._recorded(args, kwargs, leaves, treedef)
+        self.why = "captured"
+        if kept is None:
+            self.why = "as it is"
+            self.reason = reason_of(str(watcher.failure))
+            TALLY["functions that run as they are"] += not self.is_refused
+            self.is_refused = True
+            REASONS[self.reason] += 1
+        return returned, kept, watcher
+
+    def _eager(self, args, kwargs, leaves):
+        """Call the function, and note that it was decided before."""
+        self.why = (
+            "as it is, as before" if self.is_refused else "as it is, within a transform or a mode that no program has"
+        )
+        if self.is_refused:
+            REASONS[self.reason] += 1
+        return super()._eager(args, kwargs, leaves)
+
+
+def reason_of(message):
+    """Give why a function runs as it is, without the names that it calls the function's own things by."""
+    line = message.removeprefix("capture: ").partition("\n")[0].partition(": ")[0]
+    return re.sub(r"\(\d[\d, ]*\)", "(...)", line)
 
 
 def compiled_step(function):
@@ -140,9 +185,7 @@ def compiled_callee(function):
         return once(function, "", lambda: Step(function, code)) if code else function
     if isinstance(function, types.MethodType) and isinstance(function.__self__, ag.optim.Optimizer):
         if function.__name__ in {"step", "zero_grad"} and not isinstance(function.__self__, ag.optim.LBFGS):
-            weak = weakref.WeakMethod(function)
-            made = functools.wraps(function)(lambda *args, **kwargs: weak()(*args, **kwargs))
-            return once(function.__self__, function.__name__, lambda: Step(made, function.__func__.__code__))
+            return once(function.__self__, function.__name__, lambda: Step(function, function.__func__.__code__))
     elif isinstance(function, types.FunctionType) and (function.__module__ or "").startswith(COMPUTE):
         return once(function, "", lambda: Step(function, needs_tensors=True))
     return function
@@ -166,11 +209,11 @@ class Steps(ast.NodeTransformer):
         self.within = False
 
     def visit_FunctionDef(self, node):
+        if node.name in LEFT:
+            return node
         if self.within or not node.name.startswith("test_"):
             if not node.decorator_list and not makes_generator(node):
                 node.decorator_list = [ast.copy_location(ast.Name(NAME, ast.Load()), node)]
-            return node
-        if node.name in LEFT:
             return node
         self.within = True
         node.body = [self.visit(one) for one in node.body]
@@ -244,6 +287,14 @@ def install(tests):
     sys.meta_path.insert(0, Finder(folders))
 
 
+def collected():
+    """Let Python import by itself again: a function that imports would be seen to run the finder."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
+
+
 def report():
-    """Give what was compiled, in words."""
-    return ", ".join(f"{TALLY[name]} {name}" for name in TALLY)
+    """Give what was compiled, and why calls were not replayed, in lines."""
+    yield f"compiled steps: {', '.join(f'{TALLY[name]} {name}' for name in TALLY)}"
+    for title, counter in (("calls whose code ran", RAN), ("calls as it is, by reason", REASONS)):
+        yield f"{title}:"
+        yield from (f"{count:>8}  {name}" for name, count in counter.most_common())
