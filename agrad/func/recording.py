@@ -469,11 +469,11 @@ class Recorder:
             self.know(array, number)
         return array
 
-    def input(self, array: Any) -> int:
-        """Return the number of an array from outside, or of one that is known."""
+    def input(self, array: Any, backend: Backend | None = None) -> int:
+        """Return the number of an array from outside, or of one that is known; plugins are asked where no backend is given."""
         number = self.number_of(array)
         if number is None:
-            number = self.new(array)
+            number = self.new(array, backend)
             self.inputs[id(array)] = number, array
             self.know(array, number)
         return number
@@ -518,7 +518,7 @@ class Recorder:
                 self.beside.add(id(tensor))
             grad = grad_of(tensor)
             self.met[id(tensor)] = tensor, array, grad
-            self.input(array)
+            self.input(array, tensor._spec.backend)
             if grad is not None:
                 self.meet(grad)
 

@@ -10,6 +10,7 @@ import pytest
 from support import Interrupt, in_agrad, interrupted
 
 import agrad as ag
+from agrad.core.backend import BACKENDS
 from agrad.func.comparing import is_rounding
 
 F = ag.nn.functional
@@ -374,3 +375,17 @@ def test_what_cancels_is_rounding_beside_what_does_not(beside, rounded):
     first, second = np.array([1e-17, 3e-17]), np.array([-2e-17, 1e-17])
     assert is_rounding(backend, first, second, [np.array([0.0, beside]), np.array([3])]) is rounded
     assert not is_rounding(backend, first, np.zeros(3), [np.ones(1)])
+
+
+def test_a_class_of_arrays_that_was_not_met_yet_is_no_reason_to_run_as_it_is(monkeypatch):
+    w = ag.tensor([1.0, 2.0], requires_grad=True)
+    optimizer = ag.optim.Adam([w])
+    compiled = ag.compile(lambda: optimizer.zero_grad(), check=False)
+    (w * w).sum().backward()
+    optimizer.step()
+    monkeypatch.delitem(BACKENDS, np.ndarray, raising=False)
+    for _ in range(3):
+        compiled()
+        assert w.grad is None
+        (w * w).sum().backward()
+    assert len(compiled.programs) == 1
