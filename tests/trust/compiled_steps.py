@@ -155,7 +155,7 @@ class Step(Compiled):
 def reason_of(message):
     """Give why a function runs as it is, without the names that it calls the function's own things by."""
     line = message.removeprefix("capture: ").partition("\n")[0].partition(": ")[0]
-    return re.sub(r"\(\d[\d, ]*\)", "(...)", line)
+    return re.sub(r"shape \([\d, ]*\)", "shape (...)", line)
 
 
 def compiled_step(function):
