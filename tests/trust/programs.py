@@ -1096,8 +1096,8 @@ def arrays_as_constants():
 
     take = Recorder.input
 
-    def taken(self, array):
-        return take(self, array if inside else self.constant(array))
+    def taken(self, array, backend=None):
+        return take(self, array if inside else self.constant(array), backend)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Recorder, "meet", met)
