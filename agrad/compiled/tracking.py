@@ -22,9 +22,9 @@ from agrad.core import errors
 from agrad.core.backend import BACKENDS, Backend
 from agrad.core.cpython import untold
 from agrad.core.tensor import Tensor
-from agrad.func.guards import MOSTLY, PLAIN, Has, Link, called, has_grad, is_array, is_plain, key_of, link_of, same
+from agrad.func.guards import MOSTLY, PLAIN, Has, Link, called, has_grad, is_array, is_plain, key_of, link_of
 from agrad.func.origins import LENT, Found, is_library, is_own, members, one_further
-from agrad.func.program import spec_of_value
+from agrad.func.program import same, spec_of_value
 from agrad.func.recording import CaptureError
 from agrad.func.watching import Watcher
 from agrad.plugin.manager import plugins

@@ -768,7 +768,9 @@ class Backend:
         program : agrad.func.Program
             Without steps for histories. The function takes arrays of this backend for its inputs, in their order, of the
             shapes and dtypes that it states, and pairs of integers for keys of draws; it gives a tuple of the outputs, in
-            their order, that no later call writes to. It is called by several threads at a time.
+            their order, that no later call writes to. It is called by several threads at a time. A step ``stop_unless`` has no
+            result: if its value, as ``item`` gives it, is not the number beside it, or for a bool not as true, the function
+            raises `agrad.func.program.Stopped` before it runs any step that follows.
         **options
             ``exact`` (bool, default False): sums and matrix products are taken as they are operation by operation, so
             that the results are the same bits. ``threads`` (int or None): how many may work on large arrays; None leaves it to the backend.

@@ -6,16 +6,16 @@ What counts as rounding is asked of the program: how far its outputs move when i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from agrad import tree
 from agrad.core.backend import Backend, backend_of
 from agrad.core.once import once
 from agrad.core.tensor import Tensor
-from agrad.func.guards import is_plain, same
+from agrad.func.guards import is_plain
 from agrad.func.kept import Kept
-from agrad.func.program import Given, Leaf, Number
+from agrad.func.program import Given, Leaf, Number, same
 
 #: How far results may be apart, relative to the largest: of the coarser dtypes, and of all others.
 COARSE, FINE = {"float16": 1e-2, "float32": 1e-4, "complex64": 1e-4}, 1e-9
@@ -47,39 +47,40 @@ class Answers:
         Its inputs.
     outs : sequence
         What it gave for them.
-    run : callable
-        Runs it: takes the program and inputs.
     """
 
-    def __init__(
-        self, kept: Kept, values: list[Any], outs: Sequence[Any], run: Callable[[Kept, list[Any]], Sequence[Any]]
-    ) -> None:
+    def __init__(self, kept: Kept, values: list[Any], outs: Sequence[Any]) -> None:
         self.kept, self.outs = kept, outs
-        self._values, self._run = values, run
+        self._values = values
 
     @once
-    def moved(self) -> list[Sequence[Any]]:
-        """What it gives for other inputs: all of them larger, or every other element smaller."""
+    def moved(self) -> list[tuple[Sequence[Any], Sequence[Any]]]:
+        """What it gives, by the same way, for its inputs and for others: all of them larger, or every other element smaller."""
         keys = {at for at, _ in self.kept.keys}
         found = []
         for alternating in (False, True):
-            values = [
+            nudged = [
                 value if at in keys else _nudged(self.kept.backend, value, alternating=alternating)
                 for at, value in enumerate(self._values)
             ]
             try:
-                found.append(self._run(self.kept, values))
+                found.append((self._plain(self._values), self._plain(nudged)))
             except Exception:  # noqa: BLE001, S112 (for these inputs it has no answer, and allows nothing)
                 continue
         return found
+
+    def _plain(self, values: list[Any]) -> Sequence[Any]:
+        """Run the program without asking for the values that Python chose its way by."""
+        with self.kept.backend.quiet():
+            return self.kept.program.run(self.kept.backend, values, **self.kept.options)
 
     def allow(self, at: int, apart: float) -> bool:
         """Return whether an output that is so far apart from the function's differs by rounding alone."""
         backend = self.kept.backend
         if backend.is_lazy:
             return False
-        here = backend.as_array(self.outs[at])
-        return any(apart <= TIMES * _apart(backend, here, backend.as_array(outs[at])) for outs in self.moved)
+        pairs = ([backend.as_array(outs[at]) for outs in each] for each in self.moved)
+        return any(apart <= TIMES * _apart(backend, *pair) for pair in pairs)
 
 
 def _nudged(backend: Backend, value: Any, *, alternating: bool) -> Any:

@@ -27,7 +27,7 @@ from agrad.func.guards import PLAIN, at_place, key_of
 from agrad.func.keeping import Watched, kept_of
 from agrad.func.kept import Kept, as_given, give_back
 from agrad.func.origins import Reach
-from agrad.func.program import Program, Structure
+from agrad.func.program import Program, Stopped, Structure
 from agrad.func.quick import Ways, following
 from agrad.func.recording import CaptureError
 from agrad.func.watching import Watcher
@@ -214,7 +214,7 @@ class Compiled:
         leaves, treedef = tree.flatten((args, kwargs))
         key = self._key(leaves, treedef, mode.current())
         for kept in self._kept.get(key, ()):
-            if isinstance(kept.enter(leaves), list) and kept.is_decided(leaves):
+            if isinstance(kept.enter(leaves), list):
                 return kept
         if key in self._failures:
             raise CaptureError(self._failures[key])
@@ -359,12 +359,12 @@ class Compiled:
         if kept.only_computes:
             try:
                 outs = self._outputs(kept, values) if kept.silent else kept.run(values)
+            except Stopped:
+                return MISSED
             except Exception:
                 if kept.goes_on:
                     return MISSED
                 raise
-            if kept.asked and not kept.as_captured(outs):
-                return MISSED
             return kept.returned(outs, values, leaves, whole=whole)
         before = [held.copy() for held in kept.held]
         targets = kept.writing(leaves)
@@ -382,16 +382,13 @@ class Compiled:
                 values[at] = seed, counter + 1  # what is to be given back if what follows is interrupted
                 values[at] = kept.program.draw(number)
             try:
-                found: Sequence[Any] | None = self._outputs(kept, values)
-            except Exception:
-                if not kept.goes_on:
+                outs = self._outputs(kept, values)
+            except Exception as error:
+                if not (kept.goes_on or isinstance(error, Stopped)):
                     raise
-                found = None
-            if found is None or (kept.asked and not kept.as_captured(found)):
                 any(map(dict.update, kept.held, before))  # each gives None
                 give_back(kept, values)
                 return MISSED
-            outs = found
             made: dict[int, Tensor] = {}
             returned = kept.returned(outs, values, leaves, whole=whole, made_of=made)
             for at, do in kept.afterwards:
@@ -430,19 +427,19 @@ class Compiled:
             values[at] = kept.number(value)
         try:
             outs = self._outputs(kept, values)
+        except Stopped:
+            return returned  # another program's call
         except Exception as error:  # noqa: BLE001 (it is told)
             if not kept.goes_on:
                 self._tell(f"an error, {type(error).__name__}: {error}", error)
             return returned
-        if not kept.as_captured(outs):
-            return returned  # another program's call
         if kept.hooks:
             from agrad.func.hooks import are_alike, hooks_on  # noqa: PLC0415 (only where hooks are compared)
 
             if not are_alike(hooks_on(graph_of(returned, first)), kept.reads):
                 self._tell("which hooks it registers, or what they read")
                 return returned
-        answers = Answers(kept, values, outs, self._outputs)
+        answers = Answers(kept, values, outs)
         what = next(differences(kept, answers, leaves, returned, targets, exact=self._options["exact"]), None)
         if what is not None:
             self._tell(what)

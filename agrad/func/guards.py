@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import keyword
+import math
 import operator
 import types
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from agrad.core.node import AccumulateGrad
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.func.origins import ENTRIES, FOLLOW, Found, Origin, is_large, one_further, search
-from agrad.func.program import spec_of_value
+from agrad.func.program import same, spec_of_value
 from agrad.func.recording import grad_of
 
 #: Plain values: compared by type and value.
@@ -30,19 +31,6 @@ def is_plain(value: Any) -> bool:
     """Return whether a value is compared as it is: a number, text, None, or a tuple or set of such."""
     kind = type(value)
     return kind in PLAIN or (kind in (tuple, frozenset) and len(value) < ENTRIES and all(map(is_plain, value)))
-
-
-def same(first: Any, second: Any) -> bool:
-    """Return whether two plain values are the same: of one type, -0.0 and NaN told apart."""
-    if first is second:
-        return True
-    if type(first) is not type(second):
-        return False
-    if type(first) is tuple:
-        return len(first) == len(second) and all(map(same, first, second))
-    if type(first) is frozenset:  # what is equal may be of two types
-        return len(first) == len(second) and all(any(same(one, each) for each in second) for one in first)
-    return repr(first) == repr(second) if isinstance(first, float | complex) else bool(first == second)
 
 
 class Link(NamedTuple):
@@ -340,6 +328,11 @@ class Entry:
         self._refuse_other(f"{found}._spec", outside.spec, name)
         self.hooks(found, outside.hooks, name)
         return f"{found}._raw"
+
+    def number(self, there: str, value: float, name: str) -> None:
+        """Add that a float is as it was."""
+        literal = value and math.isfinite(value)
+        self.refuse(f"{there} != {value!r}" if literal else f"differs({there}, {self.called(value)})", name)
 
     def apart(self, arrays: Sequence[str]) -> None:
         """Add that no two of these are one array."""

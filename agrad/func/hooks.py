@@ -25,8 +25,9 @@ from agrad.core.function import FunctionNode
 from agrad.core.node import Node
 from agrad.core.op import OPS
 from agrad.core.tensor import Tensor
-from agrad.func.guards import Link, is_plain, same
+from agrad.func.guards import Link, is_plain
 from agrad.func.origins import is_library, is_own
+from agrad.func.program import same
 from agrad.func.recording import CaptureError
 
 #: Python's own functions and classes that a hook may call.

@@ -136,7 +136,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         hooks=[(one.number, hook) for one in behind.hooks if one.number is not None and (hook := one.hook) is not None],
         reads=behind.reads,
         late=behind.late,
-        goes_on=bool(conditions) or any(map(may_catch, codes)),
+        goes_on=any(map(may_catch, codes)),
         options=options,
     )
 

@@ -25,8 +25,8 @@ from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of, bare, owner_of
 from agrad.func.giving import Giver, giver_of
-from agrad.func.guards import Entry, Link, Outside, at_place, has_grad, same
-from agrad.func.program import Given, Leaf, Number, Program
+from agrad.func.guards import Entry, Link, Outside, at_place, has_grad
+from agrad.func.program import Given, Leaf, Number, Program, Stopped
 from agrad.func.recording import CaptureError, grad_of
 from agrad.func.reverse import Backward, let_go
 from agrad.func.watching import Condition
@@ -71,7 +71,7 @@ class Kept:
     Attributes
     ----------
     program : Program
-        What runs: its outputs are the results, the writes, the conditions, and what `backward` needs.
+        What it does; its outputs are the results, the writes, the conditions, and what `backward` needs.
     backend : Backend
         Whose kernels it runs on.
     backward : Backward or None
@@ -97,7 +97,8 @@ class Kept:
     given : list of (int, Link or None)
         Per write where the gradient it assigns is found: a tensor that the function did not make.
     conditions : list of Condition
-        Values it must compute as they were.
+        Values it must compute as they were: it stops at the first that is another. Those of floats among the arguments are
+        asked before it runs.
     prologue : list
         What is done before it runs.
     epilogue : list
@@ -121,7 +122,7 @@ class Kept:
     late : list of Link
         What must be as it was when `backward` runs, too.
     goes_on : bool
-        The function may go on after an error, or go another way than the one that fails: where a replay raises, it runs itself.
+        The function may go on after an error: where a replay raises, it runs itself.
     options : mapping
         How both programs are to run.
     calls : int
@@ -166,7 +167,6 @@ class Kept:
         self.keys = [(place[number], number) for number in program.keys]
         self.settings = [(place[item[1]], item[2]) for item in self.prologue if item[0] == "setting"]
         self.afterwards = [(outs[number], do) for number, do in self.epilogue]
-        self.asked = [(outs[c.number], c.value) for c in self.conditions]
         self.leaves = [
             (leaf, outs[leaf.number] if type(leaf) in (Leaf, Number) else -1) for leaf in program.results.leaves
         ]
@@ -202,6 +202,9 @@ class Kept:
         self.one = treedef.kind is None
         #: What makes the results' container of a list of them; None if there is more to it.
         self.many = treedef.kind if treedef.kind in (tuple, list) and flat else None
+        asked = [(c.number, c.value) for c in self.conditions if c.number not in self.floats]
+        #: What runs: `program`, which stops where a value is another one.
+        self.stopping = program.stopping(asked) if asked else program
         #: What runs where the results are differentiated by way of the steps: gives the values that have hooks, too.
         self.stepwise = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
         entry = Entry()
@@ -238,6 +241,9 @@ class Kept:
         for at, value in self.had_grad:
             has = f"{entry.called(has_grad)}({entry.leaf(at)})"
             entry.refuse(f"{has} is not {value}", f"whether argument {at} has a gradient")
+        for number, value, line in self.conditions:
+            if number in self.floats:
+                entry.number(entry.leaf(self.floats[number]), value, f"a value that decides ({line})")
         for write, link, _ in self.puts:
             if write.what == "grad" and write.had_grad is not None:
                 target = entry.leaf(link) if isinstance(link, int) else entry.at(link)
@@ -264,14 +270,17 @@ class Kept:
     @once
     def runner(self) -> Callable[..., Sequence[Any]]:
         """What runs the program on raw values."""
-        return self.program.runner(self.backend, **self.options)
+        return self.stopping.runner(self.backend, **self.options)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Run the program on raw values."""
+        """Run the program on raw values; raise `Stopped` where one is another than Python chose its way by."""
         try:
             return self.runner(*values)
+        except Stopped:
+            raise
         except Exception as error:
-            self.program.explain(error, self.backend, values)
+            if not self.goes_on:  # else the function itself will raise it
+                self.stopping.explain(error, self.backend, values)
             raise
 
     def setting(self, at: int, value: float) -> Any:
@@ -287,14 +296,6 @@ class Kept:
         if isinstance(values, str):
             raise CaptureError(f"capture: {values} differs from what it was")
         return values
-
-    def as_captured(self, outs: Sequence[Any]) -> bool:
-        """Return whether the values that Python chose its way by are as they were in the capture."""
-        return all(same(self.backend.item(outs[at]), value) for at, value in self.asked)
-
-    def is_decided(self, leaves: Sequence[Any]) -> bool:
-        """Return whether the numbers among the arguments that Python chose its way by are as they were in the capture."""
-        return all(same(leaves[self.floats[c.number]], c.value) for c in self.conditions)
 
     def beside(self) -> str:
         """Return what it takes beside running the program to do what the function does; "" if nothing."""

@@ -13,7 +13,7 @@ from agrad.core.tensor import Tensor
 from agrad.func.comparing import equal_in_bits
 from agrad.func.compiling import BRANCHES, Compiled
 from agrad.func.kept import Kept
-from agrad.func.program import Leaf
+from agrad.func.program import Leaf, Stopped
 from agrad.func.recording import CaptureError
 from agrad.ops.creation import asarray
 
@@ -49,12 +49,13 @@ class Often(Compiled):
                     return self._compared(kept, values, tensors)
                 try:
                     outs = self._outputs(kept, values)
+                except Stopped:
+                    continue
                 except Exception:
                     if not kept.goes_on:
                         raise
                     return self.function(*tensors)
-                if kept.as_captured(outs):
-                    return kept.returned(outs, values, tensors, whole=False)
+                return kept.returned(outs, values, tensors, whole=False)
         self._before -= 1
         if self._before >= 0 or not self._is_open or not _is_usual():
             return self.function(*tensors)
@@ -71,14 +72,15 @@ class Often(Compiled):
         found = self.function(*tensors)
         try:
             outs = self._outputs(kept, values)
+        except Stopped:
+            return found
         except Exception:  # noqa: BLE001 (the function gave something)
             self._give_up()
             return found
-        if kept.as_captured(outs):
-            replayed = kept.returned(outs, values, tensors, whole=False)
-            pairs = zip(tree.flatten(found)[0], tree.flatten(replayed)[0], strict=True)
-            if not all(equal_in_bits(kept.backend, *(asarray(x)._raw for x in pair)) for pair in pairs):
-                self._give_up()
+        replayed = kept.returned(outs, values, tensors, whole=False)
+        pairs = zip(tree.flatten(found)[0], tree.flatten(replayed)[0], strict=True)
+        if not all(equal_in_bits(kept.backend, *(asarray(x)._raw for x in pair)) for pair in pairs):
+            self._give_up()
         return found
 
     def _give_up(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from agrad.core.backend import Backend, backend_of
 from agrad.core.once import once
 from agrad.core.op import OPS
-from agrad.func.program import DETACH, DRAW, DType, Program, Ref, Shaped, Step, attached, is_number
+from agrad.func.program import DETACH, DRAW, STOP, DType, Program, Ref, Shaped, Step, attached, is_number
 
 #: Kinds of dtype by their names without digits.
 REAL = frozenset({"float", "int", "uint"})
@@ -328,6 +328,9 @@ def rewritten(
         step = original
         if walk.same and not walk.same.keys().isdisjoint(step.refs):
             step = step.taking(walk.same)
+        if step.op == STOP:
+            walk.append(step)
+            continue
         if step.op == "add_into":  # a new sum: who writes where is for the backend to say
             step = Step("add", step.args[:2], {}, step.outs, False, step.line, step.region)
         found = rule(walk, step)

@@ -15,7 +15,7 @@ import math
 import operator
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,9 +74,16 @@ DETACH = "detach"
 #: The name of the step that draws random numbers: ``random(kind, shape, key, dtype=..., **parameters)``.
 DRAW = "random"
 
+#: The name of the step that ends a run where a value is another than the number beside it, or not as true; it gives nothing.
+STOP = "stop_unless"
+
 
 #: How the line of a step ends that is part of a derivative.
 BACKWARD = " (backward)"
+
+
+class Stopped(Exception):
+    """A run came to a value that is another than it was in the capture: what follows is not its way."""
 
 
 class Ref(NamedTuple):
@@ -405,7 +412,7 @@ class Program:
         """Return the numbers of the values that the outputs are computed of; `end`: not beyond steps of that operation."""
         reached = {*self.outputs}
         for step in reversed(self.steps):
-            if step.op != end and not reached.isdisjoint(step.made):
+            if step.op == STOP or (step.op != end and not reached.isdisjoint(step.made)):
                 reached.update(step.refs)
         return reached
 
@@ -426,9 +433,24 @@ class Program:
     def needed(self) -> Program:
         """Return the program without the steps and constants that no output needs."""
         wanted = self._reached()
-        steps = tuple(step for step in self.steps if not wanted.isdisjoint(step.made))
+        steps = tuple(step for step in self.steps if step.op == STOP or not wanted.isdisjoint(step.made))
         constants = {number: value for number, value in self.constants.items() if number in wanted}
         return self.replaced(steps=steps, constants=constants)
+
+    def stopping(self, values: Iterable[tuple[int, Any]]) -> Program:
+        """Return the program as one that ends with `Stopped` where a value is not the number beside it.
+
+        It ends as soon as the value is there, before any step that follows.
+        """
+        stops: dict[int, dict[Any, Step]] = {}
+        for number, value in values:
+            if number not in self.constants:
+                step = Step(STOP, (Ref(number), value), {}, (), several=True)
+                stops.setdefault(number, {}).setdefault((type(value), repr(value)), step)
+        steps = [stop for number in self.inputs for stop in stops.get(number, {}).values()]
+        for step in self.steps:
+            steps += [step, *(stop for number in step.made for stop in stops.get(number, {}).values())]
+        return self.replaced(steps=tuple(steps))
 
     def without_detach(self) -> Program:
         """Return the program for raw arrays, which have no history to be cut off."""
@@ -515,7 +537,7 @@ class Program:
             return symbolic_text(step, self.part_text)
         parts = [*map(self.part_text, step.args), *(f"{k}={self.part_text(v)}" for k, v in step.kwargs.items())]
         parts += [where] if where and step.op in CREATING else []
-        return f"{'' if step.op in (DRAW, DETACH) else 'xp.'}{step.op}({', '.join(parts)})"
+        return f"{'' if step.op in (DRAW, DETACH, STOP) else 'xp.'}{step.op}({', '.join(parts)})"
 
     def part_text(self, part: Any) -> str:
         """Return an argument as text."""
@@ -1018,9 +1040,33 @@ def environment(backend: Backend, device: str, program: Program) -> dict[str, An
         "spec": spec,
         DRAW: draw,
         DETACH: lambda value: value.detach() if isinstance(value, Tensor) else value,
+        STOP: functools.partial(stop_unless, backend.item),
         "inf": math.inf,
         "nan": math.nan,
     }
+
+
+def stop_unless(item: Callable[[Any], Any], array: Any, value: Any) -> tuple[()]:
+    """Raise `Stopped` if the one number in an array is another than a value, or not as true; as a step, give nothing."""
+    found = item(array)
+    if bool(found) is not value if type(value) is bool else not same(found, value):
+        raise Stopped
+    return ()
+
+
+def same(first: Any, second: Any) -> bool:
+    """Return whether two plain values are the same: of one type, -0.0 and NaN told apart."""
+    if first is second:
+        return True
+    if type(first) is not type(second):
+        return False
+    if type(first) is tuple:
+        return len(first) == len(second) and all(map(same, first, second))
+    if type(first) is frozenset:  # what is equal may be of two types
+        return len(first) == len(second) and all(any(same(one, each) for each in second) for one in first)
+    if type(first) is complex or (isinstance(first, float) and (not first or math.isnan(first))):
+        return repr(first) == repr(second)
+    return bool(first == second)
 
 
 def refuse_seeds(program: Program, what: str) -> None:

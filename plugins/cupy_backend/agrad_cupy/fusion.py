@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from agrad.core.op import OPS
 from agrad.func.passes import broadcast, item, optimized
-from agrad.func.program import DType, Program, Ref, Shaped, Step
+from agrad.func.program import STOP, DType, Program, Ref, Shaped, Step
 from agrad.func.recording import CaptureError, Recorded, Recorder, run_on_some
 from agrad.func.source import written_out
 
@@ -576,11 +576,16 @@ def fused(program: Program, composed: Callable[[str], bool] = is_composed) -> tu
 
 def runs_of(program: Program, composed: Callable[[str], bool]) -> Iterator[Run]:
     """Return the runs of a program: steps that hang together, with no other step on any way between two of them."""
-    kinds: dict[int, tuple[str, int]] = {}  # of what steps of runs make: the dtype they compute in, and their region
+    kinds: dict[
+        int, tuple[str, int, int]
+    ] = {}  # of what steps of runs make: the dtype they compute in, region, stops before
     levels: dict[int, int] = {}  # by number, how often the ways to it leave a run at most
     joined: dict[int, list[int]] = {}  # by number, the places of what hangs together with it
+    stops = 0  # a run does not go on behind one
     for at, step in enumerate(program.steps):
-        kind = computed_in(step, program, kinds, composed)
+        stops += step.op == STOP
+        found = computed_in(step, program, kinds, composed)
+        kind = None if found is None else (*found, stops)
         before = [levels.get(n, 0) + (n in kinds and kinds[n] != kind) for n in step.refs]
         level = max(before, default=0)
         if kind is None:
@@ -619,8 +624,10 @@ def pieces(program: Program, places: Sequence[int]) -> Iterator[Run]:
     yield Run(program, piece)
 
 
-def computed_in(step: Step, program: Program, kinds: Mapping[int, str], composed: Callable[[str], bool]) -> str | None:
-    """Return the dtype that a step is computed in as part of a kernel, None where it is a step of its own."""
+def computed_in(
+    step: Step, program: Program, kinds: Mapping[int, tuple[str, int, int]], composed: Callable[[str], bool]
+) -> tuple[str, int] | None:
+    """Return the dtype that a step is computed in as part of a kernel, and its region; None where it is a step of its own."""
     if step.several or len(step.made) != 1 or not (step.op in SPELLED or (is_composed(step.op) and composed(step.op))):
         return None
     shapes = program.shapes

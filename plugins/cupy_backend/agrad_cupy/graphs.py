@@ -21,7 +21,7 @@ from agrad.core.once import lock
 from agrad.core.op import OPS
 from agrad.func.compiling import CompileWarning
 from agrad.func.passes import ALSO_ELEMENTWISE, FRESH, is_fresh
-from agrad.func.program import DETACH, DRAW, Program, Step
+from agrad.func.program import DETACH, DRAW, STOP, Program, Step
 
 #: Held while a graph is captured, or the host queues work on its memory: that belongs to one call at a time.
 IN_USE = lock()
@@ -31,6 +31,7 @@ _SORTS = "CuPy's sort waits for the device"
 #: to 14.1 do not catch the error of a sort. What CuPy itself refuses need not stand here: its capture fails.
 REFUSED = {
     DRAW: "its key is a number of the launch",
+    STOP: "by a value Python decides whether the program goes on",
     **dict.fromkeys(("argsort", "extra.argrank", "extra.argtop", "isin", "sort", "unique_all"), _SORTS),
 }
 #: Kernels without an op of their own.

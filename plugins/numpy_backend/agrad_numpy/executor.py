@@ -28,12 +28,14 @@ from agrad.func.program import (
     DRAW,
     HERE,
     STEPS_PER_FUNCTION,
+    STOP,
     SYMBOLS,
     DType,
     Program,
     Ref,
     Shaped,
     Step,
+    Stopped,
     environment,
     is_number,
     mapped,
@@ -112,6 +114,9 @@ class Executor:
             return self._found(values)
         try:
             outs = run(*values)
+        except Stopped:
+            free.append(run)
+            raise
         except Exception:
             free.append(run)
             self._explain(values)
@@ -278,8 +283,8 @@ class Trial:
         return outs
 
     def _kernel(self, step: Step) -> Any:
-        if step.op == DRAW:
-            return self.names[DRAW]
+        if step.op in (DRAW, STOP):
+            return self.names[step.op]
         if is_operator(step):
             return OPERATORS[SYMBOLS[step.op]]
         return operator.attrgetter(step.op)(self.backend.xp)
@@ -578,6 +583,11 @@ class Text:
 
     def _step(self, at: int, step: Step, *, alone: bool = True) -> Iterator[str]:
         """Return the lines of a step; of one that is not run alone, its operands may be needed by steps before it."""
+        if step.op == STOP:
+            yield f"    {self._stop(*step.args)}"
+            if gone := self._dropped(at, step):
+                yield f"    {gone.removeprefix('; ')}"
+            return
         if all(n in self.kept for n in step.made):
             return
         number, *more = step.made
@@ -608,6 +618,16 @@ class Text:
         names = ["_" if n is None else f"v{n}" for n in step.outs]
         target = ", ".join(names) + ("," if step.several and len(names) == 1 else "")
         yield f"    {target} = {self.call(at, step)}{self._dropped(at, step) if alone else ''}"
+
+    def _stop(self, array: Ref, value: Any) -> str:
+        """Return what ends the run where the one number in an array is another than a value, or not as true."""
+        there, number = self.part_text(array), self.part_text(value)
+        stopped = f"raise {self.called('Stopped', Stopped)}"
+        if type(value) is bool:
+            return f"if {'not ' if value else ''}{there}.item(): {stopped}"
+        if type(value) is complex or (type(value) is float and not (value and math.isfinite(value))):
+            return f"{STOP}({there}, {number})"
+        return f"if {there}.item() != {number}: {stopped}"
 
     def _dropped(self, at: int, step: Step) -> str:
         """Return the end of a line, which lets go of large arrays."""

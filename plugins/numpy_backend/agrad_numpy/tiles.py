@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agrad.func.passes import is_elementwise
-from agrad.func.program import Ref, Step
+from agrad.func.program import STOP, Ref, Step
 
 if TYPE_CHECKING:
     from agrad_numpy.executor import Text
@@ -158,7 +158,7 @@ class Run:
     def _may_go_ahead(self, step: Step) -> bool:
         """Return whether a step can run before the members: it needs none of them, and keeps little."""
         places = self.text.places
-        if all(n in self.text.kept for n in step.made):
+        if step.op != STOP and all(n in self.text.kept for n in step.made):
             return True
         if any(r not in places or places[r].root in self._made for r in step.refs) or not step.refs:
             return False
