@@ -49,7 +49,7 @@ def empty_call(kind: str) -> dict[str, float]:
     args: tuple[object, ...] = tuple(tensors[:3])
     kwargs: dict[str, object] = {}
     mode = contextlib.nullcontext
-    count, conditions = 3, 1  # the text of the function
+    count = 3
 
     def first(*args: object, **_: object) -> object:
         return args[0]
@@ -79,7 +79,8 @@ def empty_call(kind: str) -> dict[str, float]:
         def f(x: object, *_: object) -> object:
             return x if sum([state[key] for key in state]) else None
 
-        conditions += len(state) + 2  # where the dict is, and how much it has
+    elif kind == "result":
+        f = lambda x, y, z: {"b": x, "a": (y, [z])}
     compiled = ag.compile(f, check=False)
     found = []
     with mode():
@@ -90,8 +91,13 @@ def empty_call(kind: str) -> dict[str, float]:
             for _ in range(CALLS):
                 compiled(*args, **kwargs)
             found.append((time.process_time() - start) / CALLS)
-    goal = 2e-6 + 1e-7 * (count + conditions)
+    goal = 2e-6 + 1e-7 * (count + conditions_of(compiled))
     return {"seconds": sorted(found)[ROUNDS // 2], "least": min(found), "goal": goal}
+
+
+def conditions_of(compiled: Any) -> int:
+    """Return how many conditions the one program of a compiled function has; those of a container, or a class, are one."""
+    return len(next(iter(compiled._kept.values()))[0].links)
 
 
 class Holder:
@@ -117,8 +123,33 @@ def call_beside_objects(count: int) -> dict[str, float]:
         for _ in range(CALLS):
             compiled(x)
         found.append((time.process_time() - start) / CALLS)
-    goal = 2e-6 + 1e-7 * (1 + len(next(iter(compiled._kept.values()))[0].links))
+    goal = 2e-6 + 1e-7 * (1 + conditions_of(compiled))
     return {"seconds": sorted(found)[ROUNDS // 2], "least": min(found), "goal": goal}
+
+
+def values_that_decide(count: int = 20) -> dict[str, float]:
+    """Return what each value costs that Python decides by: a program that looks at some, beside the one that does not."""
+    ag = load_peer("agrad")
+
+    def chosen(x: Any) -> Any:
+        for _ in range(count // 2):
+            x = x + 1.0
+            if x > 0 and float(x) != 0.5:
+                x = x * 2.0
+        return x
+
+    compiled, x = ag.compile(chosen, check=False), ag.asarray(1.0)
+    compiled(x)
+    (kept,) = next(iter(compiled._kept.values()))
+    runs = [program.runner(kept.backend, exact=False, threads=1) for program in (kept.program, kept.stopping)]
+    least = [1.0, 1.0]
+    for _ in range(ROUNDS * 10):
+        for i, run in enumerate(runs):
+            start = time.process_time()
+            for _ in range(CALLS // 10):
+                run(x._raw)
+            least[i] = min(least[i], (time.process_time() - start) / (CALLS // 10))
+    return {"each": (least[1] - least[0]) / len(kept.conditions), "count": len(kept.conditions)}
 
 
 def seconds_of(function: Callable[[], Any]) -> float:
@@ -222,6 +253,11 @@ def shown_call(found: dict[str, float]) -> tuple[str, bool]:
     return f"{seconds:.1f} µs, at least {least:.1f} (goal {goal:.1f})", least <= goal
 
 
+def shown_value(found: dict[str, float]) -> tuple[str, bool]:
+    """Return the text of a row and whether a value that decides costs at most 0.3 µs."""
+    return f"{found['each'] * 1e6:.2f} µs each of {found['count']} (goal 0.3)", found["each"] <= 3e-7
+
+
 def shown_each(goal: float) -> Callable[[dict[str, float]], tuple[str, bool]]:
     """Return what shows a row of milliseconds each."""
 
@@ -267,8 +303,10 @@ ROWS: dict[str, tuple[str, Callable[[], dict[str, float]], Callable[[dict[str, f
     "call-floats": ("the same, a tensor and 2 floats", lambda: empty_call("floats"), shown_call),
     "call-no_grad": ("the same, under no_grad", lambda: empty_call("no_grad"), shown_call),
     "call-parameters": ("the same, 3 parameters", lambda: empty_call("parameters"), shown_call),
-    "call-conditions": ("the same, 23 conditions", lambda: empty_call("conditions"), shown_call),
+    "call-conditions": ("the same, what it reads of a dict of 20", lambda: empty_call("conditions"), shown_call),
     "call-objects": ("the same, numbers of 100 objects", lambda: call_beside_objects(100), shown_call),
+    "call-result": ("the same, 3 tensors in a dict as its result", lambda: empty_call("result"), shown_call),
+    "call-values": ("a value that decides", values_that_decide, shown_value),
     "capture-operation": ("capture, per operation", capture_of_an_operation, shown_each(0.3)),
     "capture-function": ("capture, per function looked into", capture_of_a_function, shown_each(1.0)),
     "first-network": ("first capture of a network", first_network, shown_first),

@@ -699,6 +699,10 @@ class Backend:
         """Return what the library does about floating-point errors, as the user has set it; None within `quiet`, or unknown."""
         return None
 
+    def _of_float(self, value: float) -> Any:
+        """Return a Python float, of that very class, as an array of float64 without axes."""
+        return self.asarray(value, dtype="float64")
+
     def realize(
         self, *arrays: Any, keep: str = "host", max_memory: int | str | None = None, progress: bool | None = None
     ) -> tuple[Any, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import NoneType
 from typing import Any
 
 from agrad.core import errors
@@ -12,6 +13,7 @@ from agrad.core.node import output_of
 from agrad.core.tensor import Tensor
 from agrad.func.guards import Link
 from agrad.func.program import Given, Leaf, Number
+from agrad.tree import TreeDef
 
 #: Of outputs, the leaves of the arguments, and the node of what is differentiated: what the function would return.
 Giver = Callable[[Sequence[Any], Sequence[Any], Any], Any]
@@ -30,10 +32,11 @@ def giver_of(kept: Any, whole: bool) -> Giver | None:
     whole : bool
         Whether its results come as arrays of their library.
     """
-    backend, container = kept.backend, kept.many
-    arguments = kept.program.arguments
+    backend = kept.backend
+    arguments, structure = kept.program.arguments, kept.program.results
     assert arguments is not None
-    if backend.is_lazy or (container is None and not kept.one) or len(kept.giving) > LARGEST:
+    assert structure is not None
+    if backend.is_lazy or len(kept.giving) > LARGEST:
         return None
     names: dict[str, Any] = {
         "Tensor": Tensor,
@@ -77,10 +80,10 @@ def giver_of(kept: Any, whole: bool) -> Giver | None:
         else:
             names[f"c{i}"] = leaf
             results.append(f"c{i}")
-    inside = ", ".join(results)
-    lines.append(
-        f"return {inside if kept.one else f'[{inside}]' if container is list else f'({inside},)' if results else '()'}"
-    )
+    returned = put_together(structure.treedef, iter(results))
+    if returned is None:
+        return None
+    lines.append(f"return {returned}")
     text = "\n".join(["def give(outs, leaves, node):", *(f"    {line}" for line in lines), ""])
     exec(compile(text, FILE, "exec"), names)  # noqa: S102 (made of names of our own)
     return names.pop("give")  # type: ignore[no-any-return]
@@ -88,6 +91,22 @@ def giver_of(kept: Any, whole: bool) -> Giver | None:
 
 #: Of how many results text is written.
 LARGEST = 1000
+
+
+def put_together(structure: TreeDef, leaves: Iterator[str]) -> str | None:
+    """Return the display that makes a container of these leaves; None for one that has none, or other keys than text."""
+    kind = structure.kind
+    if kind is None:
+        return next(leaves)
+    inside = [put_together(child, leaves) for child in structure.children]
+    parts = [part for part in inside if part is not None]
+    if len(parts) < len(inside):
+        return None
+    if kind is dict and all(type(key) is str for key in structure.keys):
+        named = dict(zip(structure.keys, parts, strict=True))
+        return f"{{{', '.join(f'{key!r}: {named[key]}' for key in structure._order)}}}"
+    shown = {NoneType: "None", list: f"[{', '.join(parts)}]", tuple: f"({''.join(f'{part}, ' for part in parts)})"}
+    return shown.get(kind)
 
 
 def own(array: Any) -> Any:

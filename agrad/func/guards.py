@@ -312,7 +312,13 @@ class Entry:
         value = self.called(link.value)
         if type(link.get) is types.FunctionType and link.get in MOSTLY:
             there = f"{self.called(link.key)}.{MOSTLY[link.get]} is not {value} and {there}"
-        if is_plain(link.value) and type(link.value) not in (bool, type(None)):
+        kind = type(link.value)
+        if kind in (int, str, bytes) or (
+            kind is float and link.value and math.isfinite(link.value)
+        ):  # equal is the same
+            other = f"(type(now) is not {self.called(kind)} or now != {value})"
+            self.refuse(f"(now := {there}) is not {value} and {other}", link.name)
+        elif is_plain(link.value) and kind not in (bool, type(None)):
             self.refuse(f"(now := {there}) is not {value} and differs(now, {value})", link.name)
         else:
             self.refuse(f"{there} is not {value}", link.name)

@@ -216,8 +216,10 @@ class Kept:
         self.specs: dict[int, Spec] = {}
         self._settings: dict[int, tuple[float, Any]] = {}
         self._givers: dict[bool, Giver | None] = {}  # by whether all that is given is raw
-        #: Of a Python float: the input.
-        self.number = numbers_on(self.backend, program)
+        #: Of a number, or a Python float, of that very class: the input.
+        default = default_backend()  # as at every call: it is part of what programs are found by
+        as_number = functools.partial(default.asarray, dtype="float64")
+        self.number, self.of_float = (brought_by(f, self.backend, program) for f in (as_number, default._of_float))
         #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
         self.enter = self.entry(place)
 
@@ -252,7 +254,7 @@ class Kept:
         arrays = set()
         for at, leaf in enumerate(self.program.arguments.leaves):
             if type(leaf) is Number:
-                values[place[leaf.number]] = f"{entry.called(self.number)}({entry.leaf(at)})"
+                values[place[leaf.number]] = f"{entry.called(self.of_float)}({entry.leaf(at)})"
             elif type(leaf) is Leaf:
                 values[place[leaf.number]] = entry.leaf(at) if leaf.raw else entry.raw(at)
                 arrays.add(values[place[leaf.number]])
@@ -436,14 +438,13 @@ class Kept:
         return node
 
 
-def numbers_on(backend: Backend, program: Program) -> Callable[[float], Any]:
-    """Return what makes inputs of Python floats: arrays of the default backend, brought to one that does not take those."""
-    default = default_backend()  # as at every call: it is part of what programs are found by
-    as_number = functools.partial(default.asarray, dtype="float64")
+def brought_by(make: Callable[[float], Any], backend: Backend, program: Program) -> Callable[[float], Any]:
+    """Return what makes inputs of numbers: arrays of the default backend, brought to one that does not take those."""
+    default = default_backend()
     if joined({default, backend}) is backend:
-        return as_number
+        return make
     device = program.device_for((), backend)
-    return lambda value: backend.receive(default, as_number(value), device)
+    return lambda value: backend.receive(default, make(value), device)
 
 
 def as_given(leaf: Any) -> Any:

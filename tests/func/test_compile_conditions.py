@@ -207,17 +207,22 @@ def test_large_arrays_are_not_computed_ahead_in_tiles(first):
 # -- what decides -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [2.5, -0.0, 0.0, np.nan, np.inf, -np.inf, 3, 0, True, False, 1 + 2j])
+@pytest.mark.parametrize("value", [2.5, -0.0, 0.0, np.nan, np.inf, -np.inf, 3, 0, True, False, 1 + 2j, 1 + 0j])
 @pytest.mark.parametrize("keep", [True, False])
 def test_every_number_is_told_apart(value, keep):
     array = np.asarray(value)
     program = ag.func.capture(lambda x: x * 1)(array) if array.dtype != bool else ag.func.capture(lambda x: ~x)(array)
-    (made,) = program.outputs
+    (made,) = program.outputs if array.dtype != complex else program.inputs  # a product loses the sign of a zero
     expected = value if array.dtype != bool else not value
     stopping = program.stopping([(made, expected), (made, expected)])
     assert [step.outs for step in stopping.steps if step.op == STOP] == [()]
     run = stopping.runner(ag.asarray(array)._spec.backend, keep=keep)
-    others = {"f": [2.5, -0.0, 0.0, np.nan, np.inf, -np.inf], "i": [0, 3, 7], "b": [False, True], "c": [1 + 2j, 1, 0]}
+    others = {
+        "f": [2.5, -0.0, 0.0, np.nan, np.inf, -np.inf],
+        "i": [0, 3, 7],
+        "b": [False, True],
+        "c": [1 + 2j, 1, 0, complex(1, -0.0)],
+    }
     for other in others[array.dtype.kind]:
         given = np.asarray(other, array.dtype)
         for _ in range(3):

@@ -624,10 +624,13 @@ class Text:
         there, number = self.part_text(array), self.part_text(value)
         stopped = f"raise {self.called('Stopped', Stopped)}"
         if type(value) is bool:
-            return f"if {'not ' if value else ''}{there}.item(): {stopped}"
-        if type(value) is complex or (type(value) is float and not (value and math.isfinite(value))):
-            return f"{STOP}({there}, {number})"
-        return f"if {there}.item() != {number}: {stopped}"
+            return f"if {'not ' if value else ''}{there}: {stopped}"
+        place = self.places.get(array.number)
+        if type(value) is int:
+            return f"if {there}.item() != {number}: {stopped}"
+        if type(value) is float and value and math.isfinite(value) and place is not None and not place.layout[0]:
+            return f"if float({there}) != {number}: {stopped}"  # as `item` does, which takes longer for scalars
+        return f"{STOP}({there}, {number})"
 
     def _dropped(self, at: int, step: Step) -> str:
         """Return the end of a line, which lets go of large arrays."""
