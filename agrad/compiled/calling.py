@@ -549,9 +549,12 @@ class Tracker(Reading):
         reason = does_more(f)
         if reason is not None:
             self.no(reason)
+        is_kept = str(getattr(f, "__name__", "")).startswith("register_")  # what it is given is called later, if at all
         for part in (*full, *kwargs.values()):
             if type(part) not in PLAIN:
                 self.handed(part)
+                if type(part) in (types.BuiltinFunctionType, functools.partial) and not is_kept:
+                    self._callable(part)
         if type(f) is types.FunctionType and f.__closure__:
             self.ensure(f)
         if full and getattr(f, "__name__", "") == "step" and tells(full[0]) and "state" in vars(full[0]):
@@ -606,6 +609,8 @@ class Tracker(Reading):
             return self._unknown(kind, args, kwargs)
         self.at(kind)
         self.ensure_class(kind)
+        if type(member_of(kind, "__del__")) is types.FunctionType:
+            self.no(f"a {kind.__name__} is made, which does something when it is gone (__del__)")
         if type(kind) is not type:
             caller = member_of(type(kind), "__call__")
             if type(caller) is types.FunctionType:

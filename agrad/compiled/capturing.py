@@ -127,7 +127,7 @@ def captured(
     met: dict[int, types.CodeType] = {}
     before = NOW.tracker
     catch_up()  # while Python tells of nothing: sooner than in the call
-    put_back = _net(tracker, met)
+    put_back = net(tracker, met)
     with uncollected():  # what runs when something is let go of is nothing that the function does
         try:
             try:
@@ -220,7 +220,7 @@ def is_output(tracker: Tracker, value: Any) -> bool:
     )
 
 
-def _net(tracker: Tracker, met: dict[int, types.CodeType]) -> Callable[[], bool]:
+def net(tracker: Tracker, met: dict[int, types.CodeType]) -> Callable[[], bool]:
     """Let Python tell of each function that runs, until what is returned is called: one that is not instrumented is a reason to decline.
 
     What is returned gives whether none was missed. What ran is put into `met`, by its id: the hash of code is that of all
@@ -265,6 +265,14 @@ def _is_step(tracker: Tracker, frame: types.FrameType | None) -> bool:
 #: The code that runs a step and writes it down.
 WRITES = RecordingBackend.write.__code__
 
+def _is_called_by_agrad(frame: types.FrameType | None) -> bool:
+    """Return whether the next code that is no library's is agrad's own: a statement, as ``x[0] = y``, may have called it."""
+    while frame is not None and whose(frame.f_code.co_filename) == "library" and not is_instrumented(frame.f_code):
+        frame = frame.f_back
+    file = "" if frame is None else frame.f_code.co_filename
+    return whose(file) in ("agrad", "arrays") and not file.startswith(HERE)
+
+
 #: The folder of the hooks and the tracker, whose frames lie between instrumented functions.
 HERE = f"{errors.PACKAGE}compiled{errors.PACKAGE[-1]}"
 
@@ -307,7 +315,8 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
     is_text = code.co_name in ("<module>", "__create_fn__") and code.co_filename.startswith(
         "<"
     )  # what a library has written itself
-    if tracker.beneath and (kind != "user" or is_text) and _is_agrads(frame.f_back):
+    is_beneath = tracker.beneath > 0 or _is_called_by_agrad(frame.f_back)
+    if is_beneath and (kind != "user" or is_text) and _is_agrads(frame.f_back):
         return False
     if tracker.beneath and kind == "user" and may_be_kernel(code.co_filename) and _is_agrads(frame.f_back):
         return False

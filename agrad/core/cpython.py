@@ -183,7 +183,8 @@ def tell_of_calls(told: Callable[[FrameType], None]) -> Callable[[], bool] | Non
     Parameters
     ----------
     told : callable
-        Is given the frame of the function.
+        Is given the frame of the function. Where it raises an error, that function does not begin, and Python tells of no
+        calls any more.
 
     Returns
     -------
@@ -197,15 +198,22 @@ def tell_of_calls(told: Callable[[FrameType], None]) -> Callable[[], bool] | Non
         if get() is not None:
             return None
 
+    has_raised = False
+
     def note(frame: FrameType, event: Any, argument: Any) -> None:
+        nonlocal has_raised
         if event == "call":
-            told(frame)
+            try:
+                told(frame)
+            except BaseException:
+                has_raised = True  # Python drops what raises an error
+                raise
         if before is not None:
             before(frame, event, argument)
 
     def put_back() -> bool:
         is_whole = get() is note
-        if is_whole:
+        if is_whole or (has_raised and get() is None):
             put(before)
         return is_whole
 

@@ -436,7 +436,7 @@ class Compiled:
         if kept.hooks:
             from agrad.func.hooks import are_alike, hooks_on  # noqa: PLC0415 (only where hooks are compared)
 
-            if not are_alike(hooks_on(graph_of(returned, first)), kept.reads):
+            if not are_alike(hooks_on(graph_of(returned, first)), [hook for _, hook in kept.hooks]):
                 self._tell("which hooks it registers, or what they read")
                 return returned
         answers = Answers(kept, values, outs)

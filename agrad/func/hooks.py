@@ -1,210 +1,274 @@
-"""Hooks that only compute: which may be part of a captured backward pass, told by their code.
+"""Hooks that only compute: which may be part of a captured backward pass, seen when it is captured.
 
 A capture runs the backward pass of a call's results once, for nothing but its steps. What a hook did then beside computing
-would be done too often, and at no later call; so a hook is looked at before it runs, and the `backward` of a `Function`
-likewise. Its code writes to nothing outside of it, and calls and reads nothing but operations and members of tensors,
-Python's own functions without effects, plain values, and functions of which the same holds. So what it computes depends on
-the gradient, and on what is listed here.
+would be done too often, and at no later call; so a hook runs instrumented there, as does the `backward` of a `Function`, and what
+would change something outside of it is refused before it is done. What it reads is a condition.
 """
 
 from __future__ import annotations
 
-import builtins
-import dis
+import contextlib
 import functools
-import math
-import operator
 import types
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-from agrad import dtypes
-from agrad.core import errors
+from agrad.compiled.calling import Tracker
+from agrad.compiled.capturing import PROFILED, net
+from agrad.compiled.hooks import NOW
+from agrad.compiled.table import catch_up
+from agrad.compiled.tracking import FRESH, contents_of
+from agrad.core import errors, mode
+from agrad.core.cpython import uncollected
 from agrad.core.function import FunctionNode
 from agrad.core.node import Node
-from agrad.core.op import OPS
 from agrad.core.tensor import Tensor
-from agrad.func.guards import Link, is_plain
-from agrad.func.origins import is_library, is_own
+from agrad.func.guards import PLAIN, Link, is_array, is_plain
+from agrad.func.origins import Found, is_own
 from agrad.func.program import same
-from agrad.func.recording import CaptureError
+from agrad.func.recording import CaptureError, Hooked
+from agrad.func.watching import Watcher
+from agrad.random import again
 
-#: Python's own functions and classes that a hook may call.
-BUILTINS = frozenset(
-    getattr(builtins, name)
-    for name in (
-        *("abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "filter", "float", "int"),
-        *("isinstance", "len", "list", "map", "max", "min", "pow", "range", "reversed", "round", "set", "slice"),
-        *("sorted", "sum", "tuple", "zip", "AssertionError", "TypeError", "ValueError"),
-    )
-)
-
-#: Members of tensors and of agrad that do more than compute; `dropout` draws.
-EFFECTS = frozenset(
-    {
-        *("backward", "compute", "detach_", "dropout", "fill", "persist", "put", "register_hook", "requires_grad_"),
-        *("register_post_accumulate_grad_hook", "retain_grad"),
-    }
-)
-
-#: Modules of agrad that a hook finds operations in.
-SPACES = frozenset({"extra", "fft", "functional", "linalg", "nn", "special"})
-
-#: Instructions by which code may change what is outside of it, or run what nobody has looked at.
-REFUSED = (
-    *("STORE_GLOBAL", "STORE_NAME", "STORE_ATTR", "DELETE_GLOBAL", "DELETE_NAME", "DELETE_ATTR", "DELETE_DEREF"),
-    *("IMPORT_", "LOAD_BUILD_CLASS", "LOAD_NAME", "LOAD_SUPER", "LOAD_CLASSDEREF", "LOAD_FROM_DICT"),
-)
+#: Members of tensors that leave something behind.
+LEAVING = frozenset({"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
 
 
-@functools.cache
-def readable() -> frozenset[str]:
-    """Return the names of members that a hook may read, of whatever it holds."""
-    names = {part for name in OPS for part in name.split(".")} | {*dir(Tensor), *dir(math), *dtypes.NAMES} | SPACES
-    return frozenset(name for name in names - EFFECTS if not name.startswith("_"))
+class Refused(BaseException):
+    """A hook is about to do more than compute: it ends, and what recorded its steps does not try again."""
 
 
-class Reads(NamedTuple):
-    """What a hook that only computes depends on, beside the gradient.
-
-    Attributes
-    ----------
-    what : str
-        What messages call it.
-    codes : list of code
-        Of the functions that it runs.
-    values : list
-        The plain values that these read.
-    links : list of Link
-        What must be as it is whenever the hook runs.
-    """
-
-    what: str
-    codes: list[types.CodeType]
-    values: list[Any]
-    links: list[Link]
-
-    def alike(self, other: Reads) -> bool:
-        """Return whether two hooks are of the same code and read the same."""
-        if self.codes != other.codes or len(self.values) != len(other.values):
-            return False
-        return all(map(same, self.values, other.values))
-
-    def refuse(self, why: str, where: str) -> NoReturn:
-        """Tell that this may do more than compute."""
-        raise CaptureError(f"capture: {self.what} {why}, so it may do more than compute{where}")
-
-
-def reads_of(hook: Callable[..., Any], what: str = "a hook on what the function computes", ctx: Any = None) -> Reads:
-    """Return what a hook depends on, beside the gradient.
+class Judge(Tracker):
+    """A tracker of what runs in a backward pass: it lets nothing happen but computing.
 
     Parameters
     ----------
-    hook : callable
-        The hook.
-    what : str, optional
-        What messages call it.
-    ctx : FunctionNode or False, optional
-        Its first argument, whose attributes were put there by the call of a `Function`; False if that is an object whose
-        attributes may not be read.
+    watcher : Watcher
+        Records the pass.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__(watcher)
+        self._what = ""
+        self._refused: CaptureError | None = None
+        self._forward: set[int] = set()  # by id, what holds what the forward put there
+        self._numbers = False  # whether it may compute with numbers of the program
+
+    @property
+    def conditions(self) -> list[Link]:
+        """What must be as it was whenever the pass runs."""
+        return list(self.links.values())
+
+    def no(self, why: str) -> NoReturn:
+        """Refuse what is about to be done."""
+        error = CaptureError(f"capture: {self._what} may do more than compute: {why}{errors.called()}")
+        self._refused = self._refused or error
+        raise Refused
+
+    def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of which each change outside is refused."""
+        self.go_on()
+        self._what = what
+        asked, modes, before = len(self.watcher.conditions), mode.get_mode(), NOW.tracker
+        catch_up()
+        put_back = net(self, {})
+        with uncollected():  # what runs when something is let go of is nothing that the hook does
+            NOW.tracker = self
+            try:
+                made = again(self._draws(), function, *args)
+            except Refused:
+                made = None
+            finally:
+                NOW.tracker = before
+                is_whole = put_back()
+        left, why = mode.get_mode() is not modes, ""
+        if left:
+            mode.set_mode(modes)
+        if not is_whole:
+            why = PROFILED
+        elif self.raised is not None:
+            why = f"it goes on after an error, {type(self.raised).__name__}"
+        elif len(self.watcher.conditions) > asked:
+            why = f"it chooses its way by a value ({self.watcher.conditions[-1].line})"
+        elif left:
+            why = "it sets a mode that outlasts it"
+        if why:
+            with contextlib.suppress(Refused):
+                self.no(why)
+        self.go_on()
+        return made
+
+    def go_on(self) -> None:
+        """Raise the error if something was refused."""
+        if self._refused is not None:
+            raise self._refused
+
+    def _outside(self) -> None:
+        """Let nothing that is not instrumented begin in a hook that goes on though something was refused: the net is gone."""
+        if self._refused is not None:
+            raise Refused
+
+    def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._outside()
+        return super().call(f, args, kwargs)
+
+    def primitively(self, function: Any, *args: Any) -> Any:
+        self._outside()
+        return super().primitively(function, *args)
+
+    def _native(self, function: Any, *args: Any) -> Any:
+        self._outside()
+        return super()._native(function, *args)
+
+    def hook(self, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what calls a hook on a tensor, seen."""
+        self.known_from_outside(hook)
+
+        def seen(*args: Any) -> Any:
+            self._numbers = False
+            return self.run("a hook on what the function computes", self.call, hook, args, {})
+
+        seen.__name__ = str(getattr(hook, "__name__", type(hook).__name__))
+        return seen
+
+    def vjp(self, node: FunctionNode, what: str) -> Callable[..., Any]:
+        """Return what runs the backward of a `Function`, seen."""
+        vjp = node.vjp
+        self.root(node)
+        self._forward.add(id(node))
+
+        def seen(*args: Any) -> Any:
+            self._numbers = True
+            return self.run(what, self.primitively, vjp, *args)
+
+        return seen
+
+    def known_from_outside(self, value: Any) -> None:
+        """Take an object for one that was there before the pass."""
+        if type(value) is types.BuiltinFunctionType and not isinstance(value.__self__, types.ModuleType | None):
+            self.root(value.__self__)
+        self.root(value)
+        self.ensure(value)
+
+    def _draws(self) -> Iterator[Any]:
+        self.no("it draws random numbers")
+        yield
+
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
+    def writing_attribute(self, o: Any, name: str) -> Any:
+        if isinstance(o, Tensor) and name != "data":
+            self.no(f"the attribute {name} of a tensor is set")
+        if type(o) is types.FunctionType and self.at(o).status != FRESH:
+            self.no(f"the attribute {name} of {o.__name__} is set")
+        return super().writing_attribute(o, name)
+
+    def lively(self, v: Any) -> Any:
+        live = super().lively(v)
+        if live is not v and not self._numbers:  # in second derivatives the hook of the capture runs
+            self.no("it reads a number that the program computes")
+        return live
+
+    def changing(self, value: Any, what: str = "") -> None:
+        if type(value) not in PLAIN and not isinstance(value, Tensor) and self.at(value).status != FRESH:
+            self.no(f"{what or self.called(value)} is changed")
+
+    def before_store(self, frame: types.FrameType, name: str, cell: types.CellType | None) -> None:
+        if cell is None or id(cell) in self._cells:
+            self.no(f"{name} is bound anew")
+
+    def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
+        if (isinstance(value, Tensor) or is_array(value)) and not self._is_given(before):
+            kind = "tensor" if isinstance(value, Tensor) else "array"
+            self.no(f"it reads the {kind} {self.name(before, step)}, which may have another value when the pass runs")
+        return super().see(value, before, step, guard=guard and not self._is_given(before))
+
+    def _is_given(self, found: Found | None) -> bool:
+        while found is not None and found.before is not None:
+            found = found.before
+        return found is not None and id(found.value) in self._forward
+
+    def told(self, o: Any) -> None:
+        self.no(f"it uses a {type(o).__name__}")
+
+    def _of_tensor(self, t: Tensor, name: str) -> Any:
+        if name in LEAVING:
+            self.no(f"it uses .{name}")
+        return super()._of_tensor(t, name)
+
+    def _is_output(self, f: Any) -> bool:
+        return False
+
+
+class judged:  # noqa: N801 (a context manager)
+    """Within the block hooks and `Function`s run as a `Judge` lets them.
+
+    Parameters
+    ----------
+    watcher : Watcher
+        Records the pass in the block.
+    hooks : sequence of Hooked
+        The hooks on tensors.
+    nodes : sequence of Node
+        Of the graph.
+    alone : bool
+        Every backward pass comes to all of these.
 
     Raises
     ------
     CaptureError
-        If it cannot be shown that the hook does nothing but compute.
+        Here if a hook may run where it should not, in the block where one is about to do more than compute.
     """
-    reads = Reads(what, [], [], [])
-    _look(hook, reads, errors.called(), ctx)
-    return reads
+
+    def __init__(self, watcher: Watcher, hooks: Sequence[Hooked], nodes: Sequence[Node], *, alone: bool) -> None:
+        self._judge = Judge(watcher)
+        self._tables = [(table, hooked.key) for hooked in hooks if (table := hooked.hooks()) and hooked.key in table]
+        self._nodes = [node for node in nodes if isinstance(node, FunctionNode) and (watch_of(node) or _is_users(node))]
+        if not alone and any(map(watch_of, self._nodes)):
+            raise CaptureError("capture: a module has backward hooks, and several results are differentiated")
+
+    def __enter__(self) -> Judge:
+        self._before = [table[key] for table, key in self._tables]
+        self._vjps = [node.vjp for node in self._nodes]
+        try:
+            self._put(self._judge)
+        except BaseException:
+            self.__exit__()
+            self._judge.go_on()
+            raise
+        return self._judge
+
+    def _put(self, judge: Judge) -> None:
+        """Let hooks and `Function`s be seen."""
+        for (table, key), hook in zip(self._tables, self._before, strict=True):
+            table[key] = judge.hook(hook)
+        for node in self._nodes:
+            watch = watch_of(node)
+            if watch is None:
+                what = f"the backward of {node.function.__name__}"
+                judge.ensure(node.function.backward)
+                judge.ensure(node.function.vjp)
+            else:
+                what = "a backward hook of a module"
+                for each in (watch.module, *watch.all):
+                    judge.known_from_outside(each)
+            node.vjp = judge.vjp(node, what)
+
+    def __exit__(self, *error: object) -> None:
+        for (table, key), hook in zip(self._tables, self._before, strict=True):
+            table[key] = hook
+        for node, vjp in zip(self._nodes, self._vjps, strict=True):
+            node.vjp = vjp
+        self._judge.restore()
 
 
-def _look(function: Any, reads: Reads, where: str, ctx: Any = None) -> None:
-    """Look at a function that a hook runs, and note what it reads."""
-    while hasattr(function, "__wrapped__") and is_library(function.__code__.co_filename):
-        function = function.__wrapped__  # `once_differentiable`
-    if isinstance(function, functools.partial):
-        _look(function.func, reads, where)
-        for value in (*function.args, *function.keywords.values()):
-            _check(value, "an argument of partial", reads, where)
-        return
-    if not isinstance(function, types.FunctionType):
-        reads.refuse(f"is no plain function, but of type {type(function).__name__}", where)
-    if any(link.key is function for link in reads.links):  # it calls itself
-        return
-    for name in ("__code__", "__defaults__", "__kwdefaults__"):
-        get = operator.attrgetter(name)
-        reads.links.append(Link(get, function, get(function), f"the {name.strip('_')} of {function.__name__}"))
-    for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        _check(value, "a default value", reads, where)
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    _walk(function.__code__, function.__globals__, cells, reads, ctx)
+def watch_of(node: Node) -> Any:
+    """Return what knows the hooks of a module that a node runs; None where it runs none."""
+    return getattr(node, "module_hooks", None)
 
 
-def _walk(
-    code: types.CodeType, names: dict[str, Any], cells: dict[str, types.CellType], reads: Reads, ctx: Any = None
-) -> None:
-    """Look at the instructions of a function, and of those within it; `cells` are those from outside of it."""
-    reads.codes.append(code)
-    own = {name: cell for name, cell in cells.items() if name not in code.co_cellvars}
-    on_ctx = False  # the value on top is ctx
-    for step in dis.get_instructions(code):
-        kind, name = step.opname, step.argval
-        where = f"\n  The code is at {errors.line_of(code, step.offset)}."
-        if kind.startswith(REFUSED) or (kind == "STORE_DEREF" and name in own):
-            reads.refuse(f"has {kind.lower()} {name}" if name else f"has {kind.lower()}", where)
-        elif kind == "LOAD_GLOBAL":
-            found = names if name in names else vars(builtins)
-            if name not in found:
-                reads.refuse(f"uses {name}, which is not there", where)
-            reads.links.append(Link(found.__getitem__, name, found[name], name))
-            _check(found[name], name, reads, where)
-        elif kind in ("LOAD_DEREF", "LOAD_CLOSURE") and name in own:
-            cell = own[name]
-            if not _is_filled(cell):
-                reads.refuse(f"uses {name}, which is not there", where)
-            reads.links.append(Link(operator.attrgetter("cell_contents"), cell, cell.cell_contents, name))
-            _check(cell.cell_contents, name, reads, where)
-        elif kind in ("LOAD_ATTR", "LOAD_METHOD") and on_ctx:
-            value = getattr(ctx, name, None)
-            if ctx is False or callable(value) or isinstance(value, list | dict | set | deque) or is_own(type(value)):
-                reads.refuse(f"uses {code.co_varnames[0]}.{name}", where)
-        elif kind in ("LOAD_ATTR", "LOAD_METHOD") and name not in readable():
-            reads.refuse(f"uses .{name}", where)
-        if kind.startswith("LOAD_FAST") and ctx is not None:
-            on_ctx = (name[-1] if isinstance(name, tuple) else name) == code.co_varnames[0]
-        elif kind != "CACHE":
-            on_ctx = False
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            _walk(constant, names, own, reads)
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
-
-
-def _check(value: Any, name: str, reads: Reads, where: str) -> None:
-    """Look at a value that a hook reads from outside of it."""
-    if is_plain(value):
-        reads.values.append(value)
-    elif isinstance(value, Tensor):
-        reads.refuse(f"reads the tensor {name}, which may have another value when the backward pass runs", where)
-    elif isinstance(value, types.ModuleType):
-        if value is not math and value.__name__.partition(".")[0] != "agrad":
-            reads.refuse(f"uses {name}", where)
-    elif isinstance(value, types.FunctionType):
-        if not str(value.__module__).startswith("agrad.") or not is_library(value.__code__.co_filename):
-            _look(value, reads, where)
-        elif value.__name__ not in readable():
-            reads.refuse(f"calls {name}", where)
-    elif not (isinstance(value, types.BuiltinFunctionType) and value.__self__ is math) and not any(
-        value is known for known in BUILTINS
-    ):
-        reads.refuse(f"uses {name}", where)
+def _is_users(node: FunctionNode) -> bool:
+    return is_own(node.function)
 
 
 def hooks_on(nodes: Sequence[Node]) -> list[Callable[..., Any]]:
@@ -212,35 +276,41 @@ def hooks_on(nodes: Sequence[Node]) -> list[Callable[..., Any]]:
     return [hook for node in nodes if node.hooks is not None for hook in node.hooks.tensor.values()]
 
 
-def functions_on(nodes: Sequence[Node], *, alone: bool) -> Iterator[Reads]:
-    """Return what the derivatives of `Function`s depend on, and the hooks of modules, which one of them runs.
-
-    Parameters
-    ----------
-    nodes : sequence of Node
-        Among which they are.
-    alone : bool
-        Every backward pass comes to all of them.
-
-    Raises
-    ------
-    CaptureError
-        If it cannot be shown that one does nothing but compute, or that a hook runs only where it should.
-    """
-    for node in nodes:
-        if isinstance(node, FunctionNode):
-            for hook in getattr(node, "module_hooks", ()):
-                if not alone:
-                    raise CaptureError("capture: a module has backward hooks, and several results are differentiated")
-                yield reads_of(hook, "a backward hook of a module", ctx=False)
-            if is_own(node.function):
-                yield reads_of(node.function.backward, f"the backward of {node.function.__name__}", node)
+def are_alike(hooks: Sequence[Any], before: Sequence[Any]) -> bool:
+    """Return whether hooks are of the same code as others, and would read the same."""
+    return len(hooks) == len(before) and all(map(is_alike, hooks, before))
 
 
-def are_alike(hooks: Sequence[Callable[..., Any]], reads: Sequence[Reads]) -> bool:
-    """Return whether hooks are those of which it is known what they read, and read the same."""
-    try:
-        now = list(map(reads_of, hooks))
-    except CaptureError:
+def is_alike(one: Any, other: Any, known: frozenset[tuple[int, int]] = frozenset()) -> bool:
+    """Return whether a function, or what it holds, is another one made anew."""
+    pair = id(one), id(other)
+    if one is other or pair in known:
+        return True
+    if type(one) is not type(other):
         return False
-    return len(now) == len(reads) and all(map(Reads.alike, now, reads))
+    if is_plain(one):
+        return same(one, other)
+    if isinstance(one, Tensor) or is_array(one):  # no hook reads it
+        return True
+    parts = [_parts_of(each) for each in (one, other)]
+    if parts[0] is None or parts[1] is None or len(parts[0]) != len(parts[1]):
+        return False
+    return all(is_alike(a, b, known | {pair}) for a, b in zip(*parts, strict=True))
+
+
+def _parts_of(value: Any) -> Sequence[Any] | None:
+    """Return what makes an object what it is; None where nobody knows."""
+    if isinstance(value, types.FunctionType):
+        cells = [contents_of(cell) for cell in value.__closure__ or ()]
+        named = value.__kwdefaults__ or {}
+        return [id(value.__code__), value.__defaults__, *named, *named.values(), *cells]
+    if isinstance(value, types.MethodType):
+        return value.__func__, value.__self__
+    if isinstance(value, functools.partial):
+        return value.func, value.args, value.keywords
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        return value
+    held = getattr(value, "__dict__", None)
+    return [held] if type(held) is dict else None

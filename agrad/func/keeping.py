@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from agrad import tree
 from agrad.compiled.capturing import Captured
@@ -16,15 +16,13 @@ from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.func.capture import graph_of, hooks_left, program_of, results_of
 from agrad.func.guards import Link, Outside, changed_between, has_grad, hooks_at, is_array, links_along, settings_of
+from agrad.func.hooks import judged
 from agrad.func.kept import Kept
 from agrad.func.origins import Argument, Found, Origin, is_library
 from agrad.func.program import Leaf, Program, Structure
 from agrad.func.recording import CaptureError, Hooked, grad_of
 from agrad.func.watching import Watcher, as_plain, backward_of, history_of
 from agrad.plugin.manager import default_backend
-
-if TYPE_CHECKING:
-    from agrad.func.hooks import Reads
 
 
 class Watched(NamedTuple):
@@ -79,14 +77,15 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         If no program can hold the call.
     """
     watcher = call.watcher
-    codes = set(call.captured.codes)
-    behind = behind_of(call, codes)
+    hooks, nodes = hooks_of(call)
     refuse_changed_settings(watcher)
     refuse_shared_arrays(call)
     refuse_changed_histories(watcher)
     demand_what_python_saw(call)
     results = Results.of(call)
-    backward, targets, saved = backward_of(watcher, [t for _, t in results.followed], call.first, behind.hooks)
+    with judged(watcher, hooks, nodes, alone=len(results.followed) == 1) as judge:
+        backward, targets, saved = backward_of(watcher, [t for _, t in results.followed], call.first, hooks)
+        late = judge.conditions
     conditions = list(watcher.conditions)
     watcher.also = [
         *(condition.number for condition in conditions),
@@ -95,7 +94,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
     ]
     asked = [item[1] for item in watcher.prologue if item[0] == "setting"]
     program = program_of(watcher, results.structure, call.arguments, call.values, call.captured.seen, asked)
-    if not {one.number for one in behind.hooks} <= {number for step in program.steps for number in step.made}:
+    if not {one.number for one in hooks} <= {number for step in program.steps for number in step.made}:
         raise CaptureError("capture: a hook is registered on a value that no result is computed from")
     refuse_escaped(call, program)
     ways = Ways(call)
@@ -133,10 +132,9 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         saved=saved,
         same=the_same,
         firsts=results.firsts(),
-        hooks=[(one.number, hook) for one in behind.hooks if one.number is not None and (hook := one.hook) is not None],
-        reads=behind.reads,
-        late=behind.late,
-        goes_on=any(map(may_catch, codes)),
+        hooks=[(one.number, hook) for one in hooks if one.number is not None and (hook := one.hook) is not None],
+        late=late,
+        goes_on=any(map(may_catch, call.captured.codes)),
         options=options,
     )
 
@@ -144,37 +142,12 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
 # -- hooks --------------------------------------------------------------------------------------------------------------
 
 
-class Behind(NamedTuple):
-    """What a backward pass from the results will run of the user's own.
-
-    Attributes
-    ----------
-    hooks : list of Hooked
-        The hooks that the call registered.
-    reads : list of Reads
-        What each of these depends on.
-    late : list of Link
-        What they and `Function`s read when it runs.
-    """
-
-    hooks: list[Hooked]
-    reads: list[Reads]
-    late: list[Link]
-
-
-def behind_of(call: Watched, codes: set[types.CodeType]) -> Behind:
-    """Return the hooks and the `Function`s behind the results, and add their code to what ran."""
-    from agrad.func.hooks import functions_on, reads_of  # noqa: PLC0415 (only where a call is captured)
-
-    watcher, returned = call.watcher, call.returned
-    nodes = graph_of(returned, call.first)
-    hooks = hooks_left(watcher, nodes)
-    refuse_hooks(watcher, hooks)
-    reads = [reads_of(hooked.hook) for hooked in hooks if hooked.hook is not None]
-    single = sum(isinstance(leaf, Tensor) and leaf._node is not None for leaf in tree.flatten(returned)[0]) == 1
-    late = [*reads, *functions_on(nodes, alone=single)]
-    codes.update(code for each in late for code in each.codes)
-    return Behind(hooks, reads, [link for each in late for link in each.links])
+def hooks_of(call: Watched) -> tuple[list[Hooked], list[Node]]:
+    """Return the hooks that the call registered on the way of a backward pass from its results, and the nodes there."""
+    nodes = graph_of(call.returned, call.first)
+    hooks = hooks_left(call.watcher, nodes)
+    refuse_hooks(call.watcher, hooks)
+    return hooks, nodes
 
 
 def refuse_hooks(watcher: Watcher, left: Sequence[Hooked]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from agrad import tree
 from agrad.core import errors, mode
@@ -31,9 +31,6 @@ from agrad.func.recording import CaptureError, grad_of
 from agrad.func.reverse import Backward, let_go
 from agrad.func.watching import Condition
 from agrad.plugin.manager import default_backend
-
-if TYPE_CHECKING:
-    from agrad.func.hooks import Reads
 
 _new = object.__new__
 
@@ -117,8 +114,6 @@ class Kept:
         Per result, the place of the first one that is the very same object: two tensors may share a value.
     hooks : list of (int, callable)
         The hooks that `backward` holds: the number of the value on whose gradient each is, and the hook.
-    reads : list of Reads
-        What these depend on.
     late : list of Link
         What must be as it was when `backward` runs, too.
     goes_on : bool
@@ -152,7 +147,6 @@ class Kept:
     same: dict[int, Link]
     firsts: list[int]
     hooks: list[tuple[int, Callable[..., Any]]]
-    reads: list[Reads]
     late: list[Link]
     goes_on: bool
     options: Mapping[str, Any]

@@ -538,7 +538,7 @@ def backward_of(
     first : int
         The creation number of the call's first node.
     hooks : list of Hooked
-        Those on its way that only compute.
+        Those on its way, each of which only computes, or raises a `CaptureError` before it does more.
 
     Returns
     -------
@@ -576,7 +576,7 @@ def backward_of(
     backend = results[0]._spec.backend
     ones = [backend.xp.ones(t.shape, dtype=t.dtype, **backend.creation(t._spec.device)) for t in results]
     cotangents = [watcher.introduce(array) for array in ones]
-    start, asked, regions = len(watcher.steps), len(watcher.conditions), watcher._regions
+    start, regions = len(watcher.steps), watcher._regions
     before = mode.get_mode()
     try:
         watcher.is_open, watcher.sees = True, False  # checkpoints run their functions again
@@ -589,7 +589,7 @@ def backward_of(
             task = UpTo(roots, True, False, set(targets), False, (), False)
             found, parts, masked = task.run(), task.parts, task.dropped
     except Exception as error:
-        if hooks:
+        if hooks and not isinstance(error, CaptureError):
             raise CaptureError(f"capture: {type(error).__name__} in a backward pass with hooks: {error}") from error
         raise
     finally:
@@ -600,8 +600,6 @@ def backward_of(
     if watcher._regions > regions:  # what these functions did with numbers that they had nobody saw
         for value, live in watcher.numbers.values():
             watcher.demand(watcher.number_of(live.array), value)
-    if hooks and watcher.conditions[asked:]:
-        raise CaptureError("capture: a hook on what the function computes chooses its way by a value")
     reached = {node: number for node, number in targets.items() if found.get(node) is not None}
     numbers = [watcher.known(found[node]) for node in reached]
     steps, watcher.steps = watcher.steps[start:], watcher.steps[:start]

@@ -15,8 +15,8 @@ class _Pass(Function):
     """Tensors as they are, in a node of their own, whose gradients a function sees and may change."""
 
     @staticmethod
-    def forward(ctx: Any, see: Callable[[tuple[Any, ...]], tuple[Any, ...]], hooks: Any, *tensors: Tensor) -> Any:
-        ctx.see, ctx.module_hooks = see, hooks
+    def forward(ctx: Any, see: Callable[[tuple[Any, ...]], tuple[Any, ...]], watch: Any, *tensors: Tensor) -> Any:
+        ctx.see, ctx.module_hooks = see, watch
         ctx.set_materialize_grads(False)
         return tensors
 
@@ -41,7 +41,7 @@ class Watch:
         if is_grad_enabled():
             self.entered = [i for i, arg in enumerate(args) if isinstance(arg, Tensor) and arg.requires_grad]
         if self.entered:
-            passed = _Pass.apply(self._by_arguments, self.all, *(args[i] for i in self.entered))
+            passed = _Pass.apply(self._by_arguments, self, *(args[i] for i in self.entered))
             for i, tensor in zip(self.entered, passed, strict=True):
                 found[i] = tensor
         return tuple(found)
@@ -52,9 +52,10 @@ class Watch:
         left = [i for i, part in enumerate(found) if isinstance(part, Tensor) and part.requires_grad]
         if not left:
             return result
+        count = len(found)
 
         def of_results(grads: tuple[Any, ...]) -> tuple[Any, ...]:
-            every: list[Any] = [None] * len(found)
+            every: list[Any] = [None] * count  # not of `found`, which would live as long as the graph
             for i, grad in zip(left, grads, strict=True):
                 every[i] = grad
             self.grad_output = self._changed(tuple(every))
@@ -62,7 +63,7 @@ class Watch:
                 self._call((None,) * self.count)
             return tuple(self.grad_output[i] for i in left)
 
-        for i, tensor in zip(left, _Pass.apply(of_results, self.all, *(found[i] for i in left)), strict=True):
+        for i, tensor in zip(left, _Pass.apply(of_results, self, *(found[i] for i in left)), strict=True):
             found[i] = tensor
         if not several:
             return found[0]
