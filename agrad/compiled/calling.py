@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import builtins
+import dataclasses
 import enum
 import functools
 import importlib
@@ -74,6 +76,8 @@ REASONS: Final = {
 
 #: What `importlib.import_module` calls with a name, a package, and how many packages above that it counts from.
 IMPORT: Final = importlib._bootstrap._gcd_import  # type: ignore[attr-defined]
+#: What stands for no default of a dataclass's field.
+MISSING_DEFAULT: Final = dataclasses.MISSING
 
 #: Special methods by which C sets and deletes.
 SETTING: Final = frozenset({"__setattr__", "__delattr__"})
@@ -95,7 +99,10 @@ class Tracker(Reading):
         kind = type(v)
         if kind not in PLAIN:
             self.fresh(v)
-            if isinstance(v, type):
+            if kind is set or kind is dict:
+                for key in v:
+                    self.hashed(key)
+            elif isinstance(v, type):
                 self.ensure(v)
         return v
 
@@ -137,6 +144,8 @@ class Tracker(Reading):
     def _given_out(self, v: Any) -> None:
         if type(v) in PLAIN:
             self.condition(v)
+        elif self.native == "c":  # which may compare it, or ask whether it is true
+            self.use(v)
         elif type(v) in (list, tuple):
             for inside in v:
                 if type(inside) in PLAIN:
@@ -149,7 +158,7 @@ class Tracker(Reading):
             return v
         self.use(v)
         if type(v) not in PLAIN and not isinstance(v, CONTAINERS):
-            self.handed(v)
+            self.looked_into(v)
         return v
 
     def caught(self, e: Any) -> None:
@@ -629,6 +638,7 @@ class Tracker(Reading):
         init = member_of(kind, "__init__")
         if type(init) is types.FunctionType and is_generated(init.__code__):
             self.ensure_special(kind, *SETTERS)
+            self._of_fields(kind)
             made = self._outwards(kind, args, kwargs)
             self.fresh(made)
             for inside in (instance_dict(made) or {}).values():
@@ -646,6 +656,18 @@ class Tracker(Reading):
             self.fresh_all(made.args)
         return made if self.is_known(made) and id(made) in self.known else self.fresh(made)
 
+    def _of_fields(self, kind: Any) -> None:
+        """See the defaults of a dataclass, and what is called for them."""
+        fields = member_of(kind, "__dataclass_fields__")
+        for field in () if fields is MISSING else fields.values():
+            if field.default is not MISSING_DEFAULT and not is_plain(field.default):
+                self.root(field.default)
+                self.ensure(field.default)
+            if field.default_factory is not MISSING_DEFAULT:
+                self.root(field.default_factory)
+                self.ensure(field.default_factory)
+                self._read_as("f", field.default_factory)
+
     def new(self, made: Any) -> Any:
         """Take note of an object that `object.__new__` has made."""
         return self.fresh(made)
@@ -655,10 +677,30 @@ class Tracker(Reading):
             self.facts(value)
             return type(value)
         kind = type(value)
+        self._graph(value)
         if kind not in PLAIN and self.is_found(value) and not isinstance(value, type):
             self._is_instance(value, kind, None)
             self.ensure_class(kind)
         return kind
+
+    def is_of(self, f: Any, value: Any, base: type) -> Any:
+        """Return whether an object or a class is one of an abstract base class's: it may be registered later."""
+        kind = self._class_of(value) if f is builtins.isinstance else value
+        self.at(base)
+        before, NOW.tracker = NOW.tracker, None
+        self.beneath += 1
+        try:
+            made = f(value, base)
+            if isinstance(kind, type):
+                is_one = functools.partial(_is_of, base)
+                self.require(
+                    is_one, kind, issubclass(kind, base), f"what a {base.__name__} is", ("is", id(kind), id(base))
+                )
+        finally:
+            self.beneath -= 1
+            if self.watcher.failure is None:
+                NOW.tracker = before
+        return made
 
     # -- C functions --------------------------------------------------------------------------------------------------
 
@@ -690,10 +732,10 @@ class Tracker(Reading):
         """Call a method of C of an object."""
         kind = type(owner)
         if name in SETTING:
-            self.writing_attribute(owner, args[0]) if args else None
+            self.writing_attribute(owner, str.__str__(args[0])) if args and isinstance(args[0], str) else None
             return f(*args, **kwargs)
-        if name == "__getattribute__":
-            return self._got(owner, args[0], f)
+        if name == "__getattribute__" and args and isinstance(args[0], str):
+            return self._got(owner, str.__str__(args[0]), f)
         if name in ("__setitem__", "__delitem__") and isinstance(owner, MUTABLE):
             self.use(args[0])
             self._writing_base(owner)
@@ -740,7 +782,7 @@ class Tracker(Reading):
             self.no("text is made of an object")  # its fields may name any attribute
         row = method_row(kind, name)
         if name in WHOLLY:
-            self.handed(owner)
+            self.looked_into(owner)
             self.use(owner)
         if row is None:
             if whose_class(kind) == "agrad":
@@ -780,13 +822,20 @@ class Tracker(Reading):
     def _read_by_row(self, row: Row, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Take note of what a C function reads."""
         letters = row.reads or "d"
-        for i, a in enumerate(args):
-            self._read_as(letters[min(i, len(letters) - 1)], a)
-        for name, a in kwargs.items():
-            self._read_as(row.named.get(name, letters[-1]), a)
+        read = [(letters[min(i, len(letters) - 1)], a) for i, a in enumerate(args)]
+        read += [(row.named.get(name, letters[-1]), a) for name, a in kwargs.items()]
+        for letter, a in read:
+            self._read_as(letter, a)
+        if any(letter == "c" and type(a) not in PLAIN and not is_python(a) for letter, a in read):
+            for letter, a in read:  # what C hands to C
+                self.use(a) if letter != "c" else None
 
     def _read_as(self, letter: str, a: Any) -> None:
-        if letter == "d":
+        if letter == "f":
+            if type(a) not in PLAIN:
+                self.at(a)
+                self._callable(a)
+        elif letter == "d":
             self.use(a)
             if isinstance(a, Tensor):
                 self.facts(a)
@@ -827,7 +876,16 @@ class Tracker(Reading):
                 if reason is not None:
                     self.no(reason)
                 return
+            if isinstance(f, functools.partial):
+                for a in (*f.args, *f.keywords.values()):
+                    self.use(a)
             f = inner
+        row = row_of(f)
+        if row is not None and row.changes:
+            self.no(f"{getattr(f, '__qualname__', f)} is called back, and changes what it is given")
+            return
+        if f is len or kind is operator.itemgetter:
+            return
         if kind is types.BuiltinFunctionType and not isinstance(f.__self__, types.ModuleType | type(None)):
             row = method_row(type(f.__self__), f.__name__)
             if row is None:
@@ -866,7 +924,13 @@ class Tracker(Reading):
             for a in full:
                 if isinstance(a, CONTAINERS) and self.is_found(a):
                     self.whole(a)
+            kind = type(owner)
+            by_c = owner is not MISSING and whose_class(kind) == "python" and not isinstance(owner, CONTAINERS)
+            if by_c and self.is_outside(owner):
+                self.no(f"a {kind.__name__} from outside is gone through")
         made = self._outwards(f, args, kwargs)
+        if row.gives == "view" and type(made) not in PLAIN and not is_array(made):
+            self.views[id(made)] = made, full
         return self._given(row, made, full)
 
     def _given(self, row: Row, made: Any, full: Sequence[Any]) -> Any:
@@ -983,10 +1047,10 @@ class Tracker(Reading):
 
 
 def _getattr(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) < 2 or type(args[1]) is not str:
+    if len(args) < 2 or not isinstance(args[1], str):
         return f(*args, **kwargs)
     try:
-        return t.attribute(args[0], args[1])
+        return t.attribute(args[0], str.__str__(args[1]))
     except AttributeError:
         if len(args) > 2:
             return args[2]
@@ -994,25 +1058,28 @@ def _getattr(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _hasattr(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) != 2 or type(args[1]) is not str:
+    if len(args) != 2 or not isinstance(args[1], str):
         return f(*args, **kwargs)
     try:
-        t.attribute(args[0], args[1])
+        t.attribute(args[0], str.__str__(args[1]))
     except AttributeError:
         return False
     return True
 
 
 def _setattr(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) > 1 and type(args[1]) is str:
-        t.writing_attribute(args[0], args[1])
+    if len(args) > 1 and isinstance(args[1], str):
+        t.writing_attribute(args[0], str.__str__(args[1]))
     return f(*args, **kwargs)
 
 
 def _vars(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) != 1:
         return t._unknown(f, args, kwargs)
-    return t.attribute(args[0], "__dict__")
+    try:
+        return t.attribute(args[0], "__dict__")
+    except AttributeError:
+        return f(*args)  # its error
 
 
 def _len(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1031,6 +1098,8 @@ def _len(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 def _isinstance(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) == 2:
         value = args[0]
+        if type(args[1]) is abc.ABCMeta and not isinstance(value, Tensor) and _is_by_register(args[1]):
+            return t.is_of(f, value, args[1])
         if isinstance(value, Tensor):
             if any(issubclass(kind, Tensor) and kind is not Tensor for kind in _kinds(args[1])):
                 t.facts(value)
@@ -1046,6 +1115,13 @@ def _isinstance(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         return f(*args, **kwargs)
     finally:
         t.native = native
+
+
+def _is_by_register(base: Any) -> bool:
+    """Return whether no code of the user's decides what an abstract base class takes for its own."""
+    hook = member_of(base, "__subclasshook__")
+    function = getattr(hook, "__func__", None)
+    return type(function) is not types.FunctionType or whose(function.__code__.co_filename) == "library"
 
 
 def _kinds(given: Any) -> tuple[Any, ...]:
@@ -1272,12 +1348,22 @@ def _follow(reference: Any) -> Any:
     return reference()
 
 
+def _is_of(base: type, kind: type) -> bool:
+    return issubclass(kind, base)
+
+
 def _from_cache(args: Any, kwargs: Any, f: Any) -> Any:
     return f(*args, **kwargs)
 
 
 def _holds_tensor(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(isinstance(part, Tensor) or _holds_tensor(part) for part in value)
+
+
+def is_python(f: Any) -> bool:
+    """Return whether what is called is a Python function, whose own code tells what it reads."""
+    inner = f.func if isinstance(f, functools.partial) else getattr(f, "__func__", f)
+    return type(inner) is types.FunctionType
 
 
 def _is_hashable(value: Any) -> bool:

@@ -14,7 +14,17 @@ from agrad.compiled.calling import Tracker, is_generated
 from agrad.compiled.hooks import NOW
 from agrad.compiled.rewriting import instrumented, is_instrumented
 from agrad.compiled.table import catch_up
-from agrad.compiled.tracking import ARGUMENT, CONTAINERS, FRESH, Tracked, facts_of, may_be_kernel, refresh, whose
+from agrad.compiled.tracking import (
+    ARGUMENT,
+    CONTAINERS,
+    FRESH,
+    MUTABLE,
+    Tracked,
+    facts_of,
+    may_be_kernel,
+    refresh,
+    whose,
+)
 from agrad.core import errors
 from agrad.core.cpython import tell_of_calls, uncollected
 from agrad.core.tensor import Tensor
@@ -186,10 +196,18 @@ def _close(tracker: Tracker, returned: Any) -> None:
     tracker.unchanged()
     for table, name in tracker.filled:
         tracker.require(len, table, len(table), name, ("len", id(table)))
-    pending = [returned]
+    pending, given = [returned], set[int]()
     while pending:
         value = pending.pop()
         kind = type(value)
+        if isinstance(value, MUTABLE):
+            if id(value) in given:
+                tracker.no(f"it returns one {kind.__name__} in two places")
+                return
+            given.add(id(value))
+        if id(value) in tracker.tagged:
+            tracker.no("it returns a tensor with an attribute of its own")
+            return
         if kind in PLAIN or isinstance(value, Tensor) or is_array(value):
             continue
         inside = children_of(value)
@@ -202,6 +220,21 @@ def _close(tracker: Tracker, returned: Any) -> None:
             tracker.no(f"it returns {tracker.called(value)}, a container from outside")
             return
         pending += inside
+    _end_generators(tracker)
+
+
+def _end_generators(tracker: Tracker) -> None:
+    """Let generators end that something made by the call holds: they are gone with it, and may do something then."""
+    left = [made for made in (reference() for reference in tracker.begun) if made is not None]
+    if not left or tracker.watcher.failure is not None:
+        return
+    before, NOW.tracker = NOW.tracker, tracker
+    try:
+        for made in left:
+            made.close()
+    finally:
+        NOW.tracker = before
+    tracker.unchanged()
 
 
 def is_output(tracker: Tracker, value: Any) -> bool:
@@ -264,6 +297,7 @@ def _is_step(tracker: Tracker, frame: types.FrameType | None) -> bool:
 
 #: The code that runs a step and writes it down.
 WRITES = RecordingBackend.write.__code__
+
 
 def _is_called_by_agrad(frame: types.FrameType | None) -> bool:
     """Return whether the next code that is no library's is agrad's own: a statement, as ``x[0] = y``, may have called it."""

@@ -24,12 +24,15 @@ from agrad.compiled.tracking import (
     SLOT,
     TEXTS,
     Knowing,
+    Tracked,
     contents_of,
+    equals,
     facts_of,
     instance_dict,
     is_an_array,
     is_python_class,
     member_of,
+    slots_of,
     tells,
     whose,
     whose_class,
@@ -62,6 +65,8 @@ FACTS: Final = frozenset(
 
 #: Why there is no program where Python looks at nodes: other calls have others, and what a replay gives has one alone.
 GRAPH: Final = "it looks at nodes of the graph (grad_fn)"
+#: What is asked of an array that its shape and dtype do not say.
+LAYOUT: Final = frozenset({"strides", "flags"})
 
 #: Attributes of a module's objects that say where they stand, and of functions that are constant.
 NAMES: Final = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__wrapped__", "__annotations__"})
@@ -99,10 +104,22 @@ class Reading(Knowing):
         """Keep what a global or a nonlocal name was before it is bound to something else."""
         if cell is None:
             names = frame.f_globals
-            self.root(names)
-            self._stored.setdefault((id(names), name), (names, name, names.get(name, MISSING)))
+            at = self.root(names)
+            if (id(names), name) not in self._stored:
+                self._as_it_was(names, at, ("item", name), names.get(name, MISSING))
+                self._stored[id(names), name] = names, name, names.get(name, MISSING)
         elif id(cell) in self._cells:
-            self.changing_cell(cell, contents_of(cell))
+            value = contents_of(cell)
+            if id(cell) not in self._before and value is not MISSING:
+                self.see(value, self.root(cell), ("content", name))
+            self.changing_cell(cell, value)
+
+    def _as_it_was(self, table: Any, at: Found, step: tuple[str, Any], value: Any) -> None:
+        """Make it a condition what stands in a place that is written: a call may put there what is there already."""
+        if value is not MISSING:
+            self.see(value, at, step)
+        else:
+            self.missing(table, step[1], self.name(at, step))
 
     # -- attributes ---------------------------------------------------------------------------------------------------
 
@@ -155,7 +172,15 @@ class Reading(Knowing):
             self.facts(t)
         elif name == "__dict__":
             self.no("the __dict__ of a tensor is read")
+        tracked, held = self.known.get(id(t)), instance_dict(t)
+        if held is not None and (name in held or not hasattr(type(t), name)):
+            if tracked is not None or id(t) in self.arguments:
+                return self._kept_by(t, None if tracked is None else tracked.at, held, name)
+            if not self._is_made(t):
+                self.no(f"the attribute {name} of a tensor is read")
         value = self.primitively(getattr, t, name)
+        if name == "grad_fn" and value is not None and (tracked is not None or id(t) in self.arguments):
+            self.known.setdefault(id(value), Tracked(value, ARGUMENT))
         if name == "grad" and value is not None and id(value) not in self.known:
             found = self.known.get(id(t))
             if found is not None and found.at is not None and not self._is_made(value):
@@ -163,6 +188,11 @@ class Reading(Knowing):
         if isinstance(value, tuple | list) or name in FACTS:  # a dtype is an object of the array library's
             self.fresh_all(value)
         return value
+
+    def _graph(self, o: Any) -> None:
+        """Give up where more than whether there is one is asked of the graph of a tensor from outside."""
+        if isinstance(o, Node) and self.at(o).status == ARGUMENT:
+            self.no("the graph of a tensor from outside is looked at")
 
     def _is_made(self, tensor: Tensor) -> bool:
         watcher = self.watcher
@@ -239,6 +269,10 @@ class Reading(Knowing):
                 return value
         if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__"):
             value = getattr(kind, name)
+            if name in ("__name__", "__qualname__") and tracked.status != FRESH and whose_class(kind) == "user":
+                self.require(
+                    operator.attrgetter(name), kind, value, self.name(tracked.at, ("attribute", name)), (name, id(kind))
+                )
             return self.fresh_all(value) if isinstance(value, tuple) else value
         if type(kind) is not type and member_of(type(kind), "__getattribute__") is not type.__getattribute__:
             own = member_of(type(kind), "__getattribute__")
@@ -306,7 +340,15 @@ class Reading(Knowing):
 
     def _of_array(self, array: Any, name: str) -> Any:
         tracked = self.at(array)
-        if name in ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags"):
+        if name in LAYOUT:
+            value = getattr(array, name)
+            if tracked.status != FRESH:
+                self.layout(array, tracked.at)
+            return self.fresh_all(value)
+        held = instance_dict(array)
+        if held is not None and tracked.status != FRESH and (name in held or not hasattr(type(array), name)):
+            return self._kept_by(array, tracked.at, held, name)
+        if name in ("shape", "dtype", "ndim", "size", "itemsize", "nbytes"):
             if tracked.status == FOUND and tracked.at is not None and tracked.at.before is not None:
                 self.asked.setdefault(id(array), tracked.at)
             value = getattr(array, name)
@@ -317,6 +359,27 @@ class Reading(Knowing):
         if tracked.status != FRESH:
             self.array(array)
         return self._like(value, tracked.status)
+
+    def layout(self, array: Any, at: Found | None) -> None:
+        """Make it a condition how an array from outside lies in memory, and what may be done with it."""
+        if at is None or at.before is None or not hasattr(array, "flags"):
+            self.no(f"Python asks how {self.called(array)}, an array among the arguments, lies in memory")
+            return
+        self._itself(array, at)
+        self.require(
+            equals(layout_of, layout_of(array)), array, True, f"the layout of {self.name(at)}", ("layout", id(array))
+        )
+
+    def _kept_by(self, holder: Any, at: Found | None, held: dict[str, Any], name: str) -> Any:
+        """Return what somebody has put on an array or a tensor from outside, or raise that there is nothing."""
+        if at is None or at.before is None:
+            self.no(f"the attribute {name} of an array among the arguments is read")
+            return getattr(holder, name)
+        self._itself(holder, at)
+        if name in held:
+            return self.see(held[name], at, ("attribute", name))
+        self.missing(held, name, self.name(at, ("attribute", name)))
+        return getattr(holder, name)
 
     def _like(self, value: Any, status: str) -> Any:
         """Take note of what goes on looking at something: it is as the thing is."""
@@ -368,6 +431,7 @@ class Reading(Knowing):
         tracked = self.at(o)
         if isinstance(o, Node) and (tracked.status == FOUND or hasattr(Node, name)):  # else it is a ctx
             self.no(GRAPH)
+        self._graph(o)
         held = getattr(o, "__dict__", None)
         if type(held) is dict and name in held and tracked.status == FOUND:
             return self.see(held[name], tracked.at or self.root(o), ("attribute", name))
@@ -387,7 +451,12 @@ class Reading(Knowing):
         kind, tracked = type(o), self.at(o)
         self.ensure(o)
         if isinstance(o, enum.Enum) and name in ("name", "value", "_name_", "_value_"):
-            return self.fresh_all(self.primitively(getattr, o, name))
+            value = self.primitively(getattr, o, name)
+            held = instance_dict(o)
+            name = f"_{name.strip('_')}_"
+            if held is None or held.get(name, MISSING) is not value:
+                return self.fresh_all(value)
+            return self.see(value, tracked.at or self.root(o), ("attribute", name))
         getter = member_of(kind, "__getattribute__")
         if (
             getter is not object.__getattribute__
@@ -506,7 +575,7 @@ class Reading(Knowing):
         """Make a condition of an object's class, and of its having the table of attributes that it has."""
         if kind in CONTAINERS:
             return
-        tracked = self.known[id(o)]
+        tracked = self.at(o)
         self._kept.append(o)
         self.require(type, o, kind, f"the class of {self.name(tracked.at)}", ("class", id(o)))
         if held is not None and id(held) not in self._before:
@@ -520,7 +589,11 @@ class Reading(Knowing):
     def writing_attribute(self, o: Any, name: str) -> Any:
         """Keep what an object from outside has, before an attribute of it is set or deleted."""
         if isinstance(o, Tensor):
-            if name not in ("data", "grad", "requires_grad") and id(o) in self.known:
+            if not hasattr(type(o), name):
+                if id(o) in self.known or id(o) in self.arguments or not self._is_made(o):
+                    self.no(f"the attribute {name} of a tensor is set")
+                self.tagged[id(o)] = o
+            elif name not in ("data", "grad", "requires_grad") and id(o) in self.known:
                 self.no(f"the attribute {name} of a tensor is set")
             return o
         kind = type(o)
@@ -539,12 +612,35 @@ class Reading(Knowing):
         if member is not MISSING and is_data(member) and is_python_class(type(member)):
             self.ensure_methods(type(member))
             return o
+        self._before_writing(o, name, tracked)
         if tracked.status == FOUND and type(o) is types.FunctionType:
             self.changing(vars(o))
             self._before.setdefault(id(vars(o)), (vars(o), dict(vars(o))))
             return o
         self.changing(o, f"the attribute {name} of {self.called(o)}")
         return o
+
+    def _before_writing(self, o: Any, name: str, tracked: Tracked) -> None:
+        """Make it a condition what an attribute is that is about to be set or deleted."""
+        held = vars(o) if isinstance(o, types.ModuleType) else instance_dict(o)
+        if tracked.status == ARGUMENT and held is not None and name in held:
+            fields = member_of(type(o), "__dataclass_fields__")
+            if fields is MISSING or name not in fields:
+                self.no(f"the attribute {name} of {self.called(o)}, a container among the arguments, is set")
+        if tracked.status != FOUND or isinstance(o, type):
+            return
+        if isinstance(o, types.ModuleType):
+            self._as_it_was(held, self._module(o), ("item", name), vars(o).get(name, MISSING))
+            return
+        at = tracked.at or self.root(o)
+        member = member_of(type(o), name)
+        if type(member) is SLOT:
+            slots = slots_of(o) or {}
+            if name in slots:
+                self.see(slots[name], at, ("attribute", name))
+        elif held is not None:
+            self._is_instance(o, type(o), held)
+            self._as_it_was(held, at, ("attribute", name), held.get(name, MISSING))
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
@@ -594,7 +690,7 @@ class Reading(Knowing):
         if isinstance(key, Tensor):
             self.identity(key)
         elif type(key) not in PLAIN:
-            self.ensure(key)
+            self.hashed(key)
         if tracked.status != FOUND:
             value = o[key]
             if type(value) is kind and type(key) is slice:
@@ -731,11 +827,30 @@ class Reading(Knowing):
         if isinstance(v, slice):
             return v
         tracked = self.at(v)
+        self._graph(v)
+        if id(v) in self.views and depth < 8:
+            for inside in self.views[id(v)][1]:
+                self.use(inside, depth + 1)
         self.ensure(v)
         self.ensure_special(kind, *TEXTS)
+        if tracked.status != FRESH and is_read_unseen(kind):
+            self.looked_into(v)
         if tracked.status == FOUND and whose_class(kind) == "python" and not callable(v):
             self.no(f"a {kind.__name__} from outside is read")
         return v
+
+    def hashed(self, key: Any) -> None:
+        """Take note of an object that becomes a key or a member of a set: its hash, and what it equals, are asked for."""
+        kind = type(key)
+        if kind in PLAIN or isinstance(key, Tensor | type | types.FunctionType):
+            return
+        if kind is tuple or kind is frozenset:
+            for inside in key:
+                self.hashed(inside)
+            return
+        self.ensure(key)
+        if is_read_unseen(kind) and self.at(key).status != FRESH:
+            self.looked_into(key)
 
     def condition(self, number: Any) -> None:
         """Make a number a condition, if the program computes it."""
@@ -794,15 +909,28 @@ class Reading(Knowing):
                     self.see(inner, tracked.at or self.root(value), ("attribute", name))
                 self.handed(inner, depth + 1)
 
+    def looked_into(self, o: Any) -> None:
+        """See what Python code that is not instrumented, or a pattern, reads of an object: any attribute."""
+        self.handed(o)
+        held = instance_dict(o)
+        if self.at(o).status == ARGUMENT and held is not None:
+            fields = member_of(type(o), "__dataclass_fields__")  # its key holds these, and no others
+            for name in held:
+                if fields is MISSING or name not in fields:
+                    self.no(f"an attribute of {self.called(o)}, a container among the arguments, is read")
+
     def _all_of(self, o: Any, at: Found, depth: int) -> None:
         """See all attributes of an object from outside."""
         held = instance_dict(o)
         self._is_instance(o, type(o), held)
         if held is not None:
             self.length(self.see(held, at, ("attribute", "__dict__")))
-            for name, inside in list(held.items()):
-                self.see(inside, at, ("attribute", name))
-                self.handed(inside, depth + 1)
+        slots = slots_of(o)
+        for name, inside in [*(held or {}).items(), *(slots or {}).items()]:
+            self.see(inside, at, ("attribute", name))
+            self.handed(inside, depth + 1)
+        if slots is not None:
+            self.require(count_of_slots, o, len(slots), f"the slots of {self.name(at)}", ("slots", id(o)))
 
     def _of_partial(self, f: Any) -> None:
         """See what a `functools.partial` holds."""
@@ -897,6 +1025,21 @@ def is_data(member: Any) -> bool:
     """Return whether a member of a class comes before what an instance has of its name."""
     kind = type(member)
     return kind is property or hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+
+
+def is_read_unseen(kind: type) -> bool:
+    """Return whether methods that Python has generated read instances of a class where C calls them: dataclasses."""
+    return member_of(kind, "__dataclass_fields__") is not MISSING
+
+
+def count_of_slots(o: Any) -> int:
+    """Return how many slots of an object hold something."""
+    return len(slots_of(o) or ())
+
+
+def layout_of(array: Any) -> Any:
+    """Return how an array lies in memory, and whether it can be written to."""
+    return array.shape, array.strides, array.flags.num
 
 
 def is_view(v: Any) -> bool:

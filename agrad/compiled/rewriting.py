@@ -957,7 +957,7 @@ class Rewriter:
 
     def visit_formatted(self, node: ast.FormattedValue) -> Any:
         if is_constant(node.value):
-            return node
+            return self.rebuilt(node)
         return self.rebuilt(node, value=self.hook(node.value, "formatted", self.visit(node.value)))
 
     def visit_starred(self, node: ast.Starred) -> Any:
@@ -1004,7 +1004,10 @@ class Rewriter:
         if not any(map(is_pattern, node.targets)):
             return self.rebuilt(node, value=made, targets=targets)
         if len(targets) == 1:
-            return self.rebuilt(node, value=self.unpacked(node.value, made, node.targets[0]), targets=targets)
+            return [
+                self.rebuilt(node, value=self.unpacked(node.value, made, node.targets[0]), targets=targets),
+                *self.gathered_by(targets[0]),
+            ]
         return [
             _at(node, ast.Assign, [_at(node, ast.Name, KEPT, STORE)], made),
             self.while_kept(
@@ -1015,6 +1018,17 @@ class Rewriter:
                 ],
             ),
         ]
+
+    def gathered_by(self, target: Any) -> Iterator[ast.stmt]:
+        """Yield statements that tell of the lists which Python makes for starred names of a target."""
+        for part in ast.walk(target):
+            if isinstance(part, ast.Starred) and isinstance(part.value, ast.Name):
+                yield self.is_made(part, part.value.id)
+
+    def is_made(self, at: Any, name: str) -> ast.stmt:
+        """Return a statement that tells of what Python has made for a name."""
+        at = place_of(at)
+        return _at(at, ast.Expr, self.hook(at, "made", _at(at, ast.Name, name, LOAD)))  # type: ignore[no-any-return]
 
     def while_kept(self, at: Any, body: list[ast.stmt]) -> ast.stmt:
         """Return statements after which no value is kept."""
@@ -1090,8 +1104,16 @@ class Rewriter:
             for kind in kinds:  # loaded by Python where the pattern is tried: told before, by a case that is none
                 nothing, no_test = _at(kind, ast.MatchAs), self.hook(kind, "unmatched", self.visit(kind))
                 cases.append(ast.match_case(nothing, no_test, [_at(place_of(kind), ast.Pass)]))
-            cases.append(ast.match_case(pattern, guard, self.block(case.body)))
+            cases.append(ast.match_case(pattern, guard, [*self.rests_of(case.pattern), *self.block(case.body)]))
         return self.rebuilt(node, subject=self.hook(node.subject, "matched", self.visit(node.subject)), cases=cases)
+
+    def rests_of(self, pattern: ast.pattern) -> Iterator[ast.stmt]:
+        """Yield statements that tell of the lists and dicts which Python makes for the rest of what a pattern matches."""
+        for part in ast.walk(pattern):
+            if isinstance(part, ast.MatchStar | ast.MatchMapping):
+                name = part.name if isinstance(part, ast.MatchStar) else part.rest
+                if name is not None:
+                    yield self.is_made(part, mangled(name, self.private))
 
     def pattern(self, node: Any, kinds: list[ast.expr]) -> Any:
         """Return a pattern whose values are loaded by hooks, and gather the classes in it."""

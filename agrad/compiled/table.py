@@ -45,6 +45,7 @@ class Row(NamedTuple):
         - "n" only how many entries it has, its truth, its class or, of an array, its shape and dtype are read;
         - "p" it is passed on or kept, and not looked into;
         - "c" it is called with what the other arguments hold; read as "d" where it cannot be called (``key=None``);
+        - "f" it is called without arguments;
         - "-" what is done with it is not known: a call that gives one is not in the table.
 
         An iterator that is read is spent.
@@ -132,7 +133,7 @@ _FUNCTIONS = {
     "collections": """
         ed new: deque
         mp new: OrderedDict
-        pmp new: defaultdict
+        fmp new: defaultdict
         d plain!: _count_elements
     """,
     "types": """
@@ -328,7 +329,7 @@ _METHODS = {
     "collections.OrderedDict": _DICT + "edd plain!: move_to_end",
     "collections.defaultdict": f"""
         {_DICT}
-        ppmp plain!: __init__
+        pfmp plain!: __init__
         ed member!: __getitem__ __missing__
         e member: default_factory
     """,

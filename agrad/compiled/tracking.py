@@ -12,8 +12,9 @@ import operator
 import sys
 import threading
 import types
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from agrad.compiled.hooks import NOW
@@ -251,17 +252,17 @@ def _is_looked_up(value: Any) -> bool:
 
 
 class HoldsSet:
-    """Whether a set has the members that it had."""
+    """Whether a set has the members that it had, in the order in which it is gone through."""
 
     __slots__ = ("members",)
 
     def __init__(self, container: Any) -> None:
-        self.members = {id(x): x for x in container}
+        self.members = list(container)
 
     def __call__(self, container: Any) -> bool:
         return len(container) == len(self.members) and all(
-            id(x) in self.members or any(type(y) in PLAIN and same(x, y) for y in self.members.values())
-            for x in container
+            now is before or (type(before) in PLAIN and same(now, before))
+            for now, before in zip(container, self.members, strict=True)
         )
 
 
@@ -383,6 +384,9 @@ class Knowing:
         self._cells: dict[int, types.CellType] = {}
         self.driven: dict[int, Any] = {}  # by id frames of generators that instrumented code goes through
         self._kept: list[Any] = []
+        self.begun: list[Any] = []  # generators that the call has made, by weak references
+        self.tagged: dict[int, Any] = {}  # tensors that the call has put attributes on
+        self.views: dict[int, tuple[Any, Sequence[Any]]] = {}  # iterators and views, with what they go through
         self._names: dict[int, str] = {}
         self._whole: dict[int, Any] = {}
         self._read: dict[int, Any] = {}  # arrays whose values Python has read
@@ -402,8 +406,11 @@ class Knowing:
         """Note that there will be no program."""
         if self.watcher.failure is None:
             self.watcher.give_up(CaptureError(f"capture: {why}{errors.called()}"))
-        if NOW.tracker is self:  # nothing that is to come matters
+        if NOW.tracker is self:  # nothing that is to come matters, and nothing is held that the function lets go of
             NOW.tracker = None
+            for table in (self.known, self.driven, self.views, self.tagged, self._whole, self._read):
+                table.clear()
+            self._ensured = {key: value for key, value in self._ensured.items() if type(value) is types.FunctionType}
 
     def name(self, found: Found | None, step: tuple[str, Any] | None = None) -> str:
         """Return how Python writes the way to something."""
@@ -425,9 +432,18 @@ class Knowing:
 
     def fresh(self, value: Any) -> Any:
         """Take an object for one that the call has made, unless it is known."""
-        if id(value) not in self.known and type(value) not in PLAIN:
+        kind = type(value)
+        if id(value) not in self.known and kind not in PLAIN:
+            if kind is types.GeneratorType:  # what it does at its end, it does when the function lets go of it
+                gone = weakref.ref(value, functools.partial(_forget, self.known, id(value)))
+                self.known[id(value)] = Tracked(gone, FRESH)
+                self.begun.append(gone)
+                return value
+            if type(getattr(kind, "__del__", None)) is types.FunctionType:
+                self.no(f"a {kind.__name__} is made, whose __del__ runs when it is let go of")
+                return value
             self.known[id(value)] = Tracked(value, FRESH)
-            if type(value) is types.FunctionType:
+            if kind is types.FunctionType:
                 self._made.append(value)
         return value
 
@@ -714,6 +730,8 @@ class Knowing:
         kind = type(value)
         if kind in PLAIN or kind in CONTAINERS or kind is Tensor or id(value) in self._ensured:
             return
+        if kind is types.GeneratorType:  # which its table would hold
+            return
         self._ensured[id(value)] = value
         if kind is types.FunctionType:
             self._ensure_function(value)
@@ -926,6 +944,7 @@ class Knowing:
         self._held.clear()
         self._whole.clear()
         self._read.clear()
+        self.views.clear()
         self.driven.clear()
         self.arguments.clear()
 
@@ -992,11 +1011,21 @@ class Knowing:
         if not hasattr(value, "tobytes") or value.dtype.hasobject or value.nbytes > BYTES:
             self.no(f"{self.called(value)}, an array of {getattr(value, 'nbytes', 'many')} bytes, is read by Python")
             return
-        found = tracked.at
-        holder, step = found.before.value, found.step  # type: ignore[union-attr]
-        name = self.name(found)
-        self.add(link_of(holder, step, value, name), (id(holder), step[0], key_in(step), "itself"))
-        self.require(equals(bytes_of, bytes_of(value)), value, True, f"the values of {name}", ("bytes", id(value)))
+        self._itself(value, tracked.at)
+        name = f"the values of {self.name(tracked.at)}"
+        self.require(equals(bytes_of, bytes_of(value)), value, True, name, ("bytes", id(value)))
+
+    def _itself(self, value: Any, found: Found) -> None:
+        """Make it a condition that this very array or tensor stands where it was found."""
+        assert found.before is not None
+        holder, step = found.before.value, found.step
+        self.add(link_of(holder, step, value, self.name(found)), (id(holder), step[0], key_in(step), "itself"))
+
+
+def _forget(known: dict[int, Tracked], place: int, gone: Any) -> None:
+    """Forget an object that is gone."""
+    if place in known and known[place].value is gone:
+        del known[place]
 
 
 class _Slots:

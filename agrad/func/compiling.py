@@ -20,6 +20,7 @@ from agrad.core import errors, mode
 from agrad.core.node import next_seq
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
+from agrad.core.tree import children_of
 from agrad.func.arguments import NUMBERS, bare_all, is_raw, name_of, owner_of
 from agrad.func.capture import MODE_LEFT, graph_of, introduced
 from agrad.func.comparing import Answers, differences
@@ -529,11 +530,25 @@ def passed(
         start, at = at, at + structure.num_leaves
         if all(map(operator.is_, leaves[start:at], values[start:at])):
             return argument
-        return tree.unflatten(structure, values[start:at])
+        made = tree.unflatten(structure, values[start:at])
+        _take_over(argument, made)
+        return made
 
     given = tuple(map(own, args, positional.children))
     by_name = {name: own(kwargs[name], child) for name, child in zip(named.keys, named.children, strict=True)}
     return given, {name: by_name[name] for name in kwargs}
+
+
+def _take_over(before: Any, made: Any) -> None:
+    """Give a container that stands for the caller's the attributes which are no entries of it."""
+    inside = children_of(before)
+    if not inside:
+        return
+    own = getattr(made, "__dict__", None)
+    if type(own) is dict:
+        own.update({name: value for name, value in vars(before).items() if name not in own})
+    for part, copy in zip(inside, children_of(made) or (), strict=True):
+        _take_over(part, copy)
 
 
 class written_back:  # noqa: N801 (a context manager, which a capture may not make by contextlib's instrumented code)

@@ -109,9 +109,20 @@ def one_further(text: str, step: tuple[str, Any]) -> str:
         text = f"a hook on {text}"
     else:
         # an optimizer's state has tensors as its keys: their values would fill the screen
-        shown = f"tensor of shape {key.shape}" if isinstance(key, Tensor) else repr(key)
+        shown = (
+            f"tensor of shape {key.shape}"
+            if isinstance(key, Tensor)
+            else repr(key)
+            if _is_text(key)
+            else f"a {type(key).__name__}"
+        )
         text = f"{text}[{shown}]" if text else str(key) if isinstance(key, str) else shown
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 2 + 3 :]}"
+
+
+def _is_text(key: Any) -> bool:
+    """Return whether the text of a key is made by Python itself, not by code of the user's."""
+    return type(key).__module__ == "builtins" and (type(key) is not tuple or all(map(_is_text, key)))
 
 
 @dataclass(frozen=True)

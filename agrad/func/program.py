@@ -1060,10 +1060,8 @@ def same(first: Any, second: Any) -> bool:
         return True
     if type(first) is not type(second):
         return False
-    if type(first) is tuple:
+    if type(first) is tuple or type(first) is frozenset:  # equal sets may be gone through in another order
         return len(first) == len(second) and all(map(same, first, second))
-    if type(first) is frozenset:  # what is equal may be of two types
-        return len(first) == len(second) and all(any(same(one, each) for each in second) for one in first)
     if type(first) is complex or (isinstance(first, float) and (not first or math.isnan(first))):
         return repr(first) == repr(second)
     return bool(first == second)

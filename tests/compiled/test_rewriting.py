@@ -643,7 +643,7 @@ TOLD = {
 DONE = {
     "unpacked": ("x, y = L", {"load_global": 1, "iterated": 1}),
     "unpacked within": ("(x, (y, z)), = P", {"load_global": 1, "iterated": 3}),
-    "unpacked stars": ("*x, (y, (z, w)) = P", {"load_global": 1, "iterated": 3}),
+    "unpacked stars": ("*x, (y, (z, w)) = P", {"load_global": 1, "iterated": 3, "made": 1}),
     "unpacked and kept": ("x = y, z = L", {"load_global": 1, "iterated": 1}),
     "swapped": ("x, y = l, l", {}),
     "attribute set": ("o.x = 1", {"writing_attribute": 1, "load_global": 0}),

@@ -280,6 +280,7 @@ class Trial:
                     values.pop(number, None)
         outs = tuple(values[number][()] if number in scalars else values[number] for number in program.outputs)
         values.clear()  # the text that is written later needs none
+        self._roots.clear()  # NumPy resizes no array that a weak reference leads to
         return outs
 
     def _kernel(self, step: Step) -> Any:
