@@ -363,6 +363,8 @@ class Tracker(Reading):
                     if is_array(one) and self.is_found(one) and other is not None:
                         self.identity(one)
             return function(l, r)
+        if op in ("in", "not_in"):
+            self.told_by_identity(l)
         if isinstance(l, Tensor) or isinstance(r, Tensor):
             if op not in ("in", "not_in"):
                 for other in (l, r):
@@ -733,6 +735,9 @@ class Tracker(Reading):
         kind = type(owner)
         if name in SETTING:
             self.writing_attribute(owner, str.__str__(args[0])) if args and isinstance(args[0], str) else None
+            return f(*args, **kwargs)
+        if name == "__get__" and kind is types.FunctionType:
+            self.ensure(owner)
             return f(*args, **kwargs)
         if name == "__getattribute__" and args and isinstance(args[0], str):
             return self._got(owner, str.__str__(args[0]), f)

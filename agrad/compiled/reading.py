@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import enum
 import functools
+import math
 import operator
 import sys
 import types
@@ -26,6 +27,7 @@ from agrad.compiled.tracking import (
     Knowing,
     Tracked,
     contents_of,
+    counter_of,
     equals,
     facts_of,
     instance_dict,
@@ -509,17 +511,28 @@ class Reading(Knowing):
         ):
             return getattr(o, name)
         if hasattr(type(member), "__get__"):
-            self.ensure(member)
-            self.ensure_methods(type(member))
+            self._descriptor(kind, name, member)
             if whose_class(type(member)) == "python" and type(member) is not functools._lru_cache_wrapper:
                 self.no(f"{name} is given by a {type(member).__name__}")
             return getattr(o, name)
         owner = next(each for each in kind.__mro__ if name in vars(each))
         if self.at(owner).status == FRESH:
             return member
+        if tracked.status == ARGUMENT and held is not None:
+            self.no(f"an attribute of {self.called(o)}, a container among the arguments, is read that its class has")
         return self.see(
             member, self._class(kind), ("member", name), guard=whose_class(owner) == "user" or not callable(member)
         )
+
+    def _descriptor(self, kind: type, name: str, member: Any) -> None:
+        """See an object in a class whose own methods say what instances have under its name."""
+        owner = next(each for each in kind.__mro__ if name in vars(each))
+        if self.at(owner).status == FRESH:
+            self.fresh(member)
+        else:
+            self.see(member, self._class(kind), ("member", name), guard=False)
+        self.ensure(member)
+        self.ensure_methods(type(member))
 
     def _by_descriptor(self, o: Any, name: str, member: Any, outside: bool, at: Found | None) -> Any:
         if type(member) is property:
@@ -544,6 +557,9 @@ class Reading(Knowing):
                 return value
             self._is_instance(o, type(o), None)
             return self.see(value, at or self.root(o), ("attribute", name))
+        if whose_class(type(member)) in ("user", "library", "modules"):
+            self._descriptor(type(o), name, member)
+            return getattr(o, name)
         value = getattr(o, name)
         if name == "__class__":
             if outside:
@@ -555,9 +571,6 @@ class Reading(Knowing):
             found = at or self.root(o)
             self.see(value, found, ("attribute", name))
             return value
-        if whose_class(type(member)) in ("user", "library", "modules"):
-            self.ensure_methods(type(member))
-            return getattr(o, name)
         if isinstance(member, types.GetSetDescriptorType | SLOT):
             if outside and not is_plain(value):
                 self.no(f"{name} of a {type(o).__name__} is read")
@@ -687,6 +700,7 @@ class Reading(Knowing):
             return value if self.is_known(value) else self.fresh(value)
         if isinstance(key, float | complex):
             self.use(key)
+            self.told_by_identity(key)
         if isinstance(key, Tensor):
             self.identity(key)
         elif type(key) not in PLAIN:
@@ -733,7 +747,8 @@ class Reading(Knowing):
             and id(o) not in self._before
             and id(o) not in self._whole
         ):
-            self.require(len, o, len(o), f"how many entries {self.called(o)} has", ("len", id(o)))
+            count = counter_of(o)
+            self.require(count, o, count(o), f"how many entries {self.called(o)} has", ("len", id(o)))
 
     def writing_item(self, o: Any) -> Any:
         """Keep what a container from outside holds, before an entry is set or deleted."""
@@ -833,11 +848,16 @@ class Reading(Knowing):
                 self.use(inside, depth + 1)
         self.ensure(v)
         self.ensure_special(kind, *TEXTS)
-        if tracked.status != FRESH and is_read_unseen(kind):
-            self.looked_into(v)
+        if is_read_unseen(kind):
+            self.looked_into(v, depth)
         if tracked.status == FOUND and whose_class(kind) == "python" and not callable(v):
             self.no(f"a {kind.__name__} from outside is read")
         return v
+
+    def told_by_identity(self, key: Any) -> None:
+        """Give up where a NaN is looked for: which object it is decides, and that is no condition."""
+        if isinstance(key, float) and math.isnan(key):
+            self.no("a NaN is looked for in a container")
 
     def hashed(self, key: Any) -> None:
         """Take note of an object that becomes a key or a member of a set: its hash, and what it equals, are asked for."""
@@ -849,7 +869,7 @@ class Reading(Knowing):
                 self.hashed(inside)
             return
         self.ensure(key)
-        if is_read_unseen(kind) and self.at(key).status != FRESH:
+        if is_read_unseen(kind):
             self.looked_into(key)
 
     def condition(self, number: Any) -> None:
@@ -909,11 +929,15 @@ class Reading(Knowing):
                     self.see(inner, tracked.at or self.root(value), ("attribute", name))
                 self.handed(inner, depth + 1)
 
-    def looked_into(self, o: Any) -> None:
+    def looked_into(self, o: Any, depth: int = 0) -> None:
         """See what Python code that is not instrumented, or a pattern, reads of an object: any attribute."""
         self.handed(o)
         held = instance_dict(o)
-        if self.at(o).status == ARGUMENT and held is not None:
+        status = self.at(o).status
+        if status == FRESH and depth < 8:
+            for inside in [*(held or {}).values(), *(slots_of(o) or {}).values()]:
+                self.use(inside, depth + 1)
+        if status == ARGUMENT and held is not None:
             fields = member_of(type(o), "__dataclass_fields__")  # its key holds these, and no others
             for name in held:
                 if fields is MISSING or name not in fields:

@@ -214,21 +214,29 @@ def own_code(function: Any) -> types.CodeType:
 MOSTLY[own_code] = "__code__"
 
 
+def counter_of(container: Any) -> Callable[[Any], int]:
+    """Return what tells how many entries a container has, whatever it answers itself."""
+    if type(member_of(type(container), "__len__")) is not types.FunctionType:
+        return len
+    return next(kind for kind in CONTAINERS if isinstance(container, kind)).__len__
+
+
 # -- conditions on more than one value ----------------------------------------------------------------------------------
 
 
 class Holds:
     """Whether a container has the entries that it had: the same objects, equal numbers and texts, in the same order."""
 
-    __slots__ = ("keys", "size", "values")
+    __slots__ = ("count", "keys", "size", "values")
 
     def __init__(self, container: Any) -> None:
+        self.count = counter_of(container)
         self.keys = list(container) if isinstance(container, dict) else None
         self.values = list(container.values()) if isinstance(container, dict) else list(container)
         self.size = len(self.values)
 
     def __call__(self, container: Any) -> bool:
-        if len(container) != self.size:
+        if self.count(container) != self.size:
             return False
         values: Any = container
         if self.keys is not None:
