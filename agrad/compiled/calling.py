@@ -31,6 +31,7 @@ from agrad.compiled.tracking import (
     is_an_array,
     is_python_class,
     member_of,
+    slots_of,
     tells,
     whose,
     whose_class,
@@ -641,9 +642,13 @@ class Tracker(Reading):
         if type(init) is types.FunctionType and is_generated(init.__code__):
             self.ensure_special(kind, *SETTERS)
             self._of_fields(kind)
-            made = self._outwards(kind, args, kwargs)
+            native, self.native = self.native, "agrad"  # `self` of what it calls is new
+            try:
+                made = kind(*args, **kwargs)
+            finally:
+                self.native = native
             self.fresh(made)
-            for inside in (instance_dict(made) or {}).values():
+            for inside in [*(instance_dict(made) or {}).values(), *(slots_of(made) or {}).values()]:
                 if not self.is_known(inside):
                     self.fresh_all(inside)
             return made

@@ -130,6 +130,13 @@ class Hooks:
         tracker = NOW.tracker
         return o if tracker is None else tracker.writing_item(o)
 
+    def hashed(self, key: Any) -> Any:
+        """Say that an entry is about to be set or deleted by a key."""
+        tracker = NOW.tracker
+        if tracker is not None:
+            tracker.hashed(key)
+        return key
+
     def augmenting_attribute(self, op: str, o: Any, name: str) -> Callable[[Any], None]:
         """Load an attribute, and return what takes the right side and sets it."""
         value = self.attribute(o, name)

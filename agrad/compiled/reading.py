@@ -862,7 +862,9 @@ class Reading(Knowing):
     def hashed(self, key: Any) -> None:
         """Take note of an object that becomes a key or a member of a set: its hash, and what it equals, are asked for."""
         kind = type(key)
-        if kind in PLAIN or isinstance(key, Tensor | type | types.FunctionType):
+        if kind in PLAIN:
+            self.condition(key)
+        if kind in PLAIN or isinstance(key, Tensor | type | types.FunctionType | slice):
             return
         if kind is tuple or kind is frozenset:
             for inside in key:

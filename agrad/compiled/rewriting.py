@@ -895,7 +895,11 @@ class Rewriter:
             if is_constant(node.value) and is_constant(node.slice):
                 return node
             return self.hook(node, "item", made, self.key(node.slice))
-        return self.rebuilt(node, value=self.hook(node, "writing_item", made), slice=self.visit(node.slice))
+        if is_constant(node.slice) or isinstance(node.slice, ast.Slice):
+            key = self.visit(node.slice)
+        else:
+            key = self.hook(node.slice, "hashed", self.key(node.slice))
+        return self.rebuilt(node, value=self.hook(node, "writing_item", made), slice=key)
 
     def key(self, node: Any) -> Any:
         """Return an expression for what stands in brackets."""

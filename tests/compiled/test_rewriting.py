@@ -120,7 +120,18 @@ def same(name):
     return told
 
 
-VALUES = ("writing_item", "iterated", "truth", "formatted", "entering", "entered", "made", "returned", "matched")
+VALUES = (
+    "writing_item",
+    "iterated",
+    "truth",
+    "formatted",
+    "entering",
+    "entered",
+    "made",
+    "returned",
+    "matched",
+    "hashed",
+)
 for name in VALUES:
     setattr(Tracker, name, same(name))
 
@@ -661,7 +672,7 @@ DONE = {
     "global by a definition": ("global N\n  def N(): pass", {"before_store": 1, "made": 1}),
     "global by an import": ("global N; import math as N", {"before_store": 1, "importing": 1}),
     "global by a pattern": ("global N\n  match l:\n    case N: pass", {"before_store": 1, "matched": 1}),
-    "global by a mapping": ("global N\n  match d:\n    case {**N}: pass", {"before_store": 1, "matched": 1}),
+    "global by a mapping": ("global N\n  match d:\n    case {**N}: pass", {"before_store": 1, "matched": 1, "made": 1}),
     "a comprehension's own name": ("[G for G in (1,)]; G", {"made": 1, "load_global": 1}),
     "nonlocal set": ("nonlocal a; a = 1", {"before_store": 1}),
     "nonlocal in a comprehension": ("nonlocal a; [a := i for i in (1,)]", {"before_store": 1, "made": 1}),
