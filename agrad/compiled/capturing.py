@@ -275,11 +275,16 @@ def _is_agrads(frame: types.FrameType | None) -> bool:
     """Return whether code of a library runs for agrad or an array library, and not for the user's."""
     if frame is None or not is_instrumented(frame.f_code):
         return True
+    return _works_for(frame) in ("agrad", "arrays", "")
+
+
+def _works_for(frame: types.FrameType | None) -> str:
+    """Return whose the code is that a library's code runs for; "" if there is none."""
     while frame is not None and (
         whose(frame.f_code.co_filename) == "library" or frame.f_code.co_filename.startswith(HERE)
     ):
         frame = frame.f_back
-    return frame is None or whose(frame.f_code.co_filename) in ("agrad", "arrays")
+    return "" if frame is None else whose(frame.f_code.co_filename)
 
 
 def _is_step(tracker: Tracker, frame: types.FrameType | None) -> bool:
@@ -356,8 +361,11 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
         return False
     if tracker.beneath and kind == "user" and _is_step(tracker, frame.f_back):
         return False
-    if kind == "library" and frame.f_back is not None and frame.f_back.f_code.co_filename in OURS:
-        return False
+    if kind == "library" and frame.f_back is not None:
+        if frame.f_back.f_code.co_filename in OURS:
+            return False
+        if not tracker.beneath and _works_for(frame.f_back) in ("agrad", "arrays"):  # `x[i] = 1.0` calls agrad's own
+            return False
     if NOW.tracker is not tracker:
         return False
     name = f"{code.co_qualname} in {code.co_filename.rpartition('/')[2]}"

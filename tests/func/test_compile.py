@@ -874,6 +874,28 @@ def test_a_program_of_scipys_operations_is_loaded_alone(tmp_path):
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
 
 
+def test_the_first_operation_of_a_process_may_be_an_assignment(tmp_path):
+    """Which writes what agrad's functions need, by the standard library's code, at the first call of each."""
+    path = tmp_path / "assigns.py"
+    path.write_text(
+        textwrap.dedent("""
+        import agrad as ag
+
+        @ag.compile(fullgraph=True)
+        def f(x):
+            y = ag.zeros((3, 2)) + x
+            y[1:, 0] = 2.0
+            return y
+
+        for _ in range(2):
+            assert f(ag.ones(2)).sum() == 8.0
+        assert len(f.programs) == 1
+        """),
+        encoding="utf-8",
+    )
+    subprocess.run([sys.executable, str(path)], check=True)
+
+
 def test_a_tensor_from_outside_that_is_returned_is_that_tensor():
     class Model:
         def __init__(self):
