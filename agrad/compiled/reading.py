@@ -486,8 +486,8 @@ class Reading(Knowing):
         at = tracked.at
         if held is not None and name in held:
             value = held[name]
-            if outside:
-                return self.see(value, at or self.root(o), ("attribute", name), guard=not self._is_lent(o, value))
+            if outside and not self._is_lent(value):
+                return self.see(value, at or self.root(o), ("attribute", name))
             if not self.is_known(value):
                 self.at(value)
             return value
@@ -595,8 +595,8 @@ class Reading(Knowing):
             name = f"the attributes of {self.name(tracked.at)}"
             self.require(operator.attrgetter("__dict__"), o, held, name, ("table", id(o)))
 
-    def _is_lent(self, o: Any, value: Any) -> bool:
-        """Return whether a module has a tensor only for a call of `functional_call`."""
+    def _is_lent(self, value: Any) -> bool:
+        """Return whether a module has a tensor only for a call of `functional_call`: it stands there at no other time."""
         return bool(LENT) and any(value is one for lent in list(LENT.values()) for one in lent.values.values())
 
     def writing_attribute(self, o: Any, name: str) -> Any:
@@ -723,8 +723,10 @@ class Reading(Knowing):
                 self.missing(o, key, self.name(at, ("item", key)))
                 return o[key]
             value = o[key]
+            if self._is_lent(value):
+                return value
             if is_plain(key) or self.is_known(key):
-                return self.see(value, at, ("item", key), guard=not self._is_lent(o, value))
+                return self.see(value, at, ("item", key))
         if type(key) is int and isinstance(o, list | tuple):
             if key < 0 and not isinstance(o, tuple):
                 self.length(o)
