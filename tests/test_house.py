@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import datetime as dt
 import functools
+import importlib
 import os
 import re
 import runpy
@@ -38,6 +39,7 @@ LAYERS = [
         "agrad.core.cpython",
         "agrad.core.elsewhere",
         "agrad.core.errors",
+        "agrad.core.facts",
         "agrad.core.files",
         "agrad.core.mode",
         "agrad.core.names",
@@ -150,6 +152,56 @@ CPYTHON = {
     "setprofile",
     "settrace",
 }
+
+#: Tables of ops by name, by module and what they are bound to: all that is a fact about an op stands at its declaration. What
+#: may have one: kernels, which a backend lists by their names; texts of kernels in another language; rules of a pass, each
+#: about one op. This list may only become shorter.
+TABLES = {
+    ("agrad.compiled.calling", "SPECIAL"): "Python's functions",
+    ("agrad.compiled.hooks", "BINARY"): "Python's operators",
+    ("agrad.compiled.rewriting", "OPERATORS"): "Python's operators",
+    ("agrad.compiled.table", "_GIVING_WHATEVER"): "functions of Python's math",
+    ("agrad.core.facts", "BINARY"): "Python's operators: their names are no ops'",
+    ("agrad.core.kernels", "PRIMITIVES"): "methods that every backend has, in the contract",
+    ("agrad.func.hooks", "BUILTINS"): "Python's functions",
+    ("agrad.func.inference", "SCIPY"): "kernels on outlines",
+    ("agrad.func.outlines", "ALIKE"): "kernels on outlines",
+    ("agrad.func.outlines", "FLOATING"): "kernels on outlines",
+    ("agrad.func.outlines", "FUNCTIONS"): "kernels on outlines",
+    ("agrad.func.outlines", "WRITTEN"): "kernels on outlines",
+    ("agrad.func.passes", "IDENTITIES"): "rules of a pass",
+    ("agrad.func.passes", "POINTS"): "rules of a pass",
+    ("agrad.func.source", "HELPERS"): "texts of kernels in NumPy",
+    ("agrad.func.source", "IN_SINGLE"): "texts of kernels in NumPy",
+    ("agrad.func.source", "REAL"): "texts of kernels in NumPy",
+    ("agrad.func.source", "SPELLED"): "texts of kernels in NumPy",
+    ("agrad.func.watching", ""): "Python's operators",
+    ("agrad.numpy.shaping", "_EDGES"): "modes of NumPy's pad",
+    ("agrad.numpy.ufuncs", ""): "rows that say how NumPy's ufuncs act",
+    ("agrad.ops.namespace", "public_functions"): "the standard has them in two chapters",
+    ("agrad.scipy.stats.base", "without_variable"): "methods of SciPy's distributions",
+    ("agrad.torch_functions", "METHODS"): "methods that PyTorch has as functions",
+    ("agrad_cupy.backend", "_AROUND"): "kernels",
+    ("agrad_cupy.backend", "_INSTEAD"): "kernels",
+    ("agrad_cupy.fusion", "_FUNCTIONS"): "texts of kernels in CUDA C++",
+    ("agrad_cupy.fusion", "_OPERATORS"): "texts of kernels in CUDA C++",
+    ("agrad_cupy.fusion", "_SAME"): "texts of kernels in CUDA C++",
+    ("agrad_cupy.fusion", "_TESTS"): "texts of kernels in CUDA C++",
+    ("agrad_cupy.fusion", "_WRITTEN"): "texts of kernels in CUDA C++",
+    ("agrad_cupy.graphs", "REFUSED"): "what CuPy's kernels do in a capture",
+    ("agrad_dask.image_kernels", "OPS_ON_IMAGES"): "kernels",
+    ("agrad_dask.kernels", "KERNELS"): "kernels",
+    ("agrad_dask.reductions", "OF_TWO"): "kernels",
+    ("agrad_dask.scipy_kernels", "SIGNATURES"): "kernels",
+    ("agrad_numpy.executor", "FORMS"): "texts of kernels in NumPy",
+    ("agrad_numpy.extra_kernels", "EXTRA_KERNELS"): "kernels",
+    ("agrad_numpy.image_kernels", "IMAGE_KERNELS"): "kernels",
+    ("agrad_numpy.kernels", "KERNELS"): "kernels",
+    ("agrad_numpy.nn_kernels", "NN_KERNELS"): "kernels",
+}
+
+#: So many names of ops are a table.
+MANY = 3
 
 # -- reading the source -----------------------------------------------------------------------------------------------
 
@@ -319,6 +371,41 @@ def injections(tree: ast.Module, module: str) -> Iterator[tuple[int, str]]:
                 continue
         if target is not None and target != module:
             yield node.lineno, f"{target}.{name}"
+
+
+def words(node: ast.AST | None) -> set[str]:
+    """The texts that stand in a collection, also within others, and the words of a text that is split."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return {text} if " " not in text else set()
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="split")):
+            return {*text.split()}
+        case ast.Starred(value=inner):
+            return words(inner)
+        case ast.Dict(keys=keys, values=values):
+            return set().union(*map(words, [*keys, *values]))
+        case ast.Set(elts=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return set().union(*map(words, parts))
+    return set()
+
+
+def tables(node: ast.AST, ops: set[str], where: str = "") -> Iterator[str]:
+    """Where tables of ops stand: what they are bound to, or the function that they are in."""
+    found = words(node)
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            where = name
+        case ast.Assign(targets=[target]) | ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+            where = ast.unparse(target)
+        case ast.Constant(value=str(text)) if 2 * sum(word in ops for word in text.split()) > len(text.split()):
+            found = {*text.split()}  # names rather than prose
+    if where == "__all__":
+        return
+    if len(found & ops) >= MANY:
+        yield where
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from tables(child, ops, where)
 
 
 # -- imports ----------------------------------------------------------------------------------------------------------
@@ -504,6 +591,38 @@ def test_the_reader_sees_what_it_should():
     assert seen == ["numpy.linalg", "typing", "shown", "agrad.core.errors", "agrad.core", "agrad.core.errors"]
     calls = [t for node in ast.walk(tree) if isinstance(node, ast.expr) for t in targets(node, module)]
     assert calls == ["torch.nn"]
+
+
+def declared() -> set[str]:
+    """The names of agrad's ops, and of the kernels that have none."""
+    importlib.import_module("agrad.ops.scipy.linalg")
+    importlib.import_module("agrad.ops.scipy.signal")
+    ops = importlib.import_module("agrad.core.op").OPS
+    own = {name for name, op in ops.items() if op.entry.__module__.startswith("agrad.")}
+    return own | importlib.import_module("agrad.core.facts").WITHOUT_OP.keys()
+
+
+def test_what_is_known_of_ops_stands_at_their_declarations():
+    ops = declared()
+    modules = [module for module in SOURCES if not module.startswith("agrad.testing")]  # samples are by op
+    found = {(module, where) for module in modules for where in tables(tree_of(module), ops)}
+    assert found == TABLES.keys()
+
+
+def test_tables_of_ops_are_found():
+    source = """
+        __all__ = ["add", "exp", "log"]
+        FEW = {"add", "exp"}
+        A = frozenset({*("add", "exp"), "log"})
+        B: dict[str, str] = {"arccos": "acos", "arcsin": "asin", **{"arctan": "atan"}}
+        C = "add exp log"
+        D = C | {name: 1 for name in "zeros ones full".split()}
+        def e(op):
+            "The sum of all is where any may be."
+            return op in ("add", "exp", "log")
+    """
+    found = [*tables(ast.parse(textwrap.dedent(source)), declared())]
+    assert found == ["A", "B", "C", "D", "e"]
 
 
 @pytest.mark.parametrize("script", ["make_methods.py", "make_numpy_names.py"])

@@ -38,6 +38,7 @@ class TorchBackend(ag.Backend):
             return functools.partial(transform, getattr(xp.fft, op[4:]))
         found = {
             "getitem": getitem,
+            "positive": torch.clone,  # PyTorch's gives its operand
             "pow": power,
             "var": variance,
             "std": lambda x, /, **p: variance(x, **p) ** 0.5,

@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from agrad.compiled.hooks import NOW
+from agrad.compiled.hooks import BINARY, NOW
 from agrad.compiled.reading import GRAPH, Reading
 from agrad.compiled.rewriting import is_instrumented
 from agrad.compiled.table import Row, does_more, method_row, row_of
@@ -1247,25 +1247,8 @@ def _operator(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return t.binary(name, *args)
 
 
-INPLACE: Final = {
-    f"i{name.rstrip('_')}": name
-    for name in (
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "matmul",
-        "and_",
-        "or_",
-        "xor",
-        "lshift",
-        "rshift",
-        "concat",
-    )
-}
+#: By the name of a function of `operator` that works in place the one that does not.
+INPLACE: Final = {f"i{name.rstrip('_')}": name for name in (*BINARY, "concat")}
 
 SPECIAL: Final[dict[Any, Callable[..., Any]]] = {
     getattr: _getattr,

@@ -744,7 +744,7 @@ _MORE = {
         "changes how checkpoints are run again": "set_checkpoint_early_stop set_checkpoint_early_stop.__init__"
     },
     "agrad.utils.data": {"serves data, of which no program is told": "*"},
-    "agrad.core.declare": {"declares an op": "elementwise linear multilinear custom fused nondifferentiable"},
+    "agrad.core.declare": {"declares an op": "elementwise linear multilinear custom fused nondifferentiable primitive"},
     "agrad.core.tensor": {
         "gives Python values of a tensor": "Tensor.tolist Tensor.__reduce__",
     },

@@ -566,7 +566,7 @@ class Backend:
         """Return an array with values put at places, which are sorted; of several values for one place the last counts."""
         xp = self.xp
         if not places.shape[0]:
-            return array
+            return xp.asarray(array, copy=True)
         every = xp.arange(math.prod(array.shape), **self.beside(array))
         last = xp.searchsorted(places, every, side="right") - 1
         last = xp.where(last < 0, xp.zeros_like(last), last)

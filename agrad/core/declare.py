@@ -1,6 +1,6 @@
 """How an op is declared: a decorator that states its derivative, over a function that is its signature and docs.
 
-The body of the decorated function is never run. The kernel is the backend's function of the op's name, or `kernel`,
+What else is known of an op stands there too, and nowhere else; kernels that have no op are declared by `primitive`. The body of the decorated function is never run. The kernel is the backend's function of the op's name, or `kernel`,
 written in the standard's functions, for an op the standard lacks.
 """
 
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad.core import errors
 from agrad.core.entry import make_entry
+from agrad.core.facts import UNKNOWN, WITHOUT_OP, Facts, Primitive
 from agrad.core.op import OPS, Op, aliases_in
 from agrad.core.rule import Derivative, Rule
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from agrad.core.tensor import Tensor
 
-__all__ = ["custom", "elementwise", "fused", "linear", "multilinear", "nondifferentiable"]
+__all__ = ["custom", "elementwise", "fused", "linear", "multilinear", "nondifferentiable", "primitive"]
 
 #: Namespaces that keep a function they made at its first use, by its name: an op of that name takes its place.
 MADE: dict[str, dict[str, Any]] = {}
@@ -46,6 +48,8 @@ def elementwise(
     kernel: Kernel | None = None,
     source: str = "",
     real: bool = False,
+    memory: str = UNKNOWN.memory,
+    facts: Facts = UNKNOWN,
     **partials: Derivative,
 ) -> Declared:
     """Declare an op that acts element by element, by its partial derivatives.
@@ -60,6 +64,13 @@ def elementwise(
         Where the formula comes from.
     real : bool, optional
         The op takes real floating operands, beside which others may be integers; for all else it raises `TypeError`.
+    memory : str, optional
+        Where the result lies: ``"fresh"``, in memory of its own at every call, whatever the operands are, but for a call with
+        ``copy=False``; ``"view"``, in that of the first operand where that can be, as in NumPy and PyTorch: an in-place
+        operation on the result, which here would not reach the operand, warns while that is alive; ``"lent"``, there too, where nobody writes
+        to it; or ``"may share"``: compiled functions then trust in nothing.
+    facts : Facts, optional
+        What else is known of the op.
     **partials : callable or number
         Per operand, its partial derivative: a function whose parameter names are requests (``xp``, ``ans``, an
         operand's name, a parameter's name), or a constant. For a complex operand the op must be holomorphic in it; the
@@ -87,7 +98,9 @@ def elementwise(
     >>> x.grad
     tensor([1.0000, 0.4200])
     """
-    return lambda stub: _declare(stub, "elementwise", partials, name=name, kernel=kernel, source=source, real=real)
+    return lambda stub: _declare(
+        stub, "elementwise", partials, name=name, kernel=kernel, source=source, real=real, memory=memory, facts=facts
+    )
 
 
 def linear(
@@ -100,17 +113,18 @@ def linear(
     keys: Sequence[str] = (),
     outputs: int | None = None,
     drops: bool = False,
-    views: bool = False,
     crosses: bool = False,
     batch: Kernel | None = None,
     least_axes: int = 0,
+    memory: str = UNKNOWN.memory,
+    facts: Facts = UNKNOWN,
     **adjoints: Derivative,
 ) -> Declared:
     """Declare an op that is linear in all its operands jointly, by its adjoint.
 
     Parameters
     ----------
-    name, kernel, source
+    name, kernel, source, memory, facts
         As for `elementwise`.
     sequence : str, optional
         The operand that is a list of arrays; its adjoint gives a list of cotangents.
@@ -123,9 +137,6 @@ def linear(
     drops : bool, optional
         The op leaves out elements by a condition, as `where` does: the gradient of what computed them is 0, also where
         a derivative there is infinite or undefined.
-    views : bool, optional
-        NumPy and PyTorch give a view of the first operand: an in-place operation on the result, which here would not
-        reach the operand, warns while that is alive.
     crosses : bool, optional
         The result may be of another backend than the operand, and the adjoint brings the cotangent back.
     batch : callable, optional
@@ -154,10 +165,11 @@ def linear(
         keys=keys,
         outputs=outputs,
         drops=drops,
-        views=views,
         crosses=crosses,
         batch=batch,
         least_axes=least_axes,
+        memory=memory,
+        facts=facts,
     )
 
 
@@ -169,13 +181,15 @@ def multilinear(
     batch: Kernel | None = None,
     contracts: Kernel | None = None,
     shapes: Callable[..., None] | None = None,
+    memory: str = UNKNOWN.memory,
+    facts: Facts = UNKNOWN,
     **adjoints: Derivative,
 ) -> Declared:
     """Declare an op that is linear in each operand, by its adjoints; forward mode sums one term per tangent.
 
     Parameters
     ----------
-    name, kernel, source, batch : optional
+    name, kernel, source, batch, memory, facts : optional
         As for `linear`.
     contracts : callable, optional
         ``contracts(specs, *params)``: the axes that the op sums products over, of its first and of its second operand.
@@ -199,6 +213,8 @@ def multilinear(
         batch=batch,
         contracts=contracts,
         shapes=shapes,
+        memory=memory,
+        facts=facts,
     )
 
 
@@ -218,6 +234,8 @@ def custom(
     batch: Kernel | None = None,
     contracts: Kernel | None = None,
     least_axes: int = 0,
+    memory: str = UNKNOWN.memory,
+    facts: Facts = UNKNOWN,
 ) -> Declared:
     """Declare an op by its vjp per operand and its jvp.
 
@@ -228,7 +246,7 @@ def custom(
         results that have no cotangent.
     jvp : callable or None
         The tangent of the result from ``t_<operand>``; an operand without one gets None. None if not implemented.
-    name, kernel, source, sequence, index, keys, outputs, drops, batch, least_axes
+    name, kernel, source, sequence, index, keys, outputs, drops, batch, least_axes, memory, facts
         As for `linear`.
     real : bool, optional
         As for `elementwise`.
@@ -257,6 +275,8 @@ def custom(
         batch=batch,
         contracts=contracts,
         least_axes=least_axes,
+        memory=memory,
+        facts=facts,
     )
 
 
@@ -271,6 +291,8 @@ def fused(
     index: Sequence[str] = (),
     source: str = "",
     real: bool = False,
+    memory: str = UNKNOWN.memory,
+    facts: Facts = UNKNOWN,
 ) -> Declared:
     """Declare an op that stands for a composition but has a faster kernel and first-order vjp.
 
@@ -288,7 +310,7 @@ def fused(
     joint : sequence of str, optional
         Operands that have one function in `vjp`, which gives all their cotangents, in this order: for those that have much
         of their computation in common.
-    name, index, source
+    name, index, source, memory, facts
         As for `linear`.
     real : bool, optional
         As for `elementwise`.
@@ -310,6 +332,8 @@ def fused(
         residuals=tuple(residuals),
         joint=tuple(joint),
         real=real,
+        memory=memory,
+        facts=facts,
     )
 
 
@@ -322,6 +346,8 @@ def nondifferentiable(
     batch: Kernel | None = None,
     least_axes: int = 0,
     adjoint_of: str = "",
+    memory: str = UNKNOWN.memory,
+    facts: Facts = UNKNOWN,
 ) -> Declared:
     """Declare an op without derivative: its result is boolean, integer or a shape.
 
@@ -329,7 +355,7 @@ def nondifferentiable(
     ----------
     *operands : str
         The names of the signature that are arrays.
-    name, kernel, outputs, batch, least_axes
+    name, kernel, outputs, batch, least_axes, memory, facts
         As for `linear`.
     boolean : bool, optional
         The op acts element by element and its results are truth values.
@@ -354,7 +380,39 @@ def nondifferentiable(
         batch=batch,
         least_axes=least_axes,
         adjoint_of=adjoint_of,
+        memory=memory,
+        facts=facts,
     )
+
+
+def primitive(
+    name: str, *, memory: str = UNKNOWN.memory, batch: Kernel | None = None, facts: Facts = UNKNOWN
+) -> Callable[[F], F]:
+    """Declare a kernel that has no op, such as one that makes arrays of none.
+
+    Parameters
+    ----------
+    name : str
+        Its full name, as ``"special.elliprd"``.
+    memory, facts
+        As for `elementwise`.
+    batch : callable, optional
+        As for `linear`.
+
+    Returns
+    -------
+    callable
+        A decorator that leaves the public function of this name, if there is one, as it is.
+
+    Raises
+    ------
+    RuleError
+        If there is such an op or kernel already.
+    """
+    if name in OPS or name in WITHOUT_OP:
+        raise errors.RuleError(f"{name} is declared already")
+    WITHOUT_OP[name] = Primitive(replace(facts, memory=memory), batch)
+    return lambda function: function
 
 
 def _declare(
@@ -364,6 +422,8 @@ def _declare(
     *,
     name: str | None,
     kernel: Kernel | None,
+    memory: str,
+    facts: Facts,
     source: str = "",
     sequence: str | None = None,
     index: Sequence[str] = (),
@@ -375,7 +435,6 @@ def _declare(
     joint: tuple[str, ...] = (),
     boolean: bool = False,
     drops: bool = False,
-    views: bool = False,
     crosses: bool = False,
     real: bool = False,
     batch: Kernel | None = None,
@@ -416,7 +475,6 @@ def _declare(
         source=source,
         boolean=boolean,
         drops=drops,
-        views=views,
         crosses=crosses,
         real=real,
         adjoint_of=adjoint_of,
@@ -435,6 +493,7 @@ def _declare(
         contracts=contracts,
         least_axes=least_axes,
         shapes=shapes,
+        facts=replace(facts, memory=memory),
     )
     op.entry = make_entry(op, stub)
     OPS[full] = op

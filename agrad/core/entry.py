@@ -408,7 +408,7 @@ class _Writer:
         i = self.number[self.lead]
         same = " and ".join(f"s{i} is s{j}" for j in self.number.values() if j != i)
         self._add(1, "t = new(Tensor)", "t._raw = r")
-        if self.rule.views:
+        if self.op.writes_through:
             self._add(1, f"t._base = bases({self.lead}) if {self.lead}._base else (ref({self.lead}), None)")
         if self.rule.boolean:  # as many booleans as the operands have elements
             self._add(1, f"s = s{i}.booleans{f' if {same} else None' if same else ''}", "if s is None:")

@@ -23,9 +23,6 @@ SUBNAMESPACES = ("fft", "linalg", *OWN)
 #: The kinds of dtypes, each of which can be cast to those after it.
 KINDS = ("bool", "int", "float", "complex")
 
-#: Transforms over several axes.
-TRANSFORMS = ("fft.fftn", "fft.ifftn", "fft.irfftn", "fft.rfftn")
-
 #: What a backend gives beyond the standard, reached as kernels too.
 PRIMITIVES = ("broadcast_like", "scatter_add", "setitem", "add_into", "nbytes")
 
@@ -122,7 +119,7 @@ def _found(backend: Backend, name: str) -> Any:
         return _lacking(name, backend.name, backend.lacks[name])
     kernel = backend.kernel(name)
     if kernel is not None:
-        return functools.partial(_transform, kernel, name) if name in TRANSFORMS else kernel
+        return functools.partial(_transform, kernel, name) if _is_transform(name) else kernel
     if name in PRIMITIVES:
         return getattr(backend, name)
     op = OPS.get(name)
@@ -139,7 +136,12 @@ def _found(backend: Backend, name: str) -> Any:
         chapter = name.partition(".")[0]
         reason = backend.cannot(chapter) if chapter in REQUIREMENTS else ""
         return _lacking(name, backend.name, reason or "its namespace has no function of that name")
-    return functools.partial(_transform, found, name) if name in TRANSFORMS else found
+    return functools.partial(_transform, found, name) if _is_transform(name) else found
+
+
+def _is_transform(name: str) -> bool:
+    """Return whether a kernel is a transform over several axes, of which `s` gives the lengths."""
+    return name.startswith("fft.") and name in OPS and "s" in OPS[name].signature.parameters
 
 
 def _transform(function: Callable[..., Any], name: str, x: Any, /, *, s: Any = None, **parameters: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
 from agrad.core.cpython import adds_in_place, getframe
+from agrad.core.facts import UNKNOWN, WITHOUT_OP, Facts
 from agrad.core.mode import get_mode, recorder
 from agrad.core.node import Constants, Freed, Node, next_seq, output_of
 from agrad.core.once import once
@@ -45,6 +46,12 @@ class Argument:
     name: str
     kind: str  # operand, sequence, index, key or param
     by_keyword: bool
+
+
+def facts_of(name: str) -> Facts:
+    """Return what is known of a kernel."""
+    known = OPS.get(name) or WITHOUT_OP.get(name)
+    return UNKNOWN if known is None else known.facts
 
 
 def aliases_in(public: inspect.Signature) -> dict[str, str]:
@@ -88,6 +95,11 @@ class Op:
         How many axes the standard asks of the first operand, where libraries take fewer, each in a way of its own.
     shapes : callable or None
         ``shapes(x1_shape, x2_shape, ...)`` refuses operands of shapes that libraries take, each in a way of its own.
+    facts : Facts
+        What else is known of it.
+    writes_through : bool
+        Whether other libraries' result shares memory with the first operand, so that writing to it changes both. Here it does
+        not: such a write warns while the operand lives (see `core.buffers.rebind`).
     entry : callable
         The public function, of `core.entry.make_entry`.
     """
@@ -109,8 +121,11 @@ class Op:
         contracts: Callable[..., Any] | None = None,
         least_axes: int = 0,
         shapes: Callable[..., None] | None = None,
+        facts: Facts = UNKNOWN,
     ) -> None:
         self.name = name
+        self.facts = facts
+        self.writes_through = facts.memory == "view"
         self.rule = rule
         self.kernel = kernel
         self.batch = batch
@@ -359,14 +374,14 @@ def finish(
         pack_node(node, operands)
     if not multi_output:
         made_one = wrap(results[0], specs[0], node)
-        if rule.views and not (op.has_key and _holds_array(raw[1])):
+        if op.writes_through and not (op.has_key and _holds_array(raw[1])):
             made_one._base = bases(operands[0])  # type: ignore[arg-type]
         return made_one
     made = [
         wrap(r, s, output_of(node, i) if node is not None and s.inexact else None)
         for i, (r, s) in enumerate(zip(results, specs, strict=True))
     ]
-    if rule.views:
+    if op.writes_through:
         for view in made:
             view._base = bases(operands[0])  # type: ignore[arg-type]
     kind = type(result)

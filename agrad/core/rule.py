@@ -90,9 +90,6 @@ class Rule:
     drops : bool
         The op leaves out elements of its operands by a condition: what is infinite or undefined behind them must not
         reach their gradient.
-    views : bool
-        Other libraries' result shares memory with the first operand, so that writing to it changes both. Here it does
-        not: such a write warns while the operand lives (see `core.buffers.rebind`).
     crosses : bool
         The result may be of another backend than the operand: a lazy cotangent may go on beyond it as it is.
     real : bool
@@ -118,7 +115,6 @@ class Rule:
     source: str = ""
     boolean: bool = False
     drops: bool = False
-    views: bool = False
     crosses: bool = False
     real: bool = False
     adjoint_of: str = ""

@@ -19,6 +19,7 @@ from agrad import tree
 from agrad.core import errors, mode
 from agrad.core.backend import BACKENDS, SPECS_KEPT, Backend, backend_of, joined
 from agrad.core.cotangents import Transferred
+from agrad.core.facts import WITHOUT_OP
 from agrad.core.function import run
 from agrad.core.history import rebuilt
 from agrad.core.kernels import PRIMITIVES, key_parts
@@ -590,9 +591,7 @@ def _kernel_of(backend: BatchedBackend, name: str) -> Any:
     op = OPS.get(name)
     if op is None:
         return _beside(backend, name)
-    rule = op.batch
-    if rule is None and (op.rule.kind == "elementwise" or op.rule.boolean):
-        rule = batch_rules.pointwise
+    rule = batch_rules.rule_of(op)
     if rule is batch_rules.pointwise:
         return _pointwise(backend, op)
     if rule is None and op.kernel is not None:
@@ -664,12 +663,14 @@ def _by_rule(backend: BatchedBackend, name: str, op: Op | None, rule: batch_rule
 def _beside(backend: BatchedBackend, name: str) -> Any:
     """Return what is no op: a dtype or constant of the library's, or a function that does not look at values."""
     get, inner = operator.attrgetter(name), backend.inner.xp
-    if name in batch_rules.UNTOUCHED:
+    known = WITHOUT_OP.get(name)
+    rule = None if known is None else known.batch
+    if rule is batch_rules.untouched:
         return lambda *args, **kwargs: get(inner)(*(a.data if isinstance(a, Batched) else a for a in args), **kwargs)
     value = get(inner)
     if isinstance(value, type) or not callable(value):
         return value
-    return _by_rule(backend, name, None, batch_rules.like if name in batch_rules.LIKE else batch_rules.lacking)
+    return _by_rule(backend, name, None, rule or batch_rules.lacking)
 
 
 def level_in(number: int, values: Any) -> BatchLevel | None:

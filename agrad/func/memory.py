@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agrad.core import notebook
-from agrad.core.op import OPS
-from agrad.func.program import DETACH, Program, Step, attached, refs_in
-
-#: Operations beside those whose rule says so that give the memory of their operand, spread out or turned.
-VIEWS = frozenset({"broadcast_like", "broadcast_to", DETACH, "flip", "imag", "real"})
+from agrad.core.op import OPS, facts_of
+from agrad.func.program import Program, Step, attached, refs_in
 
 #: Of a longer program notebooks show so many lines at either end.
 SHOWN = 200
@@ -143,10 +140,9 @@ class Shows:
 
 def is_view(step: Step) -> bool:
     """Return whether the results of a step lie in the memory of its first operand."""
-    if step.op == "getitem":
-        return not any(refs_in(step.args[1]))  # by arrays elements are copied
-    op = OPS.get(step.op)
-    return step.op in VIEWS or (op is not None and op.rule.views)
+    if step.op in OPS and OPS[step.op].has_key and any(refs_in(step.args[1])):  # by arrays elements are copied
+        return False
+    return facts_of(step.op).is_view
 
 
 def memory_of(program: Program) -> Memory:

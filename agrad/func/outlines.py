@@ -15,7 +15,9 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from agrad import dtypes
+from agrad.core.facts import WITHOUT_OP
 from agrad.core.kernels import KINDS, is_mask, key_parts
+from agrad.core.op import OPS
 from agrad.ops.methods import BINARY, COMPARISON, UNARY
 
 __all__ = ["NeedsValuesError", "Outline", "namespace"]
@@ -677,10 +679,7 @@ ALIKE = """
     add bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil conj floor
     floor_divide maximum minimum multiply negative positive pow remainder round sign square subtract trunc
 """
-BOOLEAN = """
-    equal greater greater_equal isfinite isinf isnan less less_equal logical_and logical_not logical_or logical_xor
-    not_equal signbit
-"""
+BOOLEAN = [name for name, op in OPS.items() if op.rule.boolean and not op.rule.guarded]
 #: Those that this file writes out.
 WRITTEN = """
     arange asarray astype broadcast_arrays broadcast_to can_cast clip concat diff expand_dims eye finfo full iinfo isdtype
@@ -692,7 +691,7 @@ WRITTEN = """
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: globals()[name] for name in WRITTEN.split()}
 FUNCTIONS |= dict.fromkeys(FLOATING.split(), _elementwise(floating))
 FUNCTIONS |= dict.fromkeys(ALIKE.split(), _elementwise(dtype_of))
-FUNCTIONS |= dict.fromkeys(BOOLEAN.split(), _elementwise(_boolean))
+FUNCTIONS |= dict.fromkeys(BOOLEAN, _elementwise(_boolean))
 FUNCTIONS |= dict.fromkeys(["abs", "imag", "real"], _elementwise(_real))
 FUNCTIONS |= dict.fromkeys(["sum", "prod"], _reduction(_summed))
 FUNCTIONS |= dict.fromkeys(["max", "mean", "min"], _reduction(dtype_of))
@@ -702,7 +701,7 @@ FUNCTIONS |= dict.fromkeys(["argmax", "argmin", "count_nonzero"], _reduction(_in
 FUNCTIONS |= dict.fromkeys(["cumulative_prod", "cumulative_sum"], _cumulative)
 FUNCTIONS |= dict.fromkeys(["flip", "roll", "sort", "tril", "triu"], _same)
 FUNCTIONS |= dict.fromkeys(["empty", "ones", "zeros"], _of_shape)
-FUNCTIONS |= dict.fromkeys(["empty_like", "full_like", "ones_like", "zeros_like"], _like)
+FUNCTIONS |= dict.fromkeys((name for name, known in WITHOUT_OP.items() if known.facts.creates == "like"), _like)
 FUNCTIONS |= {
     "argsort": _indices,
     "broadcast_shapes": broadcast,

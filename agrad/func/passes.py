@@ -16,52 +16,15 @@ from typing import Any
 
 from agrad.core.backend import Backend, backend_of
 from agrad.core.once import once
-from agrad.core.op import OPS
+from agrad.core.op import OPS, facts_of
 from agrad.func.program import DETACH, DRAW, STOP, DType, Program, Ref, Shaped, Step, attached, is_number
+from agrad.ops.batch_rules import pointwise, rule_of
 
 #: Kinds of dtype by their names without digits.
 REAL = frozenset({"float", "int", "uint"})
 
 #: Constants of more elements are not made of others.
 FOLDED_SIZE = 64
-
-#: Operations of which each element of the result has the same bits however the operands are broadcast.
-EXACT = frozenset(
-    {
-        *("add", "subtract", "multiply", "divide", "negative"),
-        *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
-        *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert"),
-        *("logical_and", "logical_or", "logical_xor", "logical_not"),
-    }
-)
-
-#: Element by element, though the rule is of another kind.
-ALSO_ELEMENTWISE = frozenset({"where", "maximum", "minimum", "clip", "abs", "sign", "astype", *EXACT})
-
-#: Kernels that make an array of one value.
-FILLED = {"zeros": 0, "zeros_like": 0, "ones": 1, "ones_like": 1}
-
-#: Operations that may fill an array with one value.
-POINTED = frozenset({*FILLED, "full", "full_like", "broadcast_to", "broadcast_like", "bitwise_and", "pow"})
-
-#: Operations of agrad's own, beside those whose rule says so, whose result may have the memory of an operand. That of any
-#: other's operation may, and that of a call with ``copy=False``.
-SHARING = frozenset(
-    {
-        *("broadcast_to", "broadcast_like", "broadcast_arrays", "real", "imag", "conj", "flip", "to_device", "diff"),
-        *("floor", "ceil", "trunc", "round", "linalg.matrix_power", "nn.dropout", "nn.pad"),
-        *("extra.held", "extra.gathered", "extra.contraction", "einsum", "special.inner_only", DETACH),
-    }
-)
-
-#: Kernels without an op of their own that give new arrays.
-FRESH = frozenset({*FILLED, "empty", "empty_like", "full", "full_like", "eye", "arange", "linspace", DRAW})
-
-#: Of these, the ones that give an array laid out as their operand is.
-ALIKE = frozenset({"empty_like", "full_like", "ones_like", "zeros_like"})
-
-#: Of those that may share memory, the ones that give the operand's elements in its memory, or in none of their own.
-VIEWS = frozenset({"reshape", "broadcast_to", "broadcast_like", "matrix_transpose", "permute_dims", DETACH})
 
 
 def optimized(program: Program) -> Program:
@@ -114,7 +77,7 @@ def folded(program: Program) -> Program:
         if not refs or any(ref not in constants for ref in refs):
             return None
         sizes = [math.prod(walk.shapes[number].shape) for number in step.made]
-        if max(sizes) > (1 if step.op in VIEWS else FOLDED_SIZE) or any(map(walk.reaches, step.made)):
+        if max(sizes) > (1 if facts_of(step.op).is_view else FOLDED_SIZE) or any(map(walk.reaches, step.made)):
             return None
         results = walk.run(step)
         for number, value in zip(step.outs, results, strict=True):
@@ -132,7 +95,7 @@ def scalars(program: Program) -> Program:
     """
 
     def rule(walk: Walk, step: Step) -> Step | None:
-        if step.kwargs or (step.op != "where" and step.op not in EXACT):
+        if step.kwargs or not facts_of(step.op).broadcasts_exactly:
             return None
         made = step.made[0]
         shape, args = walk.shapes[made].shape, list(step.args)
@@ -292,6 +255,40 @@ IDENTITIES: dict[str, Callable[[Walk, Step], Any]] = {
 }
 
 
+# -- what fills an array with one value -------------------------------------------------------------------------------
+
+
+def _filled(walk: Walk, step: Step) -> Any:
+    if len(step.args) < 2 or not is_number(step.args[1]):
+        return None
+    return Filled(step.args[1], walk.shapes[step.made[0]].dtype)
+
+
+def _spread(walk: Walk, step: Step) -> Any:
+    return walk.point(step.args[0]) if type(step.args[0]) is Ref else None
+
+
+def _neither(walk: Walk, step: Step) -> Any:
+    is_truth = walk.shapes[step.made[0]].dtype == "bool"
+    return Filled(False, "bool") if is_truth and any(walk.is_all(a, False) for a in step.args) else None
+
+
+def _to_the_0(walk: Walk, step: Step) -> Any:
+    dtype = walk.shapes[step.made[0]].dtype
+    return Filled(1, dtype) if kind_of(dtype) in REAL and walk.is_all(step.args[1], 0) else None  # of NaN, too
+
+
+#: By operation, what finds the one value that may fill its result; beside those that are declared to fill arrays.
+POINTS: dict[str, Callable[[Walk, Step], Any]] = {
+    "full": _filled,
+    "full_like": _filled,
+    "broadcast_to": _spread,
+    "broadcast_like": _spread,
+    "bitwise_and": _neither,
+    "pow": _to_the_0,
+}
+
+
 # -- how a pass goes over a program -----------------------------------------------------------------------------------
 
 
@@ -379,7 +376,7 @@ class Walk:
         for number in step.outs:
             if number is not None:
                 self.makers[number] = step
-        if step.op in POINTED and (point := self._point_of(step)) is not None:
+        if (point := self._point_of(step)) is not None:
             self._points[step.made[0]] = point
 
     def insert(self, step: Step, about: Shaped) -> int:
@@ -419,18 +416,11 @@ class Walk:
 
     def _point_of(self, step: Step) -> Ref | Filled | None:
         """Return the one value that fills what a step makes."""
-        op, args, dtype = step.op, step.args, self.shapes[step.made[0]].dtype
-        if op in FILLED:
-            return Filled(FILLED[op], dtype)
-        if op in ("full", "full_like") and len(args) > 1 and is_number(args[1]):
-            return Filled(args[1], dtype)
-        if op in ("broadcast_to", "broadcast_like") and type(args[0]) is Ref:
-            return self.point(args[0])
-        if op == "bitwise_and" and dtype == "bool" and any(self.is_all(a, False) for a in args):
-            return Filled(False, "bool")
-        if op == "pow" and kind_of(dtype) in REAL and self.is_all(args[1], 0):  # of NaN, too
-            return Filled(1, dtype)
-        return None
+        fills = facts_of(step.op).fills
+        if fills is not None:
+            return Filled(fills, self.shapes[step.made[0]].dtype)
+        find = POINTS.get(step.op)
+        return None if find is None else find(self, step)
 
     def made_point(self, point: Any) -> Any:
         """Return a value, with a step that makes it if there is none."""
@@ -518,7 +508,7 @@ class Walk:
         """Return whether a value may stand for what a step makes of it: nobody can see that they share memory."""
         number = step.made[0]
         alike = self._is_dense(other) and all(self.may_leave(step, r) for r in step.refs if r != other)
-        if step.op not in VIEWS and self.is_ordered(number) and not alike:
+        if not facts_of(step.op).is_view and self.is_ordered(number) and not alike:
             return False
         if not self.reaches(number):
             return True
@@ -553,10 +543,10 @@ class Walk:
         others: set[int] = set()  # arrays of one value that may lie in another order
         for step in self._program.steps:
             refs = [r for r in step.refs if r in shapes]
-            if step.op in ALIKE:
+            if is_like(step):
                 points.update(step.made)
                 others.update(step.made if refs[0] not in found else ())
-            elif step.op in FILLED or step.op == "full":
+            elif facts_of(step.op).fills is not None or step.op == "full":
                 points.update(step.made)
             elif step.op in ("broadcast_to", "broadcast_like"):
                 points.update(step.made if refs and refs[0] in points else ())
@@ -572,7 +562,7 @@ class Walk:
                     found.update(step.made)
             else:
                 product = step.op == "matmul" and all(len(shapes[r].shape) == 2 for r in refs)
-                kept = step.op in ("reshape", "sum", "mean", "max", "min") and refs[0] in found
+                kept = facts_of(step.op).in_order and refs[0] in found
                 found.update(step.made if product or kept else ())
         return found
 
@@ -597,7 +587,7 @@ class Walk:
             made = [vote for vote, whole in votes if whole is True and type(vote) is frozenset]
             least = next((vote for vote in made if votes <= {(vote, True), (("like", vote), True), *vote}), None)
             found = frozenset(votes) if least is None else least
-            order[step.made[0]] = ("like", found) if step.op in ALIKE and least is None else found
+            order[step.made[0]] = ("like", found) if is_like(step) and least is None else found
         return order
 
     @once
@@ -608,7 +598,7 @@ class Walk:
         shapes = self._program.shapes
         for step in reversed(self._program.steps):
             is_wanted, is_seen = not wanted.isdisjoint(step.made), not ordered.isdisjoint(step.made)
-            if is_wanted and step.op not in ALIKE:
+            if is_wanted and not is_like(step):
                 wanted.update(step.refs)
             if not is_elementwise(step):
                 if is_seen or (is_wanted and is_fresh(step)):
@@ -638,7 +628,9 @@ class Walk:
     def _is_dense(self, number: int) -> bool:
         """Return whether a value lies in memory as its copy would."""
         maker = self.makers.get(number)
-        return maker is not None and (is_elementwise(maker) or maker.op in ("matmul", "sum", "mean"))
+        if maker is None:
+            return False
+        return is_elementwise(maker) or maker.op == "matmul" or (is_fresh(maker) and facts_of(maker.op).in_order)
 
 
 def _axes_of(about: Shaped) -> int:
@@ -661,6 +653,11 @@ def is_elementwise(step: Step) -> bool:
     return _is_elementwise(step.op) and _copies(step)
 
 
+def is_like(step: Step) -> bool:
+    """Return whether a step makes an array laid out as its operand is, without a look at its elements."""
+    return facts_of(step.op).creates == "like"
+
+
 def is_fresh(step: Step) -> bool:
     """Return whether a step gives memory of its own."""
     return _is_fresh(step.op) and _copies(step)
@@ -676,19 +673,15 @@ def _copies(step: Step) -> bool:
     return not step.kwargs or step.kwargs.get("copy", True) is True
 
 
-@functools.cache
 def _is_elementwise(op: str) -> bool:
-    if op in ALSO_ELEMENTWISE or op in ALIKE:
-        return True
-    rule = OPS[op].rule if op in OPS and op not in SHARING and not is_foreign(op) else None
-    return rule is not None and (rule.kind == "elementwise" or rule.boolean)
+    known = OPS.get(op)
+    if known is None:
+        return facts_of(op).creates == "like"
+    return _is_fresh(op) and not is_foreign(op) and rule_of(known) is pointwise
 
 
-@functools.cache
 def _is_fresh(op: str) -> bool:
-    if op in FRESH or op in ALSO_ELEMENTWISE:
-        return True
-    return op in OPS and op not in SHARING and not OPS[op].rule.views and not is_foreign(op)
+    return facts_of(op).memory == "fresh"
 
 
 def kind_of(dtype: str) -> str:

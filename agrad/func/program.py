@@ -24,11 +24,12 @@ from agrad import dtypes, tree
 from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of, joined, spec_of
 from agrad.core.buffers import assign_data, rebind
+from agrad.core.declare import primitive
 from agrad.core.errors import BackendError
 from agrad.core.history import fresh
 from agrad.core.kernels import SUBNAMESPACES
 from agrad.core.once import once, shared
-from agrad.core.op import OPS, Op, general
+from agrad.core.op import OPS, Op, facts_of, general
 from agrad.core.operands import from_raw
 from agrad.core.plan import compile_source, forget_source
 from agrad.core.port import attaching_to
@@ -43,40 +44,20 @@ from agrad.tree import TreeDef
 #: How many steps one function of the text holds: Python compiles longer ones slowly, and in much memory.
 STEPS_PER_FUNCTION = 2000
 
-#: Operations that Python has a symbol for. Where an operand is a Python number they are written, and run, by it.
-SYMBOLS = {
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "divide": "/",
-    "floor_divide": "//",
-    "remainder": "%",
-    "pow": "**",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-    "equal": "==",
-    "not_equal": "!=",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
-    "bitwise_left_shift": "<<",
-    "bitwise_right_shift": ">>",
-}
-
 #: The exact types of what stands among a step's arguments as it is.
 LITERALS = frozenset({bool, int, float, complex, str, NoneType, EllipsisType})
 
 #: The name of the step that gives its operand without history; on raw arrays it does nothing.
 DETACH = "detach"
+primitive(DETACH, memory="lent")
 
 #: The name of the step that draws random numbers: ``random(kind, shape, key, dtype=..., **parameters)``.
 DRAW = "random"
+primitive(DRAW, memory="fresh")
 
 #: The name of the step that ends a run where a value is another than the number beside it, or not as true; it gives nothing.
 STOP = "stop_unless"
-
+primitive(STOP, memory="fresh")
 
 #: How the line of a step ends that is part of a derivative.
 BACKWARD = " (backward)"
@@ -127,9 +108,6 @@ class Here:
 
 #: The one object of its class.
 HERE = Here()
-
-#: Kernels that make an array of no other one: they do it where the program runs.
-CREATING = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "zeros"})
 
 
 class Shaped(NamedTuple):
@@ -533,10 +511,10 @@ class Program:
 
     def call_text(self, step: Step, where: str = "") -> str:
         """Return the call of a step."""
-        if is_symbolic(step):
+        if symbol_of(step):
             return symbolic_text(step, self.part_text)
         parts = [*map(self.part_text, step.args), *(f"{k}={self.part_text(v)}" for k, v in step.kwargs.items())]
-        parts += [where] if where and step.op in CREATING else []
+        parts += [where] if where and facts_of(step.op).creates == "here" else []
         return f"{'' if step.op in (DRAW, DETACH, STOP) else 'xp.'}{step.op}({', '.join(parts)})"
 
     def part_text(self, part: Any) -> str:
@@ -932,15 +910,16 @@ def number_text(array: Any) -> str:
     return repr(owner.item(array))
 
 
-def is_symbolic(step: Step) -> bool:
-    """Return whether a step is written by a symbol of Python's: an operand is a Python number."""
-    return step.op in SYMBOLS and not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args))
+def symbol_of(step: Step) -> str:
+    """Return Python's symbol that a step is written, and run, by: where an operand is a Python number; else nothing."""
+    by_symbol = not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args))
+    return facts_of(step.op).symbol if by_symbol else ""
 
 
 def symbolic_text(step: Step, text_of: Callable[[Any], str]) -> str:
     """Return such a step as text, its operands by `text_of`."""
     left, right = (f"({text})" if text.startswith("-") else text for text in map(text_of, step.args))
-    return f"{left} {SYMBOLS[step.op]} {right}"
+    return f"{left} {symbol_of(step)} {right}"
 
 
 def is_number(part: Any) -> bool:

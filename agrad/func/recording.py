@@ -25,7 +25,7 @@ from agrad.core.hooks import Handle
 from agrad.core.kernels import is_mask, key_parts
 from agrad.core.node import AccumulateGrad, Node
 from agrad.core.once import once, shared
-from agrad.core.op import Op
+from agrad.core.op import OPS, Op, facts_of
 from agrad.core.operands import from_raw
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
@@ -33,7 +33,6 @@ from agrad.core.transfers import joined_with
 from agrad.func.batching import Batched, BatchedBackend, batched_backend, rewrap
 from agrad.func.program import (
     BACKWARD,
-    CREATING,
     DETACH,
     DRAW,
     HERE,
@@ -47,12 +46,6 @@ from agrad.func.program import (
 )
 from agrad.ops.methods import BINARY, COMPARISON, UNARY
 from agrad.plugin.manager import default_backend
-
-#: Ops whose results have shapes that depend on values.
-DATA_DEPENDENT = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
-
-#: Kernels whose second argument is a key, which may be a mask.
-BY_KEY = frozenset({"getitem", "scatter_add", "setitem"})
 
 
 class Hooked(NamedTuple):
@@ -274,7 +267,7 @@ class RecordingBackend(Backend):
         recorder: Recorder = mode.recorder()
         recorder.check_shape(op, args)
         result = function(*(_bare(a) for a in args), **{name: _bare(v) for name, v in kwargs.items()})
-        if op in CREATING or any(map(_holds_recorded, (*args, *kwargs.values()))):
+        if facts_of(op).creates == "here" or any(map(_holds_recorded, (*args, *kwargs.values()))):
             return recorder.step(self, op, args, kwargs, result)
         for part in (*args, *kwargs.values()):
             if backend_of(part) is not None and is_array(part):
@@ -557,7 +550,7 @@ class Recorder:
             outs.append(number)
         if not any(number is not None for number in outs):
             return result
-        if op in CREATING:  # they create where the program runs: no word of it is the program's
+        if facts_of(op).creates == "here":  # made where the program runs: no word of it is the program's
             (array,) = (part for part in parts if part is not None)
             where = {"device", *inner.creation(inner.device_of(inner.as_array(array)))}
             kwargs = {name: value for name, value in kwargs.items() if name not in where}
@@ -578,8 +571,13 @@ class Recorder:
         def varies(part: Any) -> bool:
             return isinstance(part, Recorded) and part.ref.number not in self.constants
 
-        chosen = op in BY_KEY and any(varies(part) and is_mask(part) for part in key_parts(args[1]))
-        if chosen or op in DATA_DEPENDENT or (op == "repeat" and varies(args[1])):
+        known, by_values, chosen = OPS.get(op), facts_of(op).dynamic, False
+        if known is not None and (known.has_key or isinstance(by_values, str)):
+            named = {of.name: (of.kind, arg) for of, arg in zip(known.arguments, args, strict=False)}
+            keys = (part for kind, arg in named.values() if kind == "key" for part in key_parts(arg))
+            chosen = any(varies(part) and is_mask(part) for part in keys)
+            by_values = isinstance(by_values, str) and by_values in named and varies(named[by_values][1])
+        if chosen or by_values:
             by = " by a mask" if chosen else ""
             raise CaptureError(f"capture: the shape of what {op} gives{by} depends on values{errors.called()}")
 

@@ -13,13 +13,12 @@ from typing import Any, NoReturn
 
 from agrad import tree
 from agrad.core.archive import FormatError
+from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
 from agrad.func.origins import Argument, Origin
 from agrad.func.program import (
-    DETACH,
-    DRAW,
     HERE,
     LITERALS,
     DType,
@@ -37,12 +36,8 @@ from agrad.func.program import (
     printable,
     refuse_seeds,
 )
-from agrad.func.source import STANDARD
 from agrad.random import Generator, default_generator
 from agrad.serialization import Kind, register
-
-#: Operations that programs have beside those of `OPS`.
-BESIDE = STANDARD | {"add_into", "broadcast_like", DETACH, DRAW, "scatter_add", "setitem"}
 
 #: Modules that declare the operations called ``scipy.*`` when they are first imported.
 WAITING = ("agrad.ops.scipy.linalg", "agrad.ops.scipy.signal")
@@ -354,7 +349,7 @@ class Reader:
         if op not in OPS and op.startswith("scipy."):
             for module in WAITING:
                 importlib.import_module(module)
-        if op not in OPS and op not in BESIDE:
+        if op not in OPS and op not in WITHOUT_OP:
             wrong(f"the operation {op!a:.60} is not known here; import the module that declares it before loading")
         if any(
             not name.isidentifier() or keyword.iskeyword(name) for name in kwargs if type(name) is str or wrong(name)

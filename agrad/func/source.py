@@ -16,12 +16,12 @@ from types import NoneType
 from typing import Any
 
 from agrad.core.backend import backend_of, spec_of
+from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.func.origins import Argument
 from agrad.func.program import (
-    CREATING,
     DRAW,
     HERE,
     LITERALS,
@@ -36,11 +36,11 @@ from agrad.func.program import (
     Step,
     Write,
     attached,
-    is_symbolic,
     mapped,
     printable,
     refs_in,
     refuse_seeds,
+    symbol_of,
     symbolic_text,
 )
 from agrad.func.recording import CaptureError, Recorded, Recorder, recording_backend, run_on_some
@@ -49,9 +49,6 @@ from agrad.tree import TreeDef
 
 #: From so many elements on a constant is no literal of the module: its function takes it as a parameter.
 LARGE = 1000
-
-#: What rules call that is no operation of agrad.
-STANDARD = CREATING | {"asarray", "broadcast_arrays", "full_like", "ones_like", "special.elliprd", "zeros_like"}
 
 #: Special functions whose kernels take real arguments alone.
 REAL = frozenset({"special.erf", "special.erfc", "special.ndtr"})
@@ -202,7 +199,7 @@ def written_out(program: Program, spelled: Callable[[Step, Mapping[int, Shaped]]
 
 def is_spelled(step: Step, shapes: Mapping[int, Shaped]) -> bool:
     """Return whether NumPy, SciPy or a helper does what a step does."""
-    if step.op in SPELLED or step.op in STANDARD or step.op == DRAW:
+    if step.op in SPELLED or step.op in WITHOUT_OP:
         return True
     op = OPS.get(step.op)
     if op is None or op.rule.guarded or step.op in BESIDE:
@@ -491,7 +488,7 @@ class Writer:
         spelled = SPELLED.get(step.op)
         if spelled is not None:
             return spelled(self, step)
-        if is_symbolic(step):
+        if symbol_of(step):
             return symbolic_text(step, self.part)
         if step.op.startswith("special."):
             return self._special(step)

@@ -25,6 +25,7 @@ from agrad.func.origins import Found
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError, Hooked, Recorder
 from agrad.func.reverse import Backward, Part, UpTo, uses_of
+from agrad.ops.methods import BINARY
 from agrad.plugin.manager import default_backend
 
 
@@ -84,9 +85,9 @@ def _bound(name: str, kind: type = float) -> Callable[..., Any]:
     return method
 
 
-for _name, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide")):
-    setattr(Live, f"__{_name}__", _live(f"__{_name}__", _op))
-    setattr(Live, f"__r{_name}__", _live(f"__r{_name}__", _op, reflected=True))
+for _name in ("add", "sub", "mul", "truediv"):
+    setattr(Live, f"__{_name}__", _live(f"__{_name}__", BINARY[_name]))
+    setattr(Live, f"__r{_name}__", _live(f"__r{_name}__", BINARY[_name], reflected=True))
 for _name in (
     *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "float", "int", "repr", "format", "round", "trunc", "floor"),
     *("ceil", "pow", "rpow", "mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod", "abs", "neg", "pos"),

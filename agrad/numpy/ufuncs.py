@@ -10,8 +10,9 @@ from typing import Any
 from agrad import dtypes
 from agrad.core import errors
 from agrad.core.backend import BACKENDS
+from agrad.core.facts import BINARY
 from agrad.core.mode import recorder, transforming
-from agrad.core.op import OPS
+from agrad.core.op import OPS, Op
 from agrad.core.operands import as_operand, as_operands, is_holder
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import (
@@ -72,15 +73,6 @@ from agrad.ops.statistical import sum as sum_of
 from agrad.ops.ufunc import UFUNCS
 from agrad.plugin import manager
 
-#: What combines elements in any order without having an identity.
-_REORDERED = frozenset(["maximum", "minimum", "fmax", "fmin"])
-
-#: What Python runs a ufunc for with its first operand as ``out=``: ``a += b``.
-_OPERATORS = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "remainder": "%", "power": "**",
-    "matmul": "@", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "left_shift": "<<", "right_shift": ">>",
-}  # fmt: skip
-
 #: Numbers that leave the dtype of a floating-point tensor beside them as it is.
 _REAL_NUMBERS = frozenset([bool, int, float])
 
@@ -98,6 +90,8 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         How many operands and results there are.
     identity : scalar, optional
         What a reduction of nothing gives; None where that is an error.
+    reorderable : bool, optional
+        It reduces several axes at once, in any order, though it has no identity.
     real : bool, optional
         Integers are taken as floating-point numbers, small ones as small ones unless `double`.
     reduce, accumulate : callable, optional
@@ -116,13 +110,14 @@ class ufunc:  # noqa: N801 (NumPy's own name)
 
     def __init__(
         self, name: str, call: Callable[..., Any], nin: int = 1, nout: int = 1, *, identity: Any = None,
-        real: bool = False, double: bool = False, reduce: Any = None, accumulate: Any = None, boolean: bool = False,
-        mixed: bool = False, takes: tuple[str, ...] | None = None, entry: Any = None, core: bool = False,
+        reorderable: bool = False, real: bool = False, double: bool = False, reduce: Any = None, accumulate: Any = None,
+        boolean: bool = False, mixed: bool = False, takes: tuple[str, ...] | None = None, entry: Any = None,
+        core: bool = False,
     ) -> None:  # fmt: skip
         self.__name__ = self.__qualname__ = name
         referring(self, f"As ``numpy.{name}``.", f"numpy.{name}")
         self._function, self.nin, self.nout, self.nargs = call, nin, nout, nin + nout
-        self.identity = identity
+        self.identity, self._reorderable = identity, reorderable or identity is not None
         self._real, self._double, self._boolean, self._mixed = real, double, boolean, mixed
         self._reduction, self._running, self._takes, self._entry = reduce, accumulate, takes, entry
         self._core = core
@@ -209,8 +204,8 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         followed = any(isinstance(x, Tensor) and x._is_followed() for x in operands)
         if not followed and not transforming.get() and recorder() is None:
             return True
-        symbol = _OPERATORS.get(self.__name__)
-        if symbol is not None and array is operands[0]:
+        symbol = OPS[UFUNCS[self.__name__]].facts.symbol if self.nin == 2 and self.__name__ in UFUNCS else ""
+        if symbol in BINARY and array is operands[0]:  # Python runs it for ``a += b``
             name = errors.name_of(array, "y")
             raise TypeError(
                 f"out= takes a tensor, not {type(array).__name__}, by which the gradient would be lost: write"
@@ -361,7 +356,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         self._binary("reduce", dtype)
         x = self._lifted(as_operand(array), dtype)
         axes = axes_of(axis, x.ndim) if x.ndim or axis not in (0, -1) else ()
-        if len(axes) > 1 and self.identity is None and self.__name__ not in _REORDERED:
+        if len(axes) > 1 and not self._reorderable:
             raise ValueError(
                 f"reduction operation '{self.__name__}' is not reorderable, so at most one axis may be specified"
                 f"{errors.called()}"
@@ -686,28 +681,21 @@ def _along(function: Callable[..., Tensor]) -> Callable[[Tensor, tuple[int, ...]
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
-_STEPS = {
-    *("sign", "floor", "ceil", "trunc", "rint", "nextafter", "floor_divide", "invert", "spacing", "bitwise_count"),
-    *("isfinite", "isinf", "isnan", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor", "gcd", "lcm"),
-    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
-    *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"),
-}
-
 _REAL = ("int", "float")
 
-#: NumPy's other names.
-_ALIASES = {
-    "absolute": ("abs",), "arccos": ("acos",), "arccosh": ("acosh",), "arcsin": ("asin",), "arcsinh": ("asinh",),
-    "arctan": ("atan",), "arctan2": ("atan2",), "arctanh": ("atanh",), "conjugate": ("conj",),
-    "divide": ("true_divide",), "invert": ("bitwise_invert", "bitwise_not"), "left_shift": ("bitwise_left_shift",),
-    "right_shift": ("bitwise_right_shift",), "power": ("pow",), "remainder": ("mod",),
-}  # fmt: skip
+
+def _is_step(op: Op) -> bool:
+    """Return whether an op is piecewise constant."""
+    return op.rule.kind == "none" or all(type(partial) is int and partial == 0 for partial in op.rule.vjp.values())
 
 
-def _row(name: str, call: Callable[..., Any], nin: int = 1, nout: int = 1, **options: Any) -> None:
+def _row(
+    name: str, call: Callable[..., Any], nin: int = 1, nout: int = 1, *, status: str = DIFFERENTIATED, **options: Any
+) -> None:
     made = ufunc(name, call, nin, nout, **options)
-    for each in (name, *_ALIASES.get(name, ())):
-        enter(each, made, STEP if name in _STEPS else DIFFERENTIATED)
+    op = OPS[UFUNCS[name]] if name in UFUNCS else None
+    for each in (name,) if op is None else op.facts.numpy.split():  # NumPy's other names, too
+        enter(each, made, STEP if op is not None and _is_step(op) else status)
 
 
 def _rows(names: str, nin: int = 1, *, call: Callable[[str], Any] = _op, **options: Any) -> None:
@@ -718,7 +706,8 @@ def _rows(names: str, nin: int = 1, *, call: Callable[[str], Any] = _op, **optio
 
 _rows("sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh rint", real=True)
 _rows("arccos arccosh arcsin arcsinh arctan arctanh", real=True)
-_rows("negative positive square reciprocal absolute conjugate sign invert")
+_rows("negative positive square reciprocal absolute conjugate invert")
+_rows("sign", status=STEP)
 _rows("floor ceil trunc", call=_exact)
 _rows("isfinite isinf isnan", call=_test, boolean=True)
 _rows("signbit", boolean=True, real=True)
@@ -730,20 +719,27 @@ _row("deg2rad", extra.deg2rad, real=True, takes=_REAL)
 _row("radians", extra.deg2rad, real=True, takes=_REAL)
 _row("rad2deg", extra.rad2deg, real=True, takes=_REAL)
 _row("degrees", extra.rad2deg, real=True, takes=_REAL)
-_row("spacing", _spacing, real=True)
-_row("bitwise_count", _bit_count, takes=("bool", "int"))
+_row("spacing", _spacing, real=True, status=STEP)
+_row("bitwise_count", _bit_count, takes=("bool", "int"), status=STEP)
 _row("modf", _modf, nout=2, real=True)
 _row("frexp", _frexp, nout=2, real=True, takes=_REAL)
 
 _row("add", add, 2, entry=add, identity=0, reduce=_along(sum_of), accumulate=_running(extra.cumsum))
 _row("multiply", multiply, 2, entry=multiply, identity=1, reduce=_along(prod), accumulate=_running(extra.cumprod))
-_row("maximum", maximum, 2, entry=maximum, reduce=_along(largest), accumulate=_running(extra.cumulative_max))
-_row("minimum", minimum, 2, entry=minimum, reduce=_along(smallest), accumulate=_running(extra.cumulative_min))
-_row("fmax", extra.fmax, 2, takes=("bool", *_REAL))
-_row("fmin", extra.fmin, 2, takes=("bool", *_REAL))
+_row(
+    "maximum", maximum, 2, entry=maximum, reorderable=True, reduce=_along(largest),
+    accumulate=_running(extra.cumulative_max),
+)  # fmt: skip
+_row(
+    "minimum", minimum, 2, entry=minimum, reorderable=True, reduce=_along(smallest),
+    accumulate=_running(extra.cumulative_min),
+)  # fmt: skip
+_row("fmax", extra.fmax, 2, takes=("bool", *_REAL), reorderable=True)
+_row("fmin", extra.fmin, 2, takes=("bool", *_REAL), reorderable=True)
 _rows("subtract floor_divide remainder power left_shift right_shift", 2)
 _row("divide", divide, 2, real=True, double=True, entry=divide)
-_rows("copysign arctan2 nextafter", 2, real=True)
+_rows("copysign arctan2", 2, real=True)
+_rows("nextafter", 2, real=True, status=STEP)
 _row("hypot", _op("hypot"), 2, real=True, takes=_REAL, identity=0, reduce=_along(vector_norm))
 _row(
     "logaddexp", _op("logaddexp"), 2, real=True, takes=_REAL, identity=-math.inf, reduce=_along(special.logsumexp),
@@ -755,8 +751,8 @@ _row("fmod", _fmod, 2, takes=("bool", *_REAL))
 _row("float_power", _float_power, 2)
 _row("ldexp", _ldexp, 2, mixed=True)
 _row("divmod", lambda x1, x2: (floor_divide(x1, x2), remainder(x1, x2)), 2, 2)
-_row("gcd", _gcd, 2, identity=0, takes=("int",))
-_row("lcm", _lcm, 2, takes=("int",))
+_row("gcd", _gcd, 2, identity=0, takes=("int",), status=STEP)
+_row("lcm", _lcm, 2, takes=("int",), status=STEP)
 _rows("equal not_equal less less_equal greater greater_equal", 2, boolean=True)
 _row("logical_and", _logical("logical_and"), 2, boolean=True, identity=True, reduce=_along(all_of))
 _row("logical_or", _logical("logical_or"), 2, boolean=True, identity=False, reduce=_along(any_of))

@@ -139,6 +139,11 @@ def along(b: BatchedCall, x: Any, /, *args: Any, **options: Any) -> Any:
     return b.kernel(b.data(x), *args, axis=place(axis, x.ndim), **options)
 
 
+def stacks(b: BatchedCall, *arrays: Any, **options: Any) -> Any:
+    """Align ranks behind the batch axis, for what works on the last axes and broadcasts those before."""
+    return pointwise(b, *arrays, **options)
+
+
 def matrices(b: BatchedCall, x: Any, /, *args: Any, **options: Any) -> Any:
     """Work on stacks of matrices, as the standard has it; plain further operands stay as they are."""
     if x.ndim < 2:
@@ -167,6 +172,15 @@ def unbatched(reason: str) -> Rule:
 lacking = unbatched("it has no batching rule")
 
 
+def rule_of(op: Op) -> Rule | None:
+    """Return what an op does under `vmap`; None if it runs its kernel on batched arrays, or nothing is known."""
+    if op.batch is not None:
+        return op.batch
+    if op.rule.kind == "elementwise" or op.rule.boolean:
+        return pointwise
+    return dynamic if op.facts.dynamic is True else None
+
+
 # -- what is no op ----------------------------------------------------------------------------------------------------
 
 
@@ -175,14 +189,6 @@ def like(b: BatchedCall, x: Any, /, *args: Any, **options: Any) -> Any:
     return b.kernel(b.data(x), *args, **options)
 
 
-#: Functions of the standard that are no ops but create arrays or tell of dtypes: they get the arrays inside, and what
-#: they give has no batch.
-UNTOUCHED = frozenset(
-    [
-        *("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros"),
-        *("can_cast", "finfo", "iinfo", "isdtype", "result_type"),
-    ]
-)
-
-#: And those that create an array like another one, batched if that is.
-LIKE = frozenset(["empty_like", "full_like", "ones_like", "zeros_like"])
+def untouched(b: BatchedCall, *args: Any, **options: Any) -> Any:
+    """Create an array, or tell of dtypes: what gets the arrays inside, and gives something without a batch."""
+    return b.kernel(*(a.data if b.has(a) else a for a in args), **options)

@@ -12,9 +12,12 @@ from typing import Any
 from agrad import dtypes
 from agrad.core import errors
 from agrad.core.backend import PYTHONS_OWN, Backend, backend_of, check_whole, numbers_of
+from agrad.core.declare import primitive
+from agrad.core.facts import Facts
 from agrad.core.mode import kernels_of, recorder
 from agrad.core.operands import members_of
 from agrad.core.tensor import Tensor, shape_tuple, wrap
+from agrad.ops.batch_rules import like, untouched
 from agrad.ops.data_type import astype, result_type, to_device
 from agrad.ops.docs import complete
 from agrad.ops.elementwise import positive
@@ -82,6 +85,7 @@ def _whole(name: str, shape: Shape, more: tuple[int, ...]) -> Shape:
 # -- of a shape -----------------------------------------------------------------------------------------------------------
 
 
+@primitive("zeros", memory="fresh", batch=untouched, facts=Facts(creates="here", fills=0))
 def zeros(
     shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False, chunks: Any = None
 ) -> Tensor:
@@ -101,6 +105,7 @@ def zeros(
     )
 
 
+@primitive("ones", memory="fresh", batch=untouched, facts=Facts(creates="here", fills=1))
 def ones(
     shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False, chunks: Any = None
 ) -> Tensor:
@@ -119,6 +124,7 @@ def ones(
     )
 
 
+@primitive("empty", memory="fresh", batch=untouched, facts=Facts(creates="here"))
 def empty(
     shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False, chunks: Any = None
 ) -> Tensor:
@@ -137,6 +143,7 @@ def empty(
     )
 
 
+@primitive("full", memory="fresh", batch=untouched, facts=Facts(creates="here"))
 def full(
     shape: Shape,
     fill_value: Any,
@@ -207,6 +214,7 @@ def _filled_like(x: Any, value: complex, dtype: Any, device: Any, requires_grad:
     return full(x.shape, value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+@primitive("zeros_like", memory="fresh", batch=like, facts=Facts(creates="like", fills=0))
 def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros of the shape, dtype and device of `x`.
 
@@ -223,6 +231,7 @@ def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_gra
     return _filled_like(x, 0, dtype, device, requires_grad)
 
 
+@primitive("ones_like", memory="fresh", batch=like, facts=Facts(creates="like", fills=1))
 def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones of the shape, dtype and device of `x`.
 
@@ -239,6 +248,7 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad
     return _filled_like(x, 1, dtype, device, requires_grad)
 
 
+@primitive("empty_like", memory="fresh", batch=like, facts=Facts(creates="like"))
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Uninitialised memory of the shape, dtype and device of `x`.
 
@@ -255,6 +265,7 @@ def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_gra
     return empty(x.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+@primitive("full_like", memory="fresh", batch=like, facts=Facts(creates="like"))
 def full_like(
     x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -278,6 +289,7 @@ def full_like(
     return made.requires_grad_() if requires_grad else made
 
 
+@primitive("arange", memory="fresh", batch=untouched, facts=Facts(creates="here"))
 def arange(
     start: float,
     /,
@@ -320,6 +332,7 @@ def arange(
     )
 
 
+@primitive("linspace", memory="fresh", batch=untouched, facts=Facts(creates="here"))
 def linspace(
     start: complex,
     stop: complex,
@@ -366,6 +379,7 @@ def linspace(
     )
 
 
+@primitive("eye", memory="fresh", batch=untouched, facts=Facts(creates="here"))
 def eye(
     n_rows: int,
     n_cols: int | None = None,
@@ -399,6 +413,7 @@ def eye(
 # -- of data --------------------------------------------------------------------------------------------------------------
 
 
+@primitive("asarray", batch=untouched, facts=Facts(creates="from data"))
 def asarray(
     obj: Any,
     /,
@@ -594,6 +609,7 @@ def tensor(
     return made.requires_grad_() if requires_grad else made
 
 
+@primitive("from_dlpack", facts=Facts(creates="from data"))
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A Tensor on memory that another library exports by DLPack.
 

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from agrad import dtypes
 from agrad.core.backend import backend_of, check_whole
 from agrad.core.cotangents import fit
-from agrad.core.declare import linear
+from agrad.core.declare import linear, primitive
 from agrad.core.engine import running
+from agrad.core.facts import Facts
 from agrad.core.mode import current
 from agrad.core.op import OPS, finish
 from agrad.core.operands import as_tensor
 from agrad.core.tensor import Tensor, wrap
 from agrad.core.transfers import transfer
-from agrad.ops.batch_rules import pointwise, unbatched
+from agrad.ops.batch_rules import pointwise, unbatched, untouched
 from agrad.ops.docs import complete
 from agrad.plugin import manager
 
@@ -27,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@linear(name="astype", x=lambda g: g, batch=pointwise)
+@linear(name="astype", x=lambda g: g, batch=pointwise, memory="fresh")
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     """The elements converted to another dtype."""
 
@@ -203,6 +204,7 @@ def _dtype_of(backend: Backend, value: Any) -> Any:
     return backend.dtype(value.dtype if is_array else value)
 
 
+@primitive("result_type", batch=untouched, facts=Facts(asks_backend=True))
 def result_type(*arrays_and_dtypes: Any) -> Any:
     """The dtype that arrays, dtypes and Python scalars promote to.
 
@@ -220,6 +222,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
     return backend.namespace().result_type(*(_native(backend, v) for v in arrays_and_dtypes))
 
 
+@primitive("can_cast", batch=untouched, facts=Facts(asks_backend=True))
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether the standard's promotion takes one dtype, or that of an array, to another.
 
@@ -238,6 +241,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     return bool(backend.namespace().can_cast(_native(backend, from_), backend.dtype(to)))
 
 
+@primitive("finfo", batch=untouched, facts=Facts(asks_backend=True))
 def finfo(type: Any, /) -> FloatInfo:
     """The limits of a floating dtype, or of that of an array.
 
@@ -267,6 +271,7 @@ def finfo(type: Any, /) -> FloatInfo:
     )
 
 
+@primitive("iinfo", batch=untouched, facts=Facts(asks_backend=True))
 def iinfo(type: Any, /) -> IntInfo:
     """The limits of an integer dtype, or of that of an array.
 
@@ -302,6 +307,7 @@ _KINDS["integral"] = _KINDS["signed integer"] + _KINDS["unsigned integer"]
 _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["complex floating"]
 
 
+@primitive("isdtype", batch=untouched)
 def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether a dtype is of a kind, one of several kinds, or another dtype.
 

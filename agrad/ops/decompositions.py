@@ -72,6 +72,7 @@ def _cholesky_jvp(xp: Any, t_x: Any, ans: Any, upper: bool) -> Any:
     jvp=_cholesky_jvp,
     source="Murray, Differentiation of the Cholesky decomposition, 2016, eqs. 8 and 10",
     batch=matrices,
+    memory="fresh",
 )
 def cholesky(x: Any, /, *, upper: bool = False) -> Tensor:
     """The Cholesky factor of Hermitian positive-definite matrices.
@@ -168,6 +169,7 @@ def _qr_jvp(xp: Any, t_x: Any, ans: Any, x_spec: Any, mode: str) -> tuple[Any, A
     jvp=_qr_jvp,
     source="Walter and Lehmann, Algorithmic differentiation of linear algebra functions, 2010; Seeger et al., 2017",
     batch=matrices,
+    memory="fresh",
 )
 def _qr(x: Any, /, *, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """The QR decomposition of matrices."""
@@ -305,6 +307,7 @@ def _svd_jvp(xp: Any, t_x: Any, ans: Any, x_spec: Any) -> tuple[Any, Any, Any]:
     jvp=_svd_jvp,
     source="Townsend, Differentiating the singular value decomposition, 2016; complex: Wan and Zhang, 2019",
     batch=matrices,
+    memory="fresh",
 )
 def _svd(x: Any, /, *, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """The singular value decomposition of matrices."""
@@ -355,6 +358,7 @@ def _svdvals_jvp(xp: Any, t_x: Any, x: Any) -> Any:
     jvp=_svdvals_jvp,
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.2",
     batch=matrices,
+    memory="fresh",
 )
 def svdvals(x: Any, /) -> Tensor:
     """Singular values of matrices.

@@ -79,6 +79,7 @@ def _eigh_jvp(xp: Any, t_x: Any, ans: Any) -> tuple[Any, Any]:
     jvp=_eigh_jvp,
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.1; Boeddeker et al., 2017",
     batch=matrices,
+    memory="fresh",
 )
 def _eigh(x: Any, /) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
@@ -130,6 +131,7 @@ def _eigvalsh_jvp(xp: Any, t_x: Any, x: Any) -> Any:
     jvp=_eigvalsh_jvp,
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.1",
     batch=matrices,
+    memory="fresh",
 )
 def eigvalsh(x: Any, /) -> Tensor:
     """Eigenvalues of Hermitian matrices.
@@ -183,6 +185,7 @@ def _eig_jvp(xp: Any, t_x: Any, ans: Any) -> tuple[Any, Any]:
     jvp=_eig_jvp,
     source="Boeddeker et al., On the computation of complex-valued gradients, 2017, section 4.4",
     batch=matrices,
+    memory="fresh",
 )
 def _eig(x: Any, /) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of square matrices."""
@@ -231,6 +234,7 @@ def _eigvals_jvp(xp: Any, t_x: Any, x: Any) -> Any:
     jvp=_eigvals_jvp,
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.1",
     batch=matrices,
+    memory="fresh",
 )
 def eigvals(x: Any, /) -> Tensor:
     """Eigenvalues of square matrices.

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.backend import backend_of
 from agrad.core.cotangents import is_complex, promote
-from agrad.core.declare import custom, elementwise, linear, nondifferentiable
+from agrad.core.declare import custom, elementwise, linear, nondifferentiable, primitive
+from agrad.core.facts import Facts
 from agrad.ops.batch_rules import pointwise
 from agrad.ops.docs import Bits, Boolean, Floating, Integral, Numeric, RealFloating, RealValued, complete
 from agrad.ops.matrices import conj as _conj
@@ -34,7 +35,7 @@ __all__ = [
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-@elementwise(x1=1, x2=1)
+@elementwise(x1=1, x2=1, memory="fresh", facts=Facts(broadcasts_exactly=True, symbol="+", numpy="add"))
 def add(x1: Numeric, x2: Numeric, /) -> Tensor:
     """Sum, ``x1 + x2``. Derivative: 1 by both.
 
@@ -44,7 +45,10 @@ def add(x1: Numeric, x2: Numeric, /) -> Tensor:
     """
 
 
-@elementwise(x1=1, x2=-1)
+primitive("add_into")  # where a library can, into one of the operands
+
+
+@elementwise(x1=1, x2=-1, memory="fresh", facts=Facts(broadcasts_exactly=True, symbol="-", numpy="subtract"))
 def subtract(x1: Numeric, x2: Numeric, /) -> Tensor:
     """Difference, ``x1 - x2``. Derivative: 1 by `x1`, -1 by `x2`.
 
@@ -54,7 +58,12 @@ def subtract(x1: Numeric, x2: Numeric, /) -> Tensor:
     """
 
 
-@elementwise(x1=lambda x2: x2, x2=lambda x1: x1)
+@elementwise(
+    x1=lambda x2: x2,
+    x2=lambda x1: x1,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, symbol="*", numpy="multiply", methods="multiply mul"),
+)
 def multiply(x1: Numeric, x2: Numeric, /) -> Tensor:
     """Product, ``x1 * x2``. Derivative: `x2` by `x1`, `x1` by `x2`; each is saved only if the other needs a gradient.
 
@@ -64,7 +73,12 @@ def multiply(x1: Numeric, x2: Numeric, /) -> Tensor:
     """
 
 
-@elementwise(x1=lambda x2: 1 / x2, x2=lambda xp, ans, x2: xp.negative(ans / x2))
+@elementwise(
+    x1=lambda x2: 1 / x2,
+    x2=lambda xp, ans, x2: xp.negative(ans / x2),
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, symbol="/", numpy="divide true_divide", torch="true_divide"),
+)
 def divide(x1: Floating, x2: Floating, /) -> Tensor:
     """Quotient, ``x1 / x2``.
 
@@ -78,7 +92,7 @@ def divide(x1: Floating, x2: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x1=0, x2=0)
+@elementwise(x1=0, x2=0, memory="fresh", facts=Facts(symbol="//", numpy="floor_divide"))
 def floor_divide(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Quotient rounded down, ``x1 // x2``.
 
@@ -91,7 +105,12 @@ def floor_divide(x1: RealValued, x2: RealValued, /) -> Tensor:
     """
 
 
-@elementwise(x1=1, x2=lambda xp, x1, x2: xp.negative(xp.floor(x1 / x2)))
+@elementwise(
+    x1=1,
+    x2=lambda xp, x1, x2: xp.negative(xp.floor(x1 / x2)),
+    memory="fresh",
+    facts=Facts(symbol="%", numpy="remainder mod", methods="remainder"),
+)
 def remainder(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Remainder with the sign of the divisor, ``x1 % x2``.
 
@@ -121,7 +140,9 @@ def _pow_by_exponent(xp: Any, ans: Any, x1: Any, x2: Any) -> Any:
     return ans * xp.log(xp.astype(xp.where(flat, xp.ones_like(x1), x1), ans.dtype, copy=False))
 
 
-@elementwise(x1=_pow_by_base, x2=_pow_by_exponent)
+@elementwise(
+    x1=_pow_by_base, x2=_pow_by_exponent, memory="fresh", facts=Facts(symbol="**", numpy="power pow", methods="pow")
+)
 def pow(x1: Numeric, x2: Numeric, /) -> Tensor:
     """Power, ``x1 ** x2``.
 
@@ -136,7 +157,7 @@ def pow(x1: Numeric, x2: Numeric, /) -> Tensor:
     """
 
 
-@elementwise(x=-1)
+@elementwise(x=-1, memory="fresh", facts=Facts(broadcasts_exactly=True, symbol="-", numpy="negative", methods="neg"))
 def negative(x: Numeric, /) -> Tensor:
     """Negation, ``-x``. Derivative: -1.
 
@@ -146,7 +167,7 @@ def negative(x: Numeric, /) -> Tensor:
     """
 
 
-@elementwise(x=1)
+@elementwise(x=1, memory="fresh", facts=Facts(symbol="+", numpy="positive"))
 def positive(x: Numeric, /) -> Tensor:
     """The same values, ``+x``: a copy that stays in the graph. Derivative: 1.
 
@@ -156,7 +177,9 @@ def positive(x: Numeric, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, ans: xp.negative(ans * ans))
+@elementwise(
+    x=lambda xp, ans: xp.negative(ans * ans), memory="fresh", facts=Facts(numpy="reciprocal", methods="reciprocal")
+)
 def reciprocal(x: Floating, /) -> Tensor:
     """Reciprocal, ``1 / x``. Derivative: ``-1 / x**2``; -inf at 0, of either sign.
 
@@ -166,7 +189,7 @@ def reciprocal(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda x: 2 * x)
+@elementwise(x=lambda x: 2 * x, memory="fresh", facts=Facts(numpy="square", methods="square"))
 def square(x: Numeric, /) -> Tensor:
     """Square, ``x * x``. Derivative: ``2 * x``.
 
@@ -176,7 +199,7 @@ def square(x: Numeric, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda ans: 0.5 / ans)
+@elementwise(x=lambda ans: 0.5 / ans, memory="fresh", facts=Facts(numpy="sqrt", methods="sqrt"))
 def sqrt(x: Floating, /) -> Tensor:
     """Square root. Derivative: ``1 / (2 * sqrt(x))``; inf at 0, NaN below for a real `x`.
 
@@ -191,7 +214,7 @@ def sqrt(x: Floating, /) -> Tensor:
 # -- exponentials and logarithms --------------------------------------------------------------------------------------
 
 
-@elementwise(x=lambda ans: ans)
+@elementwise(x=lambda ans: ans, memory="fresh", facts=Facts(numpy="exp", methods="exp"))
 def exp(x: Floating, /) -> Tensor:
     """Exponential, ``e**x``. Derivative: the result itself.
 
@@ -201,7 +224,7 @@ def exp(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda ans: ans + 1)
+@elementwise(x=lambda ans: ans + 1, memory="fresh", facts=Facts(numpy="expm1", methods="expm1"))
 def expm1(x: Floating, /) -> Tensor:
     """``exp(x) - 1``, accurate near 0. Derivative: ``exp(x)``, from the result.
 
@@ -211,7 +234,7 @@ def expm1(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.reciprocal(x))
+@elementwise(x=lambda xp, x: xp.reciprocal(x), memory="fresh", facts=Facts(numpy="log", methods="log"))
 def log(x: Floating, /) -> Tensor:
     """Natural logarithm. Derivative: ``1 / x``; inf at 0, and ``1 / x`` below it too, where the result is NaN.
 
@@ -223,7 +246,7 @@ def log(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.reciprocal(1 + x))
+@elementwise(x=lambda xp, x: xp.reciprocal(1 + x), memory="fresh", facts=Facts(numpy="log1p", methods="log1p"))
 def log1p(x: Floating, /) -> Tensor:
     """``log(1 + x)``, accurate near 0.
 
@@ -235,7 +258,9 @@ def log1p(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.reciprocal(x * 0.6931471805599453))
+@elementwise(
+    x=lambda xp, x: xp.reciprocal(x * 0.6931471805599453), memory="fresh", facts=Facts(numpy="log2", methods="log2")
+)
 def log2(x: Floating, /) -> Tensor:
     """Logarithm to base 2. Derivative: ``1 / (x * log(2))``; inf at 0.
 
@@ -245,7 +270,9 @@ def log2(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.reciprocal(x * 2.302585092994046))
+@elementwise(
+    x=lambda xp, x: xp.reciprocal(x * 2.302585092994046), memory="fresh", facts=Facts(numpy="log10", methods="log10")
+)
 def log10(x: Floating, /) -> Tensor:
     """Logarithm to base 10. Derivative: ``1 / (x * log(10))``; inf at 0.
 
@@ -256,7 +283,10 @@ def log10(x: Floating, /) -> Tensor:
 
 
 @elementwise(
-    x1=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x2 - x1)), x2=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x1 - x2))
+    x1=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x2 - x1)),
+    x2=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x1 - x2)),
+    memory="fresh",
+    facts=Facts(numpy="logaddexp", methods="logaddexp"),
 )
 def logaddexp(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """``log(exp(x1) + exp(x2))``, without overflow.
@@ -273,7 +303,7 @@ def logaddexp(x1: RealFloating, x2: RealFloating, /) -> Tensor:
 # -- trigonometric and hyperbolic -------------------------------------------------------------------------------------
 
 
-@elementwise(x=lambda xp, x: xp.cos(x))
+@elementwise(x=lambda xp, x: xp.cos(x), memory="fresh", facts=Facts(numpy="sin", methods="sin"))
 def sin(x: Floating, /) -> Tensor:
     """Sine. Derivative: ``cos(x)``.
 
@@ -285,7 +315,7 @@ def sin(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.negative(xp.sin(x)))
+@elementwise(x=lambda xp, x: xp.negative(xp.sin(x)), memory="fresh", facts=Facts(numpy="cos", methods="cos"))
 def cos(x: Floating, /) -> Tensor:
     """Cosine. Derivative: ``-sin(x)``.
 
@@ -297,7 +327,7 @@ def cos(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda ans: 1 + ans * ans)
+@elementwise(x=lambda ans: 1 + ans * ans, memory="fresh", facts=Facts(numpy="tan", methods="tan"))
 def tan(x: Floating, /) -> Tensor:
     """Tangent. Derivative: ``1 + tan(x)**2``, from the result.
 
@@ -309,7 +339,11 @@ def tan(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.reciprocal(xp.sqrt(1 - x * x)))
+@elementwise(
+    x=lambda xp, x: xp.reciprocal(xp.sqrt(1 - x * x)),
+    memory="fresh",
+    facts=Facts(numpy="arcsin asin", torch="arcsin", methods="asin"),
+)
 def asin(x: Floating, /) -> Tensor:
     """Arc sine, in radians. Derivative: ``1 / sqrt(1 - x**2)``; inf at -1 and 1, NaN beyond for a real `x`.
 
@@ -319,7 +353,11 @@ def asin(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.negative(xp.reciprocal(xp.sqrt(1 - x * x))))
+@elementwise(
+    x=lambda xp, x: xp.negative(xp.reciprocal(xp.sqrt(1 - x * x))),
+    memory="fresh",
+    facts=Facts(numpy="arccos acos", torch="arccos", methods="acos"),
+)
 def acos(x: Floating, /) -> Tensor:
     """Arc cosine, in radians. Derivative: ``-1 / sqrt(1 - x**2)``; -inf at -1 and 1, NaN beyond for a real `x`.
 
@@ -329,7 +367,11 @@ def acos(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.reciprocal(1 + x * x))
+@elementwise(
+    x=lambda xp, x: xp.reciprocal(1 + x * x),
+    memory="fresh",
+    facts=Facts(numpy="arctan atan", torch="arctan", methods="atan"),
+)
 def atan(x: Floating, /) -> Tensor:
     """Arc tangent, in radians. Derivative: ``1 / (1 + x**2)``.
 
@@ -347,7 +389,10 @@ def _over_square(xp: Any, x: Any, x1: Any, x2: Any) -> Any:
 
 
 @elementwise(
-    x1=lambda xp, x1, x2: _over_square(xp, x2, x1, x2), x2=lambda xp, x1, x2: xp.negative(_over_square(xp, x1, x1, x2))
+    x1=lambda xp, x1, x2: _over_square(xp, x2, x1, x2),
+    x2=lambda xp, x1, x2: xp.negative(_over_square(xp, x1, x1, x2)),
+    memory="fresh",
+    facts=Facts(numpy="arctan2 atan2", torch="arctan2", methods="atan2"),
 )
 def atan2(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """The angle of the point (`x2`, `x1`), in radians between -pi and pi.
@@ -361,7 +406,7 @@ def atan2(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.cosh(x))
+@elementwise(x=lambda xp, x: xp.cosh(x), memory="fresh", facts=Facts(numpy="sinh", methods="sinh"))
 def sinh(x: Floating, /) -> Tensor:
     """Hyperbolic sine. Derivative: ``cosh(x)``.
 
@@ -371,7 +416,7 @@ def sinh(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.sinh(x))
+@elementwise(x=lambda xp, x: xp.sinh(x), memory="fresh", facts=Facts(numpy="cosh", methods="cosh"))
 def cosh(x: Floating, /) -> Tensor:
     """Hyperbolic cosine. Derivative: ``sinh(x)``.
 
@@ -381,7 +426,7 @@ def cosh(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda ans: 1 - ans * ans)
+@elementwise(x=lambda ans: 1 - ans * ans, memory="fresh", facts=Facts(numpy="tanh", methods="tanh"))
 def tanh(x: Floating, /) -> Tensor:
     """Hyperbolic tangent. Derivative: ``1 - tanh(x)**2``, from the result.
 
@@ -391,7 +436,11 @@ def tanh(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.reciprocal(xp.sqrt(x * x + 1)))
+@elementwise(
+    x=lambda xp, x: xp.reciprocal(xp.sqrt(x * x + 1)),
+    memory="fresh",
+    facts=Facts(numpy="arcsinh asinh", torch="arcsinh", methods="asinh"),
+)
 def asinh(x: Floating, /) -> Tensor:
     """Inverse hyperbolic sine. Derivative: ``1 / sqrt(x**2 + 1)``.
 
@@ -401,7 +450,11 @@ def asinh(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.reciprocal(xp.sqrt(x - 1) * xp.sqrt(x + 1)))
+@elementwise(
+    x=lambda xp, x: xp.reciprocal(xp.sqrt(x - 1) * xp.sqrt(x + 1)),
+    memory="fresh",
+    facts=Facts(numpy="arccosh acosh", torch="arccosh", methods="acosh"),
+)
 def acosh(x: Floating, /) -> Tensor:
     """Inverse hyperbolic cosine. Derivative: ``1 / (sqrt(x - 1) * sqrt(x + 1))``; inf at 1, NaN below for a real `x`.
 
@@ -411,7 +464,11 @@ def acosh(x: Floating, /) -> Tensor:
     """
 
 
-@elementwise(x=lambda xp, x: xp.reciprocal(1 - x * x))
+@elementwise(
+    x=lambda xp, x: xp.reciprocal(1 - x * x),
+    memory="fresh",
+    facts=Facts(numpy="arctanh atanh", torch="arctanh", methods="atanh"),
+)
 def atanh(x: Floating, /) -> Tensor:
     """Inverse hyperbolic tangent.
 
@@ -461,7 +518,7 @@ def _choosing(lost: Callable[[Any, Any], Any]) -> dict[str, Any]:
     return {"vjp": vjp, "jvp": jvp}
 
 
-@custom(**_choosing(operator.lt), batch=pointwise)
+@custom(**_choosing(operator.lt), batch=pointwise, memory="fresh", facts=Facts(numpy="maximum", methods="maximum"))
 def maximum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """The larger of two operands, element by element.
 
@@ -474,7 +531,7 @@ def maximum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """
 
 
-@custom(**_choosing(operator.gt), batch=pointwise)
+@custom(**_choosing(operator.gt), batch=pointwise, memory="fresh", facts=Facts(numpy="minimum", methods="minimum"))
 def minimum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """The smaller of two operands, element by element.
 
@@ -518,7 +575,13 @@ def _clip_kernel(xp: Any, x: Any, /, min: Any = None, max: Any = None) -> Any:
     return x if max is None else xp.minimum(x, max)
 
 
-@custom(vjp={"x": _inside, "min": _below, "max": _above}, jvp=_clip_jvp, kernel=_clip_kernel, batch=pointwise)
+@custom(
+    vjp={"x": _inside, "min": _below, "max": _above},
+    jvp=_clip_jvp,
+    kernel=_clip_kernel,
+    batch=pointwise,
+    memory="fresh",
+)
 def clip(x: RealValued, /, min: Any = None, max: Any = None) -> Tensor:
     """Limit to the range from `min` to `max`.
 
@@ -535,7 +598,7 @@ def clip(x: RealValued, /, min: Any = None, max: Any = None) -> Tensor:
     """
 
 
-@elementwise(x1=lambda xp, x1, ans: xp.sign(x1) * xp.sign(ans), x2=0)
+@elementwise(x1=lambda xp, x1, ans: xp.sign(x1) * xp.sign(ans), x2=0, memory="fresh", facts=Facts(numpy="copysign"))
 def copysign(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """The magnitude of `x1` with the sign of `x2`.
 
@@ -551,6 +614,8 @@ def copysign(x1: RealFloating, x2: RealFloating, /) -> Tensor:
 @elementwise(
     x1=lambda xp, x1, ans: xp.where(ans == 0, xp.zeros_like(ans), x1 / ans),
     x2=lambda xp, x2, ans: xp.where(ans == 0, xp.zeros_like(ans), x2 / ans),
+    memory="fresh",
+    facts=Facts(numpy="hypot", methods="hypot"),
 )
 def hypot(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """``sqrt(x1**2 + x2**2)``, without overflow.
@@ -563,7 +628,7 @@ def hypot(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """
 
 
-@elementwise(x1=1, x2=0)
+@elementwise(x1=1, x2=0, memory="fresh", facts=Facts(numpy="nextafter"))
 def nextafter(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """The next representable value after `x1` towards `x2`. Derivative: 1 by `x1`, 0 by `x2`.
 
@@ -577,7 +642,7 @@ def nextafter(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """
 
 
-@elementwise(x=0)
+@elementwise(x=0, facts=Facts(numpy="floor", methods="floor"))
 def floor(x: RealValued, /) -> Tensor:
     """Round down to an integer, towards minus infinity. Derivative: 0 everywhere, at the jumps too.
 
@@ -587,7 +652,7 @@ def floor(x: RealValued, /) -> Tensor:
     """
 
 
-@elementwise(x=0)
+@elementwise(x=0, facts=Facts(numpy="ceil", methods="ceil"))
 def ceil(x: RealValued, /) -> Tensor:
     """Round up to an integer, towards infinity. Derivative: 0 everywhere, at the jumps too.
 
@@ -597,7 +662,7 @@ def ceil(x: RealValued, /) -> Tensor:
     """
 
 
-@elementwise(x=0)
+@elementwise(x=0, facts=Facts(numpy="trunc", torch="fix", methods="trunc"))
 def trunc(x: RealValued, /) -> Tensor:
     """Round to an integer towards 0. Derivative: 0 everywhere, at the jumps too.
 
@@ -607,7 +672,7 @@ def trunc(x: RealValued, /) -> Tensor:
     """
 
 
-@elementwise(x=0)
+@elementwise(x=0, facts=Facts(numpy="rint"))
 def round(x: Numeric, /) -> Tensor:
     """Round to the nearest integer, halves to the even one. Derivative: 0 everywhere, at the jumps too.
 
@@ -626,6 +691,8 @@ def round(x: Numeric, /) -> Tensor:
     vjp={"x": lambda xp, g, x: xp.multiply(*promote(xp, g, xp.sign(x)))},
     jvp=lambda xp, t_x, x: _real(xp, xp.multiply(t_x, _conj(xp, xp.sign(x)))),
     batch=pointwise,
+    memory="fresh",
+    facts=Facts(symbol="abs", numpy="absolute abs", torch="absolute", methods="abs"),
 )
 def abs(x: Numeric, /) -> Tensor:
     """Magnitude, ``|x|``. Derivative: ``sign(x)``, and so 0 at 0.
@@ -648,7 +715,13 @@ def _sign_vjp(xp: Any, g: Any, x: Any, ans: Any) -> Any:
     return xp.where(ans == 0, xp.zeros_like(g), (g - ans * along) / size)
 
 
-@custom(vjp={"x": _sign_vjp}, jvp=lambda xp, t_x, x, ans: _sign_vjp(xp, t_x, x, ans), batch=pointwise)
+@custom(
+    vjp={"x": _sign_vjp},
+    jvp=lambda xp, t_x, x, ans: _sign_vjp(xp, t_x, x, ans),
+    batch=pointwise,
+    memory="fresh",
+    facts=Facts(numpy="sign", torch="sgn", methods="sign"),
+)
 def sign(x: Numeric, /) -> Tensor:
     """Sign: -1, 0 or 1; for a complex `x`, ``x / abs(x)`` and 0 at 0. Derivative: 0 for a real `x`.
 
@@ -663,7 +736,11 @@ def sign(x: Numeric, /) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g: _conj(xp, g), batch=pointwise)
+@linear(
+    x=lambda xp, g: _conj(xp, g),
+    batch=pointwise,
+    facts=Facts(numpy="conjugate conj", torch="conj_physical resolve_conj"),
+)
 def conj(x: Numeric, /) -> Tensor:
     """Complex conjugate. Derivative: the gradient is the conjugate of the cotangent.
 
@@ -673,7 +750,7 @@ def conj(x: Numeric, /) -> Tensor:
     """
 
 
-@linear(views=True, x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype), batch=pointwise)
+@linear(memory="view", x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype), batch=pointwise)
 def real(x: Numeric, /) -> Tensor:
     """Real part. Derivative: the gradient of a complex `x` is the cotangent, as a complex number.
 
@@ -686,7 +763,7 @@ def real(x: Numeric, /) -> Tensor:
 
 
 @linear(
-    views=True,
+    memory="view",
     x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype) * 1j if x_spec.is_complex else xp.zeros_like(g),
     batch=pointwise,
 )
@@ -706,7 +783,13 @@ def imag(x: Numeric, /) -> Tensor:
 # -- boolean and integer results --------------------------------------------------------------------------------------
 
 
-@nondifferentiable("x1", "x2", boolean=True)
+@nondifferentiable(
+    "x1",
+    "x2",
+    boolean=True,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, symbol="==", numpy="equal", methods="equal eq"),
+)
 def equal(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 == x2``, element by element.
 
@@ -715,7 +798,13 @@ def equal(x1: Any, x2: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True)
+@nondifferentiable(
+    "x1",
+    "x2",
+    boolean=True,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, symbol="!=", numpy="not_equal", methods="ne"),
+)
 def not_equal(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 != x2``, element by element.
 
@@ -724,7 +813,13 @@ def not_equal(x1: Any, x2: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True)
+@nondifferentiable(
+    "x1",
+    "x2",
+    boolean=True,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, symbol="<", numpy="less", methods="less lt"),
+)
 def less(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Whether ``x1 < x2``, element by element.
 
@@ -733,7 +828,13 @@ def less(x1: RealValued, x2: RealValued, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True)
+@nondifferentiable(
+    "x1",
+    "x2",
+    boolean=True,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, symbol="<=", numpy="less_equal", methods="le"),
+)
 def less_equal(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Whether ``x1 <= x2``, element by element.
 
@@ -742,7 +843,13 @@ def less_equal(x1: RealValued, x2: RealValued, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True)
+@nondifferentiable(
+    "x1",
+    "x2",
+    boolean=True,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, symbol=">", numpy="greater", methods="greater gt"),
+)
 def greater(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Whether ``x1 > x2``, element by element.
 
@@ -751,7 +858,13 @@ def greater(x1: RealValued, x2: RealValued, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True)
+@nondifferentiable(
+    "x1",
+    "x2",
+    boolean=True,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, symbol=">=", numpy="greater_equal", methods="ge"),
+)
 def greater_equal(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Whether ``x1 >= x2``, element by element.
 
@@ -760,7 +873,7 @@ def greater_equal(x1: RealValued, x2: RealValued, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True)
+@nondifferentiable("x1", "x2", boolean=True, memory="fresh", facts=Facts(broadcasts_exactly=True, numpy="logical_and"))
 def logical_and(x1: Boolean, x2: Boolean, /) -> Tensor:
     """Whether both operands are true.
 
@@ -769,7 +882,7 @@ def logical_and(x1: Boolean, x2: Boolean, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True)
+@nondifferentiable("x1", "x2", boolean=True, memory="fresh", facts=Facts(broadcasts_exactly=True, numpy="logical_or"))
 def logical_or(x1: Boolean, x2: Boolean, /) -> Tensor:
     """Whether one operand or both are true.
 
@@ -778,7 +891,7 @@ def logical_or(x1: Boolean, x2: Boolean, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True)
+@nondifferentiable("x1", "x2", boolean=True, memory="fresh", facts=Facts(broadcasts_exactly=True, numpy="logical_xor"))
 def logical_xor(x1: Boolean, x2: Boolean, /) -> Tensor:
     """Whether exactly one of the operands is true.
 
@@ -787,7 +900,7 @@ def logical_xor(x1: Boolean, x2: Boolean, /) -> Tensor:
     """
 
 
-@nondifferentiable("x", boolean=True)
+@nondifferentiable("x", boolean=True, memory="fresh", facts=Facts(broadcasts_exactly=True, numpy="logical_not"))
 def logical_not(x: Boolean, /) -> Tensor:
     """Whether the operand is false.
 
@@ -796,7 +909,9 @@ def logical_not(x: Boolean, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", batch=pointwise)
+@nondifferentiable(
+    "x1", "x2", batch=pointwise, memory="fresh", facts=Facts(broadcasts_exactly=True, symbol="&", numpy="bitwise_and")
+)
 def bitwise_and(x1: Bits, x2: Bits, /) -> Tensor:
     """Bits set in both operands, ``x1 & x2``.
 
@@ -805,7 +920,9 @@ def bitwise_and(x1: Bits, x2: Bits, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", batch=pointwise)
+@nondifferentiable(
+    "x1", "x2", batch=pointwise, memory="fresh", facts=Facts(broadcasts_exactly=True, symbol="|", numpy="bitwise_or")
+)
 def bitwise_or(x1: Bits, x2: Bits, /) -> Tensor:
     """Bits set in one operand or both, ``x1 | x2``.
 
@@ -814,7 +931,9 @@ def bitwise_or(x1: Bits, x2: Bits, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", batch=pointwise)
+@nondifferentiable(
+    "x1", "x2", batch=pointwise, memory="fresh", facts=Facts(broadcasts_exactly=True, symbol="^", numpy="bitwise_xor")
+)
 def bitwise_xor(x1: Bits, x2: Bits, /) -> Tensor:
     """Bits set in exactly one operand, ``x1 ^ x2``.
 
@@ -823,7 +942,12 @@ def bitwise_xor(x1: Bits, x2: Bits, /) -> Tensor:
     """
 
 
-@nondifferentiable("x", batch=pointwise)
+@nondifferentiable(
+    "x",
+    batch=pointwise,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, symbol="~", numpy="invert bitwise_invert bitwise_not", torch="bitwise_not"),
+)
 def bitwise_invert(x: Bits, /) -> Tensor:
     """Every bit inverted, ``~x``.
 
@@ -834,7 +958,9 @@ def bitwise_invert(x: Bits, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", batch=pointwise)
+@nondifferentiable(
+    "x1", "x2", batch=pointwise, memory="fresh", facts=Facts(symbol="<<", numpy="left_shift bitwise_left_shift")
+)
 def bitwise_left_shift(x1: Integral, x2: Integral, /) -> Tensor:
     """Bits shifted to the left, ``x1 << x2``.
 
@@ -845,7 +971,9 @@ def bitwise_left_shift(x1: Integral, x2: Integral, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", batch=pointwise)
+@nondifferentiable(
+    "x1", "x2", batch=pointwise, memory="fresh", facts=Facts(symbol=">>", numpy="right_shift bitwise_right_shift")
+)
 def bitwise_right_shift(x1: Integral, x2: Integral, /) -> Tensor:
     """Bits shifted to the right, ``x1 >> x2``; the sign is kept.
 
@@ -856,7 +984,7 @@ def bitwise_right_shift(x1: Integral, x2: Integral, /) -> Tensor:
     """
 
 
-@nondifferentiable("x", boolean=True)
+@nondifferentiable("x", boolean=True, memory="fresh", facts=Facts(numpy="isfinite", methods="isfinite"))
 def isfinite(x: Numeric, /) -> Tensor:
     """Whether elements are neither infinite nor NaN.
 
@@ -865,7 +993,7 @@ def isfinite(x: Numeric, /) -> Tensor:
     """
 
 
-@nondifferentiable("x", boolean=True)
+@nondifferentiable("x", boolean=True, memory="fresh", facts=Facts(numpy="isinf", methods="isinf"))
 def isinf(x: Numeric, /) -> Tensor:
     """Whether elements are infinite, of either sign.
 
@@ -874,7 +1002,7 @@ def isinf(x: Numeric, /) -> Tensor:
     """
 
 
-@nondifferentiable("x", boolean=True)
+@nondifferentiable("x", boolean=True, memory="fresh", facts=Facts(numpy="isnan", methods="isnan"))
 def isnan(x: Numeric, /) -> Tensor:
     """Whether elements are NaN.
 
@@ -883,7 +1011,7 @@ def isnan(x: Numeric, /) -> Tensor:
     """
 
 
-@nondifferentiable("x", boolean=True)
+@nondifferentiable("x", boolean=True, memory="fresh", facts=Facts(numpy="signbit"))
 def signbit(x: RealFloating, /) -> Tensor:
     """Whether the sign bit is set: below 0, and for -0.0.
 

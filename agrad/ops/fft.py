@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agrad.core.cotangents import beside
-from agrad.core.declare import linear
+from agrad.core.declare import linear, primitive
+from agrad.core.facts import Facts
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import BatchedCall, along, places
 from agrad.ops.creation import arange
@@ -74,7 +75,7 @@ def _fft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, xp.fft.ifft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
 
 
-@linear(name="fft.fft", x=_fft_adjoint, batch=along, least_axes=1)
+@linear(name="fft.fft", x=_fft_adjoint, batch=along, least_axes=1, memory="fresh")
 def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Discrete Fourier transform along an axis, ``sum(x[j] * exp(-2j * pi * j * k / n))``.
 
@@ -94,7 +95,7 @@ def _ifft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, xp.fft.fft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
 
 
-@linear(name="fft.ifft", x=_ifft_adjoint, batch=along, least_axes=1)
+@linear(name="fft.ifft", x=_ifft_adjoint, batch=along, least_axes=1, memory="fresh")
 def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `fft` along an axis, ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
 
@@ -126,7 +127,7 @@ def _fftn_batch(b: BatchedCall, x: Any, /, *, s: Any = None, axes: Any = None, n
     return b.kernel(b.data(x), s=s, axes=found, norm=norm)
 
 
-@linear(name="fft.fftn", x=_fftn_adjoint, batch=_fftn_batch)
+@linear(name="fft.fftn", x=_fftn_adjoint, batch=_fftn_batch, memory="fresh")
 def fftn(
     x: Any,
     /,
@@ -157,7 +158,7 @@ def _ifftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -
     return _restored(xp, xp.fft.fftn(g, axes=axes, norm=_SWAPPED[norm]), x_spec, axes)
 
 
-@linear(name="fft.ifftn", x=_ifftn_adjoint, batch=_fftn_batch)
+@linear(name="fft.ifftn", x=_ifftn_adjoint, batch=_fftn_batch, memory="fresh")
 def ifftn(
     x: Any,
     /,
@@ -190,7 +191,7 @@ def _rfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: 
     return _restored(xp, full, x_spec, [place])
 
 
-@linear(name="fft.rfft", x=_rfft_adjoint, batch=along, least_axes=1)
+@linear(name="fft.rfft", x=_rfft_adjoint, batch=along, least_axes=1, memory="fresh")
 def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """First half of the spectrum of a real signal: frequencies 0 to ``n // 2`` of `fft`.
 
@@ -210,7 +211,7 @@ def _irfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
 
 
-@linear(name="fft.irfft", x=_irfft_adjoint, batch=along, least_axes=1)
+@linear(name="fft.irfft", x=_irfft_adjoint, batch=along, least_axes=1, memory="fresh")
 def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `rfft`: the real signal of half a spectrum.
 
@@ -235,7 +236,7 @@ def _rfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -
     return _restored(xp, full, x_spec, axes)
 
 
-@linear(name="fft.rfftn", x=_rfftn_adjoint, batch=_fftn_batch)
+@linear(name="fft.rfftn", x=_rfftn_adjoint, batch=_fftn_batch, memory="fresh")
 def rfftn(
     x: Any,
     /,
@@ -264,7 +265,7 @@ def _irfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) 
     return _restored(xp, _paired(xp, half, axes[-1], g.shape[axes[-1]], 2), x_spec, axes)
 
 
-@linear(name="fft.irfftn", x=_irfftn_adjoint, batch=_fftn_batch)
+@linear(name="fft.irfftn", x=_irfftn_adjoint, batch=_fftn_batch, memory="fresh")
 def irfftn(
     x: Any,
     /,
@@ -294,7 +295,7 @@ def _hfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
 
 
-@linear(name="fft.hfft", x=_hfft_adjoint, batch=along, least_axes=1)
+@linear(name="fft.hfft", x=_hfft_adjoint, batch=along, least_axes=1, memory="fresh")
 def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Real spectrum of a signal with Hermitian symmetry, of which the first half is given.
 
@@ -318,7 +319,7 @@ def _ihfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm:
     return _restored(xp, full, x_spec, [place])
 
 
-@linear(name="fft.ihfft", x=_ihfft_adjoint, batch=along, least_axes=1)
+@linear(name="fft.ihfft", x=_ihfft_adjoint, batch=along, least_axes=1, memory="fresh")
 def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `hfft`: the first half of the signal of a real spectrum.
 
@@ -339,7 +340,7 @@ def _shift_batch(b: BatchedCall, x: Any, /, *, axes: Any = None) -> Any:
     return b.kernel(b.data(x), axes=places(axes, x.ndim))
 
 
-@linear(name="fft.fftshift", x=lambda xp, g, axes: xp.fft.ifftshift(g, axes=axes), batch=_shift_batch)
+@linear(name="fft.fftshift", x=lambda xp, g, axes: xp.fft.ifftshift(g, axes=axes), batch=_shift_batch, memory="fresh")
 def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None) -> Tensor:
     """Move frequency 0 to the middle.
 
@@ -354,7 +355,7 @@ def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | S
     """
 
 
-@linear(name="fft.ifftshift", x=lambda xp, g, axes: xp.fft.fftshift(g, axes=axes), batch=_shift_batch)
+@linear(name="fft.ifftshift", x=lambda xp, g, axes: xp.fft.fftshift(g, axes=axes), batch=_shift_batch, memory="fresh")
 def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None) -> Tensor:
     """Inverse of `fftshift`: move frequency 0 from the middle to the front.
 
@@ -385,6 +386,7 @@ def _frequencies(
     return made.requires_grad_() if requires_grad else made
 
 
+@primitive("fft.fftfreq", memory="fresh", facts=Facts(creates="here"))
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """The frequencies of `fft`, in cycles per unit of the sample spacing.
 
@@ -409,6 +411,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None,
     return _frequencies("fftfreq", -(n // 2), (n + 1) // 2, n, d, dtype, device, requires_grad)
 
 
+@primitive("fft.rfftfreq", memory="fresh", facts=Facts(creates="here"))
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:

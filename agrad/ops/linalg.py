@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.cotangents import beside, promote, unbroadcast
 from agrad.core.declare import custom, linear, multilinear
+from agrad.core.facts import Facts
 from agrad.core.tensor import check_number
 from agrad.ops import elementwise, statistical
 from agrad.ops.batch_rules import BatchedCall, matrices, place, places, reduced
@@ -100,6 +101,8 @@ def _as_matrix(b: BatchedCall, x: Any, *, row: bool) -> Any:
     x2=_matmul_by_second,
     batch=_matmul_batch,
     contracts=lambda specs: ((-1,), (-2 if len(specs[1].shape) > 1 else -1,)),
+    memory="fresh",
+    facts=Facts(symbol="@", numpy="matmul"),
 )
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """The matrix product over the last two axes; the others are broadcast.
@@ -181,6 +184,7 @@ def _tensordot_contracts(_: Any, axes: Any) -> tuple[tuple[int, ...], ...]:
     x2=lambda xp, g, x1, x2_spec, axes: _tensordot_adjoint(xp, g, x1, x2_spec, axes, first=False),
     batch=_tensordot_batch,
     contracts=_tensordot_contracts,
+    memory="fresh",
 )
 def tensordot(
     x1: Any,
@@ -239,6 +243,8 @@ def _last(b: BatchedCall, x: Any, axis: int) -> Any:
     x2=lambda xp, g, x1, x2_spec, axis: _vecdot_adjoint(xp, g, x1, x2_spec, axis),
     batch=_vecdot_batch,
     contracts=lambda _, axis: ((axis,), (axis,)),
+    memory="fresh",
+    facts=Facts(numpy="vecdot"),
 )
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The dot product of vectors along an axis; `x1` is conjugated.
@@ -279,6 +285,7 @@ def _outer_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
     x2=lambda xp, g, x1: mm(xp, xp.matrix_transpose(g), conj(xp, x1)),
     batch=_outer_batch,
     shapes=_two_vectors,
+    memory="fresh",
 )
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """The products of all pairs of elements of two vectors.
@@ -338,6 +345,7 @@ def _broadcast(b: BatchedCall, a: Any, c: Any) -> tuple[Any, Any]:
     x2=lambda xp, g, x1, x2_spec, axis: _cross_adjoint(xp, g, x1, x2_spec, axis, first=False),
     batch=_cross_batch,
     shapes=_of_length_three,
+    memory="fresh",
 )
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of length 3 along an axis.
@@ -375,7 +383,7 @@ def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     return xp.triu(xp.tril(xp.broadcast_like(row[..., None, :], x_spec), k=offset), k=offset)
 
 
-@linear(views=True, name="linalg.diagonal", x=_put_on_diagonal, batch=matrices)
+@linear(memory="view", name="linalg.diagonal", x=_put_on_diagonal, batch=matrices)
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     """A diagonal of matrices.
 
@@ -399,7 +407,7 @@ def _trace_adjoint(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     return _put_on_diagonal(xp, xp.broadcast_to(g[..., None], (*lead, size)), x_spec, offset)
 
 
-@linear(name="linalg.trace", x=_trace_adjoint, batch=matrices)
+@linear(name="linalg.trace", x=_trace_adjoint, batch=matrices, memory="fresh")
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of matrices.
 
@@ -460,7 +468,7 @@ def _norm_jvp(xp: Any, t_x: Any, x: Any, ans: Any, x_spec: Any, axis: Axis, keep
     return xp.sum(real(xp, conj(xp, gradient) * t_x), axis=axis, keepdims=keepdims)
 
 
-@custom(name="linalg.vector_norm", vjp={"x": _norm_vjp}, jvp=_norm_jvp, batch=reduced)
+@custom(name="linalg.vector_norm", vjp={"x": _norm_vjp}, jvp=_norm_jvp, batch=reduced, memory="fresh")
 def vector_norm(
     x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2, dim: Axis = None, keepdim: bool = False
 ) -> Tensor:

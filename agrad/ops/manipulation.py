@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.cotangents import beside, unbroadcast
-from agrad.core.declare import linear
+from agrad.core.declare import linear, primitive
+from agrad.core.facts import Facts
 from agrad.core.operands import as_operands
 from agrad.ops.batch_rules import BatchedCall, dynamic, matrices, place, places
 from agrad.ops.docs import complete
@@ -36,7 +37,9 @@ def _reshape_batch(b: BatchedCall, x: Any, /, shape: Any, *, copy: bool | None =
     return b.kernel(b.data(x), (b.size, *shape)) if copy is None else b.kernel(b.data(x), (b.size, *shape), copy=copy)
 
 
-@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_reshape_batch)
+@linear(
+    memory="view", x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_reshape_batch, facts=Facts(in_order=True)
+)
 def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape.
 
@@ -67,7 +70,7 @@ def _permute_dims_batch(b: BatchedCall, x: Any, /, axes: Sequence[int]) -> Any:
     return b.kernel(b.data(x), (0, *places(tuple(axes), x.ndim)))
 
 
-@linear(views=True, x=lambda xp, g, axes: xp.permute_dims(g, _inverse(axes)), batch=_permute_dims_batch)
+@linear(memory="view", x=lambda xp, g, axes: xp.permute_dims(g, _inverse(axes)), batch=_permute_dims_batch)
 def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     """The axes in another order.
 
@@ -82,7 +85,7 @@ def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     """
 
 
-@linear(views=True, x=lambda xp, g: xp.matrix_transpose(g), kernel=lambda xp, x: x.mT, batch=matrices)
+@linear(memory="view", x=lambda xp, g: xp.matrix_transpose(g), kernel=lambda xp, x: x.mT, batch=matrices)
 def matrix_transpose(x: Any, /) -> Tensor:
     """The last two axes exchanged.
 
@@ -102,7 +105,7 @@ def _moveaxis_batch(b: BatchedCall, x: Any, source: Any, destination: Any, /) ->
     return b.kernel(b.data(x), places(source, x.ndim), places(destination, x.ndim))
 
 
-@linear(views=True, x=lambda xp, g, source, destination: xp.moveaxis(g, destination, source), batch=_moveaxis_batch)
+@linear(memory="view", x=lambda xp, g, source, destination: xp.moveaxis(g, destination, source), batch=_moveaxis_batch)
 def moveaxis(x: Any, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
     """Axes moved to other places, the others keeping their order.
 
@@ -124,7 +127,7 @@ def _expand_dims_batch(b: BatchedCall, x: Any, /, axis: Any) -> Any:
     return b.kernel(b.data(x), axis=found if isinstance(axis, tuple | list) else found[0])
 
 
-@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_expand_dims_batch)
+@linear(memory="view", x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_expand_dims_batch)
 def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """New axes of length 1.
 
@@ -146,7 +149,7 @@ def _squeeze_batch(b: BatchedCall, x: Any, /, axis: Any) -> Any:
     return b.kernel(b.data(x), axis=places(axis, x.ndim))
 
 
-@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_squeeze_batch)
+@linear(memory="view", x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_squeeze_batch)
 def squeeze(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """Axes of length 1 removed.
 
@@ -165,7 +168,7 @@ def _flip_batch(b: BatchedCall, x: Any, /, *, axis: Any = None) -> Any:
     return b.kernel(b.data(x), axis=places(axis, x.ndim))
 
 
-@linear(x=lambda xp, g, axis: xp.flip(g, axis=axis), batch=_flip_batch)
+@linear(x=lambda xp, g, axis: xp.flip(g, axis=axis), batch=_flip_batch, memory="lent")
 def flip(x: Any, /, axis: int | tuple[int, ...] | None = None, *, dims: int | tuple[int, ...] | None = None) -> Tensor:
     """The elements in reverse order along axes.
 
@@ -192,7 +195,7 @@ def _roll_batch(b: BatchedCall, x: Any, /, shift: Any, *, axis: Any = None) -> A
     return b.kernel(data, shift, axis=found if isinstance(axis, tuple | list) else found[0])
 
 
-@linear(x=lambda xp, g, shift, axis: xp.roll(g, _negated(shift), axis=axis), batch=_roll_batch)
+@linear(x=lambda xp, g, shift, axis: xp.roll(g, _negated(shift), axis=axis), batch=_roll_batch, memory="fresh")
 def roll(
     x: Any,
     /,
@@ -223,7 +226,7 @@ def _broadcast_to_batch(b: BatchedCall, x: Any, /, shape: Any) -> Any:
     return b.xp.broadcast_to(b.data(x, len(shape)), (b.size, *shape))
 
 
-@linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape), batch=_broadcast_to_batch)
+@linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape), batch=_broadcast_to_batch, memory="lent")
 def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Tensor:
     """Repeated along new leading axes and along axes of length 1.
 
@@ -245,7 +248,7 @@ def _broadcast_like_batch(b: BatchedCall, x: Any, spec: Any, /) -> Any:
     return _broadcast_to_batch(b, x, spec.shape)
 
 
-@linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape), batch=_broadcast_like_batch)
+@linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape), batch=_broadcast_like_batch, memory="lent")
 def broadcast_like(x: Any, spec: Any, /) -> Tensor:
     """`broadcast_to` the shape of a spec, in its layout: a lazy backend takes over the chunks.
 
@@ -289,6 +292,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
+@primitive("broadcast_arrays")
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """Each operand broadcast to their common shape.
 
@@ -339,7 +343,7 @@ def _rank_of(arrays: Sequence[Any]) -> int:
     return int(ranks.pop())
 
 
-@linear(sequence="arrays", arrays=_pieces, batch=_concat_batch)
+@linear(sequence="arrays", arrays=_pieces, batch=_concat_batch, memory="fresh")
 def concat(arrays: tuple[Any, ...] | list[Any], /, axis: int | None = 0, *, dim: int | None = None) -> Tensor:
     """Joined along an axis they have.
 
@@ -360,7 +364,7 @@ def _stack_batch(b: BatchedCall, arrays: Sequence[Any], /, *, axis: int = 0) -> 
     return b.kernel([b.data(x) for x in arrays], axis=place(axis, _rank_of(arrays) + 1))
 
 
-@linear(sequence="arrays", arrays=lambda xp, g, axis: xp.unstack(g, axis=axis), batch=_stack_batch)
+@linear(sequence="arrays", arrays=lambda xp, g, axis: xp.unstack(g, axis=axis), batch=_stack_batch, memory="fresh")
 def stack(arrays: tuple[Any, ...] | list[Any], /, axis: int = 0, *, dim: int | None = None) -> Tensor:
     """Joined along a new axis.
 
@@ -390,7 +394,7 @@ def _unstack_batch(b: BatchedCall, x: Any, /, *, axis: int = 0) -> Any:
     return b.kernel(b.data(x), axis=place(axis, x.ndim))
 
 
-@linear(views=True, outputs=0, x=_restack, kernel=_unstack_kernel, batch=_unstack_batch, least_axes=1)
+@linear(memory="view", outputs=0, x=_restack, kernel=_unstack_kernel, batch=_unstack_batch, least_axes=1)
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis.
 
@@ -437,7 +441,7 @@ def _repeat_batch(b: BatchedCall, x: Any, repeats: Any, /, *, axis: int | None =
     return b.kernel(data, repeats, axis=place(axis, x.ndim))
 
 
-@linear(index=("repeats",), x=_repeat_adjoint, batch=_repeat_batch)
+@linear(index=("repeats",), x=_repeat_adjoint, batch=_repeat_batch, memory="fresh", facts=Facts(dynamic="repeats"))
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Each element repeated.
 
@@ -468,7 +472,7 @@ def _tile_batch(b: BatchedCall, x: Any, repetitions: Sequence[int], /) -> Any:
     return b.kernel(b.data(x, rank), (*(1,) * (rank - len(repetitions) + 1), *repetitions))
 
 
-@linear(x=_tile_adjoint, batch=_tile_batch)
+@linear(x=_tile_adjoint, batch=_tile_batch, memory="fresh")
 def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     """The whole repeated along each axis.
 
@@ -483,7 +487,7 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, k: xp.tril(g, k=k), batch=matrices, least_axes=2)
+@linear(x=lambda xp, g, k: xp.tril(g, k=k), batch=matrices, least_axes=2, memory="fresh")
 def tril(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The part of matrices on and below a diagonal, 0 elsewhere.
 
@@ -503,7 +507,7 @@ def tril(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, k: xp.triu(g, k=k), batch=matrices, least_axes=2)
+@linear(x=lambda xp, g, k: xp.triu(g, k=k), batch=matrices, least_axes=2, memory="fresh")
 def triu(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The part of matrices on and above a diagonal, 0 elsewhere.
 

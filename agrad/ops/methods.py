@@ -6,11 +6,11 @@ In-place operators rebind the tensor to the result; see ``core.buffers.rebind``.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agrad import dtypes
-from agrad.core import errors
+from agrad.core import errors, facts
 from agrad.core.backend import Device
 from agrad.core.buffers import check_leaf, is_storage, rebind
 from agrad.core.cpython import is_temporary, references
@@ -23,31 +23,17 @@ from agrad.ops.ufunc import to_numpy
 
 # -- operators ------------------------------------------------------------------------------------------------------------
 
-#: Operator by op; each has a reflected and an in-place form.
-BINARY = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "pow",
-    "matmul": "matmul",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "lshift": "bitwise_left_shift",
-    "rshift": "bitwise_right_shift",
-}
-COMPARISON = {
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-    "eq": "equal",
-    "ne": "not_equal",
-}
-UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+
+def _operators(names: Mapping[str, str], operands: int) -> dict[str, str]:
+    """Return the ops that are Python's operators of these names, by name."""
+    ops = {op.facts.symbol: name for name, op in OPS.items() if len(op.array_slots) == operands}
+    return {name: ops[symbol] for symbol, name in names.items()}
+
+
+#: By Python's name of an operator the op that it is.
+BINARY = _operators(facts.BINARY, 2)
+COMPARISON = _operators(facts.COMPARISON, 2)
+UNARY = _operators(facts.UNARY, 1)
 
 
 def _in_place(name: str, symbol: str) -> Callable[[Tensor, Any], Tensor]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from agrad import dtypes
 from agrad.core.backend import Backend, Device, backend_of, functions_of
+from agrad.core.facts import WITHOUT_OP
 from agrad.core.once import shared
 from agrad.core.op import OPS
 from agrad.core.tensor import Tensor
@@ -39,26 +40,6 @@ from agrad.plugin import manager
 
 #: The version of the standard.
 API_VERSION = "2025.12"
-
-#: Functions that make tensors from no operand: bound namespaces give them their own backend as ``device``.
-CREATION = (
-    "arange",
-    "asarray",
-    "empty",
-    "eye",
-    "fftfreq",
-    "from_dlpack",
-    "full",
-    "linspace",
-    "ones",
-    "rfftfreq",
-    "tril_indices",
-    "triu_indices",
-    "zeros",
-)
-
-#: Functions that take dtypes, which do not tell their backend: bound namespaces answer for their own.
-QUERIES = ("can_cast", "finfo", "iinfo", "result_type")
 
 #: The chapters of the main namespace; what is in each, it says itself.
 _CHAPTERS = (creation, data_type, elementwise, manipulation, searching, set_functions, statistical, utility)
@@ -212,18 +193,22 @@ class Namespace(ModuleType):
         self.__array_api_version__ = API_VERSION
         vars(self)["__getattr__"] = self._missing
         vars(self).update({name: getattr(constants, name) for name in constants.__all__})
-        vars(self).update(public_functions())
-        for name in CREATION:
-            if name in vars(self):
-                setattr(self, name, self._bind(vars(self)[name]))
+        for name, function in public_functions().items():
+            setattr(self, name, self._own(name, function))
         for name in ("std", "var"):
             setattr(self, name, _with_ddof(vars(self)[name]))
         for name in ("all", "any"):
             setattr(self, name, _with_out(vars(self)[name]))
-        for name in QUERIES:
-            setattr(self, name, self._bind_query(vars(self)[name]))
         for name, chapters in SUBNAMESPACES.items():
             setattr(self, name, _Chapter(self, name, chapters))
+
+    def _own(self, name: str, function: Any) -> Any:
+        """Return a function as this namespace has it: no operand says on which backend to create, or whose dtypes are meant."""
+        known = WITHOUT_OP.get(name)
+        if known is None:
+            return function
+        creates = known.facts.creates in ("here", "from data")
+        return self._bind(function) if creates else self._bind_query(function) if known.facts.asks_backend else function
 
     def _bind(self, function: Any) -> Any:
         device = self._backend.default_device()
@@ -317,7 +302,7 @@ class _Chapter:
         for chapter in chapters:
             for public in chapter.__all__:
                 function = getattr(chapter, public)
-                setattr(self, public, parent._bind(function) if public in CREATION else function)
+                setattr(self, public, parent._own(f"{name}.{public}", function))
 
     def __getattr__(self, name: str) -> Any:
         op = OPS.get(f"{self._name}.{name}")

@@ -36,6 +36,7 @@ def _step(xp: Any, x: Any) -> Any:
     name="nn.relu",
     x=lambda xp, ans: xp.astype(ans > 0, ans.dtype),
     kernel=lambda xp, x: xp.maximum(x, xp.zeros_like(x)),
+    memory="fresh",
 )
 def relu(x: Any, /) -> Tensor:
     """The positive part, ``max(x, 0)``; the derivative at 0 is 0."""
@@ -46,6 +47,7 @@ def relu(x: Any, /) -> Tensor:
     real=True,
     x=lambda xp, x, negative_slope: _step(xp, x) * (1 - negative_slope) + negative_slope,
     kernel=lambda xp, x, negative_slope=0.01: xp.where(x > 0, x, x * negative_slope),
+    memory="fresh",
 )
 def leaky_relu(x: Any, negative_slope: float = 0.01, /) -> Tensor:
     """``x`` where positive, else ``negative_slope * x``; the derivative at 0 is the slope."""
@@ -67,6 +69,7 @@ def _elu_slope(xp: Any, x: Any, alpha: float) -> Any:
     x=_elu_slope,
     kernel=lambda xp, x, alpha=1.0: xp.maximum(x, xp.zeros_like(x)) + alpha * xp.expm1(_below(xp, x)),
     source="Clevert, Unterthiner, Hochreiter: Fast and accurate deep network learning by ELUs (2015)",
+    memory="fresh",
 )
 def elu(x: Any, alpha: float = 1.0, /) -> Tensor:
     """``x`` where positive, else ``alpha * (exp(x) - 1)``; the derivative at 0 is `alpha`."""
@@ -83,7 +86,7 @@ def _sigmoid_kernel(xp: Any, x: Any) -> Any:
     return top / (1 + e)
 
 
-@elementwise(name="nn.sigmoid", x=lambda ans: ans * (1 - ans), kernel=_sigmoid_kernel)
+@elementwise(name="nn.sigmoid", x=lambda ans: ans * (1 - ans), kernel=_sigmoid_kernel, memory="fresh")
 def sigmoid(x: Any, /) -> Tensor:
     """The logistic function, ``1 / (1 + exp(-x))``."""
 
@@ -93,6 +96,7 @@ def sigmoid(x: Any, /) -> Tensor:
     real=True,
     x=lambda xp, x: xp.nn.sigmoid(-x),
     kernel=lambda xp, x: -xp.nn.softplus(-x, 1.0, math.inf),
+    memory="fresh",
 )
 def log_sigmoid(x: Any, /) -> Tensor:
     """The logarithm of the logistic function, without overflow."""
@@ -112,7 +116,7 @@ def _softplus_slope(xp: Any, x: Any, beta: float, threshold: float) -> Any:
     return slope if threshold == math.inf else xp.where(scaled > threshold, xp.ones_like(slope), slope)
 
 
-@elementwise(name="nn.softplus", real=True, x=_softplus_slope, kernel=_softplus_kernel)
+@elementwise(name="nn.softplus", real=True, x=_softplus_slope, kernel=_softplus_kernel, memory="fresh")
 def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0, /) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``, and `x` where ``beta * x`` is above `threshold`."""
 
@@ -133,12 +137,13 @@ def _silu_curvature(xp: Any, x: Any) -> Any:
     x=lambda xp, x: xp.nn.silu_slope(x),
     kernel=lambda xp, x: x * xp.nn.sigmoid(x),
     source="Elfwing, Uchibe, Doya: Sigmoid-weighted linear units (2017)",
+    memory="fresh",
 )
 def silu(x: Any, /) -> Tensor:
     """``x * sigmoid(x)``."""
 
 
-@elementwise(name="nn.silu_slope", real=True, x=_silu_curvature, kernel=_silu_slope)
+@elementwise(name="nn.silu_slope", real=True, x=_silu_curvature, kernel=_silu_slope, memory="fresh")
 def silu_slope(x: Any, /) -> Tensor:
     """The derivative of `silu`."""
 
@@ -200,7 +205,7 @@ def _normal_cdf_kernel(xp: Any, x: Any) -> Any:
     return xp.where(x > 0, 1 - tail, tail)
 
 
-@elementwise(name="nn.normal_cdf", real=True, x=_density, kernel=_normal_cdf_kernel)
+@elementwise(name="nn.normal_cdf", real=True, x=_density, kernel=_normal_cdf_kernel, memory="fresh")
 def normal_cdf(x: Any, /) -> Tensor:
     """The distribution function of the standard normal, ``(1 + erf(x / sqrt(2))) / 2``.
 
@@ -235,6 +240,7 @@ def _gelu_slope(xp: Any, x: Any, approximate: str) -> Any:
     x=lambda xp, x, approximate: xp.nn.gelu_slope(x, approximate),
     kernel=_gelu_kernel,
     source="Hendrycks, Gimpel: Gaussian error linear units (2016)",
+    memory="fresh",
 )
 def gelu(x: Any, approximate: str = "none", /) -> Tensor:
     """`x` times the normal distribution function of `x`, or its approximation by tanh."""
@@ -254,6 +260,7 @@ def _gelu_curvature(xp: Any, x: Any, approximate: str) -> Any:
     real=True,
     x=_gelu_curvature,
     kernel=lambda xp, x, approximate="none": _gelu_slope(xp, x, approximate),
+    memory="fresh",
 )
 def gelu_slope(x: Any, approximate: str = "none", /) -> Tensor:
     """The derivative of `gelu`."""
@@ -280,6 +287,7 @@ def _softmax_product(xp: Any, v: Any, ans: Any, axis: int) -> Any:
     jvp=lambda xp, t_x, ans, axis: _softmax_product(xp, t_x, ans, axis),
     kernel=_softmax_kernel,
     batch=along,
+    memory="fresh",
 )
 def softmax(x: Any, /, *, axis: int) -> Tensor:
     """Exponentials that sum to 1 along an axis."""
@@ -299,6 +307,7 @@ def _log_softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
     jvp=lambda xp, t_x, ans, axis: t_x - xp.sum(xp.exp(ans) * t_x, axis=axis, keepdims=True),
     kernel=_log_softmax_kernel,
     batch=along,
+    memory="fresh",
 )
 def log_softmax(x: Any, /, *, axis: int) -> Tensor:
     """The logarithm of `softmax`, without overflow or cancellation."""
@@ -358,6 +367,7 @@ def _linear_jvp(xp: Any, t_input: Any, t_weight: Any, t_bias: Any, input: Any, w
     jvp=_linear_jvp,
     kernel=_linear_kernel,
     contracts=lambda _: ((-1,), (-1,)),
+    memory="fresh",
 )
 def linear_layer(input: Any, weight: Any, bias: Any = None) -> Tensor:
     """``input @ weight.T + bias``."""
@@ -402,6 +412,7 @@ def _over_batch(xp: Any, g: Any, rank: int) -> Any:
     name="nn.layer_norm_input",
     kernel=_layer_norm_input_kernel,
     adjoint_of="nn.layer_norm",
+    memory="fresh",
 )
 def _layer_norm_input(g: Any, input: Any, weight: Any, mean: Any, scale: Any, rank: int, /) -> Tensor:
     """The first-order vjp of `layer_norm` by its input; higher orders go through its definition."""
@@ -415,6 +426,7 @@ def _layer_norm_input(g: Any, input: Any, weight: Any, mean: Any, scale: Any, ra
     name="nn.layer_norm_weight",
     kernel=lambda xp, g, input, mean, scale, rank: _over_batch(xp, g * ((input - mean) * scale), rank),
     adjoint_of="nn.layer_norm",
+    memory="fresh",
 )
 def _layer_norm_weight(g: Any, input: Any, mean: Any, scale: Any, rank: int, /) -> Tensor:
     """The first-order vjp of `layer_norm` by its weight; higher orders go through its definition."""
@@ -434,6 +446,7 @@ def _layer_norm_weight(g: Any, input: Any, mean: Any, scale: Any, rank: int, /) 
         "bias": lambda xp, g, rank: _over_batch(xp, g, rank),
     },
     source="Ba, Kiros, Hinton: Layer normalization (2016)",
+    memory="fresh",
 )
 def layer_norm(input: Any, weight: Any = None, bias: Any = None, rank: int = 1, eps: float = 1e-5, /) -> Tensor:
     """Mean 0 and variance 1 over the last `rank` axes, then times `weight` plus `bias`."""
@@ -470,6 +483,7 @@ def _unpadded(xp: Any, rows: Any, indices: Any, padding_idx: int | None) -> Any:
     kernel=lambda xp, indices, weight, padding_idx=None: xp.reshape(
         xp.take(weight, xp.reshape(indices, (-1,)), axis=0), (*indices.shape, weight.shape[1])
     ),
+    memory="fresh",
 )
 def embedding(indices: Any, weight: Any, padding_idx: int | None = None, /) -> Tensor:
     """The rows of `weight` at `indices`; the row `padding_idx` gets no gradient."""
@@ -488,6 +502,7 @@ def _embedding_adjoint_kernel(xp: Any, grad: Any, indices: Any, spec: Any) -> An
     index=("indices",),
     grad=lambda xp, g, indices: xp.nn.embedding(indices, g),
     kernel=_embedding_adjoint_kernel,
+    memory="fresh",
 )
 def embedding_adjoint(grad: Any, indices: Any, spec: Any, /) -> Tensor:
     """The adjoint of `embedding`: the rows of `grad` added up in a table of a spec, at `indices`."""
@@ -712,6 +727,7 @@ def _conv2d_batch(
     jvp=_conv2d_jvp,
     kernel=_conv2d_kernel,
     batch=_conv2d_batch,
+    memory="fresh",
 )
 def conv2d(
     input: Any,
@@ -745,6 +761,7 @@ def _conv2d_input_batch(
     ),
     kernel=_conv2d_input_kernel,
     batch=_conv2d_input_batch,
+    memory="fresh",
 )
 def conv2d_input(
     grad: Any, weight: Any, size: Pair, stride: Pair, padding: Padding, dilation: Pair, groups: int
@@ -770,6 +787,7 @@ def _conv2d_weight_batch(
     ),
     kernel=_conv2d_weight_kernel,
     batch=_conv2d_weight_batch,
+    memory="fresh",
 )
 def conv2d_weight(
     input: Any, grad: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, groups: int
@@ -837,6 +855,7 @@ def _over_images(b: BatchedCall, *args: Any) -> Any:
     ),
     kernel=_avg_pool2d_kernel,
     batch=_over_images,
+    memory="fresh",
 )
 def avg_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /) -> Tensor:
     """The mean of each window of images (N, C, H, W)."""
@@ -847,6 +866,7 @@ def avg_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, count_pad: 
     grad=lambda xp, g, window, stride, padding, count_pad: xp.nn.avg_pool2d(g, window, stride, padding, count_pad),
     kernel=_avg_pool2d_adjoint_kernel,
     batch=_over_images,
+    memory="fresh",
 )
 def avg_pool2d_adjoint(
     grad: Any, size: Pair, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /
@@ -908,6 +928,7 @@ def _max_pool2d_tangent_kernel(
     ),
     kernel=_max_pool2d_kernel,
     batch=_over_images,
+    memory="fresh",
 )
 def max_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /) -> Tensor:
     """The largest element of each window of images (N, C, H, W); the gradient goes to the first of several."""
@@ -921,6 +942,7 @@ def max_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: P
     ),
     kernel=_max_pool2d_adjoint_kernel,
     batch=_over_images,
+    memory="fresh",
 )
 def max_pool2d_adjoint(
     grad: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
@@ -936,6 +958,7 @@ def max_pool2d_adjoint(
     ),
     kernel=_max_pool2d_tangent_kernel,
     batch=_over_images,
+    memory="fresh",
 )
 def max_pool2d_tangent(
     tangent: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
@@ -1118,6 +1141,7 @@ _IN_ADJOINT = ("g", "query", "key", "value", "mask", "seen", "kept", "ans", "lse
     kernel=_attention_adjoint_kernel,
     outputs=3,
     adjoint_of="nn.attention",
+    memory="fresh",
 )
 def _attention_adjoint(
     g: Any,
@@ -1142,6 +1166,7 @@ def _attention_adjoint(
     name="nn.attention_mask",
     kernel=_attention_mask_kernel,
     adjoint_of="nn.attention",
+    memory="fresh",
 )
 def _attention_mask(
     g: Any,
@@ -1181,6 +1206,7 @@ def _attention_mask(
         ),
     },
     source="Dao, Fu, Ermon, Rudra, Re: FlashAttention (2022), section 3.1 and appendix B.2",
+    memory="fresh",
 )
 def attention(
     query: Any,
@@ -1239,6 +1265,7 @@ def _mse_vjp(xp: Any, g: Any, input: Any, target: Any, reduction: str) -> Any:
         xp, t_input, t_target, 2 * (input - target), reduction
     ),
     kernel=lambda xp, input, target, reduction="mean": reduced(xp, xp.square(input - target), reduction),
+    memory="fresh",
 )
 def mse_loss(input: Any, target: Any, reduction: str = "mean", /) -> Tensor:
     """Squared difference."""
@@ -1256,6 +1283,7 @@ def _l1_vjp(xp: Any, g: Any, input: Any, target: Any, reduction: str) -> Any:
         xp, t_input, t_target, xp.sign(input - target), reduction
     ),
     kernel=lambda xp, input, target, reduction="mean": reduced(xp, xp.abs(input - target), reduction),
+    memory="fresh",
 )
 def l1_loss(input: Any, target: Any, reduction: str = "mean", /) -> Tensor:
     """Absolute difference; its derivative at 0 is 0."""
@@ -1319,6 +1347,7 @@ def _spread(g: Any, partial: Any, reduction: str) -> Any:
     kernel=lambda xp, input, target, weight=None, reduction="mean": reduced(
         xp, _bce_values(xp, input, target, weight), reduction
     ),
+    memory="fresh",
 )
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean", /) -> Tensor:
     """``-(target * log(input) + (1 - target) * log(1 - input))``."""
@@ -1400,6 +1429,7 @@ def _bcel_jvp(
     kernel=lambda xp, input, target, weight=None, pos_weight=None, reduction="mean": reduced(
         xp, _bcel_values(xp, input, target, weight, pos_weight), reduction
     ),
+    memory="fresh",
 )
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: str = "mean", /
@@ -1473,7 +1503,7 @@ def _nll_adjoint(xp: Any, g: Any, input_spec: Any, target: Any, weight: Any, ign
     return -(xp.astype(hit, g.dtype) * g)
 
 
-@linear(name="nn.nll_loss", index=("target", "weight"), input=_nll_adjoint, kernel=_nll_kernel)
+@linear(name="nn.nll_loss", index=("target", "weight"), input=_nll_adjoint, kernel=_nll_kernel, memory="fresh")
 def nll_loss(
     input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", /
 ) -> Tensor:
@@ -1520,6 +1550,7 @@ def _cross_entropy_adjoint_kernel(
     name="nn.cross_entropy_adjoint",
     kernel=_cross_entropy_adjoint_kernel,
     adjoint_of="nn.cross_entropy",
+    memory="fresh",
 )
 def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: Any, reduction: str, /) -> Tensor:
     """The first-order vjp of `cross_entropy`; higher orders go through its definition."""
@@ -1537,6 +1568,7 @@ def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: A
             g, input, target, lse, rows, reduction
         )
     },
+    memory="fresh",
 )
 def cross_entropy(
     input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", /

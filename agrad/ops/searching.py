@@ -12,6 +12,7 @@ from agrad.core.backend import backend_of, numbers_of
 from agrad.core.buffers import check_leaf, owned, rebind
 from agrad.core.cotangents import beside, unbroadcast
 from agrad.core.declare import custom, linear, nondifferentiable
+from agrad.core.facts import Facts
 from agrad.core.kernels import KINDS, at, is_mask, key_parts, visits_once
 from agrad.core.mode import batch_levels, is_grad_enabled, recorder
 from agrad.core.op import OPS, _key, finish, resolve_backend
@@ -19,7 +20,7 @@ from agrad.core.operands import listed
 from agrad.core.saved import active
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
-from agrad.ops.batch_rules import BatchedCall, along, dynamic, is_array, place, pointwise, reduced
+from agrad.ops.batch_rules import BatchedCall, along, is_array, place, pointwise, reduced
 from agrad.ops.data_type import astype
 from agrad.ops.docs import complete
 from agrad.ops.manipulation import unravel
@@ -101,7 +102,7 @@ def _offset(b: BatchedCall, taken: Any, size: int) -> Any:
 
 
 @linear(
-    views=True,
+    memory="view",
     index=("key",),
     keys=("key",),
     x=lambda xp, g, x_spec, key: xp.scatter_add(x_spec, key, g),
@@ -144,7 +145,13 @@ def _scatter_add_batch(b: BatchedCall, spec: Any, key: Any, values: Any, /) -> A
     return b.xp.reshape(b.xp.scatter_add(whole, where, values), (b.size, *spec.shape))
 
 
-@linear(index=("key",), keys=("key",), values=lambda xp, g, key: xp.getitem(g, key), batch=_scatter_add_batch)
+@linear(
+    index=("key",),
+    keys=("key",),
+    values=lambda xp, g, key: xp.getitem(g, key),
+    batch=_scatter_add_batch,
+    memory="fresh",
+)
 def scatter_add(spec: Any, key: Any, values: Any, /) -> Tensor:
     """Zeros of a spec with values added at a key: the adjoint of `getitem`.
 
@@ -222,7 +229,9 @@ def _trimmed(b: BatchedCall, data: Any, rank: int) -> Any:
     return b.xp.reshape(data, (data.shape[0], *data.shape[data.ndim - rank :])) if data.ndim - 1 > rank else data
 
 
-@linear(index=("key",), keys=("key",), drops=True, x=_zero_at, value=_value_adjoint, batch=_setitem_batch)
+@linear(
+    index=("key",), keys=("key",), drops=True, x=_zero_at, value=_value_adjoint, batch=_setitem_batch, memory="fresh"
+)
 def setitem(x: Any, key: Any, value: Any, /) -> Tensor:
     """A copy of `x` with ``x[key] = value`` done.
 
@@ -349,6 +358,7 @@ def _scatter_along_kernel(xp: Any, values: Any, indices: Any, spec: Any, axis: i
     index=("indices",),
     values=lambda xp, g, indices, axis: xp.take_along_axis(g, indices, axis=axis),
     kernel=_scatter_along_kernel,
+    memory="fresh",
 )
 def scatter_along(values: Any, indices: Any, spec: Any, axis: int, /) -> Tensor:
     """The adjoint of `take_along_axis`: values added at indices along an axis of zeros of a spec."""
@@ -377,7 +387,7 @@ def _take_batch(b: BatchedCall, x: Any, indices: Any, /, *, axis: int | None = N
     return b.xp.take_along_axis(x.data, b.xp.broadcast_to(picks, shape), axis=at)
 
 
-@linear(index=("indices",), x=_take_adjoint, batch=_take_batch, least_axes=1)
+@linear(index=("indices",), x=_take_adjoint, batch=_take_batch, least_axes=1, memory="fresh")
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     """The elements at 1-d indices along an axis.
 
@@ -403,6 +413,7 @@ def _take_along_axis_batch(b: BatchedCall, x: Any, indices: Any, /, *, axis: int
     index=("indices",),
     x=lambda xp, g, x_spec, indices, axis: xp.extra.scatter_along(g, indices, x_spec, axis),
     batch=_take_along_axis_batch,
+    memory="fresh",
 )
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     """The elements at indices along an axis, one set for each place along the others.
@@ -434,6 +445,8 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     x1=lambda xp, g, condition: xp.where(condition, g, xp.zeros_like(g)),
     x2=lambda xp, g, condition: xp.where(condition, xp.zeros_like(g), g),
     batch=pointwise,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True),
 )
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """`x1` where a condition is true, else `x2`.
@@ -461,7 +474,7 @@ def _argument_batch(b: BatchedCall, x: Any, /, *, axis: int | None = None, keepd
     return b.xp.reshape(found, (b.size, *(1,) * x.ndim)) if keepdims else found
 
 
-@nondifferentiable("x", batch=_argument_batch)
+@nondifferentiable("x", batch=_argument_batch, memory="fresh")
 def argmax(
     x: Any, /, axis: int | None = None, *, keepdims: bool = False, dim: int | None = None, keepdim: bool = False
 ) -> Tensor:
@@ -477,7 +490,7 @@ def argmax(
     """
 
 
-@nondifferentiable("x", batch=_argument_batch)
+@nondifferentiable("x", batch=_argument_batch, memory="fresh")
 def argmin(
     x: Any, /, axis: int | None = None, *, keepdims: bool = False, dim: int | None = None, keepdim: bool = False
 ) -> Tensor:
@@ -493,7 +506,7 @@ def argmin(
     """
 
 
-@nondifferentiable("x", batch=reduced)
+@nondifferentiable("x", batch=reduced, memory="fresh")
 def count_nonzero(
     x: Any,
     /,
@@ -517,7 +530,7 @@ def count_nonzero(
     """
 
 
-@nondifferentiable("x", outputs=0, batch=dynamic)
+@nondifferentiable("x", outputs=0, memory="fresh", facts=Facts(dynamic=True))
 def nonzero(x: Any, /) -> tuple[Tensor, ...]:
     """The indices of the elements that are not 0.
 
@@ -548,7 +561,7 @@ def _searchsorted_batch(b: BatchedCall, x1: Any, x2: Any, /, *, side: str = "lef
     return xp.count_nonzero(before, axis=-1)
 
 
-@nondifferentiable("x1", "x2", "sorter", batch=_searchsorted_batch)
+@nondifferentiable("x1", "x2", "sorter", batch=_searchsorted_batch, memory="fresh")
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Tensor:
     """Where to insert values into a sorted vector to keep it sorted.
 
@@ -582,7 +595,7 @@ def _sorted_tangent(xp: Any, t_x: Any, x: Any, axis: int, descending: bool, stab
     return xp.take_along_axis(t_x, xp.argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
 
 
-@custom(vjp={"x": _unsort}, jvp=_sorted_tangent, batch=along, least_axes=1)
+@custom(vjp={"x": _unsort}, jvp=_sorted_tangent, batch=along, least_axes=1, memory="fresh")
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Sorted along an axis.
 
@@ -597,7 +610,7 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
     """
 
 
-@nondifferentiable("x", batch=along, least_axes=1)
+@nondifferentiable("x", batch=along, least_axes=1, memory="fresh")
 def argsort(
     x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True, dim: int | None = None
 ) -> Tensor:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from agrad.core.declare import nondifferentiable
+from agrad.core.declare import nondifferentiable, primitive
+from agrad.core.facts import Facts
 from agrad.core.tensor import Tensor
-from agrad.ops.batch_rules import BatchedCall, dynamic
+from agrad.ops.batch_rules import BatchedCall
 from agrad.ops.docs import complete
 from agrad.ops.elementwise import logical_not
 from agrad.ops.manipulation import reshape
@@ -38,7 +39,7 @@ class UniqueInverseResult(NamedTuple):
     inverse_indices: Tensor
 
 
-@nondifferentiable("x", name="unique_all", outputs=4, batch=dynamic)
+@nondifferentiable("x", name="unique_all", outputs=4, memory="fresh", facts=Facts(dynamic=True))
 def _unique_all(x: Any, /) -> tuple[Tensor, ...]:
     """The distinct elements, where each stands first, which of them each element is, and how often each occurs."""
 
@@ -66,6 +67,7 @@ def unique_all(x: Any, /) -> UniqueAllResult:
     return UniqueAllResult(values, indices, inverse_indices, counts)
 
 
+@primitive("unique_counts", facts=Facts(dynamic=True))
 def unique_counts(x: Any, /) -> UniqueCountsResult:
     """The distinct elements, and how often each occurs.
 
@@ -78,6 +80,7 @@ def unique_counts(x: Any, /) -> UniqueCountsResult:
     return UniqueCountsResult(found.values, found.counts)
 
 
+@primitive("unique_inverse", facts=Facts(dynamic=True))
 def unique_inverse(x: Any, /) -> UniqueInverseResult:
     """The distinct elements, and which of them each element is.
 
@@ -90,6 +93,7 @@ def unique_inverse(x: Any, /) -> UniqueInverseResult:
     return UniqueInverseResult(found.values, found.inverse_indices)
 
 
+@primitive("unique_values", facts=Facts(dynamic=True))
 def unique_values(x: Any, /) -> Tensor:
     """The distinct elements.
 
@@ -112,7 +116,7 @@ def _isin_batch(b: BatchedCall, x1: Any, x2: Any, /, **options: Any) -> Any:
     return xp.logical_not(met) if options.get("invert") else met
 
 
-@nondifferentiable("x1", "x2", name="isin", batch=_isin_batch)
+@nondifferentiable("x1", "x2", name="isin", batch=_isin_batch, memory="fresh")
 def _isin(x1: Any, x2: Any, /) -> Tensor:
     """Whether each element of one is among those of the other."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core.cotangents import beside, is_complex, promote
 from agrad.core.declare import custom, nondifferentiable
+from agrad.core.facts import Facts
 from agrad.ops.batch_rules import BatchedCall, matrices
 from agrad.ops.docs import complete
 from agrad.ops.matrices import adjoint, conj, diag, mm, on_diagonal
@@ -67,6 +68,7 @@ def _solve_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
     jvp=_solve_jvp,
     source="Giles, An extended collection of matrix derivative results, 2008, section 2.3.1",
     batch=_solve_batch,
+    memory="fresh",
 )
 def solve(x1: Any, x2: Any, /) -> Tensor:
     """The solution `y` of ``x1 y = x2``.
@@ -94,6 +96,7 @@ def solve(x1: Any, x2: Any, /) -> Tensor:
     jvp=lambda xp, t_x, ans: -mm(xp, ans, t_x, ans),
     source="Giles, An extended collection of matrix derivative results, 2008, section 2.2.3",
     batch=matrices,
+    memory="fresh",
 )
 def inv(x: Any, /) -> Tensor:
     """The inverse of square matrices.
@@ -180,6 +183,8 @@ def _pinv_jvp(xp: Any, t_x: Any, ans: Any, x: Any, rtol: Any) -> Any:
     index=("rtol",),
     source="Golub and Pereyra, The differentiation of pseudo-inverses, 1973, eq. 4.12",
     batch=matrices,
+    memory="fresh",
+    facts=Facts(torch="pinverse"),
 )
 def pinv(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse of matrices.
@@ -202,7 +207,7 @@ def pinv(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     """
 
 
-@nondifferentiable("x", "rtol", name="linalg.matrix_rank", batch=matrices)
+@nondifferentiable("x", "rtol", name="linalg.matrix_rank", batch=matrices, memory="fresh")
 def matrix_rank(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     """The rank of matrices: how many of their singular values are not 0.
 
@@ -312,6 +317,7 @@ def _adjugate_along(xp: Any, x: Any, change: Any, *, back: bool) -> Any:
     jvp=lambda xp, t_x, x: _adjugate_along(xp, x, t_x, back=False),
     kernel=_adjugate_kernel,
     source="Stewart, On the adjugate matrix, 1998",
+    memory="fresh",
 )
 def adjugate(x: Any, /) -> Tensor:
     """The matrices of cofactors, transposed: what the derivative of `det` is made of, at singular matrices too."""
@@ -323,6 +329,7 @@ def adjugate(x: Any, /) -> Tensor:
     jvp=lambda xp, t_x, x: xp.sum(xp.matrix_transpose(xp.linalg.adjugate(x)) * t_x, axis=(-2, -1)),
     source="Jacobi's formula; at singular matrices Stewart, On the adjugate matrix, 1998",
     batch=matrices,
+    memory="fresh",
 )
 def det(x: Any, /) -> Tensor:
     """The determinant of square matrices.
@@ -376,6 +383,8 @@ def _slogdet_jvp(xp: Any, t_x: Any, ans: Any, x: Any) -> tuple[Any, Any]:
     jvp=_slogdet_jvp,
     source="Boeddeker et al., On the computation of complex-valued gradients, 2017, section 4.1",
     batch=matrices,
+    memory="fresh",
+    facts=Facts(torch="slogdet"),
 )
 def _slogdet(x: Any, /) -> tuple[Tensor, Tensor]:
     """Sign and logarithm of the magnitude of determinants."""

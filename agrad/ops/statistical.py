@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core.cotangents import is_complex, promote
 from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.errors import UnsupportedOp
+from agrad.core.facts import Facts
 from agrad.ops.batch_rules import reduced, running
 from agrad.ops.docs import complete
 
@@ -46,7 +47,12 @@ def count(spec: Any, axis: Axis) -> int:
     return n
 
 
-@linear(x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g, x_spec, axis, keepdims), batch=reduced)
+@linear(
+    x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g, x_spec, axis, keepdims),
+    batch=reduced,
+    memory="fresh",
+    facts=Facts(in_order=True),
+)
 def sum(
     x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, dim: Axis = None, keepdim: bool = False
 ) -> Tensor:
@@ -76,7 +82,7 @@ def _mean_adjoint(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> A
     return _spread(xp, share, x_spec, axis, keepdims)
 
 
-@linear(x=_mean_adjoint, batch=reduced)
+@linear(x=_mean_adjoint, batch=reduced, memory="fresh", facts=Facts(in_order=True))
 def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Mean over axes, all by default.
 
@@ -130,7 +136,7 @@ def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans_spec: Any, axis: Axis,
     return xp.sum(t_x * _prod_others(xp, x, _axes(axis, len(x_spec.shape))), axis=axis, keepdims=keepdims)
 
 
-@custom(vjp={"x": _prod_vjp}, jvp=_prod_jvp, batch=reduced)
+@custom(vjp={"x": _prod_vjp}, jvp=_prod_jvp, batch=reduced, memory="fresh")
 def prod(
     x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, dim: Axis = None, keepdim: bool = False
 ) -> Tensor:
@@ -165,7 +171,7 @@ def _extremum_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, 
     return xp.sum(t_x * _ties(xp, x, x_spec, ans, axis, keepdims), axis=axis, keepdims=keepdims)
 
 
-@custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp, batch=reduced)
+@custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp, batch=reduced, memory="fresh", facts=Facts(in_order=True))
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes, all by default.
 
@@ -181,7 +187,7 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """
 
 
-@custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp, batch=reduced)
+@custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp, batch=reduced, memory="fresh", facts=Facts(in_order=True))
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes, all by default.
 
@@ -214,7 +220,7 @@ def _var_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, correction: flo
     return xp.sum(along, axis=axis, keepdims=keepdims) * (2 / _divisor(x_spec, axis, correction))
 
 
-@custom(vjp={"x": _var_vjp}, jvp=_var_jvp, batch=reduced)
+@custom(vjp={"x": _var_vjp}, jvp=_var_jvp, batch=reduced, memory="fresh")
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Variance over axes, all by default.
 
@@ -243,7 +249,7 @@ def _std_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, corre
     return _var_jvp(xp, t_x, x, x_spec, axis, correction, keepdims) * _slope(xp, ans) / 2
 
 
-@custom(vjp={"x": _std_vjp}, jvp=_std_jvp, batch=reduced)
+@custom(vjp={"x": _std_vjp}, jvp=_std_jvp, batch=reduced, memory="fresh")
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation over axes, all by default.
 
@@ -265,7 +271,7 @@ def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, incl
     return xp.flip(xp.cumulative_sum(xp.flip(g, axis=axis), axis=axis), axis=axis)
 
 
-@linear(x=_cumulative_sum_adjoint, batch=running, least_axes=1)
+@linear(x=_cumulative_sum_adjoint, batch=running, least_axes=1, memory="fresh")
 def cumulative_sum(
     x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False, dim: int | None = None
 ) -> Tensor:
@@ -334,7 +340,7 @@ def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | N
     return xp.concat([xp.zeros_like(xp.sum(t_x, axis=axis, keepdims=True)), t_x], axis=axis)
 
 
-@custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp, batch=running, least_axes=1)
+@custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp, batch=running, least_axes=1, memory="fresh")
 def cumulative_prod(
     x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False, dim: int | None = None
 ) -> Tensor:
@@ -358,7 +364,7 @@ def cumulative_prod(
     """
 
 
-@nondifferentiable("x", batch=reduced)
+@nondifferentiable("x", batch=reduced, memory="fresh")
 def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Whether all elements along axes are true.
 
@@ -372,7 +378,7 @@ def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = Non
     """
 
 
-@nondifferentiable("x", batch=reduced)
+@nondifferentiable("x", batch=reduced, memory="fresh")
 def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Whether any element along axes is true.
 

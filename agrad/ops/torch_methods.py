@@ -1314,25 +1314,17 @@ def _rounded(x: Tensor, decimals: int) -> Tensor:
 
 # -- what is made from tables ----------------------------------------------------------------------------------------------
 
-#: Functions of one operand that are methods, and in-place methods with an underscore, under their own or another name.
-UNARY_METHODS = {
-    **{name: name for name in ("abs", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan")},
-    **{name: name for name in ("sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "square")},
-    **{name: name for name in ("reciprocal", "floor", "ceil", "trunc", "sign", "isnan", "isinf", "isfinite")},
-    "neg": "negative",
-}
-#: Functions of two operands that are methods.
-BINARY_METHODS = {
-    **{name: name for name in ("multiply", "pow", "maximum", "minimum", "remainder")},
-    **{name: name for name in ("atan2", "hypot", "logaddexp", "less", "greater", "equal")},
-    "mul": "multiply",
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
+
+def _methods(operands: int) -> dict[str, str]:
+    """Return the ops of so many operands that are methods, by the names of these."""
+    ops = [op for op in OPS.values() if len(op.array_slots) == operands]
+    return {name: op.name for op in ops for name in op.facts.methods.split()}
+
+
+#: Ops of one operand that are methods, and in-place methods with an underscore.
+UNARY_METHODS = _methods(1)
+#: Ops of two operands that are methods.
+BINARY_METHODS = _methods(2)
 #: Methods that convert to a dtype.
 CONVERSIONS = {
     "double": "float64",

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from agrad.core.kernels import is_mask
+from agrad.core.op import OPS
 from agrad.core.requirements import REQUIREMENTS
 from agrad.testing.samples import Data, Sample
 
 __all__ = ["of_dtype", "of_sample"]
-
-#: Operations on keys.
-BY_KEY = frozenset({"getitem", "scatter_add", "setitem"})
 
 #: Those of `linalg` that no decomposition is for.
 PRODUCTS = frozenset({"linalg.cross", "linalg.diagonal", "linalg.outer", "linalg.trace", "linalg.vector_norm"})
@@ -59,7 +57,7 @@ def of_sample(sample: Sample) -> tuple[str, ...]:
         found.append("fft")
     if (chapter == "linalg" and sample.op not in PRODUCTS) or sample.op in OF_MATRICES:
         found.append("complex linalg" if is_complex or sample.op in TO_COMPLEX else "linalg")
-    if sample.op in BY_KEY:
+    if sample.op in OPS and OPS[sample.op].has_key:
         found += ["boolean indexing" if is_mask(a) else "integer indexing" for a in arrays if not a.inexact]
     if any(0 in array.shape for array in arrays):
         found.append("zero-size reductions" if sample.op in REDUCING or chapter == "linalg" else "empty arrays")

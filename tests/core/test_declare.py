@@ -9,7 +9,9 @@ import pytest
 
 import agrad as ag
 from agrad.core import forward as forward_mode
-from agrad.core.op import OPS
+from agrad.core.declare import primitive
+from agrad.core.facts import Facts
+from agrad.core.op import OPS, facts_of
 
 
 @pytest.fixture(autouse=True)
@@ -517,3 +519,44 @@ def test_a_kernel_that_gives_a_tensor_is_told_with_the_line_of_the_call():
 
     with pytest.raises(RuntimeError, match=r"Can't call numpy\(\) on Tensor(?s:.*)Called at .*test_declare\.py:\d+"):
         scaled(ag.ones(2))
+
+
+def test_where_a_result_lies_is_said_in_four_words():
+    for memory in ("new", "", None):
+        with pytest.raises(ag.RuleError, match=r"memory= is one of 'fresh', 'view', 'lent', 'may share'; got"):
+            ag.elementwise(name="mine.elsewhere", x=1, memory=memory)(lambda x, /: None)
+    assert "mine.elsewhere" not in OPS
+    assert facts_of("mine.elsewhere").memory == "may share"
+
+    @ag.elementwise(name="mine.here", x=1, memory="fresh", facts=Facts(broadcasts_exactly=True))
+    def here(x, /):
+        """Declared."""
+
+    assert facts_of("mine.here") == Facts(memory="fresh", broadcasts_exactly=True)
+
+
+def test_a_write_to_what_is_a_view_elsewhere_warns():
+    @ag.linear(name="mine.rows", x=lambda g: g, kernel=lambda xp, x: x[...], memory="view")
+    def rows(x, /):
+        """The rows."""
+
+    x = ag.ones((2, 2))
+    y = rows(x)
+    with pytest.warns(UserWarning, match="NumPy and PyTorch"):
+        y += 1.0
+    assert x.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_kernels_without_an_op_are_declared_once():
+    assert facts_of("zeros").creates == "here"
+    assert facts_of("ones_like").fills == 1
+    for name in ("zeros", "add"):
+        with pytest.raises(ag.RuleError, match=f"{name} is declared already"):
+            primitive(name)
+    with pytest.raises(ag.RuleError, match="creates= is one of"):
+        Facts(creates="there")
+
+
+def test_python_has_each_operator_once():
+    symbols = [(op.facts.symbol, len(op.array_slots)) for op in OPS.values() if op.facts.symbol]
+    assert len(symbols) == len(set(symbols)) == 13 + 6 + 4

@@ -268,6 +268,20 @@ def test_what_may_give_its_operand_counts_so():
     assert passes.is_elementwise(Step("astype", (Ref(0),), {}, (1,)))
 
 
+@pytest.mark.parametrize(("memory", "steps"), [("fresh", 1), ("may share", 2), ("lent", 2)])
+def test_copies_of_what_a_users_op_gives_anew_are_left_out(memory, steps):
+    name = f"tests.{memory.replace(' ', '_')}"
+
+    @ag.elementwise(name=name, x=lambda xp, x: 3.0, kernel=lambda xp, x: x * 3.0, memory=memory)
+    def thrice(x, /):
+        """Return 3 x."""
+
+    x = normal(4, 3)
+    program = capture(lambda x: ag.astype(thrice(x), x.dtype), x)
+    assert len(passes.optimized(program).steps) == steps
+    check(program, x)
+
+
 LAYOUTS = {
     "c": np.ascontiguousarray,
     "f": np.asfortranarray,

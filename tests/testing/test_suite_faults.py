@@ -351,6 +351,7 @@ RoundedCast = with_kernel("RoundedCast", "astype", rounded_cast)
 ClampedTake = with_kernel("ClampedTake", "take", clamped_take)
 Cancelling = with_kernel("Cancelling", "log1p", lambda x, /: array_api_strict.log(1 + x))
 Overflowing = with_kernel("Overflowing", "hypot", lambda a, b, /: (a * a + b * b) ** 0.5)
+OwnOperand = with_kernel("OwnOperand", "positive", lambda x, /: x)
 KeptBuffers = with_kernel("KeptBuffers", "exp", kept_buffers())
 
 
@@ -607,6 +608,7 @@ FAULTS = [
     (Cancelling, (suite.TestNamespace, "test_without_derivative", "log1p of little"), "assert"),
     (Overflowing, (suite.TestNamespace, "test_without_derivative", "hypot of much"), "assert"),
     (KeptBuffers, (suite.TestRules, "test_values", "exp", "float64"), "the result is wrong"),
+    (OwnOperand, (suite.TestPlaces, "test_fresh", "positive", "float64"), "result 0 of positive is not fresh"),
     (CannotCopy, (suite.TestCreation, "test_copies_of_arrays"), "the copy is wrong"),
     (SeesNoNan, (suite.TestIndexing, "test_what_is_left_out"), "the value is wrong"),
     (WritesToLocked, (suite.TestCreation, "test_of_host_memory"), "buffer is read-only"),

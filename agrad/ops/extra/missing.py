@@ -169,7 +169,7 @@ def _nan_extremum(name: str, worst: float) -> dict[str, Any]:
     return {"vjp": {"x": vjp}, "jvp": jvp, "kernel": kernel}
 
 
-@custom(name="extra.nanmax", **_nan_extremum("max", -math.inf), drops=True, batch=reduced)
+@custom(name="extra.nanmax", **_nan_extremum("max", -math.inf), drops=True, batch=reduced, memory="fresh")
 def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes of those that are not NaN.
 
@@ -182,7 +182,7 @@ def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """
 
 
-@custom(name="extra.nanmin", **_nan_extremum("min", math.inf), drops=True, batch=reduced)
+@custom(name="extra.nanmin", **_nan_extremum("min", math.inf), drops=True, batch=reduced, memory="fresh")
 def nanmin(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes of those that are not NaN.
 

@@ -509,6 +509,7 @@ def _sliding(x: Any, weights: Any, n: int) -> Any:
     x1=lambda xp, g, x2: xp.extra.correlate_valid(g, _conj(xp, x2)),
     x2=lambda xp, g, x1: xp.extra.correlate_valid(g, _conj(xp, x1)),
     kernel=_full_kernel,
+    memory="fresh",
 )
 def convolve_full(x1: Any, x2: Any, /) -> Tensor:
     """The convolution of two vectors: ``y[k] = sum over i + j = k of x1[i] x2[j]``.
@@ -523,6 +524,7 @@ def convolve_full(x1: Any, x2: Any, /) -> Tensor:
     x=lambda xp, g, weights: xp.extra.convolve_full(g, _conj(xp, weights)),
     weights=lambda xp, g, x: xp.extra.correlate_valid(_conj(xp, x), g),
     kernel=_valid_kernel,
+    memory="fresh",
 )
 def correlate_valid(x: Any, weights: Any, /) -> Tensor:
     """Weighted sums of all windows of a vector: ``y[k] = sum over j of x[k + j] weights[j]``.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 from typing import Any, NamedTuple
 
-from agrad.core.declare import nondifferentiable
+from agrad.core.declare import nondifferentiable, primitive
 from agrad.core.errors import UnsupportedOp, called
+from agrad.core.facts import Facts
 from agrad.core.mode import may_look
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
@@ -190,7 +191,7 @@ def _argtop_kernel(xp: Any, x: Any, /, k: int, largest: bool) -> Any:
     return xp.argsort(x, axis=-1, descending=largest, stable=True)[..., :k]
 
 
-@nondifferentiable("x", name="extra.argtop", kernel=_argtop_kernel)
+@nondifferentiable("x", name="extra.argtop", kernel=_argtop_kernel, memory="fresh")
 def argtop(x: Any, /, k: int, largest: bool) -> Tensor:
     """Where the largest (or smallest) elements along the last axis stand: the first part of a stable argsort.
 
@@ -333,6 +334,7 @@ def _triangle(n: int, starts: list[int], stops: list[int], device: Any) -> tuple
     return rows, arange(total, device=device) - repeat(asarray(shifts, dtype="int64", device=device), sizes)
 
 
+@primitive("extra.tril_indices", memory="fresh", facts=Facts(creates="here"))
 def tril_indices(n: int, /, *, k: int = 0, m: int | None = None, device: Any = None) -> tuple[Tensor, Tensor]:
     """The indices of the elements on and below a diagonal of a matrix.
 
@@ -353,6 +355,7 @@ def tril_indices(n: int, /, *, k: int = 0, m: int | None = None, device: Any = N
     return _triangle(n, [0] * n, [min(max(i + k + 1, 0), m) for i in range(n)], device)
 
 
+@primitive("extra.triu_indices", memory="fresh", facts=Facts(creates="here"))
 def triu_indices(n: int, /, *, k: int = 0, m: int | None = None, device: Any = None) -> tuple[Tensor, Tensor]:
     """The indices of the elements on and above a diagonal of a matrix.
 

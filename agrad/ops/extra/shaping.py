@@ -452,6 +452,7 @@ def _overlap_add_batch(b: BatchedCall, x: Any, /, *, axis: int) -> Any:
     kernel=_windows_kernel,
     batch=_windows_batch,
     least_axes=1,
+    memory="fresh",
 )
 def windows(x: Any, /, size: int, *, axis: int) -> Tensor:
     """The windows of a size along an axis, each along a new last axis.
@@ -471,6 +472,7 @@ def windows(x: Any, /, size: int, *, axis: int) -> Tensor:
     kernel=_overlap_add_kernel,
     batch=_overlap_add_batch,
     least_axes=2,
+    memory="fresh",
 )
 def overlap_add(x: Any, /, *, axis: int) -> Tensor:
     """Windows added up where they overlap: the adjoint of `windows`.

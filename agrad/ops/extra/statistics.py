@@ -93,7 +93,7 @@ def _order_kernel(xp: Any, x: Any, /, ranks: tuple[int, ...]) -> Any:
     return xp.take(order, xp.asarray(ranks, dtype=xp.int64, **beside(x)), axis=-1)
 
 
-@nondifferentiable("x", name="extra.argrank", kernel=_order_kernel)
+@nondifferentiable("x", name="extra.argrank", kernel=_order_kernel, memory="fresh")
 def argrank(x: Any, /, ranks: tuple[int, ...]) -> Tensor:
     """Where the elements of some ranks stand along the last axis: part of a stable argsort.
 

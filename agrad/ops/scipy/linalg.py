@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.cotangents import promote
 from agrad.core.declare import custom
-from agrad.ops.batch_rules import matrices, pointwise
+from agrad.ops.batch_rules import matrices, stacks
 from agrad.ops.manipulation import broadcast_shapes
 from agrad.ops.matrices import adjoint, conj, eye, mm
 
@@ -61,7 +61,8 @@ def _triangular_jvp(xp: Any, t_a: Any, t_b: Any, ans: Any, a: Any, lower: bool, 
     jvp=_triangular_jvp,
     kernel=_solve_triangular_kernel,
     source="Giles, An extended collection of matrix derivative results, 2008, section 2.3.1",
-    batch=pointwise,
+    batch=stacks,
+    memory="fresh",
 )
 def solve_triangular(a: Any, b: Any, /, *, lower: bool, unit_diagonal: bool = False) -> Tensor:
     """The solution `x` of ``a x = b`` for triangular `a` (..., M, M) and `b` (..., M, K); one triangle is read."""
@@ -118,7 +119,8 @@ def _banded_jvp(xp: Any, t_ab: Any, t_b: Any, ans: Any, ab: Any, l: int, u: int)
     },
     jvp=_banded_jvp,
     source="Giles, 2008, section 2.3.1, for the elements within the bands",
-    batch=pointwise,
+    batch=stacks,
+    memory="fresh",
 )
 def solve_banded(ab: Any, b: Any, /, *, l: int, u: int) -> Tensor:
     """The solution `x` of ``a x = b`` for banded `a`: ``ab[..., u + i - j, j] == a[..., i, j]``; `b` is (..., M, K)."""
@@ -162,7 +164,8 @@ def _lstsq_jvp(xp: Any, t_a: Any, t_b: Any, ans: Any, a: Any, b: Any, cond: floa
     jvp=_lstsq_jvp,
     kernel=_lstsq_kernel,
     source="Golub and Pereyra, The differentiation of pseudo-inverses, 1973, eq. 4.12",
-    batch=pointwise,
+    batch=stacks,
+    memory="fresh",
 )
 def lstsq(a: Any, b: Any, /, *, cond: float) -> Tensor:
     """The shortest `x` with the least ``|b - a x|``, for `a` (..., M, N) and `b` (..., M, K)."""
@@ -232,6 +235,7 @@ def _lu_jvp(xp: Any, t_a: Any, ans: Any) -> tuple[Any, Any, Any]:
     jvp=_lu_jvp,
     source="de Hoog, Anderssen and Lukas, Differentiation of matrix functionals using triangular factorization, 2011",
     batch=matrices,
+    memory="fresh",
 )
 def lu(a: Any, /) -> tuple[Tensor, Tensor, Tensor]:
     """The factors `p`, a permutation, `l` and `u` of ``a = p l u``; `a` is (..., M, N), its leading columns independent."""
@@ -296,6 +300,7 @@ def _expm_kernel(xp: Any, a: Any, /) -> Any:
     kernel=_expm_kernel,
     source="Al-Mohy and Higham, Computing the Frechet derivative of the matrix exponential, 2009",
     batch=matrices,
+    memory="fresh",
 )
 def expm(a: Any, /) -> Tensor:
     """The exponential of square matrices."""
@@ -332,7 +337,8 @@ def _frechet_jvp(xp: Any, t_a: Any, t_e: Any, a: Any, e: Any) -> Any:
     jvp=_frechet_jvp,
     kernel=_expm_frechet_kernel,
     source="Mathias, A chain rule for matrix functions and applications, 1996",
-    batch=pointwise,
+    batch=stacks,
+    memory="fresh",
 )
 def expm_frechet(a: Any, e: Any, /) -> Tensor:
     """The derivative of the exponential of `a` along `e`."""
@@ -353,6 +359,7 @@ def _sqrtm_along(xp: Any, root: Any, t: Any) -> Any:
     jvp=lambda xp, t_a, ans: _sqrtm_along(xp, ans, t_a),
     source="Higham, Functions of matrices, 2008, section 6.1",
     batch=matrices,
+    memory="fresh",
 )
 def sqrtm(a: Any, /) -> Tensor:
     """The principal square root of square matrices; complex where a real matrix has no real one."""
@@ -371,6 +378,7 @@ def _logm_along(xp: Any, a: Any, t: Any) -> Any:
     jvp=lambda xp, t_a, a: _logm_along(xp, a, t_a),
     source="Mathias, A chain rule for matrix functions and applications, 1996",
     batch=matrices,
+    memory="fresh",
 )
 def logm(a: Any, /) -> Tensor:
     """The principal logarithm of square matrices; complex where a real matrix has no real one."""
@@ -401,7 +409,8 @@ def _sylvester_jvp(xp: Any, t_a: Any, t_b: Any, t_q: Any, ans: Any, a: Any, b: A
     },
     jvp=_sylvester_jvp,
     source="Kao and Hennequin, Automatic differentiation of Sylvester, Lyapunov and algebraic Riccati equations, 2020",
-    batch=pointwise,
+    batch=stacks,
+    memory="fresh",
 )
 def solve_sylvester(a: Any, b: Any, q: Any, /) -> Tensor:
     """The solution `x` of ``a x + x b = q``, for `a` (..., M, M), `b` (..., N, N) and `q` (..., M, N)."""

@@ -75,6 +75,7 @@ def _correlate_batch(call: BatchedCall, x: Any, weights: Any, /) -> Any:
     x2=lambda xp, g, x1: xp.scipy.correlate_valid(g, conj(xp, x1)),
     kernel=_full_kernel,
     batch=_convolve_batch,
+    memory="fresh",
 )
 def convolve_full(x1: Any, x2: Any, /) -> Tensor:
     """The convolution of two arrays of as many axes: ``y[k] = sum over i + j = k of x1[i] x2[j]``. Neither is empty."""
@@ -86,6 +87,7 @@ def convolve_full(x1: Any, x2: Any, /) -> Tensor:
     weights=lambda xp, g, x: xp.scipy.correlate_valid(conj(xp, x), g),
     kernel=_valid_kernel,
     batch=_correlate_batch,
+    memory="fresh",
 )
 def correlate_valid(x: Any, weights: Any, /) -> Tensor:
     """Weighted sums of all windows: ``y[k] = sum over j of x[k + j] weights[j]``. `weights` is not longer along any axis."""
@@ -148,6 +150,7 @@ def _filtered_batch(call: BatchedCall, coefficients: Any, x: Any, /) -> Any:
     x=lambda xp, g, b: _backwards(xp, xp.scipy.fir, b, g),
     kernel=_fir_kernel,
     batch=_filtered_batch,
+    memory="fresh",
 )
 def fir(b: Any, x: Any, /) -> Tensor:
     """The weighted sums ``y[n] = sum over k of b[k] x[n - k]`` along the last axis, zeros before the first element."""
@@ -174,6 +177,7 @@ def _all_pole_jvp(xp: Any, t_a: Any, t_x: Any, ans: Any, a: Any) -> Any:
     kernel=_all_pole_kernel,
     source="Oppenheim and Schafer, Discrete-time signal processing, 2010, section 6.2: the adjoint runs backwards in time",
     batch=_filtered_batch,
+    memory="fresh",
 )
 def all_pole(a: Any, x: Any, /) -> Tensor:
     """The recursion ``y[n] = x[n] - sum over k of a[k - 1] y[n - k]`` along the last axis; `a` is not empty."""

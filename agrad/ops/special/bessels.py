@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import elementwise
+from agrad.core.facts import Facts
 from agrad.ops.special.series import real_only, refused
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@elementwise(name="special.j0", x=lambda xp, x: -xp.special.j1(x))
+@elementwise(name="special.j0", x=lambda xp, x: -xp.special.j1(x), memory="fresh")
 def j0(x: Any, /) -> Tensor:
     """Bessel function of the first kind of order 0.
 
@@ -31,7 +32,7 @@ def j0(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.j1", x=lambda xp, x: (xp.special.j0(x) - xp.special.jv(2, x)) / 2)
+@elementwise(name="special.j1", x=lambda xp, x: (xp.special.j0(x) - xp.special.jv(2, x)) / 2, memory="fresh")
 def j1(x: Any, /) -> Tensor:
     """Bessel function of the first kind of order 1.
 
@@ -44,7 +45,10 @@ def j1(x: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.jv", v=refused("jv", "v"), z=lambda xp, v, z: (xp.special.jv(v - 1, z) - xp.special.jv(v + 1, z)) / 2
+    name="special.jv",
+    v=refused("jv", "v"),
+    z=lambda xp, v, z: (xp.special.jv(v - 1, z) - xp.special.jv(v + 1, z)) / 2,
+    memory="fresh",
 )
 def jv(v: Any, z: Any, /) -> Tensor:
     """Bessel function of the first kind of real order.
@@ -58,7 +62,7 @@ def jv(v: Any, z: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.y0", x=lambda xp, x: -xp.special.y1(x))
+@elementwise(name="special.y0", x=lambda xp, x: -xp.special.y1(x), memory="fresh")
 def y0(x: Any, /) -> Tensor:
     """Bessel function of the second kind of order 0.
 
@@ -71,7 +75,7 @@ def y0(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.y1", x=lambda xp, x: (xp.special.y0(x) - xp.special.yv(2, x)) / 2)
+@elementwise(name="special.y1", x=lambda xp, x: (xp.special.y0(x) - xp.special.yv(2, x)) / 2, memory="fresh")
 def y1(x: Any, /) -> Tensor:
     """Bessel function of the second kind of order 1.
 
@@ -85,7 +89,10 @@ def y1(x: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.yv", v=refused("yv", "v"), z=lambda xp, v, z: (xp.special.yv(v - 1, z) - xp.special.yv(v + 1, z)) / 2
+    name="special.yv",
+    v=refused("yv", "v"),
+    z=lambda xp, v, z: (xp.special.yv(v - 1, z) - xp.special.yv(v + 1, z)) / 2,
+    memory="fresh",
 )
 def yv(v: Any, z: Any, /) -> Tensor:
     """Bessel function of the second kind of real order.
@@ -99,7 +106,7 @@ def yv(v: Any, z: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.i0", x=lambda xp, x: xp.special.i1(x))
+@elementwise(name="special.i0", x=lambda xp, x: xp.special.i1(x), memory="fresh", facts=Facts(torch="i0"))
 def i0(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 0.
 
@@ -111,7 +118,7 @@ def i0(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.i0e", x=lambda xp, ans, x: xp.special.i1e(x) - xp.sign(x) * ans)
+@elementwise(name="special.i0e", x=lambda xp, ans, x: xp.special.i1e(x) - xp.sign(x) * ans, memory="fresh")
 def i0e(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 0, scaled.
 
@@ -123,7 +130,7 @@ def i0e(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.i1", x=lambda xp, x: (xp.special.i0(x) + xp.special.iv(2, x)) / 2)
+@elementwise(name="special.i1", x=lambda xp, x: (xp.special.i0(x) + xp.special.iv(2, x)) / 2, memory="fresh")
 def i1(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 1.
 
@@ -135,7 +142,11 @@ def i1(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.i1e", x=lambda xp, ans, x: (xp.special.i0e(x) + xp.special.ive(2, x)) / 2 - xp.sign(x) * ans)
+@elementwise(
+    name="special.i1e",
+    x=lambda xp, ans, x: (xp.special.i0e(x) + xp.special.ive(2, x)) / 2 - xp.sign(x) * ans,
+    memory="fresh",
+)
 def i1e(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 1, scaled.
 
@@ -148,7 +159,10 @@ def i1e(x: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.iv", v=refused("iv", "v"), z=lambda xp, v, z: (xp.special.iv(v - 1, z) + xp.special.iv(v + 1, z)) / 2
+    name="special.iv",
+    v=refused("iv", "v"),
+    z=lambda xp, v, z: (xp.special.iv(v - 1, z) + xp.special.iv(v + 1, z)) / 2,
+    memory="fresh",
 )
 def iv(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of real order.
@@ -167,7 +181,7 @@ def _ive_slope(xp: Any, ans: Any, v: Any, z: Any) -> Any:
     return (xp.special.ive(v - 1, z) + xp.special.ive(v + 1, z)) / 2 - xp.sign(z) * ans
 
 
-@elementwise(name="special.ive", v=refused("ive", "v"), z=_ive_slope)
+@elementwise(name="special.ive", v=refused("ive", "v"), z=_ive_slope, memory="fresh")
 def ive(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of real order, scaled.
 
@@ -181,7 +195,7 @@ def ive(v: Any, z: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.k0", x=lambda xp, x: -xp.special.k1(x))
+@elementwise(name="special.k0", x=lambda xp, x: -xp.special.k1(x), memory="fresh")
 def k0(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 0.
 
@@ -194,7 +208,7 @@ def k0(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.k0e", x=lambda xp, ans, x: ans - xp.special.k1e(x))
+@elementwise(name="special.k0e", x=lambda xp, ans, x: ans - xp.special.k1e(x), memory="fresh")
 def k0e(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 0, scaled.
 
@@ -207,7 +221,7 @@ def k0e(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.k1", x=lambda xp, x: -(xp.special.k0(x) + xp.special.kv(2, x)) / 2)
+@elementwise(name="special.k1", x=lambda xp, x: -(xp.special.k0(x) + xp.special.kv(2, x)) / 2, memory="fresh")
 def k1(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 1.
 
@@ -220,7 +234,9 @@ def k1(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.k1e", x=lambda xp, ans, x: ans - (xp.special.k0e(x) + xp.special.kve(2, x)) / 2)
+@elementwise(
+    name="special.k1e", x=lambda xp, ans, x: ans - (xp.special.k0e(x) + xp.special.kve(2, x)) / 2, memory="fresh"
+)
 def k1e(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 1, scaled.
 
@@ -234,7 +250,10 @@ def k1e(x: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.kv", v=refused("kv", "v"), z=lambda xp, v, z: -(xp.special.kv(v - 1, z) + xp.special.kv(v + 1, z)) / 2
+    name="special.kv",
+    v=refused("kv", "v"),
+    z=lambda xp, v, z: -(xp.special.kv(v - 1, z) + xp.special.kv(v + 1, z)) / 2,
+    memory="fresh",
 )
 def kv(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of real order.
@@ -252,6 +271,7 @@ def kv(v: Any, z: Any, /) -> Tensor:
     name="special.kve",
     v=refused("kve", "v"),
     z=lambda xp, ans, v, z: ans - (xp.special.kve(v - 1, z) + xp.special.kve(v + 1, z)) / 2,
+    memory="fresh",
 )
 def kve(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of real order, scaled.

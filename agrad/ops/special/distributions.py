@@ -65,13 +65,17 @@ def _t_higher(xp: Any, df: Any, x: Any, order: int, *, by_df: bool) -> Any:
     df=lambda xp, df, x, order: _t_higher(xp, df, x, order, by_df=True),
     x=lambda xp, df, x, order: _t_higher(xp, df, x, order, by_df=False),
     kernel=_t_by_df,
+    memory="fresh",
 )
 def stdtr_by_df(df: Any, x: Any, order: int = 1, /) -> Tensor:
     """The derivative of `stdtr` by the degrees of freedom, of order 1 or 2."""
 
 
 @elementwise(
-    name="special.stdtr", df=lambda xp, df, x: xp.special.stdtr_by_df(df, x), x=lambda xp, df, x: _t_density(xp, df, x)
+    name="special.stdtr",
+    df=lambda xp, df, x: xp.special.stdtr_by_df(df, x),
+    x=lambda xp, df, x: _t_density(xp, df, x),
+    memory="fresh",
 )
 def stdtr(df: Any, x: Any, /) -> Tensor:
     """Distribution function of Student's t.
@@ -90,6 +94,7 @@ def stdtr(df: Any, x: Any, /) -> Tensor:
     name="special.stdtrit",
     df=lambda xp, ans, df: -xp.special.stdtr_by_df(df, ans) / _t_density(xp, df, ans),
     p=lambda xp, ans, df: 1 / _t_density(xp, df, ans),
+    memory="fresh",
 )
 def stdtrit(df: Any, p: Any, /) -> Tensor:
     """Inverse of `stdtr` in `x`.
@@ -114,7 +119,7 @@ def _chi_by_v(xp: Any, v: Any, x: Any) -> Any:
     return xp.special.gammainc_by_a(v / 2, x / 2) / 2
 
 
-@elementwise(name="special.chdtr", v=_chi_by_v, x=_chi_density)
+@elementwise(name="special.chdtr", v=_chi_by_v, x=_chi_density, memory="fresh")
 def chdtr(v: Any, x: Any, /) -> Tensor:
     """Distribution function of the chi-squared distribution.
 
@@ -128,7 +133,12 @@ def chdtr(v: Any, x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.chdtrc", v=lambda xp, v, x: -_chi_by_v(xp, v, x), x=lambda xp, v, x: -_chi_density(xp, v, x))
+@elementwise(
+    name="special.chdtrc",
+    v=lambda xp, v, x: -_chi_by_v(xp, v, x),
+    x=lambda xp, v, x: -_chi_density(xp, v, x),
+    memory="fresh",
+)
 def chdtrc(v: Any, x: Any, /) -> Tensor:
     """Survival function of the chi-squared distribution.
 
@@ -146,6 +156,7 @@ def chdtrc(v: Any, x: Any, /) -> Tensor:
     name="special.chdtri",
     v=lambda xp, ans, v: -_chi_by_v(xp, v, ans) / _chi_density(xp, v, ans),
     p=lambda xp, ans, v: -1 / _chi_density(xp, v, ans),
+    memory="fresh",
 )
 def chdtri(v: Any, p: Any, /) -> Tensor:
     """Inverse of `chdtrc` in `x`.
@@ -163,6 +174,7 @@ def chdtri(v: Any, p: Any, /) -> Tensor:
     name="special.chdtriv",
     p=lambda xp, ans, x: 1 / _chi_by_v(xp, ans, x),
     x=lambda xp, ans, x: -_chi_density(xp, ans, x) / _chi_by_v(xp, ans, x),
+    memory="fresh",
 )
 def chdtriv(p: Any, x: Any, /) -> Tensor:
     """Inverse of `chdtr` in `v`.
@@ -181,6 +193,7 @@ def chdtriv(p: Any, x: Any, /) -> Tensor:
     a=lambda xp, a, b, x: x * xp.special.gamma_density(b, a * x),
     b=lambda xp, a, b, x: xp.special.gammainc_by_a(b, a * x),
     x=lambda xp, a, b, x: a * xp.special.gamma_density(b, a * x),
+    memory="fresh",
 )
 def gdtr(a: Any, b: Any, x: Any, /) -> Tensor:
     """Distribution function of the gamma distribution.
@@ -201,6 +214,7 @@ def gdtr(a: Any, b: Any, x: Any, /) -> Tensor:
     a=lambda xp, a, b, x: -x * xp.special.gamma_density(b, a * x),
     b=lambda xp, a, b, x: -xp.special.gammainc_by_a(b, a * x),
     x=lambda xp, a, b, x: -a * xp.special.gamma_density(b, a * x),
+    memory="fresh",
 )
 def gdtrc(a: Any, b: Any, x: Any, /) -> Tensor:
     """Survival function of the gamma distribution.
@@ -221,6 +235,7 @@ def gdtrc(a: Any, b: Any, x: Any, /) -> Tensor:
     p=lambda xp, ans, b, x: 1 / (x * xp.special.gamma_density(b, ans * x)),
     b=lambda xp, ans, b, x: -xp.special.gammainc_by_a(b, ans * x) / (x * xp.special.gamma_density(b, ans * x)),
     x=lambda ans, x: -ans / x,
+    memory="fresh",
 )
 def gdtria(p: Any, b: Any, x: Any, /) -> Tensor:
     """Inverse of `gdtr` in the rate.
@@ -240,6 +255,7 @@ def gdtria(p: Any, b: Any, x: Any, /) -> Tensor:
     a=lambda xp, ans, a, x: -x * xp.special.gamma_density(ans, a * x) / xp.special.gammainc_by_a(ans, a * x),
     p=lambda xp, ans, a, x: 1 / xp.special.gammainc_by_a(ans, a * x),
     x=lambda xp, ans, a, x: -a * xp.special.gamma_density(ans, a * x) / xp.special.gammainc_by_a(ans, a * x),
+    memory="fresh",
 )
 def gdtrib(a: Any, p: Any, x: Any, /) -> Tensor:
     """Inverse of `gdtr` in the shape.
@@ -259,6 +275,7 @@ def gdtrib(a: Any, p: Any, x: Any, /) -> Tensor:
     a=lambda ans, a: -ans / a,
     b=lambda xp, ans, a, b: -xp.special.gammainc_by_a(b, a * ans) / (a * xp.special.gamma_density(b, a * ans)),
     p=lambda xp, ans, a, b: 1 / (a * xp.special.gamma_density(b, a * ans)),
+    memory="fresh",
 )
 def gdtrix(a: Any, b: Any, p: Any, /) -> Tensor:
     """Inverse of `gdtr` in `x`.
@@ -281,6 +298,7 @@ def gdtrix(a: Any, b: Any, p: Any, /) -> Tensor:
     p=lambda xp, ans, b, x: 1 / xp.special.betainc_by(ans, b, x, 1, 0),
     b=lambda xp, ans, b, x: -xp.special.betainc_by(ans, b, x, 0, 1) / xp.special.betainc_by(ans, b, x, 1, 0),
     x=lambda xp, ans, b, x: -xp.special.beta_density(ans, b, x) / xp.special.betainc_by(ans, b, x, 1, 0),
+    memory="fresh",
 )
 def btdtria(p: Any, b: Any, x: Any, /) -> Tensor:
     """Inverse of `betainc` in its first operand.
@@ -300,6 +318,7 @@ def btdtria(p: Any, b: Any, x: Any, /) -> Tensor:
     a=lambda xp, ans, a, x: -xp.special.betainc_by(a, ans, x, 1, 0) / xp.special.betainc_by(a, ans, x, 0, 1),
     p=lambda xp, ans, a, x: 1 / xp.special.betainc_by(a, ans, x, 0, 1),
     x=lambda xp, ans, a, x: -xp.special.beta_density(a, ans, x) / xp.special.betainc_by(a, ans, x, 0, 1),
+    memory="fresh",
 )
 def btdtrib(a: Any, p: Any, x: Any, /) -> Tensor:
     """Inverse of `betainc` in its second operand.
@@ -340,7 +359,7 @@ def _f_by_dfd(xp: Any, dfn: Any, dfd: Any, x: Any) -> Any:
     return xp.special.betainc_by(a, b, z, 0, 1) / 2 - density * dfn * x / xp.square(dfd + dfn * x)
 
 
-@elementwise(name="special.fdtr", dfn=_f_by_dfn, dfd=_f_by_dfd, x=_f_density)
+@elementwise(name="special.fdtr", dfn=_f_by_dfn, dfd=_f_by_dfd, x=_f_density, memory="fresh")
 def fdtr(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
     """Distribution function of the F distribution.
 
@@ -359,6 +378,7 @@ def fdtr(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
     dfn=lambda xp, dfn, dfd, x: -_f_by_dfn(xp, dfn, dfd, x),
     dfd=lambda xp, dfn, dfd, x: -_f_by_dfd(xp, dfn, dfd, x),
     x=lambda xp, dfn, dfd, x: -_f_density(xp, dfn, dfd, x),
+    memory="fresh",
 )
 def fdtrc(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
     """Survival function of the F distribution.
@@ -378,6 +398,7 @@ def fdtrc(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
     dfn=lambda xp, ans, dfn, dfd: -_f_by_dfn(xp, dfn, dfd, ans) / _f_density(xp, dfn, dfd, ans),
     dfd=lambda xp, ans, dfn, dfd: -_f_by_dfd(xp, dfn, dfd, ans) / _f_density(xp, dfn, dfd, ans),
     p=lambda xp, ans, dfn, dfd: 1 / _f_density(xp, dfn, dfd, ans),
+    memory="fresh",
 )
 def fdtri(dfn: Any, dfd: Any, p: Any, /) -> Tensor:
     """Inverse of `fdtr` in `x`.
@@ -407,6 +428,7 @@ def _bernoulli_density(xp: Any, k: Any, n: Any, p: Any) -> Any:
     k=refused("bdtr", "k"),
     n=refused("bdtr", "n"),
     p=lambda xp, k, n, p: -_bernoulli_density(xp, k, n, p),
+    memory="fresh",
 )
 def bdtr(k: Any, n: Any, p: Any, /) -> Tensor:
     """Distribution function of the binomial distribution.
@@ -423,7 +445,9 @@ def bdtr(k: Any, n: Any, p: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.bdtrc", k=refused("bdtrc", "k"), n=refused("bdtrc", "n"), p=_bernoulli_density)
+@elementwise(
+    name="special.bdtrc", k=refused("bdtrc", "k"), n=refused("bdtrc", "n"), p=_bernoulli_density, memory="fresh"
+)
 def bdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
     """Survival function of the binomial distribution.
 
@@ -444,6 +468,7 @@ def bdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
     k=refused("bdtri", "k"),
     n=refused("bdtri", "n"),
     y=lambda xp, ans, k, n: -1 / _bernoulli_density(xp, k, n, ans),
+    memory="fresh",
 )
 def bdtri(k: Any, n: Any, y: Any, /) -> Tensor:
     """Inverse of `bdtr` in `p`.
@@ -465,7 +490,7 @@ def _waiting_density(xp: Any, k: Any, n: Any, p: Any) -> Any:
     return xp.special.beta_density(n, k + 1, p)
 
 
-@elementwise(name="special.nbdtr", k=refused("nbdtr", "k"), n=refused("nbdtr", "n"), p=_waiting_density)
+@elementwise(name="special.nbdtr", k=refused("nbdtr", "k"), n=refused("nbdtr", "n"), p=_waiting_density, memory="fresh")
 def nbdtr(k: Any, n: Any, p: Any, /) -> Tensor:
     """Distribution function of the negative binomial distribution.
 
@@ -486,6 +511,7 @@ def nbdtr(k: Any, n: Any, p: Any, /) -> Tensor:
     k=refused("nbdtrc", "k"),
     n=refused("nbdtrc", "n"),
     p=lambda xp, k, n, p: -_waiting_density(xp, k, n, p),
+    memory="fresh",
 )
 def nbdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
     """Survival function of the negative binomial distribution.
@@ -507,6 +533,7 @@ def nbdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
     k=refused("nbdtri", "k"),
     n=refused("nbdtri", "n"),
     y=lambda xp, ans, k, n: 1 / _waiting_density(xp, k, n, ans),
+    memory="fresh",
 )
 def nbdtri(k: Any, n: Any, y: Any, /) -> Tensor:
     """Inverse of `nbdtr` in `p`.
@@ -524,7 +551,10 @@ def nbdtri(k: Any, n: Any, y: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.pdtr", k=refused("pdtr", "k"), m=lambda xp, k, m: -xp.special.gamma_density(xp.floor(k) + 1, m)
+    name="special.pdtr",
+    k=refused("pdtr", "k"),
+    m=lambda xp, k, m: -xp.special.gamma_density(xp.floor(k) + 1, m),
+    memory="fresh",
 )
 def pdtr(k: Any, m: Any, /) -> Tensor:
     """Distribution function of the Poisson distribution.
@@ -541,7 +571,10 @@ def pdtr(k: Any, m: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.pdtrc", k=refused("pdtrc", "k"), m=lambda xp, k, m: xp.special.gamma_density(xp.floor(k) + 1, m)
+    name="special.pdtrc",
+    k=refused("pdtrc", "k"),
+    m=lambda xp, k, m: xp.special.gamma_density(xp.floor(k) + 1, m),
+    memory="fresh",
 )
 def pdtrc(k: Any, m: Any, /) -> Tensor:
     """Survival function of the Poisson distribution.
@@ -558,7 +591,10 @@ def pdtrc(k: Any, m: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.pdtri", k=refused("pdtri", "k"), y=lambda xp, ans, k: -1 / xp.special.gamma_density(k + 1, ans)
+    name="special.pdtri",
+    k=refused("pdtri", "k"),
+    y=lambda xp, ans, k: -1 / xp.special.gamma_density(k + 1, ans),
+    memory="fresh",
 )
 def pdtri(k: Any, y: Any, /) -> Tensor:
     """Inverse of `pdtr` in `m`.

@@ -71,6 +71,7 @@ def _power_kernel(xp: Any, u: Any, p: Any, minor: Any, major: Any, by_u: int, by
         u, p, minor, major, by_u, by_p, place
     ),
     kernel=_power_kernel,
+    memory="fresh",
 )
 def edge_power(u: Any, p: Any, minor: Any, major: Any, by_u: int = 0, by_p: int = 0, place: int = FIRST, /) -> Tensor:
     """Where `u` is 0 the limit from above of ``u**p * exp(minor + major)``, or of its derivatives of these orders; 0 elsewhere.
@@ -95,6 +96,7 @@ def _log_kernel(xp: Any, u: Any, p: Any, by_u: int) -> Any:
     u=lambda xp, u, p, by_u: xp.special.edge_log(u, p, by_u + 1),
     p=lambda xp, u, p, by_u: xp.special.edge_log(u, xp.ones_like(p), by_u),
     kernel=_log_kernel,
+    memory="fresh",
 )
 def edge_log(u: Any, p: Any, by_u: int = 0, /) -> Tensor:
     """Where `u` is 0 the limit from above of ``p * log(u)``, or of its derivative of this order by `u`; 0 elsewhere.
@@ -130,6 +132,7 @@ def _flat_kernel(xp: Any, u: Any, shape: Any, scale: Any, square: bool, by_u: in
         u, shape, scale, square, by_u, by_shape, by_scale + 1
     ),
     kernel=_flat_kernel,
+    memory="fresh",
 )
 def edge_flat(
     u: Any, shape: Any, scale: Any, square: bool, by_u: int = 0, by_shape: int = 0, by_scale: int = 0, /
@@ -150,7 +153,9 @@ def _inner_slope_kernel(xp: Any, found: Any, inner: Any, name: str) -> Any:
     return xp.ones_like(found)
 
 
-@nondifferentiable("found", "inner", name="special.inner_slope", kernel=_inner_slope_kernel, batch=pointwise)
+@nondifferentiable(
+    "found", "inner", name="special.inner_slope", kernel=_inner_slope_kernel, batch=pointwise, memory="fresh"
+)
 def inner_slope(found: Any, inner: Any, name: str, /) -> Tensor:
     """1; raises where an element is not `inner`."""
 
@@ -180,6 +185,7 @@ def _f_level_by(xp: Any, a: Any, b: Any, level: Any) -> Any:
     dfn=lambda xp, dfn, dfd: _f_level_by(xp, dfn, dfd, xp.log(dfn / dfd) + 1),
     dfd=lambda xp, dfn, dfd: _f_level_by(xp, dfd, dfn, -dfn / dfd),
     kernel=_f_level_kernel,
+    memory="fresh",
 )
 def f_edge(dfn: Any, dfd: Any, /) -> Tensor:
     """The logarithm of the factor of the density of the F distribution at 0.

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import elementwise
+from agrad.core.facts import Facts
 from agrad.ops.special.series import exprel_slope, log_ratio, log_ratio_slope, pieces, polynomial
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def _sinc_slope(xp: Any, x: Any) -> Any:
     name="special.sinc",
     x=_sinc_slope,
     kernel=lambda xp, x: pieces(xp, x * math.pi, x == 0, lambda u: u + 1, lambda u: xp.sin(u) / u),
+    memory="fresh",
+    facts=Facts(torch="sinc"),
 )
 def sinc(x: Any, /) -> Tensor:
     """Cardinal sine.
@@ -52,7 +55,7 @@ def sinc(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.exp2", x=lambda ans: ans * _LOG_2, kernel=lambda xp, x: xp.exp(x * _LOG_2))
+@elementwise(name="special.exp2", x=lambda ans: ans * _LOG_2, kernel=lambda xp, x: xp.exp(x * _LOG_2), memory="fresh")
 def exp2(x: Any, /) -> Tensor:
     """Power of 2.
 
@@ -64,7 +67,9 @@ def exp2(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.exp10", x=lambda ans: ans * _LOG_10, kernel=lambda xp, x: xp.exp(x * _LOG_10))
+@elementwise(
+    name="special.exp10", x=lambda ans: ans * _LOG_10, kernel=lambda xp, x: xp.exp(x * _LOG_10), memory="fresh"
+)
 def exp10(x: Any, /) -> Tensor:
     """Power of 10.
 
@@ -80,6 +85,7 @@ def exp10(x: Any, /) -> Tensor:
     name="special.cbrt",
     x=lambda ans: 1 / (3 * ans * ans),
     kernel=lambda xp, x: xp.sign(x) * xp.exp(xp.log(xp.where(x == 0, xp.ones_like(x), xp.abs(x))) / 3),
+    memory="fresh",
 )
 def cbrt(x: Any, /) -> Tensor:
     """Cube root.
@@ -92,7 +98,9 @@ def cbrt(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.cosm1", x=lambda xp, x: -xp.sin(x), kernel=lambda xp, x: -2 * xp.square(xp.sin(x / 2)))
+@elementwise(
+    name="special.cosm1", x=lambda xp, x: -xp.sin(x), kernel=lambda xp, x: -2 * xp.square(xp.sin(x / 2)), memory="fresh"
+)
 def cosm1(x: Any, /) -> Tensor:
     """``cos(x) - 1``, accurate near 0.
 
@@ -108,6 +116,7 @@ def cosm1(x: Any, /) -> Tensor:
     name="special.exprel",
     x=lambda xp, x: exprel_slope(xp, x),
     kernel=lambda xp, x: pieces(xp, x, (x == 0) | (x == math.inf), lambda u: u + 1, lambda u: xp.expm1(u) / u),
+    memory="fresh",
 )
 def exprel(x: Any, /) -> Tensor:
     """Relative error of the exponential.
@@ -140,6 +149,7 @@ def _boxcox_by_lmbda(xp: Any, log: Any, lmbda: Any) -> Any:
     x=lambda xp, x, lmbda: xp.pow(x, lmbda - 1),
     lmbda=lambda xp, x, lmbda: _boxcox_by_lmbda(xp, xp.log(x), lmbda),
     kernel=lambda xp, x, lmbda: _boxcox_kernel(xp, xp.log(x), lmbda),
+    memory="fresh",
 )
 def boxcox(x: Any, lmbda: Any, /) -> Tensor:
     """Power transformation of Box and Cox.
@@ -158,6 +168,7 @@ def boxcox(x: Any, lmbda: Any, /) -> Tensor:
     x=lambda xp, x, lmbda: xp.exp((lmbda - 1) * xp.log1p(x)),
     lmbda=lambda xp, x, lmbda: _boxcox_by_lmbda(xp, xp.log1p(x), lmbda),
     kernel=lambda xp, x, lmbda: _boxcox_kernel(xp, xp.log1p(x), lmbda),
+    memory="fresh",
 )
 def boxcox1p(x: Any, lmbda: Any, /) -> Tensor:
     """Power transformation of Box and Cox of ``1 + x``.
@@ -176,6 +187,7 @@ def boxcox1p(x: Any, lmbda: Any, /) -> Tensor:
     y=lambda ans, y, lmbda: ans / (1 + lmbda * y),
     lmbda=lambda xp, ans, y, lmbda: ans * xp.square(y) * log_ratio_slope(xp, lmbda * y),
     kernel=lambda xp, y, lmbda: xp.exp(y * log_ratio(xp, lmbda * y)),
+    memory="fresh",
 )
 def inv_boxcox(y: Any, lmbda: Any, /) -> Tensor:
     """Inverse of `boxcox`.
@@ -194,6 +206,7 @@ def inv_boxcox(y: Any, lmbda: Any, /) -> Tensor:
     y=lambda ans, y, lmbda: (1 + ans) / (1 + lmbda * y),
     lmbda=lambda xp, ans, y, lmbda: (1 + ans) * xp.square(y) * log_ratio_slope(xp, lmbda * y),
     kernel=lambda xp, y, lmbda: xp.expm1(y * log_ratio(xp, lmbda * y)),
+    memory="fresh",
 )
 def inv_boxcox1p(y: Any, lmbda: Any, /) -> Tensor:
     """Inverse of `boxcox1p`.
@@ -227,7 +240,7 @@ def _huber_by_x(xp: Any, delta: Any, x: Any) -> Any:
     return xp.where(delta + size * 0 < 0, xp.zeros_like(slope), slope)
 
 
-@elementwise(name="special.huber", delta=_huber_by_delta, x=_huber_by_x, kernel=_huber_kernel)
+@elementwise(name="special.huber", delta=_huber_by_delta, x=_huber_by_x, kernel=_huber_kernel, memory="fresh")
 def huber(delta: Any, x: Any, /) -> Tensor:
     """Loss function of Huber.
 
@@ -261,6 +274,7 @@ def _pseudo_huber_by_delta(xp: Any, delta: Any, x: Any) -> Any:
     delta=_pseudo_huber_by_delta,
     x=lambda xp, delta, x: x / xp.sqrt(1 + xp.square(x / delta)),
     kernel=_pseudo_huber_kernel,
+    memory="fresh",
 )
 def pseudo_huber(delta: Any, x: Any, /) -> Tensor:
     """Smooth loss function after Huber's.

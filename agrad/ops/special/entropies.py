@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.cotangents import is_complex
 from agrad.core.declare import elementwise
+from agrad.core.facts import Facts
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
@@ -43,6 +44,8 @@ def _product_kernel(xp: Any, x: Any, y: Any, log: Any) -> Any:
     x=_xlogy_by_x,
     y=lambda xp, x, y: _unless_zero(xp, x, x / _safe(xp, x, y, 1.0)),
     kernel=lambda xp, x, y: _product_kernel(xp, x, y, xp.log(y)),
+    memory="fresh",
+    facts=Facts(torch="xlogy"),
 )
 def xlogy(x: Any, y: Any, /) -> Tensor:
     """``x * log(y)``, 0 where `x` is 0.
@@ -61,6 +64,7 @@ def xlogy(x: Any, y: Any, /) -> Tensor:
     x=_xlog1py_by_x,
     y=lambda xp, x, y: _unless_zero(xp, x, x / (1 + _safe(xp, x, y, 0.0))),
     kernel=lambda xp, x, y: _product_kernel(xp, x, y, xp.log1p(y)),
+    memory="fresh",
 )
 def xlog1py(x: Any, y: Any, /) -> Tensor:
     """``x * log(1 + y)``, 0 where `x` is 0.
@@ -81,7 +85,7 @@ def _entr_kernel(xp: Any, x: Any) -> Any:
     return xp.where(inside | xp.isnan(x), value, xp.where(x == 0, xp.zeros_like(x), xp.zeros_like(x) - float("inf")))
 
 
-@elementwise(name="special.entr", x=lambda xp, x: -1 - xp.log(x), kernel=_entr_kernel)
+@elementwise(name="special.entr", x=lambda xp, x: -1 - xp.log(x), kernel=_entr_kernel, memory="fresh")
 def entr(x: Any, /) -> Tensor:
     """Entropy of one probability.
 
@@ -117,6 +121,7 @@ def _rel_entr_kernel(xp: Any, x: Any, y: Any) -> Any:
     x=lambda xp, x, y: 1 + _log_quotient(xp, x, y),
     y=lambda x, y: -x / y,
     kernel=_rel_entr_kernel,
+    memory="fresh",
 )
 def rel_entr(x: Any, y: Any, /) -> Tensor:
     """Relative entropy of one probability to another.
@@ -139,7 +144,7 @@ def _kl_div_kernel(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(inside, value, xp.where(xp.isnan(x) | xp.isnan(y), zero + float("nan"), rest))
 
 
-@elementwise(name="special.kl_div", x=_log_quotient, y=lambda x, y: (y - x) / y, kernel=_kl_div_kernel)
+@elementwise(name="special.kl_div", x=_log_quotient, y=lambda x, y: (y - x) / y, kernel=_kl_div_kernel, memory="fresh")
 def kl_div(x: Any, y: Any, /) -> Tensor:
     """Kullback-Leibler divergence of one probability from another.
 

@@ -27,7 +27,7 @@ def _erf_kernel(xp: Any, x: Any) -> Any:
     return xp.where(small, near * polynomial(near * near, _ERF), 2 * xp.nn.normal_cdf(x * _SQRT_2) - 1)
 
 
-@elementwise(name="special.erf", x=lambda xp, x: _2_SQRT_PI * xp.exp(-x * x), kernel=_erf_kernel)
+@elementwise(name="special.erf", x=lambda xp, x: _2_SQRT_PI * xp.exp(-x * x), kernel=_erf_kernel, memory="fresh")
 def erf(x: Any, /) -> Tensor:
     """Error function.
 
@@ -44,6 +44,7 @@ def erf(x: Any, /) -> Tensor:
     name="special.erfc",
     x=lambda xp, x: -_2_SQRT_PI * xp.exp(-x * x),
     kernel=lambda xp, x: 2 * xp.nn.normal_cdf(x * -_SQRT_2),
+    memory="fresh",
 )
 def erfc(x: Any, /) -> Tensor:
     """Complementary error function, ``1 - erf(x)`` without cancellation.
@@ -83,6 +84,7 @@ def _scaled_ierfc(xp: Any, x: Any, n: int) -> Any:
     x=lambda xp, x, n: -2 * (n + 1) * xp.special.scaled_ierfc(x, n + 1),
     kernel=_scaled_ierfc,
     source="W. Gautschi, Recursive computation of the repeated integrals of the error function, Math. Comp. 15 (1961)",
+    memory="fresh",
 )
 def scaled_ierfc(x: Any, n: int, /) -> Tensor:
     """The integral of erfc repeated `n` times, times ``exp(x**2)``: the derivatives of `erfcx` without cancellation."""
@@ -93,7 +95,7 @@ def _erfcx_slope(xp: Any, x: Any) -> Any:
     return -2 * xp.special.scaled_ierfc(x, 1)
 
 
-@elementwise(name="special.erfcx", x=_erfcx_slope)
+@elementwise(name="special.erfcx", x=_erfcx_slope, memory="fresh")
 def erfcx(x: Any, /) -> Tensor:
     """Scaled complementary error function, ``exp(x**2) * erfc(x)``.
 
@@ -107,7 +109,7 @@ def erfcx(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.erfinv", y=lambda xp, ans: xp.exp(ans * ans) / _2_SQRT_PI)
+@elementwise(name="special.erfinv", y=lambda xp, ans: xp.exp(ans * ans) / _2_SQRT_PI, memory="fresh")
 def erfinv(y: Any, /) -> Tensor:
     """Inverse of `erf`.
 
@@ -120,7 +122,7 @@ def erfinv(y: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.erfcinv", y=lambda xp, ans: -xp.exp(ans * ans) / _2_SQRT_PI)
+@elementwise(name="special.erfcinv", y=lambda xp, ans: -xp.exp(ans * ans) / _2_SQRT_PI, memory="fresh")
 def erfcinv(y: Any, /) -> Tensor:
     """Inverse of `erfc`.
 
@@ -134,7 +136,10 @@ def erfcinv(y: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.ndtr", x=lambda xp, x: xp.exp(x * x * -0.5) / _SQRT_2PI, kernel=lambda xp, x: xp.nn.normal_cdf(x)
+    name="special.ndtr",
+    x=lambda xp, x: xp.exp(x * x * -0.5) / _SQRT_2PI,
+    kernel=lambda xp, x: xp.nn.normal_cdf(x),
+    memory="fresh",
 )
 def ndtr(x: Any, /) -> Tensor:
     """Distribution function of the standard normal.
@@ -148,7 +153,7 @@ def ndtr(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.ndtri", y=lambda xp, ans: xp.exp(ans * ans * 0.5) * _SQRT_2PI)
+@elementwise(name="special.ndtri", y=lambda xp, ans: xp.exp(ans * ans * 0.5) * _SQRT_2PI, memory="fresh")
 def ndtri(y: Any, /) -> Tensor:
     """Inverse of `ndtr`, the quantiles of the standard normal.
 
@@ -167,7 +172,7 @@ def _hazard(xp: Any, x: Any) -> Any:
     return math.sqrt(2 / math.pi) / xp.special.erfcx(x * -math.sqrt(0.5))
 
 
-@elementwise(name="special.log_ndtr", x=_hazard)
+@elementwise(name="special.log_ndtr", x=_hazard, memory="fresh")
 def log_ndtr(x: Any, /) -> Tensor:
     """Logarithm of `ndtr`.
 
@@ -182,7 +187,9 @@ def log_ndtr(x: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.ndtri_exp", y=lambda xp, ans: math.sqrt(math.pi / 2) * xp.special.erfcx(ans * -math.sqrt(0.5))
+    name="special.ndtri_exp",
+    y=lambda xp, ans: math.sqrt(math.pi / 2) * xp.special.erfcx(ans * -math.sqrt(0.5)),
+    memory="fresh",
 )
 def ndtri_exp(y: Any, /) -> Tensor:
     """Inverse of `log_ndtr`.

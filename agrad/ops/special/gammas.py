@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import elementwise, nondifferentiable
+from agrad.core.facts import Facts
 from agrad.ops.batch_rules import pointwise
 from agrad.ops.creation import asarray
 from agrad.ops.special.series import PSI_FROM, psi_tail, real_only, refused
@@ -19,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@elementwise(name="special.gamma", z=lambda xp, ans, z: ans * xp.special.psi(z))
+@elementwise(name="special.gamma", z=lambda xp, ans, z: ans * xp.special.psi(z), memory="fresh")
 def gamma(z: Any, /) -> Tensor:
     """Gamma function.
 
@@ -31,7 +32,7 @@ def gamma(z: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.gammaln", x=lambda xp, x: xp.special.psi(x))
+@elementwise(name="special.gammaln", x=lambda xp, x: xp.special.psi(x), memory="fresh")
 def gammaln(x: Any, /) -> Tensor:
     """Logarithm of the absolute value of the gamma function.
 
@@ -43,7 +44,7 @@ def gammaln(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.loggamma", z=lambda xp, z: xp.special.psi(z))
+@elementwise(name="special.loggamma", z=lambda xp, z: xp.special.psi(z), memory="fresh")
 def loggamma(z: Any, /) -> Tensor:
     """Principal branch of the logarithm of the gamma function.
 
@@ -64,7 +65,7 @@ def _rgamma_slope(xp: Any, z: Any, ans: Any) -> Any:
     return xp.where(pole, limit, -ans * xp.special.psi(xp.where(pole, xp.ones_like(z), z)))
 
 
-@elementwise(name="special.rgamma", z=_rgamma_slope)
+@elementwise(name="special.rgamma", z=_rgamma_slope, memory="fresh")
 def rgamma(z: Any, /) -> Tensor:
     """Reciprocal of the gamma function.
 
@@ -78,7 +79,7 @@ def rgamma(z: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x", name="special.gammasgn", batch=pointwise)
+@nondifferentiable("x", name="special.gammasgn", batch=pointwise, memory="fresh")
 def gammasgn(x: Any, /) -> Tensor:
     """Sign of the gamma function; it has no derivative.
 
@@ -94,7 +95,7 @@ def _trigamma(xp: Any, z: Any) -> Any:
     return xp.special.polygamma(1, z)
 
 
-@elementwise(name="special.psi", z=_trigamma)
+@elementwise(name="special.psi", z=_trigamma, memory="fresh")
 def psi(z: Any, /) -> Tensor:
     """Digamma function, the derivative of the logarithm of the gamma function.
 
@@ -111,7 +112,13 @@ def psi(z: Any, /) -> Tensor:
 digamma = psi
 
 
-@elementwise(name="special.polygamma", n=refused("polygamma", "n"), x=lambda xp, n, x: xp.special.polygamma(n + 1, x))
+@elementwise(
+    name="special.polygamma",
+    n=refused("polygamma", "n"),
+    x=lambda xp, n, x: xp.special.polygamma(n + 1, x),
+    memory="fresh",
+    facts=Facts(torch="polygamma"),
+)
 def polygamma(n: Any, x: Any, /) -> Tensor:
     """Derivatives of the digamma function.
 
@@ -125,7 +132,9 @@ def polygamma(n: Any, x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.zeta", x=refused("zeta", "x"), q=lambda xp, x, q: -x * xp.special.zeta(x + 1, q))
+@elementwise(
+    name="special.zeta", x=refused("zeta", "x"), q=lambda xp, x, q: -x * xp.special.zeta(x + 1, q), memory="fresh"
+)
 def zeta(x: Any, q: Any = None, /) -> Tensor:
     """Zeta function of Riemann, or of Hurwitz where `q` is given.
 
@@ -156,6 +165,7 @@ def _psi_gap(xp: Any, a: Any, b: Any) -> Any:
     name="special.beta",
     a=lambda xp, ans, a, b: ans * _psi_gap(xp, a, b),
     b=lambda xp, ans, a, b: ans * _psi_gap(xp, b, a),
+    memory="fresh",
 )
 def beta(a: Any, b: Any, /) -> Tensor:
     """Beta function.
@@ -169,7 +179,9 @@ def beta(a: Any, b: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.betaln", a=lambda xp, a, b: _psi_gap(xp, a, b), b=lambda xp, a, b: _psi_gap(xp, b, a))
+@elementwise(
+    name="special.betaln", a=lambda xp, a, b: _psi_gap(xp, a, b), b=lambda xp, a, b: _psi_gap(xp, b, a), memory="fresh"
+)
 def betaln(a: Any, b: Any, /) -> Tensor:
     """Logarithm of the absolute value of the beta function.
 
@@ -186,6 +198,7 @@ def betaln(a: Any, b: Any, /) -> Tensor:
     name="special.binom",
     x=lambda xp, ans, x, y: ans * (xp.special.psi(x + 1) - xp.special.psi(x - y + 1)),
     y=lambda xp, ans, x, y: ans * (xp.special.psi(x - y + 1) - xp.special.psi(y + 1)),
+    memory="fresh",
 )
 def binom(x: Any, y: Any, /) -> Tensor:
     """Binomial coefficient, of real numbers too.
@@ -204,6 +217,7 @@ def binom(x: Any, y: Any, /) -> Tensor:
     name="special.poch",
     z=lambda xp, ans, z, m: ans * (xp.special.psi(z + m) - xp.special.psi(z)),
     m=lambda xp, ans, z, m: ans * xp.special.psi(z + m),
+    memory="fresh",
 )
 def poch(z: Any, m: Any, /) -> Tensor:
     """Pochhammer's symbol, the rising factorial.

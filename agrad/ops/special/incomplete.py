@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import elementwise
+from agrad.core.facts import Facts
 from agrad.ops.special.edges import FIRST, LAST, LATER
 from agrad.ops.special.series import polynomial, psi_tail
 
@@ -140,7 +141,9 @@ def _gamma_density_by_x(xp: Any, ans: Any, a: Any, x: Any) -> Any:
     return xp.where(zero, edge, ans * ((a - 1) / xp.where(zero, xp.ones_like(x), x) - 1))
 
 
-@elementwise(name="special.gamma_density", a=_gamma_density_by_a, x=_gamma_density_by_x, kernel=_gamma_density)
+@elementwise(
+    name="special.gamma_density", a=_gamma_density_by_a, x=_gamma_density_by_x, kernel=_gamma_density, memory="fresh"
+)
 def gamma_density(a: Any, x: Any, /) -> Tensor:
     """The density of the gamma distribution, ``x**(a - 1) * exp(-x) / gamma(a)``."""
 
@@ -196,6 +199,7 @@ def _beta_density_by_x(xp: Any, ans: Any, a: Any, b: Any, x: Any) -> Any:
     b=_beta_density_by_b,
     x=_beta_density_by_x,
     kernel=_beta_density,
+    memory="fresh",
 )
 def beta_density(a: Any, b: Any, x: Any, /) -> Tensor:
     """The density of the beta distribution, ``x**(a - 1) * (1 - x)**(b - 1) / beta(a, b)``."""
@@ -276,7 +280,7 @@ def _density_by_a(xp: Any, a: Any, x: Any, order: int) -> Any:
     return xp.where(zero, edge, xp.special.gamma_density(a, x) * factor)
 
 
-@elementwise(name="special.gammainc_by_a", a=_next_by_a, x=_density_by_a, kernel=_gammainc_by_a)
+@elementwise(name="special.gammainc_by_a", a=_next_by_a, x=_density_by_a, kernel=_gammainc_by_a, memory="fresh")
 def gammainc_by_a(a: Any, x: Any, order: int = 1, /) -> Tensor:
     """The derivative of `gammainc` by `a`, of order 1 or 2."""
 
@@ -285,6 +289,8 @@ def gammainc_by_a(a: Any, x: Any, order: int = 1, /) -> Tensor:
     name="special.gammainc",
     a=lambda xp, a, x: xp.special.gammainc_by_a(a, x),
     x=lambda xp, a, x: xp.special.gamma_density(a, x),
+    memory="fresh",
+    facts=Facts(torch="igamma"),
 )
 def gammainc(a: Any, x: Any, /) -> Tensor:
     """Regularised lower incomplete gamma function, P(a, x).
@@ -304,6 +310,8 @@ def gammainc(a: Any, x: Any, /) -> Tensor:
     name="special.gammaincc",
     a=lambda xp, a, x: -xp.special.gammainc_by_a(a, x),
     x=lambda xp, a, x: -xp.special.gamma_density(a, x),
+    memory="fresh",
+    facts=Facts(torch="igammac"),
 )
 def gammaincc(a: Any, x: Any, /) -> Tensor:
     """Regularised upper incomplete gamma function, Q(a, x) = 1 - P(a, x).
@@ -337,6 +345,7 @@ def _beta_quantile_by(xp: Any, ans: Any, a: Any, b: Any, by_a: int) -> Any:
     name="special.gammaincinv",
     a=lambda xp, ans, a: _gamma_quantile_by_a(xp, ans, a),
     y=lambda xp, ans, a: 1 / xp.special.gamma_density(a, ans),
+    memory="fresh",
 )
 def gammaincinv(a: Any, y: Any, /) -> Tensor:
     """Inverse of `gammainc` in its second operand.
@@ -355,6 +364,7 @@ def gammaincinv(a: Any, y: Any, /) -> Tensor:
     name="special.gammainccinv",
     a=lambda xp, ans, a: _gamma_quantile_by_a(xp, ans, a),
     y=lambda xp, ans, a: -1 / xp.special.gamma_density(a, ans),
+    memory="fresh",
 )
 def gammainccinv(a: Any, y: Any, /) -> Tensor:
     """Inverse of `gammaincc` in its second operand.
@@ -461,6 +471,7 @@ def _density_by(xp: Any, a: Any, b: Any, x: Any, order_a: int, order_b: int) -> 
     b=lambda xp, a, b, x, order_a, order_b: _higher_beta(xp, a, b, x, order_a, order_b + 1),
     x=_density_by,
     kernel=_betainc_by,
+    memory="fresh",
 )
 def betainc_by(a: Any, b: Any, x: Any, order_a: int = 1, order_b: int = 0, /) -> Tensor:
     """The derivative of `betainc` of these orders by `a` and by `b`, 1 or 2 in all."""
@@ -471,6 +482,7 @@ def betainc_by(a: Any, b: Any, x: Any, order_a: int = 1, order_b: int = 0, /) ->
     a=lambda xp, a, b, x: xp.special.betainc_by(a, b, x, 1, 0),
     b=lambda xp, a, b, x: xp.special.betainc_by(a, b, x, 0, 1),
     x=lambda xp, a, b, x: xp.special.beta_density(a, b, x),
+    memory="fresh",
 )
 def betainc(a: Any, b: Any, x: Any, /) -> Tensor:
     """Regularised incomplete beta function.
@@ -491,6 +503,7 @@ def betainc(a: Any, b: Any, x: Any, /) -> Tensor:
     a=lambda xp, a, b, x: -xp.special.betainc_by(a, b, x, 1, 0),
     b=lambda xp, a, b, x: -xp.special.betainc_by(a, b, x, 0, 1),
     x=lambda xp, a, b, x: -xp.special.beta_density(a, b, x),
+    memory="fresh",
 )
 def betaincc(a: Any, b: Any, x: Any, /) -> Tensor:
     """Complement of the regularised incomplete beta function, ``1 - betainc(a, b, x)``.
@@ -510,6 +523,7 @@ def betaincc(a: Any, b: Any, x: Any, /) -> Tensor:
     a=lambda xp, ans, a, b: _beta_quantile_by(xp, ans, a, b, 1),
     b=lambda xp, ans, a, b: _beta_quantile_by(xp, ans, a, b, 0),
     y=lambda xp, ans, a, b: 1 / xp.special.beta_density(a, b, ans),
+    memory="fresh",
 )
 def betaincinv(a: Any, b: Any, y: Any, /) -> Tensor:
     """Inverse of `betainc` in its third operand.
@@ -529,6 +543,7 @@ def betaincinv(a: Any, b: Any, y: Any, /) -> Tensor:
     a=lambda xp, ans, a, b: _beta_quantile_by(xp, ans, a, b, 1),
     b=lambda xp, ans, a, b: _beta_quantile_by(xp, ans, a, b, 0),
     y=lambda xp, ans, a, b: -1 / xp.special.beta_density(a, b, ans),
+    memory="fresh",
 )
 def betainccinv(a: Any, b: Any, y: Any, /) -> Tensor:
     """Inverse of `betaincc` in its third operand.

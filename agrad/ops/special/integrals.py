@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from agrad.core.declare import elementwise
+from agrad.core.declare import elementwise, primitive
 from agrad.ops.special.series import log_ratio, refused
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = [
 # -- exponential integrals --------------------------------------------------------------------------------------------
 
 
-@elementwise(name="special.exp1", z=lambda xp, z: -xp.exp(-z) / z)
+@elementwise(name="special.exp1", z=lambda xp, z: -xp.exp(-z) / z, memory="fresh")
 def exp1(z: Any, /) -> Tensor:
     """Exponential integral E1.
 
@@ -32,7 +32,7 @@ def exp1(z: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.expi", x=lambda xp, x: xp.exp(x) / x)
+@elementwise(name="special.expi", x=lambda xp, x: xp.exp(x) / x, memory="fresh")
 def expi(x: Any, /) -> Tensor:
     """Exponential integral Ei.
 
@@ -45,7 +45,7 @@ def expi(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.expn", n=refused("expn", "n"), x=lambda xp, n, x: -xp.special.expn(n - 1, x))
+@elementwise(name="special.expn", n=refused("expn", "n"), x=lambda xp, n, x: -xp.special.expn(n - 1, x), memory="fresh")
 def expn(n: Any, x: Any, /) -> Tensor:
     """Generalised exponential integral.
 
@@ -69,7 +69,7 @@ def _spence_slope(xp: Any, z: Any) -> Any:
     return xp.where(near, series, xp.log(apart) / (1 - apart))
 
 
-@elementwise(name="special.spence", z=_spence_slope)
+@elementwise(name="special.spence", z=_spence_slope, memory="fresh")
 def spence(z: Any, /) -> Tensor:
     """Dilogarithm, as SciPy counts it.
 
@@ -90,6 +90,7 @@ def spence(z: Any, /) -> Tensor:
     a=refused("hyp1f1", "a"),
     b=refused("hyp1f1", "b"),
     x=lambda xp, a, b, x: a / b * xp.special.hyp1f1(a + 1, b + 1, x),
+    memory="fresh",
 )
 def hyp1f1(a: Any, b: Any, x: Any, /) -> Tensor:
     """Confluent hypergeometric function of Kummer.
@@ -111,6 +112,7 @@ def hyp1f1(a: Any, b: Any, x: Any, /) -> Tensor:
     b=refused("hyp2f1", "b"),
     c=refused("hyp2f1", "c"),
     z=lambda xp, a, b, c, z: a * b / c * xp.special.hyp2f1(a + 1, b + 1, c + 1, z),
+    memory="fresh",
 )
 def hyp2f1(a: Any, b: Any, c: Any, z: Any, /) -> Tensor:
     """Hypergeometric function of Gauss.
@@ -163,13 +165,16 @@ def _ellipe_slope(xp: Any, m: Any, p: Any) -> Any:
 
 
 @elementwise(
-    name="special.ellipem1", p=lambda xp, p: -_ellipe_slope(xp, 1 - p, p), kernel=lambda xp, p: xp.special.ellipe(1 - p)
+    name="special.ellipem1",
+    p=lambda xp, p: -_ellipe_slope(xp, 1 - p, p),
+    kernel=lambda xp, p: xp.special.ellipe(1 - p),
+    memory="fresh",
 )
 def ellipem1(p: Any, /) -> Tensor:
     """`ellipe` of ``1 - p``."""
 
 
-@elementwise(name="special.ellipk", m=lambda xp, m: _ellipk_slope(xp, m, 1 - m))
+@elementwise(name="special.ellipk", m=lambda xp, m: _ellipk_slope(xp, m, 1 - m), memory="fresh")
 def ellipk(m: Any, /) -> Tensor:
     """Complete elliptic integral of the first kind.
 
@@ -183,7 +188,7 @@ def ellipk(m: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.ellipkm1", p=lambda xp, p: -_ellipk_slope(xp, 1 - p, p))
+@elementwise(name="special.ellipkm1", p=lambda xp, p: -_ellipk_slope(xp, 1 - p, p), memory="fresh")
 def ellipkm1(p: Any, /) -> Tensor:
     """Complete elliptic integral of the first kind, for parameters near 1.
 
@@ -196,7 +201,7 @@ def ellipkm1(p: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.ellipe", m=lambda xp, m: _ellipe_slope(xp, m, 1 - m))
+@elementwise(name="special.ellipe", m=lambda xp, m: _ellipe_slope(xp, m, 1 - m), memory="fresh")
 def ellipe(m: Any, /) -> Tensor:
     """Complete elliptic integral of the second kind.
 
@@ -213,6 +218,9 @@ def ellipe(m: Any, /) -> Tensor:
 # -- incomplete elliptic integrals ------------------------------------------------------------------------------------
 # By the parameter they are symmetric integrals (DLMF 19.25), which do not cancel either, and 2 k complete ones for
 # angles k pi further on.
+
+
+primitive("special.elliprd")  # the symmetric integral of the second kind, which their derivatives are made of
 
 
 def _reduced(xp: Any, phi: Any) -> tuple[Any, Any, Any]:
@@ -248,6 +256,7 @@ def _by_angle(xp: Any, phi: Any, m: Any, power: float) -> Any:
     phi=lambda xp, phi, m: _by_angle(xp, phi, m, -1.5),
     m=_ellipkinc_by_mm,
     kernel=_ellipkinc_by_m,
+    memory="fresh",
 )
 def ellipkinc_by_m(phi: Any, m: Any, /) -> Tensor:
     """The derivative of `ellipkinc` by the parameter."""
@@ -257,6 +266,7 @@ def ellipkinc_by_m(phi: Any, m: Any, /) -> Tensor:
     name="special.ellipkinc",
     phi=lambda xp, phi, m: 1 / xp.sqrt(1 - m * xp.square(xp.sin(phi))),
     m=lambda xp, phi, m: xp.special.ellipkinc_by_m(phi, m),
+    memory="fresh",
 )
 def ellipkinc(phi: Any, m: Any, /) -> Tensor:
     """Incomplete elliptic integral of the first kind.
@@ -286,6 +296,7 @@ def _ellipeinc_by_m(xp: Any, phi: Any, m: Any) -> Any:
     phi=lambda xp, phi, m: -_by_angle(xp, phi, m, -0.5),
     m=lambda xp, ans, phi, m: -(ans + xp.special.ellipkinc_by_m(phi, m)) / (2 * m),
     kernel=_ellipeinc_by_m,
+    memory="fresh",
 )
 def ellipeinc_by_m(phi: Any, m: Any, /) -> Tensor:
     """The derivative of `ellipeinc` by the parameter."""
@@ -295,6 +306,7 @@ def ellipeinc_by_m(phi: Any, m: Any, /) -> Tensor:
     name="special.ellipeinc",
     phi=lambda xp, phi, m: xp.sqrt(1 - m * xp.square(xp.sin(phi))),
     m=lambda xp, phi, m: xp.special.ellipeinc_by_m(phi, m),
+    memory="fresh",
 )
 def ellipeinc(phi: Any, m: Any, /) -> Tensor:
     """Incomplete elliptic integral of the second kind.

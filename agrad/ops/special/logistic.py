@@ -19,7 +19,10 @@ __all__ = ["expit", "log_expit", "log_softmax", "logit", "logsumexp", "softmax",
 
 
 @elementwise(
-    name="special.expit", x=lambda xp, ans, x: ans * xp.special.expit(-x), kernel=lambda xp, x: xp.nn.sigmoid(x)
+    name="special.expit",
+    x=lambda xp, ans, x: ans * xp.special.expit(-x),
+    kernel=lambda xp, x: xp.nn.sigmoid(x),
+    memory="fresh",
 )
 def expit(x: Any, /) -> Tensor:
     """Logistic function.
@@ -32,7 +35,9 @@ def expit(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.logit", x=lambda x: 1 / (x * (1 - x)), kernel=lambda xp, x: xp.log(x / (1 - x)))
+@elementwise(
+    name="special.logit", x=lambda x: 1 / (x * (1 - x)), kernel=lambda xp, x: xp.log(x / (1 - x)), memory="fresh"
+)
 def logit(x: Any, /) -> Tensor:
     """Inverse of `expit`.
 
@@ -45,7 +50,12 @@ def logit(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(name="special.log_expit", x=lambda xp, x: xp.special.expit(-x), kernel=lambda xp, x: xp.nn.log_sigmoid(x))
+@elementwise(
+    name="special.log_expit",
+    x=lambda xp, x: xp.special.expit(-x),
+    kernel=lambda xp, x: xp.nn.log_sigmoid(x),
+    memory="fresh",
+)
 def log_expit(x: Any, /) -> Tensor:
     """Logarithm of `expit`.
 
@@ -102,6 +112,7 @@ def _shares(xp: Any, a: Any, axis: Any) -> Any:
     vjp={"a": lambda xp, g, a, axis, keepdims: _wide(xp, g, a, axis, keepdims) * _shares(xp, a, axis)},
     jvp=lambda xp, t_a, a, axis, keepdims: xp.sum(t_a * _shares(xp, a, axis), axis=axis, keepdims=keepdims),
     kernel=_logsumexp_kernel,
+    memory="fresh",
 )
 def logsumexp_over(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials of real numbers."""

@@ -68,7 +68,7 @@ from agrad.testing.suite.test_in_place import TestInPlace
 from agrad.testing.suite.test_indexing import TestIndexing
 from agrad.testing.suite.test_inference import TestInference
 from agrad.testing.suite.test_laziness import TestLaziness
-from agrad.testing.suite.test_memory import TestMemory
+from agrad.testing.suite.test_memory import TestMemory, TestPlaces
 from agrad.testing.suite.test_namespace import TestNamespace
 from agrad.testing.suite.test_pickling import TestPickling
 from agrad.testing.suite.test_programs import TestPrograms
@@ -91,6 +91,7 @@ __all__ = [
     "TestMemory",
     "TestNamespace",
     "TestPickling",
+    "TestPlaces",
     "TestPrograms",
     "TestRandom",
     "TestRegistration",

@@ -1,4 +1,4 @@
-"""Memory: bytes are counted right, a graph keeps no more than its rules ask for, and lets go of it."""
+"""Memory: results lie where it is declared, bytes are counted right, a graph keeps no more than its rules ask for."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import pytest
 
 import agrad as ag
 from agrad.core.cpython import collect, uncollected
+from agrad.core.op import facts_of
 from agrad.testing.needs import of_dtype
+from agrad.testing.places import place_of
 from agrad.testing.suite.base import Conformance
+from agrad.testing.suite.running import OfSamples, Run, cases
 
 
 class TestMemory(Conformance):
@@ -80,3 +83,37 @@ class TestMemory(Conformance):
             y = ag.exp(x)
         assert y.grad_fn is None
         assert not y.requires_grad
+
+
+class TestPlaces(OfSamples):
+    """Where results lie."""
+
+    @pytest.mark.parametrize(("op", "dtype"), [case for case in cases() if facts_of(case.values[0]).memory == "fresh"])
+    def test_fresh(self, op: str, dtype: str) -> None:
+        """A result that is declared to have memory of its own shares none with an operand, or with another result."""
+        one = self.backend.asarray(self.tensor([1.0])._raw, copy=True)
+        if self.backend.is_lazy or place_of(one) is None:
+            pytest.skip("arrays do not say where they lie")
+        try:
+            one[...] = one
+        except TypeError:
+            pytest.skip("no array can be written to: nobody sees what they share")
+
+        def check(run: Run) -> None:
+            if run.call.sample.kwargs.get("copy", True) is not True:
+                run.outcome = "left out"  # asked for what is there
+                return
+            taken = run.leaves(())
+
+            def other(array: Any) -> Any:
+                taken.append(run.tensor(array))
+                return taken[-1]
+
+            results = run.call.tensors([*taken], other)
+            places = [place for tensor in taken if (place := place_of(tensor._raw)) is not None]
+            for i, result in enumerate(results):
+                here = place_of(result._raw)
+                assert here is None or not any(map(here.meets, places)), f"result {i} of {op} is not fresh"
+                places += [] if here is None else [here]
+
+        self.run(check, op, dtype, once=True)

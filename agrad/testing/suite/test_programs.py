@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import agrad as ag
+from agrad.core.facts import WITHOUT_OP
+from agrad.core.op import OPS, facts_of
 from agrad.testing.calls import library
 from agrad.testing.needs import TO_COMPLEX
 from agrad.testing.samples import Sample
@@ -28,7 +30,7 @@ COMPLEX = {"complex128": 1e-14, "complex64": 1e-5}
 OF_COMPLEX = {"float64": "complex128", "float32": "complex64"}
 
 #: What gives results whose shape depends on values.
-DATA_DEPENDENT = ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")
+DATA_DEPENDENT = tuple(name for name in (*OPS, *WITHOUT_OP) if facts_of(name).dynamic is True)
 
 #: Draws, of a shape.
 DRAWN: dict[str, Callable[..., Any]] = {

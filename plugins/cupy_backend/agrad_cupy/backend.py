@@ -28,6 +28,7 @@ except Exception as failure:
 
 from agrad.core.backend import Backend
 from agrad.core.errors import BackendError
+from agrad.core.facts import WITHOUT_OP
 from agrad.core.kernels import PRIMITIVES, forget_kernels, visits_once
 from agrad.core.once import once
 from agrad.core.op import OPS
@@ -35,7 +36,9 @@ from agrad_cupy import sampling
 from agrad_cupy.fusion import ARRAY, PREAMBLE, Code, NotFusible, fused, kernel_code, rule_code
 
 #: Functions that make arrays from no operand.
-_CREATION = ("arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
+_CREATION = tuple(
+    name for name, known in WITHOUT_OP.items() if known.facts.creates in ("here", "from data") and "." not in name
+)
 
 #: CUDA's error codes that say what is missing.
 _INSUFFICIENT_DRIVER, _NO_DEVICE = 35, 100

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS
 from agrad.func.passes import broadcast, item, optimized
 from agrad.func.program import STOP, DType, Program, Ref, Shaped, Step
@@ -85,7 +86,7 @@ _BROADCASTS = frozenset({"broadcast_to", "broadcast_like"})
 #: What gives its operand, where all numbers are real.
 _SAME = frozenset({"positive", "real", "conj", *_BROADCASTS})
 #: Arrays of one value.
-_FILLED = {"ones": 1.0, "ones_like": 1.0, "zeros": 0.0, "zeros_like": 0.0}
+_FILLED = {name: float(known.facts.fills) for name, known in WITHOUT_OP.items() if known.facts.fills is not None}
 #: Operations that are written by a method of `Writer`.
 _WRITTEN = frozenset({"astype", "clip", "full", "full_like", "negative", "reciprocal", "square", "where"})
 #: Negation of truth values, as the standard and as Python calls it.

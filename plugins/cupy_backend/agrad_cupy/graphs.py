@@ -17,11 +17,12 @@ from typing import Any
 
 import cupy
 
+from agrad.core.facts import WITHOUT_OP
 from agrad.core.once import lock
 from agrad.core.op import OPS
 from agrad.func.compiling import CompileWarning
-from agrad.func.passes import ALSO_ELEMENTWISE, FRESH, is_fresh
-from agrad.func.program import DETACH, DRAW, STOP, Program, Step
+from agrad.func.passes import is_fresh
+from agrad.func.program import DRAW, STOP, Program, Step
 
 #: Held while a graph is captured, or the host queues work on its memory: that belongs to one call at a time.
 IN_USE = lock()
@@ -34,8 +35,6 @@ REFUSED = {
     STOP: "by a value Python decides whether the program goes on",
     **dict.fromkeys(("argsort", "extra.argrank", "extra.argtop", "isin", "sort", "unique_all"), _SORTS),
 }
-#: Kernels without an op of their own.
-_WITHOUT_OP = FRESH | ALSO_ELEMENTWISE | {DETACH}
 _TRANSFORMS = "CuPy keeps the memory that it works in, and may free it"
 
 
@@ -204,7 +203,7 @@ def check(program: Program, own: Collection[str]) -> None:
     """
     for step in program.steps:
         op, known = step.op, OPS.get(step.op)
-        is_agrads = op in own or op in _WITHOUT_OP if known is None else known.entry.__module__.startswith("agrad.")
+        is_agrads = op in own or op in WITHOUT_OP if known is None else known.entry.__module__.startswith("agrad.")
         reason = REFUSED.get(op) or (_TRANSFORMS if op.startswith("fft.") else "")
         if not reason and not is_agrads:
             reason = "its kernel is not agrad's"

@@ -15,6 +15,8 @@ import dask.array as da
 import numpy as np
 
 from agrad.core.backend import spec_of
+from agrad.core.facts import WITHOUT_OP
+from agrad.core.op import OPS, facts_of
 from agrad.func.inference import infer
 from agrad_dask import indexing
 from agrad_dask.image_kernels import IMAGE_KERNELS
@@ -633,7 +635,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "tril": lambda x, /, *, k=0: _triangle(x, k, lower=True),
     "triu": lambda x, /, *, k=0: _triangle(x, k, lower=False),
     "zeros_like": _zeros_like,
-    **{name: _known(name) for name in ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")},
+    **{name: _known(name) for name in (*OPS, *WITHOUT_OP) if facts_of(name).dynamic is True},
     **{name: _filled(name) for name in ("empty", "full", "ones", "zeros")},
     **{name: in_single(getattr(xp, name)) for name in ("cumulative_prod", "cumulative_sum", "std", "var")},
     "mean": _of_numbers(in_single(_mean)),

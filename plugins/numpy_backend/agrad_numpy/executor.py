@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
+from agrad.core.op import facts_of
 from agrad.func.passes import find, is_foreign, is_fresh, key_of
 from agrad.func.program import (
     DRAW,
     HERE,
     STEPS_PER_FUNCTION,
     STOP,
-    SYMBOLS,
     DType,
     Program,
     Ref,
@@ -40,9 +40,10 @@ from agrad.func.program import (
     is_number,
     mapped,
     refs_in,
+    symbol_of,
 )
 from agrad_numpy import tiles
-from agrad_numpy.kernels import DOT_BELOW, HALF, KERNELS
+from agrad_numpy.kernels import DOT_BELOW, HALF
 from agrad_numpy.tiles import Layout, Run, is_contiguous
 
 #: Layouts of inputs that text is written for; calls with further ones run the plain program.
@@ -286,8 +287,8 @@ class Trial:
     def _kernel(self, step: Step) -> Any:
         if step.op in (DRAW, STOP):
             return self.names[step.op]
-        if is_operator(step):
-            return OPERATORS[SYMBOLS[step.op]]
+        if symbol := symbol_of(step):
+            return OPERATORS[symbol]
         return operator.attrgetter(step.op)(self.backend.xp)
 
     def value_of(self, part: Any) -> Any:
@@ -352,11 +353,6 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<<": operator.lshift,
     ">>": operator.rshift,
 }
-
-
-def is_operator(step: Step) -> bool:
-    """Return whether the text of a step is a symbol: an operand is a Python number."""
-    return step.op in SYMBOLS and not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args))
 
 
 def aligned(size: int) -> Any:
@@ -713,9 +709,9 @@ class Text:
 
     def call(self, at: int, step: Step) -> str:
         """Return the call that eager code makes."""
-        if is_operator(step):
+        if symbol := symbol_of(step):
             left, right = map(self.part_text, step.args)
-            return f"{left} {SYMBOLS[step.op]} {right}"
+            return f"{left} {symbol} {right}"
         name = self.called(step.op.replace(".", "_"), self.kernels[at])
         parts = [*map(self.part_text, step.args), *(f"{k}={self.part_text(v)}" for k, v in step.kwargs.items())]
         return f"{name}({', '.join(parts)})"
@@ -746,8 +742,8 @@ class Text:
         layouts = [
             self.places[a.number].layout if type(a) is Ref and a.number in self.places else None for a in step.args
         ]
-        if is_operator(step) and op != "pow":
-            kernel = KERNELS.get(op)
+        if symbol_of(step) and op != "pow":
+            kernel = getattr(np, facts_of(op).numpy.partition(" ")[0])
         if isinstance(kernel, np.ufunc) and kernel.nout == 1 and len(step.args) == kernel.nin and not step.kwargs:
             beside = next((x[2] for x in layouts if x is not None), None)
             if beside is None or not all(

@@ -1,0 +1,90 @@
+"""Where arrays lie in memory, of any library: what DLPack says of them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+__all__ = ["Place", "place_of"]
+
+
+class Place(NamedTuple):
+    """The memory from the first to the last element of an array.
+
+    Attributes
+    ----------
+    device : tuple of int
+        The kind and the number of the device.
+    start, stop : int
+        The addresses of its first byte, and of the one after its last.
+    """
+
+    device: tuple[int, int]
+    start: int
+    stop: int
+
+    def meets(self, other: Place) -> bool:
+        """Return whether two places have bytes in common, as far as their ends tell."""
+        return self.device == other.device and self.start < other.stop and other.start < self.stop
+
+
+class _Tensor(ctypes.Structure):
+    """DLPack's ``DLTensor``."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_kind", ctypes.c_int32),
+        ("device_number", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    """DLPack's ``DLManagedTensorVersioned``; of older versions the tensor stands alone at the beginning."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint32 * 2),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_pointer_in = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_in.restype, _pointer_in.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+
+
+def place_of(array: Any) -> Place | None:
+    """Return where an array lies; None if it has no element, or its library does not say."""
+    if not hasattr(array, "__dlpack__"):
+        return None
+    try:
+        try:
+            capsule = array.__dlpack__(max_version=(1, 0))
+        except TypeError:  # of before version 1
+            capsule = array.__dlpack__()
+    except (BufferError, RuntimeError, TypeError, ValueError):  # what cannot be exported, as conjugates yet to be taken
+        return None
+    if _is_valid(capsule, b"dltensor_versioned"):
+        found = _Versioned.from_address(_pointer_in(capsule, b"dltensor_versioned")).tensor
+    else:
+        found = _Tensor.from_address(_pointer_in(capsule, b"dltensor"))
+    size = found.bits * found.lanes // 8
+    start = stop = (found.data or 0) + found.byte_offset
+    step = 1  # of the axis, in elements, where nothing is said: in C's order
+    for axis in reversed(range(found.ndim)):
+        n = found.shape[axis]
+        if n == 0:
+            return None
+        reach = (n - 1) * (found.strides[axis] if found.strides else step) * size
+        start, stop, step = start + min(reach, 0), stop + max(reach, 0), step * n
+    return Place((found.device_kind, found.device_number), start, stop + size)
