@@ -155,7 +155,7 @@ CPYTHON = {
 
 #: Tables of ops by name, by module and what they are bound to: all that is a fact about an op stands at its declaration. What
 #: may have one: kernels, which a backend lists by their names; texts of kernels in another language; rules of a pass, each
-#: about one op. This list may only become shorter.
+#: about one op. Of the kit the samples are not asked, which are by op. This list may only become shorter.
 TABLES = {
     ("agrad.compiled.calling", "SPECIAL"): "Python's functions",
     ("agrad.compiled.hooks", "BINARY"): "Python's operators",
@@ -171,6 +171,7 @@ TABLES = {
     ("agrad.func.outlines", "WRITTEN"): "kernels on outlines",
     ("agrad.func.passes", "IDENTITIES"): "rules of a pass",
     ("agrad.func.passes", "POINTS"): "rules of a pass",
+    ("agrad.func.passes", "_lying_in_c"): "rules of a pass",
     ("agrad.func.source", "HELPERS"): "texts of kernels in NumPy",
     ("agrad.func.source", "IN_SINGLE"): "texts of kernels in NumPy",
     ("agrad.func.source", "REAL"): "texts of kernels in NumPy",
@@ -179,7 +180,18 @@ TABLES = {
     ("agrad.numpy.shaping", "_EDGES"): "modes of NumPy's pad",
     ("agrad.numpy.ufuncs", ""): "rows that say how NumPy's ufuncs act",
     ("agrad.ops.namespace", "public_functions"): "the standard has them in two chapters",
+    ("agrad.optim.lr_scheduler", "__init__"): "settings",
     ("agrad.scipy.stats.base", "without_variable"): "methods of SciPy's distributions",
+    ("agrad.testing.suite.running", "SIGNS"): "what a test may not compare",
+    ("agrad.testing.suite.test_basics", "FOUR"): "calls of a test",
+    ("agrad.testing.suite.test_creation", "CREATED"): "calls of a test",
+    ("agrad.testing.suite.test_creation", "MADE_OF"): "calls of a test",
+    ("agrad.testing.suite.test_laziness", "READS_INDICES"): "what a test may not ask",
+    ("agrad.testing.suite.test_namespace", "CALLS"): "calls of a test",
+    ("agrad.testing.suite.test_namespace", "DATA_DEPENDENT"): "calls of a test",
+    ("agrad.testing.suite.test_namespace", "test_nothing_has_no_largest"): "calls of a test",
+    ("agrad.testing.suite.test_namespace", "test_results_of_no_axes_are_arrays"): "calls of a test",
+    ("agrad.testing.suite.test_programs", "refused"): "what a test expects, said anew",
     ("agrad.torch_functions", "METHODS"): "methods that PyTorch has as functions",
     ("agrad_cupy.backend", "_AROUND"): "kernels",
     ("agrad_cupy.backend", "_INSTEAD"): "kernels",
@@ -194,9 +206,11 @@ TABLES = {
     ("agrad_dask.reductions", "OF_TWO"): "kernels",
     ("agrad_dask.scipy_kernels", "SIGNATURES"): "kernels",
     ("agrad_numpy.executor", "FORMS"): "texts of kernels in NumPy",
+    ("agrad_numpy.executor", "_view"): "texts of kernels in NumPy",
     ("agrad_numpy.extra_kernels", "EXTRA_KERNELS"): "kernels",
     ("agrad_numpy.image_kernels", "IMAGE_KERNELS"): "kernels",
     ("agrad_numpy.kernels", "KERNELS"): "kernels",
+    ("agrad_numpy.linalg_kernels", "kernel"): "kernels",
     ("agrad_numpy.nn_kernels", "NN_KERNELS"): "kernels",
 }
 
@@ -380,20 +394,38 @@ def words(node: ast.AST | None) -> set[str]:
             return {text} if " " not in text else set()
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="split")):
             return {*text.split()}
-        case ast.Starred(value=inner):
+        case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
+            return {keyword.arg for keyword in keywords if keyword.arg}
+        case ast.Starred(value=inner) | ast.MatchValue(value=inner):
             return words(inner)
         case ast.Dict(keys=keys, values=values):
             return set().union(*map(words, [*keys, *values]))
         case ast.Set(elts=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts):
             return set().union(*map(words, parts))
+        case ast.MatchOr(patterns=parts):
+            return set().union(*map(words, parts))
     return set()
+
+
+def compared(function: ast.FunctionDef) -> set[str]:
+    """The texts that a function compares with, one by one."""
+    found: set[str] = set()
+    for node in ast.walk(function):
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                found |= set().union(*map(words, [left, *others]))
+            case ast.match_case(pattern=pattern):
+                found |= words(pattern)
+    return found
 
 
 def tables(node: ast.AST, ops: set[str], where: str = "") -> Iterator[str]:
     """Where tables of ops stand: what they are bound to, or the function that they are in."""
     found = words(node)
     match node:
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+        case ast.FunctionDef(name=name):
+            where, found = name, compared(node)
+        case ast.ClassDef(name=name):
             where = name
         case ast.Assign(targets=[target]) | ast.AnnAssign(target=target) | ast.AugAssign(target=target):
             where = ast.unparse(target)
@@ -604,7 +636,7 @@ def declared() -> set[str]:
 
 def test_what_is_known_of_ops_stands_at_their_declarations():
     ops = declared()
-    modules = [module for module in SOURCES if not module.startswith("agrad.testing")]  # samples are by op
+    modules = [module for module in SOURCES if not module.startswith("agrad.testing.samples.")]  # they are by op
     found = {(module, where) for module in modules for where in tables(tree_of(module), ops)}
     assert found == TABLES.keys()
 
@@ -620,9 +652,17 @@ def test_tables_of_ops_are_found():
         def e(op):
             "The sum of all is where any may be."
             return op in ("add", "exp", "log")
+        F = dict(add=1, exp=2, log=3)
+        def g(op):
+            if op == "add" or op in ("exp",):
+                return op != "log"
+        def h(op):
+            match op:
+                case "add" | "exp": return 1
+                case "log": return 2
     """
     found = [*tables(ast.parse(textwrap.dedent(source)), declared())]
-    assert found == ["A", "B", "C", "D", "e"]
+    assert found == ["A", "B", "C", "D", "e", "F", "g", "h"]
 
 
 @pytest.mark.parametrize("script", ["make_methods.py", "make_numpy_names.py"])

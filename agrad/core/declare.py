@@ -1,7 +1,8 @@
 """How an op is declared: a decorator that states its derivative, over a function that is its signature and docs.
 
-What else is known of an op stands there too, and nowhere else; kernels that have no op are declared by `primitive`. The body of the decorated function is never run. The kernel is the backend's function of the op's name, or `kernel`,
-written in the standard's functions, for an op the standard lacks.
+What else is known of an op stands there too, and nowhere else; kernels that have no op are declared by `primitive`. The body
+of the decorated function is never run. The kernel is the backend's function of the op's name, or `kernel`, written in the
+standard's functions, for an op the standard lacks.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ def elementwise(
     memory : str, optional
         Where the result lies: ``"fresh"``, in memory of its own at every call, whatever the operands are, but for a call with
         ``copy=False``; ``"view"``, in that of the first operand where that can be, as in NumPy and PyTorch: an in-place
-        operation on the result, which here would not reach the operand, warns while that is alive; ``"lent"``, there too, where nobody writes
-        to it; or ``"may share"``: compiled functions then trust in nothing.
+        operation on the result, which here would not reach the operand, warns while that is alive; ``"lent"``, there too,
+        but nobody expects that such an operation reaches the operand: none warns; or ``"may share"``, nobody knows, and
+        compiled functions keep every copy.
     facts : Facts, optional
         What else is known of the op.
     **partials : callable or number

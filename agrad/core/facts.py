@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agrad.core.errors import RuleError
+from agrad.core.requirements import REQUIREMENTS
 
 #: Where a result may lie, see `Facts`.
 MEMORY = ("fresh", "view", "lent", "may share")
@@ -43,8 +44,9 @@ class Facts:
     ----------
     memory : str
         Where the result lies. ``"fresh"``: in memory of its own, at every call but one with ``copy=False``. ``"view"``: in that
-        of the first operand where that can be, as in NumPy and PyTorch, where a write to it reaches the operand. ``"lent"``:
-        there too, but for reading. ``"may share"``: nobody knows.
+        of the first operand where that can be, as in NumPy and PyTorch, where a write to it reaches the operand; here it warns
+        (see `core.buffers.rebind`). ``"lent"``: there too, but for reading, so that no write warns. ``"may share"``: nobody
+        knows.
     creates : str
         Whether it makes an array of no other one, ``"here"``: where the program runs; of somebody's data, ``"from data"``; or laid
         out as its operand is, ``"like"``; ``""`` if it does not.
@@ -65,6 +67,9 @@ class Facts:
         Other names of PyTorch's functions that it is. SciPy's functions have their own, in `agrad.special` and `agrad.scipy`.
     methods : str
         The names of the tensors' methods that it is, in place with an underscore.
+    needs : tuple of str
+        What it asks of an array library, by the names of `agrad.core.requirements`; a complex operand makes ``"linalg"``
+        ``"complex linalg"``, and ``"zero-size reductions"`` are for operands without elements.
     asks_backend : bool
         Whether it asks a backend that its operands, dtypes, do not name: the default one, or that of a bound namespace.
     """
@@ -79,6 +84,7 @@ class Facts:
     numpy: str = ""
     torch: str = ""
     methods: str = ""
+    needs: tuple[str, ...] = ()
     asks_backend: bool = False
 
     @property
@@ -91,6 +97,8 @@ class Facts:
             raise RuleError(f"memory= is one of {', '.join(map(repr, MEMORY))}; got {self.memory!r}")
         if self.creates not in CREATES:
             raise RuleError(f"creates= is one of {', '.join(map(repr, CREATES))}; got {self.creates!r}")
+        if not REQUIREMENTS.keys() >= {*self.needs}:
+            raise RuleError(f"needs= are some of {', '.join(map(repr, REQUIREMENTS))}; got {self.needs!r}")
 
 
 #: Of what nothing is said.

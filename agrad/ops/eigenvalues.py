@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core.cotangents import is_complex
 from agrad.core.declare import custom
+from agrad.core.facts import Facts
 from agrad.ops.batch_rules import matrices
 from agrad.ops.docs import complete
 from agrad.ops.matrices import (
@@ -80,6 +81,7 @@ def _eigh_jvp(xp: Any, t_x: Any, ans: Any) -> tuple[Any, Any]:
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.1; Boeddeker et al., 2017",
     batch=matrices,
     memory="fresh",
+    facts=Facts(needs=("linalg", "zero-size reductions")),
 )
 def _eigh(x: Any, /) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
@@ -132,6 +134,7 @@ def _eigvalsh_jvp(xp: Any, t_x: Any, x: Any) -> Any:
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.1",
     batch=matrices,
     memory="fresh",
+    facts=Facts(needs=("linalg", "zero-size reductions")),
 )
 def eigvalsh(x: Any, /) -> Tensor:
     """Eigenvalues of Hermitian matrices.
@@ -186,6 +189,7 @@ def _eig_jvp(xp: Any, t_x: Any, ans: Any) -> tuple[Any, Any]:
     source="Boeddeker et al., On the computation of complex-valued gradients, 2017, section 4.4",
     batch=matrices,
     memory="fresh",
+    facts=Facts(needs=("complex linalg", "zero-size reductions")),
 )
 def _eig(x: Any, /) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of square matrices."""
@@ -235,6 +239,7 @@ def _eigvals_jvp(xp: Any, t_x: Any, x: Any) -> Any:
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.1",
     batch=matrices,
     memory="fresh",
+    facts=Facts(needs=("complex linalg", "zero-size reductions")),
 )
 def eigvals(x: Any, /) -> Tensor:
     """Eigenvalues of square matrices.

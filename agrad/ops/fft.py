@@ -75,7 +75,7 @@ def _fft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, xp.fft.ifft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
 
 
-@linear(name="fft.fft", x=_fft_adjoint, batch=along, least_axes=1, memory="fresh")
+@linear(name="fft.fft", x=_fft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
 def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Discrete Fourier transform along an axis, ``sum(x[j] * exp(-2j * pi * j * k / n))``.
 
@@ -95,7 +95,7 @@ def _ifft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, xp.fft.fft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
 
 
-@linear(name="fft.ifft", x=_ifft_adjoint, batch=along, least_axes=1, memory="fresh")
+@linear(name="fft.ifft", x=_ifft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
 def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `fft` along an axis, ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
 
@@ -127,7 +127,7 @@ def _fftn_batch(b: BatchedCall, x: Any, /, *, s: Any = None, axes: Any = None, n
     return b.kernel(b.data(x), s=s, axes=found, norm=norm)
 
 
-@linear(name="fft.fftn", x=_fftn_adjoint, batch=_fftn_batch, memory="fresh")
+@linear(name="fft.fftn", x=_fftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",)))
 def fftn(
     x: Any,
     /,
@@ -158,7 +158,7 @@ def _ifftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -
     return _restored(xp, xp.fft.fftn(g, axes=axes, norm=_SWAPPED[norm]), x_spec, axes)
 
 
-@linear(name="fft.ifftn", x=_ifftn_adjoint, batch=_fftn_batch, memory="fresh")
+@linear(name="fft.ifftn", x=_ifftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",)))
 def ifftn(
     x: Any,
     /,
@@ -191,7 +191,7 @@ def _rfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: 
     return _restored(xp, full, x_spec, [place])
 
 
-@linear(name="fft.rfft", x=_rfft_adjoint, batch=along, least_axes=1, memory="fresh")
+@linear(name="fft.rfft", x=_rfft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
 def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """First half of the spectrum of a real signal: frequencies 0 to ``n // 2`` of `fft`.
 
@@ -211,7 +211,7 @@ def _irfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
 
 
-@linear(name="fft.irfft", x=_irfft_adjoint, batch=along, least_axes=1, memory="fresh")
+@linear(name="fft.irfft", x=_irfft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
 def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `rfft`: the real signal of half a spectrum.
 
@@ -236,7 +236,7 @@ def _rfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -
     return _restored(xp, full, x_spec, axes)
 
 
-@linear(name="fft.rfftn", x=_rfftn_adjoint, batch=_fftn_batch, memory="fresh")
+@linear(name="fft.rfftn", x=_rfftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",)))
 def rfftn(
     x: Any,
     /,
@@ -265,7 +265,7 @@ def _irfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) 
     return _restored(xp, _paired(xp, half, axes[-1], g.shape[axes[-1]], 2), x_spec, axes)
 
 
-@linear(name="fft.irfftn", x=_irfftn_adjoint, batch=_fftn_batch, memory="fresh")
+@linear(name="fft.irfftn", x=_irfftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",)))
 def irfftn(
     x: Any,
     /,
@@ -295,7 +295,7 @@ def _hfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
 
 
-@linear(name="fft.hfft", x=_hfft_adjoint, batch=along, least_axes=1, memory="fresh")
+@linear(name="fft.hfft", x=_hfft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
 def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Real spectrum of a signal with Hermitian symmetry, of which the first half is given.
 
@@ -319,7 +319,7 @@ def _ihfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm:
     return _restored(xp, full, x_spec, [place])
 
 
-@linear(name="fft.ihfft", x=_ihfft_adjoint, batch=along, least_axes=1, memory="fresh")
+@linear(name="fft.ihfft", x=_ihfft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
 def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `hfft`: the first half of the signal of a real spectrum.
 

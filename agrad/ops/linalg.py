@@ -102,7 +102,7 @@ def _as_matrix(b: BatchedCall, x: Any, *, row: bool) -> Any:
     batch=_matmul_batch,
     contracts=lambda specs: ((-1,), (-2 if len(specs[1].shape) > 1 else -1,)),
     memory="fresh",
-    facts=Facts(symbol="@", numpy="matmul"),
+    facts=Facts(symbol="@", numpy="matmul", needs=("zero-size reductions",)),
 )
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """The matrix product over the last two axes; the others are broadcast.
@@ -185,6 +185,7 @@ def _tensordot_contracts(_: Any, axes: Any) -> tuple[tuple[int, ...], ...]:
     batch=_tensordot_batch,
     contracts=_tensordot_contracts,
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def tensordot(
     x1: Any,
@@ -244,7 +245,7 @@ def _last(b: BatchedCall, x: Any, axis: int) -> Any:
     batch=_vecdot_batch,
     contracts=lambda _, axis: ((axis,), (axis,)),
     memory="fresh",
-    facts=Facts(numpy="vecdot"),
+    facts=Facts(numpy="vecdot", needs=("zero-size reductions",)),
 )
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The dot product of vectors along an axis; `x1` is conjugated.
@@ -286,6 +287,7 @@ def _outer_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
     batch=_outer_batch,
     shapes=_two_vectors,
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """The products of all pairs of elements of two vectors.
@@ -346,6 +348,7 @@ def _broadcast(b: BatchedCall, a: Any, c: Any) -> tuple[Any, Any]:
     batch=_cross_batch,
     shapes=_of_length_three,
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of length 3 along an axis.
@@ -383,7 +386,13 @@ def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     return xp.triu(xp.tril(xp.broadcast_like(row[..., None, :], x_spec), k=offset), k=offset)
 
 
-@linear(memory="view", name="linalg.diagonal", x=_put_on_diagonal, batch=matrices)
+@linear(
+    memory="view",
+    name="linalg.diagonal",
+    x=_put_on_diagonal,
+    batch=matrices,
+    facts=Facts(needs=("zero-size reductions",)),
+)
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     """A diagonal of matrices.
 
@@ -407,7 +416,9 @@ def _trace_adjoint(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     return _put_on_diagonal(xp, xp.broadcast_to(g[..., None], (*lead, size)), x_spec, offset)
 
 
-@linear(name="linalg.trace", x=_trace_adjoint, batch=matrices, memory="fresh")
+@linear(
+    name="linalg.trace", x=_trace_adjoint, batch=matrices, memory="fresh", facts=Facts(needs=("zero-size reductions",))
+)
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of matrices.
 
@@ -468,7 +479,14 @@ def _norm_jvp(xp: Any, t_x: Any, x: Any, ans: Any, x_spec: Any, axis: Axis, keep
     return xp.sum(real(xp, conj(xp, gradient) * t_x), axis=axis, keepdims=keepdims)
 
 
-@custom(name="linalg.vector_norm", vjp={"x": _norm_vjp}, jvp=_norm_jvp, batch=reduced, memory="fresh")
+@custom(
+    name="linalg.vector_norm",
+    vjp={"x": _norm_vjp},
+    jvp=_norm_jvp,
+    batch=reduced,
+    memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
+)
 def vector_norm(
     x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2, dim: Axis = None, keepdim: bool = False
 ) -> Tensor:

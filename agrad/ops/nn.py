@@ -17,6 +17,7 @@ from typing import Any
 
 from agrad.core.cotangents import beside, is_complex, unbroadcast
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
+from agrad.core.facts import Facts
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import BatchedCall, along, is_array, pointwise
 
@@ -288,6 +289,7 @@ def _softmax_product(xp: Any, v: Any, ans: Any, axis: int) -> Any:
     kernel=_softmax_kernel,
     batch=along,
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def softmax(x: Any, /, *, axis: int) -> Tensor:
     """Exponentials that sum to 1 along an axis."""
@@ -308,6 +310,7 @@ def _log_softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
     kernel=_log_softmax_kernel,
     batch=along,
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def log_softmax(x: Any, /, *, axis: int) -> Tensor:
     """The logarithm of `softmax`, without overflow or cancellation."""
@@ -368,6 +371,7 @@ def _linear_jvp(xp: Any, t_input: Any, t_weight: Any, t_bias: Any, input: Any, w
     kernel=_linear_kernel,
     contracts=lambda _: ((-1,), (-1,)),
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def linear_layer(input: Any, weight: Any, bias: Any = None) -> Tensor:
     """``input @ weight.T + bias``."""
@@ -447,6 +451,7 @@ def _layer_norm_weight(g: Any, input: Any, mean: Any, scale: Any, rank: int, /) 
     },
     source="Ba, Kiros, Hinton: Layer normalization (2016)",
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def layer_norm(input: Any, weight: Any = None, bias: Any = None, rank: int = 1, eps: float = 1e-5, /) -> Tensor:
     """Mean 0 and variance 1 over the last `rank` axes, then times `weight` plus `bias`."""
@@ -728,6 +733,7 @@ def _conv2d_batch(
     kernel=_conv2d_kernel,
     batch=_conv2d_batch,
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def conv2d(
     input: Any,
@@ -1207,6 +1213,7 @@ def _attention_mask(
     },
     source="Dao, Fu, Ermon, Rudra, Re: FlashAttention (2022), section 3.1 and appendix B.2",
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def attention(
     query: Any,
@@ -1266,6 +1273,7 @@ def _mse_vjp(xp: Any, g: Any, input: Any, target: Any, reduction: str) -> Any:
     ),
     kernel=lambda xp, input, target, reduction="mean": reduced(xp, xp.square(input - target), reduction),
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def mse_loss(input: Any, target: Any, reduction: str = "mean", /) -> Tensor:
     """Squared difference."""
@@ -1284,6 +1292,7 @@ def _l1_vjp(xp: Any, g: Any, input: Any, target: Any, reduction: str) -> Any:
     ),
     kernel=lambda xp, input, target, reduction="mean": reduced(xp, xp.abs(input - target), reduction),
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def l1_loss(input: Any, target: Any, reduction: str = "mean", /) -> Tensor:
     """Absolute difference; its derivative at 0 is 0."""
@@ -1503,7 +1512,14 @@ def _nll_adjoint(xp: Any, g: Any, input_spec: Any, target: Any, weight: Any, ign
     return -(xp.astype(hit, g.dtype) * g)
 
 
-@linear(name="nn.nll_loss", index=("target", "weight"), input=_nll_adjoint, kernel=_nll_kernel, memory="fresh")
+@linear(
+    name="nn.nll_loss",
+    index=("target", "weight"),
+    input=_nll_adjoint,
+    kernel=_nll_kernel,
+    memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
+)
 def nll_loss(
     input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", /
 ) -> Tensor:
@@ -1569,6 +1585,7 @@ def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: A
         )
     },
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def cross_entropy(
     input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", /

@@ -51,7 +51,7 @@ def count(spec: Any, axis: Axis) -> int:
     x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g, x_spec, axis, keepdims),
     batch=reduced,
     memory="fresh",
-    facts=Facts(in_order=True),
+    facts=Facts(in_order=True, needs=("zero-size reductions",)),
 )
 def sum(
     x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, dim: Axis = None, keepdim: bool = False
@@ -82,7 +82,7 @@ def _mean_adjoint(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> A
     return _spread(xp, share, x_spec, axis, keepdims)
 
 
-@linear(x=_mean_adjoint, batch=reduced, memory="fresh", facts=Facts(in_order=True))
+@linear(x=_mean_adjoint, batch=reduced, memory="fresh", facts=Facts(in_order=True, needs=("zero-size reductions",)))
 def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Mean over axes, all by default.
 
@@ -136,7 +136,9 @@ def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans_spec: Any, axis: Axis,
     return xp.sum(t_x * _prod_others(xp, x, _axes(axis, len(x_spec.shape))), axis=axis, keepdims=keepdims)
 
 
-@custom(vjp={"x": _prod_vjp}, jvp=_prod_jvp, batch=reduced, memory="fresh")
+@custom(
+    vjp={"x": _prod_vjp}, jvp=_prod_jvp, batch=reduced, memory="fresh", facts=Facts(needs=("zero-size reductions",))
+)
 def prod(
     x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, dim: Axis = None, keepdim: bool = False
 ) -> Tensor:
@@ -171,7 +173,13 @@ def _extremum_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, 
     return xp.sum(t_x * _ties(xp, x, x_spec, ans, axis, keepdims), axis=axis, keepdims=keepdims)
 
 
-@custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp, batch=reduced, memory="fresh", facts=Facts(in_order=True))
+@custom(
+    vjp={"x": _extremum_vjp},
+    jvp=_extremum_jvp,
+    batch=reduced,
+    memory="fresh",
+    facts=Facts(in_order=True, needs=("zero-size reductions",)),
+)
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes, all by default.
 
@@ -187,7 +195,13 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """
 
 
-@custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp, batch=reduced, memory="fresh", facts=Facts(in_order=True))
+@custom(
+    vjp={"x": _extremum_vjp},
+    jvp=_extremum_jvp,
+    batch=reduced,
+    memory="fresh",
+    facts=Facts(in_order=True, needs=("zero-size reductions",)),
+)
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes, all by default.
 
@@ -220,7 +234,7 @@ def _var_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, correction: flo
     return xp.sum(along, axis=axis, keepdims=keepdims) * (2 / _divisor(x_spec, axis, correction))
 
 
-@custom(vjp={"x": _var_vjp}, jvp=_var_jvp, batch=reduced, memory="fresh")
+@custom(vjp={"x": _var_vjp}, jvp=_var_jvp, batch=reduced, memory="fresh", facts=Facts(needs=("zero-size reductions",)))
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Variance over axes, all by default.
 
@@ -249,7 +263,7 @@ def _std_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, corre
     return _var_jvp(xp, t_x, x, x_spec, axis, correction, keepdims) * _slope(xp, ans) / 2
 
 
-@custom(vjp={"x": _std_vjp}, jvp=_std_jvp, batch=reduced, memory="fresh")
+@custom(vjp={"x": _std_vjp}, jvp=_std_jvp, batch=reduced, memory="fresh", facts=Facts(needs=("zero-size reductions",)))
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation over axes, all by default.
 

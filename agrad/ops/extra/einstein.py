@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from agrad.core.cotangents import promote
 from agrad.core.declare import multilinear
 from agrad.core.errors import called
+from agrad.core.facts import Facts
 from agrad.core.operands import as_operands
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import BatchedCall
@@ -103,6 +104,7 @@ def _contracts(_: Any, first: str, second: str, result: str) -> tuple[tuple[int,
     kernel=_contraction_kernel,
     batch=_contraction_batch,
     contracts=_contracts,
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def contraction(x1: Any, x2: Any, /, first: str, second: str, result: str) -> Tensor:
     """Products of two operands, summed over axes.

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from agrad.core.declare import custom
+from agrad.core.facts import Facts
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import reduced
@@ -169,7 +170,14 @@ def _nan_extremum(name: str, worst: float) -> dict[str, Any]:
     return {"vjp": {"x": vjp}, "jvp": jvp, "kernel": kernel}
 
 
-@custom(name="extra.nanmax", **_nan_extremum("max", -math.inf), drops=True, batch=reduced, memory="fresh")
+@custom(
+    name="extra.nanmax",
+    **_nan_extremum("max", -math.inf),
+    drops=True,
+    batch=reduced,
+    memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
+)
 def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes of those that are not NaN.
 
@@ -182,7 +190,14 @@ def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """
 
 
-@custom(name="extra.nanmin", **_nan_extremum("min", math.inf), drops=True, batch=reduced, memory="fresh")
+@custom(
+    name="extra.nanmin",
+    **_nan_extremum("min", math.inf),
+    drops=True,
+    batch=reduced,
+    memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
+)
 def nanmin(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes of those that are not NaN.
 

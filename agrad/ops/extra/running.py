@@ -10,6 +10,7 @@ from agrad.core.backend import backend_of
 from agrad.core.declare import custom, linear
 from agrad.core.entry import instead
 from agrad.core.errors import UnsupportedOp, called
+from agrad.core.facts import Facts
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import BatchedCall, place, running
@@ -253,6 +254,7 @@ def _logcumsumexp_jvp(xp: Any, t_x: Any, x: Any, ans: Any, axis: int | None) -> 
     source="the derivative as a recurrence with factors of at most 1; Hillis and Steele: Data parallel algorithms (1986)",
     batch=running,
     least_axes=1,
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def logcumsumexp(x: Any, /, *, axis: int | None = None) -> Tensor:
     """Logarithm of the running sum of exponentials along an axis, without overflow.

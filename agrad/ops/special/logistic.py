@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agrad.core.declare import custom, elementwise
+from agrad.core.facts import Facts
 from agrad.core.tensor import Tensor
 from agrad.ops import nn
 from agrad.ops.creation import asarray
@@ -113,6 +114,7 @@ def _shares(xp: Any, a: Any, axis: Any) -> Any:
     jvp=lambda xp, t_a, a, axis, keepdims: xp.sum(t_a * _shares(xp, a, axis), axis=axis, keepdims=keepdims),
     kernel=_logsumexp_kernel,
     memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
 )
 def logsumexp_over(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials of real numbers."""

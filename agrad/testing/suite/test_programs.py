@@ -17,7 +17,6 @@ import agrad as ag
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS, facts_of
 from agrad.testing.calls import library
-from agrad.testing.needs import TO_COMPLEX
 from agrad.testing.samples import Sample
 from agrad.testing.suite.running import FACTORS, VALUE, OfSamples, Run, any_data, is_mask, of_rules
 from agrad.testing.suite.test_creation import CREATED, EMPTY, MADE_OF
@@ -40,6 +39,11 @@ DRAWN: dict[str, Callable[..., Any]] = {
     "randperm": lambda **how: ag.randperm(5, device=how["device"]),
     "dropout": lambda **how: ag.nn.functional.dropout(ag.ones((3, 4), **how)),
 }
+
+
+def through_complex(op: str) -> bool:
+    """Return whether results or derivatives are complex, also of real matrices."""
+    return "complex linalg" in facts_of(op).needs
 
 
 def refused(sample: Sample) -> bool:
@@ -218,7 +222,7 @@ class TestPrograms(OfSamples):
             ]
             pulled = ag.func.vmap(body.pulled, (0, None, None))
             given = ((batch, cotangents, body.extras) for batch in batches)
-            self.replayed(pulled, dtype, *given, by_complex=op in TO_COMPLEX)  # through complex matrices
+            self.replayed(pulled, dtype, *given, by_complex=through_complex(op))
             single = ag.func.capture(body.pulled)(run.leaves(()), cotangents, body.extras)
             found, wanted = (
                 ag.func.vmap(function, (0, None, None))(batches[0], cotangents, body.extras)
@@ -232,7 +236,7 @@ class TestPrograms(OfSamples):
     @of_rules
     def test_exact_batches(self, op: str, dtype: str) -> None:
         """Gradients per example with ``exact=True``: batched last, and added up, so that it shows where they lie in memory."""
-        if self.backend.is_lazy or not self.harness.exact or dtype.startswith("complex") or op in TO_COMPLEX:
+        if self.backend.is_lazy or not self.harness.exact or dtype.startswith("complex") or through_complex(op):
             pytest.skip("bits are compared of real arrays that are not lazy: see COMPLEX")
         np = library()
 
