@@ -413,8 +413,13 @@ def primitive(
     """
     if name in OPS or name in WITHOUT_OP:
         raise errors.RuleError(f"{name} is declared already")
-    WITHOUT_OP[name] = Primitive(replace(facts, memory=memory), batch)
+    WITHOUT_OP[name] = Primitive(_lying(facts, memory), batch)
     return lambda function: function
+
+
+def _lying(facts: Facts, memory: str) -> Facts:
+    """Return facts with where the result lies, if that is said apart from them."""
+    return facts if memory == UNKNOWN.memory else replace(facts, memory=memory)
 
 
 def _declare(
@@ -495,7 +500,7 @@ def _declare(
         contracts=contracts,
         least_axes=least_axes,
         shapes=shapes,
-        facts=replace(facts, memory=memory),
+        facts=_lying(facts, memory),
     )
     op.entry = make_entry(op, stub)
     OPS[full] = op

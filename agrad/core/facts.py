@@ -68,8 +68,9 @@ class Facts:
     methods : str
         The names of the tensors' methods that it is, in place with an underscore.
     needs : tuple of str
-        What it asks of an array library, by the names of `agrad.core.requirements`; a complex operand makes ``"linalg"``
-        ``"complex linalg"``, and ``"zero-size reductions"`` are for operands without elements.
+        What it asks of an array library, by names of `agrad.core.requirements`: ``"fft"``; ``"linalg"``, which of complex
+        operands is ``"complex linalg"``; that alone, where results or derivatives are complex anyway; ``"zero-size reductions"``,
+        of operands without elements.
     asks_backend : bool
         Whether it asks a backend that its operands, dtypes, do not name: the default one, or that of a bound namespace.
     """

@@ -534,6 +534,12 @@ def test_where_a_result_lies_is_said_in_four_words():
 
     assert facts_of("mine.here") == Facts(memory="fresh", broadcasts_exactly=True)
 
+    @ag.elementwise(name="mine.there", x=1, facts=Facts(memory="lent"))
+    def there(x, /):
+        """Declared."""
+
+    assert facts_of("mine.there").memory == "lent"
+
 
 def test_a_write_to_what_is_a_view_elsewhere_warns():
     @ag.linear(name="mine.rows", x=lambda g: g, kernel=lambda xp, x: x[...], memory="view")
@@ -555,6 +561,8 @@ def test_kernels_without_an_op_are_declared_once():
             primitive(name)
     with pytest.raises(ag.RuleError, match="creates= is one of"):
         Facts(creates="there")
+    with pytest.raises(ag.RuleError, match="needs= are some of 'float64'"):
+        Facts(needs=("blas",))
 
 
 def test_python_has_each_operator_once():

@@ -338,6 +338,8 @@ def kept_buffers():
     return exp
 
 
+ZEROS = array_api_strict.zeros((2, 2))
+
 TruncatedDivision = with_kernel("TruncatedDivision", "floor_divide", by_numpy(truncated_division))
 NarrowSum = with_kernel("NarrowSum", "sum", in_its_own_dtype(array_api_strict.sum))
 NarrowSums = with_kernel("NarrowSums", "cumulative_sum", in_its_own_dtype(array_api_strict.cumulative_sum))
@@ -352,6 +354,7 @@ ClampedTake = with_kernel("ClampedTake", "take", clamped_take)
 Cancelling = with_kernel("Cancelling", "log1p", lambda x, /: array_api_strict.log(1 + x))
 Overflowing = with_kernel("Overflowing", "hypot", lambda a, b, /: (a * a + b * b) ** 0.5)
 OwnOperand = with_kernel("OwnOperand", "positive", lambda x, /: x)
+KeptZeros = with_kernel("KeptZeros", "zeros_like", lambda x, /: ZEROS)
 KeptBuffers = with_kernel("KeptBuffers", "exp", kept_buffers())
 
 
@@ -608,6 +611,7 @@ FAULTS = [
     (Cancelling, (suite.TestNamespace, "test_without_derivative", "log1p of little"), "assert"),
     (Overflowing, (suite.TestNamespace, "test_without_derivative", "hypot of much"), "assert"),
     (KeptBuffers, (suite.TestRules, "test_values", "exp", "float64"), "the result is wrong"),
+    (KeptZeros, (suite.TestPlaces, "test_fresh_of_nothing", "zeros_like"), "result 1 of zeros_like is not fresh"),
     (OwnOperand, (suite.TestPlaces, "test_fresh", "positive", "float64"), "result 0 of positive is not fresh"),
     (CannotCopy, (suite.TestCreation, "test_copies_of_arrays"), "the copy is wrong"),
     (SeesNoNan, (suite.TestIndexing, "test_what_is_left_out"), "the value is wrong"),

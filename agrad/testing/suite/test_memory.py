@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,10 +11,15 @@ import pytest
 import agrad as ag
 from agrad.core.cpython import collect, uncollected
 from agrad.core.op import facts_of
+from agrad.core.tensor import Tensor
 from agrad.testing.needs import of_dtype
 from agrad.testing.places import place_of
 from agrad.testing.suite.base import Conformance
 from agrad.testing.suite.running import OfSamples, Run, cases
+from agrad.testing.suite.test_creation import CREATED, MADE_OF
+
+#: What creates arrays, alone and like another one.
+MAKING = CREATED | MADE_OF
 
 
 class TestMemory(Conformance):
@@ -91,13 +97,7 @@ class TestPlaces(OfSamples):
     @pytest.mark.parametrize(("op", "dtype"), [case for case in cases() if facts_of(case.values[0]).memory == "fresh"])
     def test_fresh(self, op: str, dtype: str) -> None:
         """A result that is declared to have memory of its own shares none with an operand, or with another result."""
-        one = self.backend.asarray(self.tensor([1.0])._raw, copy=True)
-        if self.backend.is_lazy or place_of(one) is None:
-            pytest.skip("arrays do not say where they lie")
-        try:
-            one[...] = one
-        except TypeError:
-            pytest.skip("no array can be written to: nobody sees what they share")
+        self.need_places()
 
         def check(run: Run) -> None:
             if run.call.sample.kwargs.get("copy", True) is not True:
@@ -109,11 +109,34 @@ class TestPlaces(OfSamples):
                 taken.append(run.tensor(array))
                 return taken[-1]
 
-            results = run.call.tensors([*taken], other)
-            places = [place for tensor in taken if (place := place_of(tensor._raw)) is not None]
-            for i, result in enumerate(results):
-                here = place_of(result._raw)
-                assert here is None or not any(map(here.meets, places)), f"result {i} of {op} is not fresh"
-                places += [] if here is None else [here]
+            self.check_fresh(op, run.call.tensors([*taken], other), taken)
 
         self.run(check, op, dtype, once=True)
+
+    @pytest.mark.parametrize(
+        "function", [name for name in MAKING if facts_of(name.partition(",")[0]).memory == "fresh"]
+    )
+    def test_fresh_of_nothing(self, function: str) -> None:
+        """What is created shares memory with nothing, nor with what the next call creates."""
+        self.need_places()
+        x = self.tensor([[1.0, 2.0], [3.0, 4.0]], "float32")
+        made = [MAKING[function][0](self.xp, x if function in MADE_OF else self.xp.float32) for _ in range(2)]
+        self.check_fresh(function, made, [x])
+
+    def need_places(self) -> None:
+        """Skip the test where nobody sees what memory arrays share."""
+        one = self.backend.asarray(self.tensor([1.0])._raw, copy=True)
+        if self.backend.is_lazy or place_of(one) is None:
+            pytest.skip("arrays do not say where they lie")
+        try:
+            one[...] = one
+        except TypeError:
+            pytest.skip("no array can be written to: nobody sees what they share")
+
+    def check_fresh(self, name: str, results: Sequence[Tensor], taken: Sequence[Tensor]) -> None:
+        """Check that results share memory with nothing that was taken, and with no other result."""
+        places = [place for tensor in taken if (place := place_of(tensor._raw)) is not None]
+        for i, result in enumerate(results):
+            here = place_of(result._raw)
+            assert here is None or not any(map(here.meets, places)), f"result {i} of {name} is not fresh"
+            places += [] if here is None else [here]
