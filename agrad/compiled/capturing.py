@@ -359,7 +359,7 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
         return False
     if tracker.beneath and kind == "user" and may_be_kernel(code.co_filename) and _is_agrads(frame.f_back):
         return False
-    if tracker.beneath and kind == "user" and _is_step(tracker, frame.f_back):
+    if tracker.runs_kernels and tracker.beneath and kind == "user" and _is_step(tracker, frame.f_back):
         return False
     if kind == "library" and frame.f_back is not None:
         if frame.f_back.f_code.co_filename in OURS:

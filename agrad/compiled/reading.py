@@ -191,10 +191,10 @@ class Reading(Knowing):
             self.fresh_all(value)
         return value
 
-    def _graph(self, o: Any) -> None:
-        """Give up where more than whether there is one is asked of the graph of a tensor from outside."""
-        if isinstance(o, Node) and self.at(o).status == ARGUMENT:
-            self.no("the graph of a tensor from outside is looked at")
+    def _graph(self, o: Any, name: str = "") -> None:
+        """Give up where Python looks at a node, but for what a `Function` has put at its ctx."""
+        if isinstance(o, Node) and (self.at(o).status != FRESH or hasattr(Node, name)):
+            self.no(GRAPH)
 
     def _is_made(self, tensor: Tensor) -> bool:
         watcher = self.watcher
@@ -431,9 +431,7 @@ class Reading(Knowing):
             value = self.primitively(getattr, o, name)
             return value if self.is_known(value) else self.fresh_all(value)
         tracked = self.at(o)
-        if isinstance(o, Node) and (tracked.status == FOUND or hasattr(Node, name)):  # else it is a ctx
-            self.no(GRAPH)
-        self._graph(o)
+        self._graph(o, name)
         held = getattr(o, "__dict__", None)
         if type(held) is dict and name in held and tracked.status == FOUND:
             return self.see(held[name], tracked.at or self.root(o), ("attribute", name))

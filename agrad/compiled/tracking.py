@@ -359,7 +359,11 @@ class Knowing:
         What code that is not instrumented drives what runs now, and may read what it is given: "agrad", "c", or "" for none.
     beneath : int
         How many calls of such code are open.
+    runs_kernels : bool
+        Whether kernels of the user's may run unseen as steps that replays run, too.
     """
+
+    runs_kernels = True
 
     def __init__(self, watcher: Watcher) -> None:
         self.watcher = watcher

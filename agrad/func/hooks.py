@@ -47,6 +47,8 @@ class Judge(Tracker):
         Records the pass.
     """
 
+    runs_kernels = False  # the pass of the capture is one that nobody asked for
+
     def __init__(self, watcher: Watcher) -> None:
         super().__init__(watcher)
         self._what = ""
@@ -187,6 +189,10 @@ class Judge(Tracker):
         while found is not None and found.before is not None:
             found = found.before
         return found is not None and id(found.value) in self._forward
+
+    def _graph(self, o: Any, name: str = "") -> None:
+        if id(o) not in self._forward:
+            super()._graph(o, name)
 
     def told(self, o: Any) -> None:
         self.no(f"it uses a {type(o).__name__}")
