@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.backend import backend_of
+from agrad.core.mode import recorder
 
 if TYPE_CHECKING:
     from agrad.core.node import Node
@@ -100,8 +101,8 @@ def unmasked(xp: Any, g: Any, product: Any, node: Node) -> Any:
     if product is None or product.shape != g.shape:
         return product
     raw = product._raw if xp is node.spec.backend.functions else product
-    if not (backend_of(raw) or node.spec.backend).may_hold_nan(raw):
-        return product
+    if recorder() is None and not (backend_of(raw) or node.spec.backend).may_hold_nan(raw):
+        return product  # a program is to be right for other values, too
     lost = xp.logical_and(xp.isnan(product), g == 0)
     return xp.where(lost, xp.zeros_like(product), product)
 

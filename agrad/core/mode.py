@@ -145,6 +145,12 @@ def may_look(backend: Any) -> bool:
     return not backend.is_lazy and recorder() is None
 
 
+def is_fixed(array: Any) -> bool:
+    """Return whether an array has the same value at every run of what is being recorded: a number or list within it."""
+    now = recorder()
+    return now is None or now.number_of(array) in now.constants
+
+
 def setting(get: Callable[[], float]) -> float:
     """Return a number that Python keeps and may change between calls, as a learning rate; a recording asks again for it."""
     now = recorder()

@@ -14,6 +14,7 @@ from agrad.core.backend import backend_of
 from agrad.core.cotangents import is_complex, promote
 from agrad.core.declare import custom, elementwise, linear, nondifferentiable, primitive
 from agrad.core.facts import Facts
+from agrad.core.mode import is_fixed
 from agrad.ops.batch_rules import pointwise
 from agrad.ops.docs import Bits, Boolean, Floating, Integral, Numeric, RealFloating, RealValued, complete
 from agrad.ops.matrices import conj as _conj
@@ -127,7 +128,7 @@ def _pow_by_base(xp: Any, x1: Any, x2: Any) -> Any:
     """Return x2 * x1**(x2 - 1), and 0 where both are 0."""
     raw = getattr(x2, "_raw", x2)
     backend = backend_of(raw)
-    if backend is None or backend.may_hold_zero(raw):
+    if backend is None or not is_fixed(raw) or backend.may_hold_zero(raw):
         flat = (x1 == 0) & (x2 == 0)
         x1 = xp.where(flat, xp.ones_like(x1), x1)
     base, exponent = promote(xp, x1, x2)

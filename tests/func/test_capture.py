@@ -393,3 +393,39 @@ def test_a_tensor_from_outside_is_found_again_within_vmap():
         x = np.array([first, 0.5])
         expected = [2 * (x @ row) * row for row in rows.numpy()]
         np.testing.assert_allclose(program(ag.asarray(x)).numpy(), expected)
+
+
+def classes(x, labels):
+    return ag.grad(lambda x: ag.nn.functional.cross_entropy(x, labels, ignore_index=0))(x)
+
+
+def power(x, e):
+    return ag.jvp(lambda x: x**e, (x,), (ag.ones(3),))[1]
+
+
+def power_twice(x, e):
+    return ag.jvp(ag.grad(lambda x: ag.sum(x**e)), (x,), (ag.ones(3),))[1]
+
+
+def left_out(x):
+    return ag.grad(lambda y: ag.sum(ag.grad(lambda x: ag.sum(ag.where(x > 0, ag.sqrt(x), x)))(y)))(x)
+
+
+@pytest.mark.filterwarnings("ignore:(divide by zero|invalid value):RuntimeWarning")
+@pytest.mark.parametrize(
+    ("function", "first", "then"),
+    [
+        (classes, (ROWS, np.array([2, 1])), (ROWS, np.array([2, 0]))),  # the first has no label that is ignored
+        (power, (np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])), (np.zeros(3), np.array([0.0, 1.0, 2.0]))),
+        (power_twice, (np.array([0.5, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])), (np.zeros(3), np.array([0.0, 1.0, 2.0]))),
+        (left_out, (np.array([1.0, 2.0]),), (np.array([0.0, 2.0]),)),
+    ],
+)
+def test_values_of_the_capture_decide_nothing(function, first, then):
+    wanted = np.asarray(function(*then))
+    assert np.isfinite(wanted).all()
+    close(capture(function)(*first)(*then), wanted)
+    compiled = ag.compile(function, check=False)
+    for _ in range(3):
+        compiled(*first)
+    close(compiled(*then), wanted)

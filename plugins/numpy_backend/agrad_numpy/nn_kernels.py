@@ -525,16 +525,18 @@ def _cross_entropy(
     lse += most
     losses = lse[:, 0] - logits.reshape(-1).take(_picks(flat, classes))
     loss = _class_loss(losses, rows, reduction, target.shape)
+    if rows is None:  # there are some, whatever the targets: a program runs with others, of which some may be ignored
+        rows = np.ones(flat.shape, logits.dtype)
     if input.ndim == 2:
         return loss, lse, rows
     kept = (*target.shape[:1], 1, *target.shape[1:]) if target.ndim else (1,)
-    return loss, lse.reshape(kept), None if rows is None else rows.reshape(target.shape)
+    return loss, lse.reshape(kept), rows.reshape(target.shape)
 
 
 def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: Any, reduction: str, /) -> Any:
     logits, flat = _as_rows(input, target)
+    rows = None if rows is None or (rows == 1).all() else rows.reshape(-1)
     if rows is not None:
-        rows = rows.reshape(-1)
         flat = np.where(rows == 0, 0, flat)
     p = np.subtract(logits, lse if input.ndim == 2 else lse.reshape(-1, 1), order="C")
     np.exp(p, p)
