@@ -37,6 +37,7 @@ LAYERS = [
         "agrad.core.archive",
         "agrad.core.backend",
         "agrad.core.cpython",
+        "agrad.core.blank",
         "agrad.core.elsewhere",
         "agrad.core.errors",
         "agrad.core.facts",

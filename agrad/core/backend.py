@@ -377,7 +377,7 @@ class Backend:
         return None
 
     def as_array(self, value: Any) -> Any:
-        """Return a kernel's result as an array (libraries return scalar objects for 0-d results)."""
+        """Return a kernel's result as an array (libraries return scalar objects for 0-d results); a `Blank` as it is."""
         return value
 
     def taken(self, value: Any) -> Any:

@@ -113,6 +113,8 @@ _HERE = {
     # transforms and the graph
     "agrad.compile": "jit script",
     "agrad.func.capture": "make_jaxpr make_fx symbolic_trace fx",
+    "agrad.func.eval_shape": "eval_shape",
+    "agrad.func.ShapeDtype": "ShapeDtypeStruct",
     "agrad.func.implicit": "custom_root custom_linear_solve",
     "agrad.Function": "custom_vjp custom_jvp custom_gradient",
     "agrad.autograd.detect_anomaly": "debug_nans",
@@ -299,7 +301,6 @@ _INSTEAD = {
     "use agrad.isdtype(x.dtype, kind)": "is_signed iscomplexobj isrealobj issubdtype",
     "use agrad.profile": "profiler",
     "use agrad.func.linearize and agrad.func.vjp": "linear_transpose",
-    "agrad.func.capture(f)(x) gives a program, which says the shapes and dtypes of all steps": "eval_shape ShapeDtypeStruct",
     "call the function as it is": "disable_jit functionalize",
     "use x.clone()": "new narrow_copy",
     "use x[key] = values; where places repeat and add up, x.flatten().index_add(0, places, values)": "index_put index_put_",

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from agrad.core import names as _names
-from agrad.func.capture import capture
+from agrad.func.blanks import ShapeDtype
+from agrad.func.capture import capture, eval_shape
 from agrad.func.compiling import CompileError, CompileWarning, compile
 from agrad.func.grad import deriv, elementwise_grad, grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
 from agrad.func.implicit import ImplicitError, implicit
@@ -23,10 +24,12 @@ __all__ = [
     "CompileWarning",
     "ImplicitError",
     "Program",
+    "ShapeDtype",
     "capture",
     "compile",
     "deriv",
     "elementwise_grad",
+    "eval_shape",
     "functional_call",
     "grad",
     "grad_and_value",

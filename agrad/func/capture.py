@@ -11,8 +11,10 @@ from agrad import tree
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.node import Freed, Node, ancestors
+from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of, owner_of
+from agrad.func.blanks import BlankRecorder, ShapeDtype, blank_tensor
 from agrad.func.origins import Argument, Found, Origin, Reach
 from agrad.func.program import Given, Leaf, Number, Program, Structure, Write
 from agrad.func.recording import CaptureError, Hooked, Recorder, grad_of
@@ -33,7 +35,8 @@ def capture(function: Callable[..., Any]) -> Callable[..., Program]:
     Returns
     -------
     callable
-        Takes the arguments, gives a `Program` for their shapes and dtypes.
+        Takes the arguments, gives a `Program` for their shapes and dtypes. Where one of them is a `ShapeDtype` nothing is
+        computed: the function runs on arrays without elements, and what it writes to tensors from outside is put back.
 
     Raises
     ------
@@ -58,18 +61,82 @@ def capture(function: Callable[..., Any]) -> Callable[..., Program]:
 
     @functools.wraps(function)
     def captured(*args: Any, **kwargs: Any) -> Program:
-        recorder = Recorder()
-        program = captured_call(recorder, function, args, kwargs).program
-        kept = recorder.escaped(program.outputs)
-        if kept is not None:
-            raise CaptureError(
-                f"capture: a tensor of shape {tuple(kept.shape)} that the function made lives on, and is none of what it"
-                " returned: a list or an attribute has it, or the graph of one that does. No call of a program could put"
-                f" another one there{errors.called()}"
-            )
-        return program
+        if not any(isinstance(leaf, ShapeDtype | Spec) for leaf in tree.flatten((args, kwargs))[0]):
+            return program_alone(Recorder(), function, args, kwargs)
+        recorder = BlankRecorder()
+        try:
+            return program_alone(recorder, function, args, kwargs)
+        finally:
+            recorder.put_back()
 
     return captured
+
+
+def program_alone(
+    recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Program:
+    """Return the program of a call that leaves nothing behind but what it returns and writes."""
+    program = captured_call(recorder, function, args, kwargs).program
+    kept = recorder.escaped(program.outputs)
+    if kept is not None:
+        raise CaptureError(
+            f"capture: a tensor of shape {tuple(kept.shape)} that the function made lives on, and is none of what it"
+            " returned: a list or an attribute has it, or the graph of one that does. No call of a program could put"
+            f" another one there{errors.called()}"
+        )
+    return program
+
+
+def eval_shape(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that gives the shapes and dtypes of what `function` returns, and computes nothing.
+
+    It runs on arrays without elements, as in `capture`; what it writes to tensors from outside is put back.
+
+    Parameters
+    ----------
+    function : callable
+        Takes tensors, arrays or containers of them, beside other values.
+
+    Returns
+    -------
+    callable
+        Takes the arguments, with a `ShapeDtype` for each array, or arrays and tensors, of which only shapes and dtypes are
+        looked at. Gives what the function returns, with a `ShapeDtype` for each tensor and array.
+
+    Raises
+    ------
+    CaptureError
+        Where the function chooses its way by a value, asks for one, or makes a result whose shape depends on values.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> def loss(w, x):
+    ...     return ag.mean((x @ w) ** 2)
+    >>> w, x = ag.func.ShapeDtype((3,), "float32"), ag.func.ShapeDtype((10**9, 3), "float32")
+    >>> ag.func.eval_shape(ag.func.value_and_grad(loss))(w, x)
+    (ShapeDtype((), float32), ShapeDtype((3,), float32))
+    """
+
+    @functools.wraps(function)
+    def shaped(*args: Any, **kwargs: Any) -> Any:
+        leaves, treedef = tree.flatten((args, kwargs))
+        recorder = BlankRecorder()
+        tensors = introduced(recorder, [blank_tensor(leaf) if is_array(leaf) else leaf for leaf in leaves])[1]
+        try:
+            returned = recorded_run(recorder, function, *tree.unflatten(treedef, tensors))
+        finally:
+            recorder.put_back()
+        return tree.map(lambda leaf: ShapeDtype(leaf.shape, leaf.dtype) if is_array(leaf) else leaf, returned)
+
+    return shaped
+
+
+def is_array(leaf: Any) -> bool:
+    """Return whether a leaf is a tensor or an array, be it of shape and dtype alone; Python's numbers are none."""
+    if isinstance(leaf, Tensor | ShapeDtype | Spec):
+        return True
+    return not isinstance(leaf, NUMBERS) and backend_of(leaf) is not None
 
 
 #: Why a function is no program that sets a mode for its caller.
@@ -102,10 +169,24 @@ class Call(NamedTuple):
 def captured_call(
     recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Call:
-    """Call a function within a recording."""
+    """Call a function within a recording; return its program with what it took and gave."""
     leaves, treedef = tree.flatten((args, kwargs))
     given, tensors = introduced(recorder, leaves)
     args, kwargs = tree.unflatten(treedef, tensors)
+    returned = recorded_run(recorder, function, args, kwargs)
+    roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
+    results = results_of(recorder, returned, leaves)
+    program = program_of(recorder, results, Structure(treedef, tuple(given)), tensors, Reach(roots))
+    parameters = parameters_of(function, len(args))
+    names = {**program.names, **names_of(treedef, given, parameters)}
+    program = program.replaced(parameters=parameters, names=names)
+    return Call(program, returned, tensors, roots)
+
+
+def recorded_run(
+    recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return what a function gives that runs within a recording."""
     before = left = mode.get_mode()
     is_left = False
     try:
@@ -124,13 +205,7 @@ def captured_call(
             "capture: a hook is registered on what the function computes, and the derivative of a program's steps runs"
             f" none: capture the function that runs the backward pass, too{errors.called()}"
         )
-    roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
-    results = results_of(recorder, returned, leaves)
-    program = program_of(recorder, results, Structure(treedef, tuple(given)), tensors, Reach(roots))
-    parameters = parameters_of(function, len(args))
-    names = {**program.names, **names_of(treedef, given, parameters)}
-    program = program.replaced(parameters=parameters, names=names)
-    return Call(program, returned, tensors, roots)
+    return returned
 
 
 def introduced(recorder: Recorder, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -138,12 +213,15 @@ def introduced(recorder: Recorder, leaves: Sequence[Any]) -> tuple[list[Any], li
     given: list[Any] = []
     tensors: list[Any] = []
     for leaf in leaves:
-        if not isinstance(leaf, Tensor) and (isinstance(leaf, NUMBERS) or owner_of(leaf) is None):
+        if isinstance(leaf, ShapeDtype | Spec):
+            tensor = blank_tensor(leaf)
+        elif not isinstance(leaf, Tensor) and (isinstance(leaf, NUMBERS) or owner_of(leaf) is None):
             number = recorder.number_of_float(leaf)
             given.append(leaf if number is None else Number(number))
             tensors.append(leaf)
             continue
-        tensor = argument_of(leaf, "capture")  # an array as a Tensor on its memory
+        else:
+            tensor = argument_of(leaf, "capture")  # an array as a Tensor on its memory
         recorder.meet(tensor)
         tensors.append(tensor)
         given.append(Leaf(recorder.input(tensor._raw), not isinstance(leaf, Tensor)))

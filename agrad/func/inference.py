@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agrad import dtypes
 from agrad.core.backend import Backend
 from agrad.core.errors import UnsupportedOp
 from agrad.core.op import OPS
 from agrad.core.spec import Spec
 from agrad.func import outlines
-from agrad.func.outlines import NeedsValuesError, Outline
+from agrad.func.outlines import Counted, NeedsValuesError, Outline
 
-__all__ = ["infer"]
+__all__ = ["OUTLINES", "infer", "keyed"]
 
 
 class OutlineBackend(Backend):
@@ -49,8 +50,8 @@ class OutlineBackend(Backend):
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """Return what most of `special` gives, which no standard's function composes, or hundreds of them do."""
-        if op in SCIPY:
-            return SCIPY[op]
+        if op in WRITTEN:
+            return WRITTEN[op]
         known = OPS.get(op)
         return (
             _floating if known is not None and op.startswith("special.") and known.rule.kind == "elementwise" else None
@@ -70,20 +71,22 @@ def _solution(*matrices: Outline, **_: Any) -> Outline:
     return Outline((*lead, *matrices[-1].shape[-2:]), outlines.result_type(*matrices))
 
 
-#: Of operations that nothing composes, or by their values: functions of the outlines of their operands.
-SCIPY: dict[str, Callable[..., Any]] = {
+def _floating(*values: Any, **_: Any) -> Outline:
+    """Broadcast operands; integers among them do not count for the precision."""
+    inexact = [v for v in values if outlines.kind_of(outlines.result_type(v)) in ("float", "complex")]
+    return outlines.promoted(*values, dtype=outlines.floating(outlines.result_type(*inexact)))
+
+
+#: Of operations and kernels that nothing composes, or by their values: functions of the outlines of their operands.
+WRITTEN: dict[str, Callable[..., Any]] = {
     "scipy.expm": lambda a, /: a,
     "scipy.expm_frechet": lambda a, e, /: outlines.promoted(a, e),
     "scipy.lu": _lu,
     "scipy.solve_banded": _solution,
     "scipy.solve_sylvester": _solution,
+    "special.elliprd": _floating,
+    "special.inner_slope": lambda found, inner, name, /: found,
 }
-
-
-def _floating(*values: Any, **_: Any) -> Outline:
-    """Broadcast operands; integers among them do not count for the precision."""
-    inexact = [v for v in values if outlines.kind_of(outlines.result_type(v)) in ("float", "complex")]
-    return outlines.promoted(*values, dtype=outlines.floating(outlines.result_type(*inexact)))
 
 
 Outline.backend = OUTLINES = OutlineBackend()
@@ -139,7 +142,7 @@ def infer(op: str, arguments: Sequence[Any], parameters: Mapping[str, Any] | Non
     values = [_outlined(bound.arguments[argument.name]) for argument in declared.arguments]
     for i, argument in enumerate(declared.arguments):
         if argument.kind == "key":
-            values[i] = _key(values[i])
+            values[i] = keyed(values[i])
     operands = [values[i] if argument.kind == "sequence" else [values[i]] for i, argument in declared.operand_slots]
     arrays = [value for members in operands for value in members if isinstance(value, Outline)] or [_outlined(specs[0])]
     beside = max(map(OUTLINES.spec, arrays), key=lambda spec: spec.inexact)  # the first floating one, if there is one
@@ -162,11 +165,18 @@ def infer(op: str, arguments: Sequence[Any], parameters: Mapping[str, Any] | Non
     return tuple(Spec(backend, made.shape, backend.dtype(made.dtype), device) for made in results)
 
 
-def _key(value: Any) -> Any:
-    """Return a key with arrays in the place of lists and single truth values."""
+def keyed(value: Any) -> Any:
+    """Return a key with arrays in the place of lists and single truth values, of which the true ones are counted."""
     if isinstance(value, tuple):
-        return tuple(map(_key, value))
-    return outlines.asarray(value) if isinstance(value, list | bool) else value
+        return tuple(map(keyed, value))
+    if not isinstance(value, list | bool):
+        return value
+    made = outlines.asarray(value)
+    return made if made.dtype != dtypes.bool else Counted(made.shape, made.dtype, _true_in(value))
+
+
+def _true_in(value: Any) -> int:
+    return sum(map(_true_in, value)) if isinstance(value, list | tuple) else int(value)
 
 
 def _specs_in(value: Any) -> list[Spec]:

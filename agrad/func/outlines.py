@@ -15,18 +15,15 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from agrad import dtypes
+from agrad.core.blank import NeedsValuesError
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.kernels import KINDS, is_mask, key_parts
 from agrad.core.op import OPS
 from agrad.ops.methods import BINARY, COMPARISON, UNARY
 
-__all__ = ["NeedsValuesError", "Outline", "namespace"]
+__all__ = ["Counted", "NeedsValuesError", "Outline", "namespace"]
 
 Shape = tuple[Any, ...]
-
-
-class NeedsValuesError(TypeError):
-    """What an outline is asked for is in the values, which it does not have."""
 
 
 class Outline:
@@ -79,6 +76,22 @@ class Outline:
 
     def __repr__(self) -> str:
         return f"Outline({self.shape}, {self.dtype.name})"
+
+
+class Counted(Outline):
+    """An outline of which something is counted: the true elements of a mask, or the sum of repetitions.
+
+    Attributes
+    ----------
+    count : int
+        How many.
+    """
+
+    __slots__ = ("count",)
+
+    def __init__(self, shape: Iterable[Any], dtype: Any, count: int) -> None:
+        super().__init__(shape, dtype)
+        self.count = count
 
 
 # -- dtypes -----------------------------------------------------------------------------------------------------------
@@ -271,7 +284,7 @@ def indexed(shape: Shape, key: Any) -> Shape:
                 start = len(found)
             places.append(at)
             mask = hasattr(part, "dtype") and is_mask(part)
-            arrays.append((math.nan,) if mask else tuple(getattr(part, "shape", ())))
+            arrays.append((getattr(part, "count", math.nan),) if mask else tuple(getattr(part, "shape", ())))
             axis += part.ndim if mask else 1
         else:
             operator.index(part)
@@ -452,7 +465,10 @@ def repeat(x: Any, repeats: Any, /, *, axis: Any = None) -> Outline:
     """As the standard's."""
     shape = (x.size,) if axis is None else x.shape
     (place,) = axes_of(0 if axis is None else axis, len(shape))
-    length = shape[place] * repeats if isinstance(repeats, int) else math.nan
+    if isinstance(repeats, Counted):
+        length: Any = repeats.count * shape[place] if repeats.size == 1 else repeats.count
+    else:
+        length = shape[place] * repeats if isinstance(repeats, int) else math.nan
     return Outline(replaced(shape, place, length), x.dtype)
 
 

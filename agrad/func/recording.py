@@ -13,7 +13,7 @@ import operator
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType
 from typing import Any, NamedTuple, NoReturn
 
@@ -45,7 +45,6 @@ from agrad.func.program import (
     is_dtype,
 )
 from agrad.ops.methods import BINARY, COMPARISON, UNARY
-from agrad.plugin.manager import default_backend
 
 
 class Hooked(NamedTuple):
@@ -266,7 +265,7 @@ class RecordingBackend(Backend):
         """Run a kernel on the arrays inside, and write the step down; give its results as recorded arrays."""
         recorder: Recorder = mode.recorder()
         recorder.check_shape(op, args)
-        result = function(*(_bare(a) for a in args), **{name: _bare(v) for name, v in kwargs.items()})
+        result = recorder.run(self.inner, op, function, args, kwargs)
         if facts_of(op).creates == "here" or any(map(_holds_recorded, (*args, *kwargs.values()))):
             return recorder.step(self, op, args, kwargs, result)
         for part in (*args, *kwargs.values()):
@@ -565,6 +564,20 @@ class Recorder:
         kind = type(result)
         return kind(*made) if hasattr(kind, "_fields") else kind(made)
 
+    def run(
+        self, inner: Backend, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Return what a kernel of an operation gives for the arrays inside recorded ones."""
+        return function(*(_bare(a) for a in args), **{name: _bare(v) for name, v in kwargs.items()})
+
+    def copied(self, inner: Backend, array: Any) -> Any:
+        """Return a copy of an array: the same value under another number."""
+        return inner.asarray(array, copy=True)
+
+    def drawn(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
+        """Return what is drawn from a key."""
+        return backend.random(kind, shape, key, **options)
+
     def check_shape(self, op: str, args: tuple[Any, ...]) -> None:
         """Refuse a kernel whose result has a shape that depends on values of these arguments."""
 
@@ -665,7 +678,7 @@ class Recorder:
                 None,
                 value.ref.number,
             ):  # a step gave its operand: two values need two arrays
-                data = value.backend.inner.asarray(data, copy=True)
+                data = self.copied(value.backend.inner, data)
             self.know(data, value.ref.number)
             return data
         if isinstance(value, Batched):
@@ -755,7 +768,7 @@ class Recorder:
 
     def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
         """Draw from a key, and write the draw down."""
-        array = backend.random(kind, shape, key, **options)
+        array = self.drawn(backend, kind, shape, key, **options)
         at = next((number for number, known in self.draws if known is key), None)  # drawn again by a recomputation
         if at is None:
             at = self.new()
@@ -834,42 +847,6 @@ class Recorder:
             device=self.device,
         )
         return made.needed()
-
-
-def run_on_some(
-    recorder: Recorder, function: Callable[[Any, Mapping[int, Recorded]], Any], shapes: Mapping[int, Shaped]
-) -> Any:
-    """Run a function of kernels and arrays, recorded, where it is the steps that are asked for and not the values.
-
-    Parameters
-    ----------
-    recorder : Recorder
-        Writes the steps down.
-    function : callable
-        Takes the kernels, and recorded arrays by number.
-    shapes : mapping of int to Shaped
-        Shapes and dtypes of these arrays. They are of the default backend, and hold ones; as integers zeros, which are
-        places along every axis.
-
-    Returns
-    -------
-    object
-        What the function gives, with recorded arrays in it.
-    """
-    inner = default_backend()
-    recording, values = recording_backend(inner), {}
-    for number, (shape, dtype) in shapes.items():
-        one = 1 if dtype.startswith(("float", "complex")) else 0
-        array = inner.asarray(inner.xp.full(shape, one, dtype=inner.dtype(dtype)))
-        recorder.know(array, number)
-        values[number] = recording.kind_of_array(array, number)  # while it lives, no other array has its id
-    before = mode.get_mode()
-    try:
-        mode.push(recorder=recorder)
-        with inner.quiet():
-            return function(recording.xp, values)
-    finally:
-        mode.set_mode(before)
 
 
 def as_tensors(saved: Any) -> Any:

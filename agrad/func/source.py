@@ -20,6 +20,7 @@ from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
+from agrad.func.blanks import BlankRecorder, run_on_blanks
 from agrad.func.origins import Argument
 from agrad.func.program import (
     DRAW,
@@ -43,7 +44,7 @@ from agrad.func.program import (
     symbol_of,
     symbolic_text,
 )
-from agrad.func.recording import CaptureError, Recorded, Recorder, recording_backend, run_on_some
+from agrad.func.recording import CaptureError, Recorded, recording_backend
 from agrad.plugin.manager import default_backend
 from agrad.tree import TreeDef
 
@@ -210,15 +211,15 @@ def is_spelled(step: Step, shapes: Mapping[int, Shaped]) -> bool:
     return op.kernel is None or (step.op in REAL and any(shapes[n].dtype.startswith("complex") for n in step.refs))
 
 
-def recorded_kernel(step: Step, shapes: Mapping[int, Shaped]) -> tuple[Recorder, list[int | None]]:
-    """Run the kernel of a step's operation on some arrays, recorded; return the recorder and the numbers of its results."""
+def recorded_kernel(step: Step, shapes: Mapping[int, Shaped]) -> tuple[BlankRecorder, list[int | None]]:
+    """Run the kernel of a step's operation without data, recorded; return the recorder and the numbers of its results."""
     op = OPS.get(step.op)
     if op is None or op.kernel is None:
         raise TypeError(
             f"source(): {step.op}, called at {step.line or 'an unknown line'}, has no kernel in the standard's functions"
             " that could be written out; an operation of your own declares one by kernel="
         )
-    kernel, recorder = op.kernel, Recorder(max(shapes) + 1)
+    kernel, recorder = op.kernel, BlankRecorder(max(shapes) + 1)
     recorder.line, recorder.region = step.line, step.region
 
     def run(xp: Any, values: Mapping[int, Recorded]) -> Any:
@@ -238,7 +239,7 @@ def recorded_kernel(step: Step, shapes: Mapping[int, Shaped]) -> tuple[Recorder,
         return kernel(xp, *args, **{name: mapped(value, part) for name, part in step.kwargs.items()})
 
     try:
-        made = run_on_some(recorder, run, {number: shapes[number] for number in step.refs})
+        made = run_on_blanks(recorder, run, {number: shapes[number] for number in step.refs})
     except CaptureError as error:
         raise TypeError(
             f"source(): {step.op}, called at {step.line or 'an unknown line'}, cannot be written out: {error}"

@@ -1,6 +1,7 @@
 """The contract as plugins import it; it stands in ``agrad.core.backend``."""
 
 from agrad.core.backend import CONTRACT, SPECS_KEPT, Backend, Device, Place
+from agrad.core.blank import Blank
 from agrad.core.kernels import PRIMITIVES, SUBNAMESPACES, check_bounds, forget_kernels, key_parts
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "SPECS_KEPT",
     "SUBNAMESPACES",
     "Backend",
+    "Blank",
     "Device",
     "Place",
     "check_bounds",

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core import names as _names
 from agrad.core import notebook
+from agrad.core.blank import Blank
+from agrad.core.mode import recorder
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.manipulation import concat
 from agrad.plugin import manager
@@ -23,6 +25,8 @@ def text_of(tensor: Tensor) -> str:
     text = backend.text_of(tensor._raw)
     if text is not None:  # a tensor that is being mapped over
         return text
+    if isinstance(tensor._raw, Blank) and recorder() is None:  # a capture from specs that failed has left it behind
+        return f"tensor(..., shape={tuple(spec.shape)}, dtype={backend.dtype_name(spec.dtype)})"
     shown = tensor
     kind = backend.kind(spec.dtype)
     shows = backend.shows(tensor._raw)

@@ -1,4 +1,7 @@
-"""Inference: what `agrad.func.inference.infer` says of every operation is what running it gives."""
+"""Inference: what is said of operations by shapes and dtypes alone is what running them gives.
+
+`agrad.func.inference.infer` gives the specs of results; a program captured from specs is the one captured from data.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ from typing import Any
 
 import pytest
 
+import agrad as ag
 from agrad.func.inference import infer
 from agrad.testing.calls import library, reference_array
 from agrad.testing.samples.data import Data, Like, resolve
 from agrad.testing.suite.base import same_shape
 from agrad.testing.suite.running import OfSamples, Run, of_rules
+from agrad.testing.suite.test_programs import Body, refused
 
 
 class TestInference(OfSamples):
@@ -41,5 +46,30 @@ class TestInference(OfSamples):
                 assert one.device == result._spec.device
                 assert same_shape(one.shape, result.shape), f"the result has shape {result.shape}, inferred {one.shape}"
                 assert one.dtype == result.dtype, f"the result has dtype {result.dtype}, inferred {one.dtype}"
+
+        self.run(check, op, dtype, once=True)
+
+    @of_rules
+    def test_captured_from_specs(self, op: str, dtype: str) -> None:
+        """An operation with its gradients is captured from specs in the very steps; one that reads values says so by name."""
+        if self.backend.is_lazy:
+            pytest.skip("lazy arrays need no data as they are")
+
+        def check(run: Run) -> None:
+            body = Body(run)
+            if refused(run.call.sample) or not body.replays(run):
+                return
+            given = run.leaves(()), run.cotangents(body.first)[0], body.extras
+            wanted = ag.func.capture(body.pulled)(*given)
+            specs = ag.tree.map(lambda leaf: leaf._spec, given)
+            try:
+                with self.harness.computing_nothing():
+                    found = ag.func.capture(body.pulled)(*specs)
+            except ag.func.CaptureError as error:
+                assert f"what {op} gives is not known without values" in str(error)
+                run.outcome = "refused"
+                return
+            assert found.text(notes=False) == wanted.text(notes=False)
+            assert {n: found.shapes[n] for n in found.outputs} == {n: wanted.shapes[n] for n in wanted.outputs}
 
         self.run(check, op, dtype, once=True)

@@ -32,6 +32,7 @@ from agrad.core.facts import WITHOUT_OP
 from agrad.core.kernels import PRIMITIVES, forget_kernels, visits_once
 from agrad.core.once import once
 from agrad.core.op import OPS
+from agrad.plugin.backend import Blank
 from agrad_cupy import sampling
 from agrad_cupy.fusion import ARRAY, PREAMBLE, Code, NotFusible, fused, kernel_code, rule_code
 
@@ -330,7 +331,7 @@ class CupyBackend(Backend):
     # -- the primitives ------------------------------------------------------------------------------------------------
 
     def as_array(self, value: Any) -> Any:
-        return value if isinstance(value, cupy.ndarray) else cupy.asarray(value)
+        return value if isinstance(value, cupy.ndarray | Blank) else cupy.asarray(value)
 
     def scatter_add(self, spec: Any, key: Any, values: Any) -> Any:
         with values.device:

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS
+from agrad.func.blanks import BlankRecorder, run_on_blanks
 from agrad.func.passes import broadcast, item, optimized
 from agrad.func.program import STOP, DType, Program, Ref, Shaped, Step
-from agrad.func.recording import CaptureError, Recorded, Recorder, run_on_some
+from agrad.func.recording import CaptureError, Recorded
 from agrad.func.source import written_out
 
 
@@ -379,11 +380,11 @@ def recorded_code(function: Callable[..., Any], dtype: str, count: int, name: st
     """Return the kernel of what a function of kernels and `count` arrays of one dtype does, whatever their shape."""
     codes = []
     for shape in _SHAPES:
-        recorder = Recorder(count)
+        recorder = BlankRecorder(count)
         recorder.line = name
         recorder.shapes |= dict.fromkeys(range(count), Shaped(shape, dtype))
         try:
-            made = run_on_some(recorder, lambda xp, values: function(xp, *values.values()), dict(recorder.shapes))
+            made = run_on_blanks(recorder, lambda xp, values: function(xp, *values.values()), dict(recorder.shapes))
         except CaptureError as error:
             raise NotFusible(str(error)) from error
         parts = made if isinstance(made, tuple) else (made,)

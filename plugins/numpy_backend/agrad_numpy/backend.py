@@ -13,6 +13,7 @@ from agrad.core import errors
 from agrad.core.backend import SPECS_KEPT, Backend
 from agrad.core.kernels import visits_once
 from agrad.core.spec import Spec
+from agrad.plugin.backend import Blank
 from agrad_numpy import allocator  # noqa: F401 (tells the allocator how large blocks are)
 from agrad_numpy.kernels import HALF, KERNELS
 
@@ -92,7 +93,7 @@ class NumpyBackend(Backend):
             return value
         if isinstance(value, np.ndarray) and (error := errors.more_than_numbers(value)) is not None:
             raise error
-        return np.asarray(value)
+        return value if isinstance(value, Blank) else np.asarray(value)
 
     taken = as_array  # without a call more
 
