@@ -115,6 +115,7 @@ _HERE = {
     "agrad.func.capture": "make_jaxpr make_fx symbolic_trace fx",
     "agrad.func.eval_shape": "eval_shape",
     "agrad.func.ShapeDtype": "ShapeDtypeStruct",
+    "agrad.func.scan": "scan lax.scan",
     "agrad.func.implicit": "custom_root custom_linear_solve",
     "agrad.Function": "custom_vjp custom_jvp custom_gradient",
     "agrad.autograd.detect_anomaly": "debug_nans",
@@ -228,7 +229,7 @@ _INSTEAD = {
     "use x.detach()": "stop_gradient lax.stop_gradient",
     "use agrad.vmap, or Dask's chunks: agrad_dask.value_and_grad": "pmap shard_map sharding DataParallel distributed",
     "write a loop: the graph is recorded as it runs, and agrad.compile keeps it": (
-        "scan fori_loop while_loop cond switch lax associative_scan"
+        "fori_loop while_loop cond switch lax associative_scan"
     ),
     "use agrad.Function, or declare the op: agrad.elementwise, agrad.custom": "library pure_callback",
     "use agrad.compat.autograd.extend, which is HIPS autograd's, or agrad.Function": (

@@ -14,6 +14,7 @@ from agrad.func.passes import Running as _Running  # noqa: F401 (a method of pro
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError
 from agrad.func.saving import Keeps as _Keeps  # noqa: F401 (as above)
+from agrad.func.scan import scan
 from agrad.func.source import Sources as _Sources  # noqa: F401 (as above)
 from agrad.func.stateless import functional_call, stack_module_state
 from agrad.func.vmap import vmap
@@ -41,6 +42,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "scan",
     "stack_module_state",
     "value_and_grad",
     "vjp",

@@ -1,0 +1,170 @@
+"""``scan``: a loop over rows that carries values along, as a function."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agrad import tree
+from agrad.core.errors import called
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import argument_of, bare_all, is_raw, name_of
+from agrad.func.blanks import ShapeDtype
+from agrad.func.capture import eval_shape
+from agrad.ops.creation import zeros
+from agrad.ops.manipulation import stack, unstack
+from agrad.tree import TreeDef
+
+
+def scan(
+    step: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None
+) -> tuple[Any, Any]:
+    """Run a function over the rows of arrays, and carry values from each call to the next: JAX's ``lax.scan``.
+
+    It is the loop ``for x in xs: carry, y = step(carry, x)``, with the results `y` stacked. All derivatives and `vmap` go
+    through it as through that loop.
+
+    Parameters
+    ----------
+    step : callable
+        Takes the carried values and one row, gives the next carried values and a result: a pair. What is carried keeps its
+        containers, shapes and dtypes.
+    init : array, number or container of them
+        What the first call is given as carried values. A Python number counts as a tensor of the default dtype.
+    xs : array or container of them, optional
+        What the rows are of, along the first axis of each. None: the calls are given None, `length` says how many.
+    length : int, optional
+        How many rows there are; default: as `xs` has.
+
+    Returns
+    -------
+    carry : Tensor or container of them
+        What the last call gave as carried values.
+    ys : Tensor or container of them
+        Results of all calls, along a new first axis; a result of None stays None.
+
+    Raises
+    ------
+    TypeError
+        If a call gives no pair, or carried values in other containers, of another shape or dtype than it was given.
+    ValueError
+        If arrays have different numbers of rows, or nobody says how many there are.
+
+    Notes
+    -----
+    Results are raw arrays if all of `init` and `xs` are, as of the transforms. `step` is given tensors.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> def interest(balance, paid):
+    ...     balance = 1.1 * balance + paid
+    ...     return balance, balance
+    >>> ag.func.scan(interest, 100.0, ag.tensor([10.0, 20.0, 0.0]))
+    (tensor(167.2000), tensor([120.0000, 152.0000, 167.2000]))
+    """
+    carried, structure = tree.flatten(init)
+    carried = [argument_of(leaf, "scan") for leaf in carried]
+    given, rows_in = tree.flatten(xs)
+    rows = [argument_of(leaf, "scan") for leaf in given]
+    count = _count(rows, rows_in, length)
+    columns = [unstack(leaf) for leaf in rows] if count else []
+    results: list[list[Tensor]] = []
+    shape: TreeDef | None = None
+    for i in range(count):
+        row = tree.unflatten(rows_in, [column[i] for column in columns])
+        carried, found, structure_of_result = _called(step, carried, structure, row, i)
+        if shape is not None and structure_of_result != shape:
+            raise TypeError(
+                f"scan: {name_of(step)} gave a result {shape} at first, and {structure_of_result} in call {i}{called()}"
+            )
+        shape = structure_of_result
+        results.append(found)
+    if shape is None:
+        stacked, shape = _none(step, carried, structure, rows, rows_in)
+    else:
+        stacked = [_stacked(step, list(column)) for column in zip(*results, strict=True)]
+    made = tree.unflatten(structure, carried), tree.unflatten(shape, stacked)
+    return bare_all(made) if is_raw(init, xs) else made
+
+
+def _count(rows: Sequence[Tensor], structure: TreeDef, length: int | None) -> int:
+    """Return how many rows there are."""
+    found = None if length is None else operator.index(length)
+    said = "length"
+    if found is not None and found < 0:
+        raise ValueError(f"scan: length is {found}{called()}")
+    for leaf, path in zip(rows, structure.paths(), strict=True):
+        if not leaf.ndim:
+            raise ValueError(f"scan: xs{path} has no axes, and so no rows{called()}")
+        count = leaf.shape[0]
+        if count != count:  # noqa: PLR0124 (nan: unknown)
+            raise ValueError(f"scan: how many rows xs{path} has is not known before it is computed{called()}")
+        if found not in (None, count):
+            raise ValueError(f"scan: xs{path} has {count} rows, {said} says {found}{called()}")
+        found, said = int(count), said if found is not None else f"xs{path}"
+    if found is None:
+        raise ValueError(f"scan: there are no rows in xs: say how many calls there are by length={called()}")
+    return found
+
+
+def _called(
+    step: Callable[..., Any], carried: Sequence[Tensor], structure: TreeDef, row: Any, i: int
+) -> tuple[list[Tensor], list[Tensor], TreeDef]:
+    """Call the function; return what it carries on, its results, and how these are put together."""
+    returned = step(tree.unflatten(structure, carried), row)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise TypeError(
+            f"scan: {name_of(step)} gives the next carried values and a result, as a pair; it gave"
+            f" {type(returned).__name__}{called()}"
+        )
+    leaves, found = tree.flatten(returned[0])
+    if found != structure:
+        raise TypeError(f"scan: {name_of(step)} was given {structure} to carry, and carries {found} on{called()}")
+    carry = [argument_of(leaf, "scan") for leaf in leaves]
+    for before, after, path in zip(carried, carry, structure.paths(), strict=True):
+        if before.shape != after.shape or before.dtype != after.dtype:
+            raise TypeError(
+                f"scan: {name_of(step)} was given {_about(before)} to carry{_at(path)}, and carries {_about(after)} on in"
+                f" call {i}: shapes and dtypes stay. Begin with what it gives, as ag.asarray(..., dtype=...){called()}"
+            )
+    results, shape = tree.flatten(returned[1])
+    return carry, [argument_of(leaf, "scan") for leaf in results], shape
+
+
+def _stacked(step: Callable[..., Any], column: list[Tensor]) -> Tensor:
+    """Return one result of all calls as one tensor."""
+    first = column[0]
+    other = next((i for i, one in enumerate(column) if one.shape != first.shape or one.dtype != first.dtype), None)
+    if other is not None:
+        raise TypeError(
+            f"scan: {name_of(step)} gave {_about(first)} as a result at first, and {_about(column[other])} in call"
+            f" {other}: shapes and dtypes stay{called()}"
+        )
+    return stack(column)
+
+
+def _none(
+    step: Callable[..., Any], carried: Sequence[Tensor], structure: TreeDef, rows: Sequence[Tensor], rows_in: TreeDef
+) -> tuple[list[Tensor], TreeDef]:
+    """Return the results of no call: arrays without rows, of the shapes and dtypes that a call would give."""
+
+    def result(carry: Any, rows: Any) -> Any:
+        row = tree.unflatten(rows_in, [leaf[0] for leaf in rows])
+        return _called(step, tree.flatten(carry)[0], structure, row, 0)[1:]
+
+    specs, shape = eval_shape(result)(
+        tree.unflatten(structure, [ShapeDtype(leaf.shape, leaf.dtype) for leaf in carried]),
+        [ShapeDtype((1, *leaf.shape[1:]), leaf.dtype) for leaf in rows],
+    )
+    device = next((leaf.device for leaf in (*carried, *rows)), None)
+    return [zeros((0, *spec.shape), dtype=spec.dtype, device=device) for spec in specs], shape
+
+
+def _about(leaf: Tensor) -> str:
+    return f"{leaf._spec.backend.dtype_name(leaf.dtype)}{list(leaf.shape)}"
+
+
+def _at(path: str) -> str:
+    return f" at {path}" if path else ""
