@@ -225,6 +225,8 @@ class Backend:
     _run_crossed: Callable[..., Any] | None = None
     #: The attributes of an array that tell its spec from those of others, where a tuple of them is sooner had than `spec`.
     _spec_parts: tuple[str, ...] = ()
+    #: Whether its `compile` takes programs with loops, steps whose kernel ``func.scan`` runs a body; else these are unrolled.
+    _runs_loops: bool = False
     #: ``run_function(function, args, kwargs)`` runs a `Function` among whose arguments is a tensor of this backend, as one
     #: of batched arrays does. None: its own methods run.
     run_function: Callable[..., Any] | None = None

@@ -166,6 +166,8 @@ class Plan:
     def _argument(self, request: str) -> str:
         if request == "ans_spec":
             return "node.spec"
+        if request == "masked" and request not in self.rule.arguments:  # whether g comes from an op that drops elements
+            return repr(self.nan_safe)
         if request.endswith("_spec") and request[:-5] in self.rule.operands:
             return self._spec(request[:-5])
         if self.rule.kind == "elementwise" and not self.same_spec and request in self.rule.operands:

@@ -131,6 +131,8 @@ class Rule:
             raise errors.RuleError(f"{self.op}: joint= names operands that have one function in vjp, not {self.joint}")
         known = {"xp", "ans", "ans_spec", *self.operands, *self.index, *self.params, *self.residuals}
         known |= {f"{name}_spec" for name in self.operands}
+        if self.sequence:  # a rule that runs others has to know it, as they do
+            known.add("masked")
         for name, derivative in self.vjp.items():
             if name not in self.operands:
                 raise errors.RuleError(
@@ -168,6 +170,11 @@ class Rule:
         if self.source:
             lines.append(f"  source: {self.source}")
         return "\n".join(lines)
+
+    @once
+    def arguments(self) -> frozenset[str]:
+        """The names of the op's arguments."""
+        return frozenset((*self.operands, *self.index, *self.params))
 
     @once
     def in_tuple(self) -> bool:

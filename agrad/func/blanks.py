@@ -143,15 +143,20 @@ class BlankRecorder(Recorder):
 
     def put_back(self) -> None:
         """Give tensors and random generators from outside, once the recording is over, what they had before it."""
-        for tensor, array, grad in self.met.values():
-            if tensor._raw is not array:
-                assign_data([tensor], [array], [from_raw(array)._spec])
-            if tensor._node is not self._nodes[id(tensor)]:
-                tensor._node = self._nodes[id(tensor)]
-            if grad_of(tensor) is not grad:
-                tensor.grad = grad
-        for generator, state in self._states.values():
-            generator.set_state(state)
+        before = mode.get_mode()
+        try:
+            mode.push(recorder=None)  # nor is a recording around this one told
+            for tensor, array, grad in self.met.values():
+                if tensor._raw is not array:
+                    assign_data([tensor], [array], [from_raw(array)._spec])
+                if tensor._node is not self._nodes[id(tensor)]:
+                    tensor._node = self._nodes[id(tensor)]
+                if grad_of(tensor) is not grad:
+                    tensor.grad = grad
+            for generator, state in self._states.values():
+                generator.set_state(state)
+        finally:
+            mode.set_mode(before)
 
     def run(self, inner: Backend, op: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Return what a kernel gives as arrays without elements; run it only if it takes none."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from agrad.core import notebook
 from agrad.core.op import OPS, facts_of
-from agrad.func.program import Program, Step, attached, refs_in
+from agrad.func.program import LOOP, Program, Step, attached, refs_in
 
 #: Of a longer program notebooks show so many lines at either end.
 SHOWN = 200
@@ -166,7 +166,8 @@ def memory_of(program: Program) -> Memory:
     for at, step in enumerate(program.steps):
         own = [n for n in step.made if base[n] == n]
         live += size(own)
-        rows.append(Held(at, step.op, size(own), live, step.line))
+        inside = memory_of(step.args[1].program).peak if step.op == LOOP else 0  # of one call
+        rows.append(Held(at, step.op, size(own), live + inside, step.line))
         for number in own:
             ends.setdefault(max(last[number], at), []).append(number)
         live -= size(ends.pop(at, ()))

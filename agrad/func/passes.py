@@ -18,6 +18,7 @@ from agrad.core.backend import Backend, backend_of
 from agrad.core.once import once
 from agrad.core.op import OPS, facts_of
 from agrad.func.program import DETACH, DRAW, STOP, DType, Program, Ref, Shaped, Step, attached, is_number
+from agrad.func.unrolling import unrolled
 from agrad.ops.batch_rules import pointwise, rule_of
 
 #: Kinds of dtype by their names without digits.
@@ -53,7 +54,9 @@ class Running:
         key = backend, *options.items()
         found = runs.get(key)
         if found is None:
-            fewer = optimized(self.without_detach())
+            plain = self.without_detach()
+            knows_loops = type(backend).compile is Backend.compile or backend._runs_loops
+            fewer = optimized(plain if knows_loops else unrolled(plain))
             found = runs.setdefault(key, backend.compile(fewer, **options) or fewer.function(backend))
         return found  # type: ignore[no-any-return]
 

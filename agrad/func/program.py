@@ -16,6 +16,7 @@ import operator
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from types import EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,6 +59,9 @@ primitive(DRAW, memory="fresh")
 #: The name of the step that ends a run where a value is another than the number beside it, or not as true; it gives nothing.
 STOP = "stop_unless"
 primitive(STOP, memory="fresh")
+
+#: The name of the step that is a loop: ``func.scan(operands, body)``.
+LOOP = "func.scan"
 
 #: How the line of a step ends that is part of a derivative.
 BACKWARD = " (backward)"
@@ -194,6 +198,17 @@ class Step:
 
         args = tuple(mapped(put, part) for part in self.args)
         return replace(self, args=args, kwargs={name: mapped(put, part) for name, part in self.kwargs.items()})
+
+
+def keeping_less(step: Step, wanted: AbstractSet[int]) -> Step:
+    """Return the step of a loop that keeps of what it carried only the values that are wanted."""
+    operands, body = step.args
+    first = len(step.outs) - len(body.kept)
+    still = [(k, n) for k, n in zip(body.kept, step.outs[first:], strict=True) if n in wanted]
+    if len(still) == len(body.kept):
+        return step
+    args = operands, body.keeping(tuple(k for k, _ in still))
+    return replace(step, args=args, outs=(*step.outs[:first], *(n for _, n in still)))
 
 
 #: The types of arguments that others stand in.
@@ -409,9 +424,13 @@ class Program:
         return max(numbers, default=-1) + 1
 
     def needed(self) -> Program:
-        """Return the program without the steps and constants that no output needs."""
+        """Return the program without the steps and constants that no output needs, and what loops keep for nothing."""
         wanted = self._reached()
-        steps = tuple(step for step in self.steps if step.op == STOP or not wanted.isdisjoint(step.made))
+        steps = tuple(
+            keeping_less(step, wanted) if step.op == LOOP else step
+            for step in self.steps
+            if step.op == STOP or not wanted.isdisjoint(step.made)
+        )
         constants = {number: value for number, value in self.constants.items() if number in wanted}
         return self.replaced(steps=steps, constants=constants)
 
@@ -445,6 +464,12 @@ class Program:
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
+    @once
+    def bodies(self) -> dict[Body, str]:
+        """What the text calls the bodies of its loops."""
+        found = dict.fromkeys(step.args[1] for step in self.steps if step.op == LOOP)
+        return {body: f"body_{i}" for i, body in enumerate(found)}
+
     def name_of(self, number: int) -> str:
         """Return how the text calls a value."""
         return f"{'c' if number in self.constants else 'k' if number in self.keys else 'v'}{number}"
@@ -464,6 +489,8 @@ class Program:
         results = "".join(f"{self.name_of(number)}, " for number in self.outputs)
         about = [f"    # {self.name_of(n)}: {self.about(n)}" for n in (*self.inputs, *self.constants)] if notes else []
         head, tail = [f"def program({parameters}):", *about], [f"    return ({results})"]
+        if notes:
+            head[:0] = [body.text(name) for body, name in self.bodies.items()]
         if len(self.steps) <= STEPS_PER_FUNCTION:
             return "\n".join([*head, *self._lines(0, len(self.steps), last, notes, where), *tail, ""])
         parts, calls = [], []
@@ -534,6 +561,8 @@ class Program:
             return f"spec({part.shape!r}, {part.dtype})"
         if kind is complex:
             return f"complex({part.real!r}, {part.imag!r})"
+        if kind is Body:
+            return self.bodies[part]
         if part is ...:
             return "..."
         return repr(part)
@@ -822,6 +851,77 @@ class Program:
         return functools.partial(run, xp or kernels or backend.xp)
 
 
+class Body:
+    """What a loop does in each of its calls: an argument of its step.
+
+    Its program takes the carried values, a row of each array, and constants; it gives the next carried values and results.
+    It is told from others by identity.
+
+    Attributes
+    ----------
+    program : Program
+        Of one call, without draws and writes.
+    carried, rows : int
+        How many of its inputs are carried values, and how many of the following are rows.
+    length : int
+        How many calls there are.
+    reverse : bool
+        Whether the last row is the first.
+    kept : tuple of int
+        Carried values that the loop gives, stacked behind its results, as they were before each call.
+    derived : dict
+        The bodies of its derivatives, by what they are of.
+    """
+
+    __slots__ = ("__weakref__", "carried", "derived", "kept", "length", "program", "reverse", "rows")
+
+    def __init__(
+        self,
+        program: Program,
+        carried: int,
+        rows: int,
+        length: int,
+        *,
+        reverse: bool = False,
+        kept: tuple[int, ...] = (),
+    ) -> None:
+        self.program, self.carried, self.rows = program, carried, rows
+        self.length, self.reverse, self.kept = length, reverse, kept
+        self.derived: dict[Any, Any] = {}
+
+    def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Return what stands for carried values, rows and constants."""
+        rows = self.carried + self.rows
+        return [*values[: self.carried]], [*values[self.carried : rows]], [*values[rows:]]
+
+    def keeping(self, kept: tuple[int, ...]) -> Body:
+        """Return the body of a loop that gives other carried values as they were."""
+        if kept == self.kept:
+            return self
+        made = Body(self.program, self.carried, self.rows, self.length, reverse=self.reverse, kept=kept)
+        return self.derived.setdefault(("keeping", kept), made)  # type: ignore[no-any-return]
+
+    def taking(self, places: Sequence[int], rows: int) -> Body:
+        """Return the body with these of its inputs, of which so many are rows."""
+        program = self.program.replaced(inputs=tuple(self.program.inputs[i] for i in places))
+        return Body(program, self.carried, rows, self.length, reverse=self.reverse, kept=self.kept)
+
+    def text(self, name: str) -> str:
+        """Return what a call does, as the text of a function."""
+        about = f"# {name}: {self.length} calls{' from the last row on' if self.reverse else ''}, each with {self.carried} carried"
+        return f"{about}, {self.rows} from rows\n{self.program.text().replace('def program(', f'def {name}(', 1)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _body, (self.program, self.carried, self.rows, self.length, self.reverse, self.kept)
+
+    def __repr__(self) -> str:
+        return f"<Body of {self.length} calls of {len(self.program.steps)} steps>"
+
+
+def _body(program: Program, carried: int, rows: int, length: int, reverse: bool, kept: tuple[int, ...]) -> Body:
+    return Body(program, carried, rows, length, reverse=reverse, kept=kept)
+
+
 #: Puts the members of a class on `Program`.
 attached = attaching_to(Program)
 
@@ -1014,6 +1114,7 @@ def environment(backend: Backend, device: str, program: Program) -> dict[str, An
 
     return {
         **dtypes_of(backend, (*dtypes.NAMES, *sorted(others))),
+        **{name: body for body, name in program.bodies.items()},
         "device": backend.native_device(device),
         "here": backend.creation(device),
         "spec": spec,

@@ -37,6 +37,7 @@ from agrad.func.program import (
     DRAW,
     HERE,
     LITERALS,
+    Body,
     DType,
     Program,
     Ref,
@@ -599,7 +600,7 @@ class Recorder:
         kind = type(part)
         if isinstance(part, Recorded):
             return part.ref
-        if kind in LITERALS:
+        if kind in LITERALS or kind is Body:
             return part
         if kind is tuple or kind is list:
             return kind(self.part(inner, op, inside) for inside in part)

@@ -36,6 +36,7 @@ from agrad.func.program import (
     printable,
     refuse_seeds,
 )
+from agrad.func.unrolling import unrolled
 from agrad.random import Generator, default_generator
 from agrad.serialization import Kind, register
 
@@ -118,6 +119,7 @@ def target_code(target: Origin | Argument, place: Callable[[Origin], tuple[int, 
 def plain(program: Program) -> dict[str, Any]:
     """Return a program as plain containers of tensors."""
     refuse_seeds(program, "be saved")
+    program = unrolled(program)
     held, place = held_by(program)
     sources = {n: g for n, g in program.sources.items() if g is not default_generator}
     generators = list({id(g): g for g in sources.values()}.values())

@@ -8,10 +8,12 @@ from typing import Any
 
 from agrad import tree
 from agrad.core.errors import called
+from agrad.core.mode import recorder
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import argument_of, bare_all, is_raw, name_of
-from agrad.func.blanks import ShapeDtype
+from agrad.func.blanks import BlankRecorder, ShapeDtype
 from agrad.func.capture import eval_shape
+from agrad.func.recording import Recorder
 from agrad.ops.creation import zeros
 from agrad.ops.manipulation import stack, unstack
 from agrad.tree import TreeDef
@@ -23,7 +25,8 @@ def scan(
     """Run a function over the rows of arrays, and carry values from each call to the next: JAX's ``lax.scan``.
 
     It is the loop ``for x in xs: carry, y = step(carry, x)``, with the results `y` stacked. All derivatives and `vmap` go
-    through it as through that loop.
+    through it as through that loop. In a program that `capture` makes it is one step, however many rows there are, and so are
+    its derivatives.
 
     Parameters
     ----------
@@ -55,6 +58,10 @@ def scan(
     -----
     Results are raw arrays if all of `init` and `xs` are, as of the transforms. `step` is given tensors.
 
+    For a program, `step` runs twice on arrays without elements, which tells what each call does. The loop is unrolled, a step of
+    the program for each operation of each call, where that is not enough: where `step` draws random numbers, writes to what is
+    from outside, does another thing the second time, or takes tensors that `vmap` maps from outside; and in compiled functions.
+
     Examples
     --------
     >>> import agrad as ag
@@ -69,6 +76,11 @@ def scan(
     given, rows_in = tree.flatten(xs)
     rows = [argument_of(leaf, "scan") for leaf in given]
     count = _count(rows, rows_in, length)
+    now = recorder()
+    if count > 1 and type(now) in (Recorder, BlankRecorder):
+        whole = _as_step(step, carried, structure, rows, rows_in, count)
+        if whole is not None:
+            return whole
     columns = [unstack(leaf) for leaf in rows] if count else []
     results: list[list[Tensor]] = []
     shape: TreeDef | None = None
@@ -86,7 +98,31 @@ def scan(
     else:
         stacked = [_stacked(step, list(column)) for column in zip(*results, strict=True)]
     made = tree.unflatten(structure, carried), tree.unflatten(shape, stacked)
-    return bare_all(made) if is_raw(init, xs) else made
+    return bare_all(made) if now is None and is_raw(init, xs) else made
+
+
+def _as_step(
+    step: Callable[..., Any],
+    carried: Sequence[Tensor],
+    structure: TreeDef,
+    rows: Sequence[Tensor],
+    rows_in: TreeDef,
+    count: int,
+) -> tuple[Any, Any] | None:
+    """Make the loop one step of the program that is being captured; None where it must be unrolled."""
+    from agrad.func import loops  # noqa: PLC0415 (declares the operation, when a program first has a loop)
+
+    shapes: list[TreeDef] = []
+
+    def call(carry: list[Tensor], row: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        made, results, shape = _called(step, carry, structure, tree.unflatten(rows_in, row), 0)
+        shapes.append(shape)
+        return made, results
+
+    found = loops.as_step(call, carried, rows, count)
+    if found is None or shapes[0] != shapes[-1]:
+        return None
+    return tree.unflatten(structure, found[0]), tree.unflatten(shapes[0], found[1])
 
 
 def _count(rows: Sequence[Tensor], structure: TreeDef, length: int | None) -> int:

@@ -45,6 +45,7 @@ from agrad.func.program import (
     symbolic_text,
 )
 from agrad.func.recording import CaptureError, Recorded, recording_backend
+from agrad.func.unrolling import unrolled
 from agrad.plugin.manager import default_backend
 from agrad.tree import TreeDef
 
@@ -113,7 +114,7 @@ class Sources:
             return v2
         <BLANKLINE>
         """
-        return Writer(written_out(self.without_detach()), notes=notes).module()
+        return Writer(written_out(unrolled(self.without_detach())), notes=notes).module()
 
     def arrays(self: Any) -> dict[str, Any]:
         """Return what the function of `source` takes beside the arguments, by parameter, as it is now.
@@ -136,7 +137,7 @@ class Sources:
         >>> program.arrays()
         {'w': array([2., 3.])}
         """
-        names = Writer(written_out(self.without_detach())).parameters
+        names = Writer(written_out(unrolled(self.without_detach()))).parameters
         found = {}
         for number, origin in self.outside.items():
             value = origin.find()

@@ -40,6 +40,7 @@ class NumpyBackend(Backend):
     is_duck_array = True
     capabilities: Mapping[str, bool | str] = {"float16": True}
     _spec_parts = ("shape", "dtype")
+    _runs_loops = True
 
     def namespace(self) -> Any:
         return array_api_compat.numpy

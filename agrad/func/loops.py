@@ -1,0 +1,412 @@
+"""The loop of `scan` as one step of a program: the operation ``func.scan``, whose body is a program.
+
+Its derivatives and its rule under `vmap` are loops with other bodies, which are captured from the shapes of the first one:
+each is made when it is first asked for, and kept with the body. The module is imported when a program first holds a loop.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from agrad.core import mode
+from agrad.core.backend import Backend, backend_of
+from agrad.core.declare import custom
+from agrad.core.op import OPS
+from agrad.core.operands import from_raw
+from agrad.core.tensor import Tensor
+from agrad.func.blanks import BlankRecorder, ShapeDtype, blank_tensor
+from agrad.func.capture import recorded_run
+from agrad.func.comparing import equal_in_bits
+from agrad.func.grad import jvp, vjp
+from agrad.func.inference import WRITTEN
+from agrad.func.outlines import Outline
+from agrad.func.program import LOOP, Body, Program, spec_of_value
+from agrad.func.recording import CaptureError, grad_of
+from agrad.func.vmap import vmap
+from agrad.ops.batch_rules import BatchedCall
+from agrad.ops.searching import where
+
+# -- the operation ------------------------------------------------------------------------------------------------------
+
+
+def _kernel(_xp: Any, operands: Sequence[Any], body: Body) -> list[Any]:
+    """Run the body so often, each time on arrays: its program is compiled once."""
+    backend = backend_of(operands[0])
+    assert backend is not None
+    xp = backend.xp
+    program = body.program.on(backend.device_of(operands[0]))
+    run = program.runner(backend, exact=True)
+    carried, rows, rest = body.split(operands)
+    found: list[list[Any]] = [[] for _ in (*body.program.outputs[body.carried :], *body.kept)]
+    for i in reversed(range(body.length)) if body.reverse else range(body.length):
+        made = list(map(backend.as_array, run(*carried, *(row[i, ...] for row in rows), *rest)))
+        made += [carried[k] for k in body.kept]
+        carried = made[: body.carried]
+        for column, one in zip(found, made[body.carried :], strict=True):
+            column.append(one)
+    if body.reverse:
+        found = [column[::-1] for column in found]
+    return [*(xp.asarray(one, copy=True) for one in carried), *map(xp.stack, found)]  # none is an operand's memory
+
+
+def _outlines(_operands: Sequence[Outline], body: Body) -> list[Outline]:
+    """Return the outlines of the results, without a call."""
+    shapes = [body.program.shapes[n] for n in body.program.outputs]
+    shapes += [body.program.shapes[body.program.inputs[k]] for k in body.kept]
+    stacked = [Outline((body.length, *shaped.shape), shaped.dtype) for shaped in shapes[body.carried :]]
+    return [*(Outline(shaped.shape, shaped.dtype) for shaped in shapes[: body.carried]), *stacked]
+
+
+WRITTEN[LOOP] = _outlines
+
+
+def _by_operands(
+    xp: Any, g: Sequence[Any], ans: Sequence[Any], operands: Sequence[Any], body: Body, masked: bool
+) -> list[Any]:
+    """Return the cotangents of the operands: a loop that runs the other way."""
+    back = backward_of(body, tuple(part is not None for part in g), masked)
+    carried, rows, rest = body.split(operands)
+    before = dict(zip(body.kept, ans[len(ans) - len(body.kept) :], strict=True))
+    if not before.keys() >= {*back.states}:  # the values that were carried are computed again
+        again = xp.func.scan(list(operands), body.keeping(back.states))
+        before = dict(zip(back.states, again[len(again) - len(back.states) :], strict=True))
+    zeros = [(xp.zeros_like(carried[k]) if g[k] is None else g[k]) for k in back.carried]
+    zeros += [xp.zeros_like(rest[k]) for k in back.rest]
+    given = [before[k] for k in back.states] + [rows[k] for k in back.rows]
+    given += [part for part in g[body.carried :] if part is not None]
+    found = iter(xp.func.scan([*zeros, *given, *(rest[k] for k in back.used)], back.body))
+    made: list[Any] = [None] * len(operands)
+    places = [*back.carried, *(body.carried + body.rows + k for k in back.rest)]
+    for place in (*places, *(body.carried + k for k in back.moving_rows)):
+        made[place] = next(found)
+    return made
+
+
+def _along(xp: Any, ans: Sequence[Any], operands: Sequence[Any], t_operands: Sequence[Any], body: Body) -> list[Any]:
+    """Return the tangents of the results: a loop that carries values and tangents along."""
+    ahead = forward_of(body, tuple(t is not None for t in t_operands))
+    tangents = [None if t is None and k not in ahead.carried else t for k, t in enumerate(t_operands)]
+    carried, rows, rest = body.split(operands)
+    t_carried, t_rows, t_rest = body.split(tangents)
+    given = [*carried, *(xp.zeros_like(carried[k]) if t_carried[k] is None else t_carried[k] for k in ahead.carried)]
+    given += [*rows, *(t for t in t_rows if t is not None), *rest, *(t for t in t_rest if t is not None)]
+    found = xp.func.scan(given, ahead.body)[body.carried :]
+    made: list[Any] = [None] * len(ans)
+    for place, tangent in zip(ahead.results, found, strict=True):
+        made[place] = tangent
+    return made
+
+
+def _batch(b: BatchedCall, operands: Sequence[Any], body: Body) -> list[Any]:
+    """Run the loop of all examples at once, whose carried values all have the batch."""
+    carried, rows, rest = body.split(operands)
+    inside = batched_of(body, (*map(b.has, rows), *map(b.has, rest)), b.size)
+    given = [b.data(x) for x in carried]
+    given += [b.xp.moveaxis(x.data, 0, 1) if b.has(x) else x for x in rows]
+    given += [x.data if b.has(x) else x for x in rest]
+    found = b.kernel(given, inside)
+    return [*found[: body.carried], *(b.xp.moveaxis(x, 1, 0) for x in found[body.carried :])]
+
+
+@custom(
+    name=LOOP,
+    sequence="operands",
+    outputs=0,
+    vjp={"operands": _by_operands},
+    jvp=_along,
+    kernel=_kernel,
+    batch=_batch,
+)
+def loop(operands: list[Any], body: Body, /) -> Any:
+    """Carried values after a loop, then the results of its calls, stacked, then what was carried into each call."""
+
+
+# -- bodies of derivatives ----------------------------------------------------------------------------------------------
+
+
+class Backward(NamedTuple):
+    """The loop of a derivative.
+
+    Attributes
+    ----------
+    body : Body
+        What it does. It carries cotangents of `carried`, and sums of those of `rest`; its results are those of `moving_rows`.
+    carried, rest, moving_rows : tuple of int
+        Which carried values, constants and rows have a derivative.
+    states, rows, used : tuple of int
+        Which carried values, rows and constants of the first loop it takes.
+    """
+
+    body: Body
+    carried: tuple[int, ...]
+    rest: tuple[int, ...]
+    moving_rows: tuple[int, ...]
+    states: tuple[int, ...]
+    rows: tuple[int, ...]
+    used: tuple[int, ...]
+
+
+class Forward(NamedTuple):
+    """The loop of tangents: of which carried values it has some, and of which results."""
+
+    body: Body
+    carried: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+def derived(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Have what is made of a body made once, whatever transforms are on."""
+
+    @functools.wraps(make)
+    def found(body: Body, *key: Any) -> Any:
+        known = body.derived.get((make, *key))
+        if known is None:
+            known = body.derived.setdefault((make, *key), contextvars.Context().run(make, body, *key))
+        return known
+
+    return found
+
+
+def call(program: Program, given: Sequence[Tensor]) -> list[Tensor]:
+    """Run a body's program on tensors, recorded."""
+    return program.on_tensors(given[0]._spec.backend, list(given))
+
+
+@derived
+def backward_of(body: Body, have: tuple[bool, ...], masked: bool = False) -> Backward:
+    """Return the loop of the cotangents, where only these results have some; `masked`: they come from what drops elements."""
+    program, c = body.program, body.carried
+    moving = [i for i, spec in enumerate(specs_of(body)) if is_inexact(spec)]
+    results = [*range(len(program.outputs) + len(body.kept))]
+    kinds = [*out_specs(body)]
+    wanted = [i for i in results if is_inexact(kinds[i]) and (i < c or have[i])]
+    carried = tuple(k for k in moving if k < c)
+    rows = tuple(k - c for k in moving if c <= k < c + body.rows)
+    rest = tuple(k - c - body.rows for k in moving if k >= c + body.rows)
+
+    def back(cotangents: list[Tensor], given: list[Tensor], constants: list[Tensor]) -> Any:
+        known = [*given[: c + body.rows], *constants]
+
+        def value(*parts: Tensor) -> tuple[Tensor, ...]:
+            full = list(known)
+            for place, part in zip(moving, parts, strict=True):
+                full[place] = part
+            outs = [*call(program, full), *(full[k] for k in body.kept)]
+            return tuple(where(True, outs[i], 0) if masked else outs[i] for i in wanted)
+
+        _, pull = vjp(value, *(known[k] for k in moving))
+        found = dict(zip(moving, pull((*cotangents[: len(carried)], *given[c + body.rows :])), strict=True))
+        sums = [total + found[c + body.rows + k] for total, k in zip(cotangents[len(carried) :], rest, strict=True)]
+        return [*(found[k] for k in carried), *sums], [found[c + k] for k in rows]
+
+    ahead, first, constants = body.split(specs_of(body))
+    made = traced(
+        back,
+        [*(ahead[k] for k in carried), *(constants[k] for k in rest)],
+        [*ahead, *first, *(kinds[i] for i in wanted if i >= c)],
+        constants,
+        length=body.length,
+        reverse=not body.reverse,
+    )
+    made.check_whole()
+    n, used = len(carried) + len(rest), made.used
+    taken = [i for i in range(c + body.rows) if used[n + i]]
+    cotangents = range(c + body.rows, made.body.rows)
+    kept = [*range(n), *(n + i for i in (*taken, *cotangents))]
+    beyond = [k for k in range(len(constants)) if used[n + made.body.rows + k]]
+    kept += [n + made.body.rows + k for k in beyond]
+    return Backward(
+        made.body.taking(kept, len(taken) + len(cotangents)),
+        carried,
+        rest,
+        rows,
+        tuple(i for i in taken if i < c),
+        tuple(i - c for i in taken if i >= c),
+        tuple(beyond),
+    )
+
+
+@derived
+def forward_of(body: Body, have: tuple[bool, ...]) -> Forward:
+    """Return the loop of the tangents, where only these rows and constants have some."""
+    program, c = body.program, body.carried
+    moving = [i for i, spec in enumerate(specs_of(body)) if is_inexact(spec) and (i < c or have[i])]
+    kinds = out_specs(body)
+    wanted = [i for i in range(len(kinds)) if is_inexact(kinds[i])]
+    carried = [k for k in moving if k < c]
+    rows = [k - c for k in moving if c <= k < c + body.rows]
+    rest = [k - c - body.rows for k in moving if k >= c + body.rows]
+
+    def ahead(values: list[Tensor], given: list[Tensor], constants: list[Tensor]) -> Any:
+        known = [*values[:c], *given[: body.rows], *constants[: len(constants) - len(rest)]]
+        tangents = [*values[c:], *given[body.rows :], *constants[len(constants) - len(rest) :]]
+
+        def value(*parts: Tensor) -> tuple[Tensor, ...]:
+            full = list(known)
+            for place, part in zip(moving, parts, strict=True):
+                full[place] = part
+            outs = [*call(program, full), *(full[k] for k in body.kept)]
+            return tuple(outs[i] for i in wanted)
+
+        found = dict(zip(wanted, jvp(value, tuple(known[k] for k in moving), tuple(tangents))[1], strict=True))
+        return [*call(program, known)[:c], *(found[k] for k in carried)], [found[i] for i in wanted if i >= c]
+
+    values, first, constants = body.split(specs_of(body))
+    made = traced(
+        ahead,
+        [*values, *(values[k] for k in carried)],
+        [*first, *(first[k] for k in rows)],
+        [*constants, *(constants[k] for k in rest)],
+        length=body.length,
+        reverse=body.reverse,
+    )
+    made.check_whole()
+    return Forward(made.body, tuple(carried), tuple(wanted))
+
+
+@derived
+def batched_of(body: Body, have: tuple[bool, ...], size: int) -> Body:
+    """Return the body for a batch of examples, of which these rows and constants have the batch in front."""
+    mask = (*(True for _ in range(body.carried)), *have)
+
+    def batch(carried: list[Tensor], rows: list[Tensor], constants: list[Tensor]) -> Any:
+        each = vmap(lambda *given: tuple(call(body.program, given)), tuple(0 if has else None for has in mask))
+        found = each(*carried, *rows, *constants)
+        return list(found[: body.carried]), list(found[body.carried :])
+
+    specs = [
+        ShapeDtype((size, *spec.shape), spec.dtype) if has else spec
+        for spec, has in zip(specs_of(body), mask, strict=True)
+    ]
+    made = traced(batch, *body.split(specs), length=body.length, reverse=body.reverse)
+    made.check_whole()
+    return made.body.keeping(body.kept)
+
+
+def specs_of(body: Body) -> list[ShapeDtype]:
+    """Return the specs of what a body takes."""
+    return [ShapeDtype(*body.program.shapes[n]) for n in body.program.inputs]
+
+
+def out_specs(body: Body) -> list[ShapeDtype]:
+    """Return the specs of what one call gives, what was carried into it included."""
+    given = specs_of(body)
+    return [*(ShapeDtype(*body.program.shapes[n]) for n in body.program.outputs), *(given[k] for k in body.kept)]
+
+
+def is_inexact(spec: ShapeDtype) -> bool:
+    """Return whether what a spec is of has derivatives."""
+    return spec.dtype.is_floating_point or spec.dtype.is_complex
+
+
+# -- capturing a body ---------------------------------------------------------------------------------------------------
+
+
+class Traced(NamedTuple):
+    """A body, the tensors and arrays from outside that its last constants are, and which of its inputs it uses."""
+
+    body: Body
+    outside: list[Any]
+    used: list[bool]
+
+    def check_whole(self) -> None:
+        """Refuse a body made by agrad's own code that takes anything from outside."""
+        assert not self.outside
+
+
+def traced(
+    function: Callable[[list[Tensor], list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]],
+    carried: Sequence[ShapeDtype],
+    rows: Sequence[ShapeDtype],
+    constants: Sequence[ShapeDtype],
+    *,
+    length: int,
+    reverse: bool = False,
+) -> Traced:
+    """Capture what a function does in one call of a loop, from the shapes of what it is given.
+
+    Raises
+    ------
+    CaptureError
+        If no body can hold it: it draws, writes, registers hooks, or keeps what it makes.
+    """
+    recorder = BlankRecorder()
+    given = [[blank_tensor(spec) for spec in specs] for specs in (carried, rows, constants)]
+    numbers = [recorder.input(t._raw) for tensors in given for t in tensors]
+    for tensors in given:
+        for t in tensors:
+            recorder.meet(t)
+    before = mode.get_mode()
+    try:
+        mode.push(levels=())  # tangents of what is from outside go through the loop as a whole
+        nexts, results = recorded_run(recorder, function, tuple(map(list, given)), {})
+        outputs = [recorder.input(t._raw) for t in (*nexts, *results)]
+        met = [
+            tensor for tensor, array, grad in recorder.met.values() if tensor._raw is array and grad_of(tensor) is grad
+        ]
+        del nexts, results
+        apart = recorder.draws or recorder.seeds or recorder.functions or recorder.hooked or recorder.also
+        if apart or len(met) != len(recorder.met) or recorder.escaped({*outputs, *numbers}) is not None:
+            raise CaptureError("scan: a call draws, writes to what is not its own, or keeps what it makes")
+    finally:
+        mode.set_mode(before)
+        recorder.put_back()
+    program = recorder.program(numbers, outputs)
+    used = {number for step in program.steps for number in step.refs} | {*outputs}
+    tensors_of = {id(tensor._raw): tensor for tensor in met}
+    others = [(n, array) for n, array in recorder.inputs.values() if n in used and n not in numbers]
+    program = program.replaced(inputs=(*numbers, *(n for n, _ in others)))
+    body = Body(program, len(carried), len(rows), length, reverse=reverse)
+    outside = [tensors_of.get(id(array), array) for _, array in others]
+    return Traced(body, outside, [n in used for n in program.inputs])
+
+
+def as_step(
+    function: Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]],
+    carried: Sequence[Tensor],
+    rows: Sequence[Tensor],
+    length: int,
+) -> tuple[list[Tensor], list[Tensor]] | None:
+    """Run a loop as one step of the program that is being recorded; return None where it has to be unrolled.
+
+    That is where a call does what no body can hold, or two calls differ in more than their arguments.
+    """
+    ahead, row = [ShapeDtype(t.shape, t.dtype) for t in carried], [ShapeDtype(t.shape[1:], t.dtype) for t in rows]
+
+    def once() -> Traced:
+        return traced(lambda carry, row, _: function(carry, row), ahead, row, [], length=length)
+
+    try:
+        first, second = once(), once()
+        if not is_same(first, second):
+            return None
+        body = first.body
+        if out_specs(body)[: body.carried] != specs_of(body)[: body.carried]:
+            return None
+        if any(map(is_inexact, specs_of(body))):
+            body = body.keeping(backward_of(body, (True,) * len(body.program.outputs)).states)
+    except Exception:  # noqa: BLE001 (what is wrong with it the plain loop says)
+        return None
+    outside = [value if isinstance(value, Tensor) else from_raw(value) for value in first.outside]
+    operands = [*carried, *rows, *outside]
+    if not operands or len({id(backend) for backend in map(_library, operands)}) > 1:
+        return None
+    found = list(OPS[LOOP].entry(operands, body))
+    return found[: body.carried], found[body.carried : len(found) - len(body.kept)]
+
+
+def _library(tensor: Tensor) -> Backend:
+    backend = tensor._spec.backend
+    return getattr(backend, "base", backend)
+
+
+def is_same(first: Traced, second: Traced) -> bool:
+    """Return whether two calls did the same."""
+    one, other = first.body.program, second.body.program
+    if str(one) != str(other) or [*map(id, first.outside)] != [*map(id, second.outside)]:
+        return False
+    pairs = [(one.constants[n], other.constants[n]) for n in one.constants]
+    return all(equal_in_bits(spec_of_value(a).backend, a, b) for a, b in pairs)
