@@ -221,6 +221,15 @@ def test_what_was_written_is_put_back_after_an_error():
             use(kept[0])
 
 
+def test_a_history_is_put_back():
+    w, total = ag.tensor([1.0, -2.0], requires_grad=True), ag.zeros(2)
+    program = capture(lambda x: total.add_(w * x).sum())(Spec((2,)))
+    assert not total.requires_grad
+    close(total, [0.0, 0.0])
+    close(program(ag.ones(2)).detach(), -1.0)
+    assert total.requires_grad
+
+
 def test_modules_with_buffers():
     model = ag.nn.Sequential(ag.nn.Linear(3, 4), ag.nn.BatchNorm1d(4), ag.nn.ReLU(), ag.nn.Linear(4, 1))
     before = {name: t.detach().clone() for name, t in model.state_dict().items()}

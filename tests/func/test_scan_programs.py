@@ -254,6 +254,8 @@ def test_results_are_nobody_elses():
         np.testing.assert_array_equal(one, other)
     first[0][:] = 7.0
     np.testing.assert_array_equal(init, INIT)
+    outs = program.runner(ag.namespace("numpy")._backend)(init, ROWS)  # what was carried is given in memory of its own
+    assert not np.shares_memory(outs[0], init)
 
 
 # -- where it is unrolled -----------------------------------------------------------------------------------------------
