@@ -36,8 +36,8 @@ LAYERS = [
     [
         "agrad.core.archive",
         "agrad.core.backend",
-        "agrad.core.cpython",
         "agrad.core.blank",
+        "agrad.core.cpython",
         "agrad.core.elsewhere",
         "agrad.core.errors",
         "agrad.core.facts",
