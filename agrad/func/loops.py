@@ -119,6 +119,7 @@ def _batch(b: BatchedCall, operands: Sequence[Any], body: Body) -> list[Any]:
     jvp=_along,
     kernel=_kernel,
     batch=_batch,
+    memory="fresh",
 )
 def loop(operands: list[Any], body: Body, /) -> Any:
     """Carried values after a loop, then the results of its calls, stacked, then what was carried into each call."""
