@@ -50,9 +50,9 @@ OTHERS = ["array-api-extra", "bottleneck", "einops", "ipython", "opt_einsum", "p
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Lint, check types, run tests, doctests and the kit on three backends; arguments replace what pytest collects.
+    """Lint, check types, run tests, doctests and quick kits on three backends; arguments replace what pytest collects.
 
-    On Dask the kit is the quick one, of a sample per operation, without batches; the whole is ``nox -s backend -- dask``.
+    A quick kit is one of a sample per operation, without batches; the whole ones are parts of `everything`.
 
     ``nox -s tests -- tests/test_house.py -k layers`` runs part of them.
     """
@@ -64,9 +64,9 @@ def tests(session: nox.Session) -> None:
     session.env.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     suite = ["-n", "2", "--dist", "worksteal", "--doctest-modules", "--ignore=agrad/testing/suite"]
     session.run("pytest", *suite, *collect)
-    quick = ["--agrad-quick", "-k", "not batches"]
-    for name, options in () if session.posargs else (("numpy", []), ("strict", []), ("dask", quick)):
-        session.run("pytest", "-n", "2", "-q", *BACKENDS[name][1], *options, env={"DASK_SCHEDULER": "synchronous"})
+    for name in () if session.posargs else ("numpy", "strict", "dask"):
+        quick = [*BACKENDS[name][1], "--agrad-quick", "-k", "not batches"]
+        session.run("pytest", "-n", "2", "-q", *quick, env={"DASK_SCHEDULER": "synchronous"})
 
 
 #: What the suite of the standard is run on: agrad over a backend, alone or with every operand requiring a gradient.
@@ -279,7 +279,12 @@ def lowest() -> list[str]:
 
 
 #: What `minimum` runs: the tests of agrad's own parts.
-PARTS = [f"tests/{part}" for part in ("autograd", "backends", "core", "func", "nn", "ops", "optim", "plugin", "view")]
+PARTS = [
+    f"tests/{part}"
+    for part in (
+        *("autograd", "backends", "compiled", "core", "func", "nn", "ops", "optim", "plugin", "program", "view"),
+    )
+]
 
 
 @nox.session(python="3.11")
@@ -404,7 +409,7 @@ def compiled(session: nox.Session) -> None:
 def second(session: nox.Session, *options: str) -> None:
     """Run tests for the second time, their functions compiled; options replace the folders."""
     session.install(*CORE, *NUMPY, *DASK, *TESTERS)
-    folders = [f"tests/{part}" for part in ("autograd", "func", "nn", "optim")]
+    folders = [f"tests/{part}" for part in ("autograd", "compiled", "func", "nn", "optim", "program")]
     session.run("pytest", "--compiled-steps", *(options or folders))
 
 

@@ -59,7 +59,7 @@ def pytest_configure(config):
         import compiled_steps
 
         compiled_steps.install(Path(__file__).parent)
-        config.addinivalue_line("filterwarnings", "ignore::agrad.func.compiling.CompileWarning")
+        config.addinivalue_line("filterwarnings", "ignore::agrad.compiled.compiling.CompileWarning")
 
 
 def pytest_collection_finish(session):

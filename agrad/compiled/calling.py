@@ -14,10 +14,12 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from agrad.compiled.guards import PLAIN, Has, Link, is_array, is_plain
 from agrad.compiled.hooks import BINARY, NOW
 from agrad.compiled.reading import GRAPH, Reading
 from agrad.compiled.rewriting import is_instrumented
 from agrad.compiled.table import Row, does_more, method_row, row_of
+from agrad.compiled.tracing import Live, Whole
 from agrad.compiled.tracking import (
     ARGUMENT,
     CONTAINERS,
@@ -43,9 +45,7 @@ from agrad.core.cpython import getframe
 from agrad.core.node import Node
 from agrad.core.tensor import Tensor
 from agrad.dtypes import float64
-from agrad.func.guards import PLAIN, Has, Link, is_array, is_plain
-from agrad.func.origins import Found
-from agrad.func.watching import Live, Whole
+from agrad.program.closures import Found
 
 #: What instrumented code may compute by.
 OPERATORS: Final = {name: getattr(operator, name) for name in dir(operator) if not name.startswith("_")}

@@ -11,9 +11,11 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agrad.compiled.calling import Tracker, is_generated
+from agrad.compiled.guards import PLAIN, Link, is_array, is_plain, links_along
 from agrad.compiled.hooks import NOW
 from agrad.compiled.rewriting import instrumented, is_instrumented
 from agrad.compiled.table import catch_up
+from agrad.compiled.tracing import Watcher
 from agrad.compiled.tracking import (
     ARGUMENT,
     CONTAINERS,
@@ -29,10 +31,8 @@ from agrad.core import errors
 from agrad.core.cpython import tell_of_calls, uncollected
 from agrad.core.tensor import Tensor
 from agrad.core.tree import children_of
-from agrad.func.guards import PLAIN, Link, is_array, is_plain, links_along
-from agrad.func.origins import Found, Reach
-from agrad.func.recording import CaptureError, Recorded, RecordingBackend
-from agrad.func.watching import Watcher
+from agrad.program.closures import Found, Reach
+from agrad.program.recording import CaptureError, Recorded, RecordingBackend
 
 
 class Seen:

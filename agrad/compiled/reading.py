@@ -12,6 +12,7 @@ import types
 from collections import deque
 from typing import Any, Final
 
+from agrad.compiled.guards import PLAIN, is_plain
 from agrad.compiled.table import method_row
 from agrad.compiled.tracking import (
     ARGUMENT,
@@ -42,8 +43,7 @@ from agrad.compiled.tracking import (
 )
 from agrad.core.node import Node
 from agrad.core.tensor import Tensor
-from agrad.func.guards import PLAIN, is_plain
-from agrad.func.origins import LENT, Found, search
+from agrad.program.closures import LENT, Found, search
 from agrad.random import Generator
 
 #: What is asked of a tensor beside its values: an answer is a condition.

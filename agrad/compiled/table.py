@@ -767,7 +767,7 @@ _MORE = {
         "sets the state of a schedule": "LRScheduler.load_state_dict",
     },
     "agrad.func.capture": {"captures a program": "capture"},
-    "agrad.func.program": {
+    "agrad.program.program": {
         "looks at a program": "Program.source Program.memory Program.explain Program.about Program.text"
     },
     "agrad.testing.gradcheck": {"compares values": "*"},

@@ -17,18 +17,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from agrad.compiled.guards import MOSTLY, PLAIN, Has, Link, called, has_grad, is_array, is_plain, key_of, link_of
 from agrad.compiled.hooks import NOW
 from agrad.compiled.rewriting import instrumented, is_instrumented, plain_code
+from agrad.compiled.tracing import Watcher
 from agrad.core import errors
 from agrad.core.backend import BACKENDS, Backend
 from agrad.core.cpython import untold
 from agrad.core.tensor import Tensor
-from agrad.func.guards import MOSTLY, PLAIN, Has, Link, called, has_grad, is_array, is_plain, key_of, link_of
-from agrad.func.origins import LENT, Found, is_library, is_own, members, one_further
-from agrad.func.program import same, spec_of_value
-from agrad.func.recording import CaptureError
-from agrad.func.watching import Watcher
 from agrad.plugin.manager import plugins
+from agrad.program.closures import LENT, Found, is_library, is_own, members, one_further
+from agrad.program.program import same, spec_of_value
+from agrad.program.recording import CaptureError
 
 #: Containers whose entries are looked at one by one, or as a whole.
 CONTAINERS: Final = (list, dict, tuple, set, frozenset, deque)

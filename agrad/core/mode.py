@@ -44,7 +44,7 @@ class Mode:
     profiler : object or None
         What is told of every call and every node that runs (see ``view.profile``).
     recorder : object or None
-        What makes a program of them (see ``func.recording``).
+        What makes a program of them (see ``program.recording``).
     thread : int
         The thread the mode was entered in; in any other it does not count, also where threads inherit the context.
     simple_in : int or None

@@ -2,22 +2,22 @@
 
 from typing import TYPE_CHECKING
 
+from agrad.compiled.compiling import CompileError, CompileWarning, compile
 from agrad.core import names as _names
-from agrad.func.blanks import ShapeDtype
-from agrad.func.capture import capture, eval_shape
-from agrad.func.compiling import CompileError, CompileWarning, compile
 from agrad.func.grad import deriv, elementwise_grad, grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
 from agrad.func.implicit import ImplicitError, implicit
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
-from agrad.func.memory import Memory as _Memory  # noqa: F401 (the file has methods of programs)
-from agrad.func.passes import Running as _Running  # noqa: F401 (a method of programs)
-from agrad.func.program import Program
-from agrad.func.recording import CaptureError
-from agrad.func.saving import Keeps as _Keeps  # noqa: F401 (as above)
 from agrad.func.scan import scan
-from agrad.func.source import Sources as _Sources  # noqa: F401 (as above)
 from agrad.func.stateless import functional_call, stack_module_state
 from agrad.func.vmap import vmap
+from agrad.program.blanks import ShapeDtype
+from agrad.program.capture import capture, eval_shape
+from agrad.program.memory import Memory as _Memory  # noqa: F401 (the file has methods of programs)
+from agrad.program.passes import Running as _Running  # noqa: F401 (a method of programs)
+from agrad.program.program import Program
+from agrad.program.recording import CaptureError
+from agrad.program.saving import Keeps as _Keeps  # noqa: F401 (as above)
+from agrad.program.source import Sources as _Sources  # noqa: F401 (as above)
 
 __all__ = [
     "CaptureError",

@@ -21,7 +21,9 @@ from agrad.core.node import AccumulateGrad, Node, next_seq
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor, wrap
 from agrad.core.tree import LEAF, TreeDef
-from agrad.func.arguments import (
+from agrad.ops.docs import complete as _complete
+from agrad.ops.elementwise import conj, positive
+from agrad.program.arguments import (
     ONE,
     Argnums,
     Give,
@@ -37,9 +39,7 @@ from agrad.func.arguments import (
     split_aux,
     tensors_of,
 )
-from agrad.func.origins import refuse_captured
-from agrad.ops.docs import complete as _complete
-from agrad.ops.elementwise import conj, positive
+from agrad.program.closures import refuse_captured
 
 R = TypeVar("R", bound=Any)
 T = TypeVar("T", bound=Any)  # to checkers, a lambda's argument is then anything

@@ -20,10 +20,8 @@ from agrad.core.errors import called
 from agrad.core.function import Function
 from agrad.core.tensor import Tensor, wrap
 from agrad.func import krylov
-from agrad.func.arguments import argument_of, bare_all, is_raw, split_aux
 from agrad.func.grad import Tape, grad, jvp, linearize, vjp
 from agrad.func.krylov import Method, SingularError
-from agrad.func.origins import search
 from agrad.func.vmap import vmap
 from agrad.lazy import compute
 from agrad.ops.creation import arange, asarray
@@ -31,6 +29,8 @@ from agrad.ops.data_type import astype
 from agrad.ops.elementwise import imag, real, sin
 from agrad.ops.linalg import vector_norm
 from agrad.ops.manipulation import broadcast_to, concat, moveaxis, reshape
+from agrad.program.arguments import argument_of, bare_all, is_raw, split_aux
+from agrad.program.closures import search
 
 Residual = Callable[..., Any]
 

@@ -10,7 +10,12 @@ from typing import Any, Concatenate, Literal, overload
 from agrad import tree
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import (
+from agrad.func.grad import T, Tape, check_complex, jvp, of_chosen, ones_of
+from agrad.func.vmap import check_randomness, over_rows
+from agrad.ops.docs import complete as _complete
+from agrad.ops.elementwise import conj
+from agrad.ops.manipulation import moveaxis, reshape
+from agrad.program.arguments import (
     Argnums,
     arguments_of,
     as_tensor,
@@ -19,11 +24,6 @@ from agrad.func.arguments import (
     give_all,
     is_raw,
 )
-from agrad.func.grad import T, Tape, check_complex, jvp, of_chosen, ones_of
-from agrad.func.vmap import check_randomness, over_rows
-from agrad.ops.docs import complete as _complete
-from agrad.ops.elementwise import conj
-from agrad.ops.manipulation import moveaxis, reshape
 
 
 @overload

@@ -11,23 +11,23 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from agrad.compiled.comparing import equal_in_bits
 from agrad.core import mode
 from agrad.core.backend import Backend, backend_of
 from agrad.core.declare import custom
 from agrad.core.op import OPS
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
-from agrad.func.blanks import BlankRecorder, ShapeDtype, blank_tensor
-from agrad.func.capture import recorded_run
-from agrad.func.comparing import equal_in_bits
 from agrad.func.grad import jvp, vjp
-from agrad.func.inference import WRITTEN
-from agrad.func.outlines import Outline
-from agrad.func.program import LOOP, Body, Program, spec_of_value
-from agrad.func.recording import CaptureError, grad_of
 from agrad.func.vmap import vmap
 from agrad.ops.batch_rules import BatchedCall
 from agrad.ops.searching import where
+from agrad.program.blanks import BlankRecorder, ShapeDtype, blank_tensor
+from agrad.program.capture import recorded_run
+from agrad.program.inference import WRITTEN
+from agrad.program.outlines import Outline
+from agrad.program.program import LOOP, Body, Program, spec_of_value
+from agrad.program.recording import CaptureError, grad_of
 
 # -- the operation ------------------------------------------------------------------------------------------------------
 

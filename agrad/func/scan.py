@@ -10,12 +10,12 @@ from agrad import tree
 from agrad.core.errors import called
 from agrad.core.mode import recorder
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import argument_of, bare_all, is_raw, name_of
-from agrad.func.blanks import BlankRecorder, ShapeDtype
-from agrad.func.capture import eval_shape
-from agrad.func.recording import Recorder
 from agrad.ops.creation import zeros
 from agrad.ops.manipulation import stack, unstack
+from agrad.program.arguments import argument_of, bare_all, is_raw, name_of
+from agrad.program.blanks import BlankRecorder, ShapeDtype
+from agrad.program.capture import eval_shape
+from agrad.program.recording import Recorder
 from agrad.tree import TreeDef
 
 

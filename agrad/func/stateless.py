@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from agrad.core.errors import called
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
-from agrad.func.origins import LENT, Lent
 from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import stack
+from agrad.program.closures import LENT, Lent
 
 if TYPE_CHECKING:
     from agrad.nn.module import Module

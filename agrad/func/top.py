@@ -8,15 +8,15 @@ from typing import Any, Concatenate, Literal, overload
 from agrad.autograd.backward import grad as of_tensors
 from agrad.autograd.gradcheck import gradcheck
 from agrad.autograd.graph import GradientEdge
+from agrad.compiled.compiling import compile
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import Argnums
-from agrad.func.compiling import compile
 from agrad.func.grad import T, deriv, elementwise_grad, jvp, value_and_grad, vjp
 from agrad.func.grad import grad as of_function
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from agrad.func.vmap import vmap
+from agrad.program.arguments import Argnums
 
 __all__ = [
     "compile",

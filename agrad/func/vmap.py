@@ -11,10 +11,10 @@ from agrad import tree
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.core.tree import LEAF, TreeDef
-from agrad.func.arguments import argument_of, bare, is_raw
-from agrad.func.batching import BatchLevel, in_batch, leave
 from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import concat
+from agrad.program.arguments import argument_of, bare, is_raw
+from agrad.program.batching import BatchLevel, in_batch, leave
 
 RANDOMNESS = ("error", "different", "same")
 

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 from agrad import tree
 from agrad.core.errors import BackendError, UnsupportedOp, called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import bare, moves
 from agrad.func.grad import hvp, value_and_grad
 from agrad.func.implicit import ImplicitError, implicit, refuse_open
 from agrad.func.jacobian import hessian
@@ -19,6 +18,7 @@ from agrad.ops.creation import asarray
 from agrad.ops.manipulation import broadcast_to
 from agrad.ops.ufunc import to_numpy
 from agrad.plugin import manager
+from agrad.program.arguments import bare, moves
 
 __all__ = ["minimize"]
 

@@ -13,10 +13,10 @@ from agrad.core.backend import spec_of
 from agrad.core.mode import Setting, batch_levels, not_recorded, recorder, within
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
-from agrad.func.batching import drawn, sampled
 from agrad.ops.creation import check_chunked, leaf
 from agrad.ops.docs import complete as _complete
 from agrad.plugin import manager
+from agrad.program.batching import drawn, sampled
 
 __all__ = [
     "Generator", "default_generator", "manual_seed", "permutation", "rand", "rand_like", "randint", "randn", "randn_like",

@@ -18,17 +18,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from agrad import tree
+from agrad.compiled.adaptive import Often, OftenPlain
+from agrad.compiled.comparing import equal_in_bits
 from agrad.core import names as _names
 from agrad.core.errors import BackendError, UnsupportedOp, called
 from agrad.core.function import Function
 from agrad.core.mode import recorder
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor, wrap
-from agrad.func.arguments import bare, is_raw, moves
-from agrad.func.comparing import equal_in_bits
 from agrad.func.grad import jvp, vjp
 from agrad.func.implicit import check_closed, refuse_open
-from agrad.func.often import Often, OftenPlain
 from agrad.func.vmap import vmap
 from agrad.numpy import numerics
 from agrad.numpy.common import axis_of, floatings
@@ -45,6 +44,7 @@ from agrad.ops.statistical import max as largest
 from agrad.ops.statistical import min as smallest
 from agrad.ops.statistical import sum as total
 from agrad.plugin import manager
+from agrad.program.arguments import bare, is_raw, moves
 from agrad.utils.checkpoint import checkpoint
 
 __all__ = ["cumulative_trapezoid", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"]

@@ -14,7 +14,6 @@ from agrad import tree
 from agrad.core import names as _names
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import bare, is_raw, moves
 from agrad.func.implicit import refuse_open
 from agrad.func.jacobian import jacrev
 from agrad.ops.creation import asarray
@@ -26,6 +25,7 @@ from agrad.ops.solving import inv
 from agrad.ops.statistical import sum as total
 from agrad.ops.ufunc import to_numpy
 from agrad.optim.minimizing import OPEN, VANISHING, differentiable, refuse_limits, search
+from agrad.program.arguments import bare, is_raw, moves
 from agrad.scipy.integrate import refuse_lazy, scipys
 
 __all__ = ["brentq", "curve_fit", "fixed_point", "least_squares", "minimize", "root"]

@@ -21,8 +21,8 @@ from agrad.core.engine import running
 from agrad.core.op import OPS
 from agrad.core.saved import Packed, Pair, active, around
 from agrad.core.tensor import Tensor, wrap
-from agrad.func.batching import repeatable
 from agrad.ops.docs import complete as _complete
+from agrad.program.batching import repeatable
 from agrad.tree import flatten, unflatten
 
 if TYPE_CHECKING:

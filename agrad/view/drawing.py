@@ -20,8 +20,8 @@ from agrad.core.errors import line_of
 from agrad.core.node import AccumulateGrad, Freed, Node, Output
 from agrad.core.saved import Packed
 from agrad.core.tensor import Tensor
-from agrad.func.program import Program, number_text
 from agrad.ops.docs import complete as _complete
+from agrad.program.program import Program, number_text
 from agrad.tree import flatten
 
 __all__ = ["Graph", "Memory", "dot", "graph", "html", "memory", "svg", "text"]

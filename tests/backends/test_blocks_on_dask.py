@@ -16,7 +16,7 @@ import pytest
 import agrad as ag
 import agrad.numpy as anp
 import agrad_dask
-from agrad.func.recording import CaptureError
+from agrad.program.recording import CaptureError
 from agrad_dask.blocks import mapped
 
 RNG = np.random.default_rng(0)

@@ -507,7 +507,7 @@ def test_every_op_and_its_rule_run(devices):
 #: Runs a program on the stand-in, as runs of steps and step by step, and compares both with NumPy's own calls.
 COMPARED = """
 from agrad_cupy.fusion import fused
-from agrad.func.passes import optimized
+from agrad.program.passes import optimized
 ran = fake_cupy.ElementwiseKernel.RAN
 
 def compared(function, arrays, *, exact=False, device="cupy:0"):

@@ -22,7 +22,7 @@ from agrad.core.op import OPS
 from agrad.testing.samples import SAMPLES, resolve
 
 pytest.importorskip("agrad_cupy")
-from agrad.func.passes import optimized
+from agrad.program.passes import optimized
 from agrad_cupy import sampling
 from agrad_cupy.fusion import ARRAY, PREAMBLE, NotFusible, fused, kernel_code, rule_code
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import agrad as ag
 from agrad.core.backend import backend_of
-from agrad.func.passes import optimized
-from agrad.func.program import DType, Program, Ref, Shaped, Step
+from agrad.program.passes import optimized
+from agrad.program.program import DType, Program, Ref, Shaped, Step
 from agrad_numpy import executor, tiles
 
 NUMPY = backend_of(np.ones(1))

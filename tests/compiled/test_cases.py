@@ -27,7 +27,7 @@ import pytest
 from stateful import Seen, alike
 
 import agrad as ag
-from agrad.func.compiling import CompileWarning
+from agrad.compiled.compiling import CompileWarning
 
 CASES = Path(__file__).parent / "cases"
 HEAD = """\

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import agrad as ag
 from agrad.func import grad, jvp, vjp, vmap
-from agrad.func.batching import _levels
+from agrad.program.batching import _levels
 
 X = np.arange(12.0).reshape(3, 4) / 7 + 0.3
 

@@ -11,9 +11,9 @@ import pytest
 
 import agrad as ag
 from agrad.core.backend import BACKENDS
-from agrad.func import batching
 from agrad.plugin.backend import Place
 from agrad.plugin.hookspecs import hookimpl
+from agrad.program import batching
 from agrad.testing import Harness, suite
 from agrad.testing.samples import SAMPLES
 

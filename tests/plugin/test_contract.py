@@ -13,9 +13,9 @@ import pytest
 import agrad as ag
 from agrad.core.backend import joined
 from agrad.core.kernels import check_bounds
-from agrad.func.batching import batched_backend
 from agrad.plugin import manager
 from agrad.plugin.hookspecs import hookimpl
+from agrad.program.batching import batched_backend
 
 
 class Mine(ag.Backend):

@@ -18,7 +18,8 @@ from scipy import integrate as theirs
 import agrad as ag
 import agrad.numpy as anp
 from agrad.autograd import gradcheck, gradgradcheck
-from agrad.func import ImplicitError, often
+from agrad.compiled import adaptive as often
+from agrad.func import ImplicitError
 from agrad.scipy import integrate
 from agrad.scipy.integrate import odeint, solve_ivp
 

@@ -15,8 +15,8 @@ import pytest
 import agrad as ag
 from agrad.core.backend import BACKENDS
 from agrad.core.op import OPS
-from agrad.func import batching
 from agrad.plugin.hookspecs import hookimpl
+from agrad.program import batching
 from agrad.testing import suite
 from agrad_numpy.backend import NumpyBackend
 

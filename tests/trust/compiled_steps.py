@@ -26,8 +26,8 @@ from stateful import Seen, alike
 
 import agrad as ag
 from agrad import tree
+from agrad.compiled.compiling import Compiled
 from agrad.core import mode
-from agrad.func.compiling import Compiled
 
 TALLY = Counter()
 #: The calls whose code ran, and those of functions that run as they are, by the reason.

@@ -33,7 +33,7 @@ import agrad as ag
 from agrad.autograd import forward_ad
 from agrad.autograd.function import once_differentiable
 from agrad.autograd.graph import saved_tensors_hooks
-from agrad.func.recording import Recorder
+from agrad.program.recording import Recorder
 from agrad.testing.calls import Call
 from agrad.testing.samples import SAMPLES
 from agrad.utils.checkpoint import checkpoint

@@ -39,7 +39,7 @@ import numpy as np
 from stateful_grammar import HEAD, HOLDERS, NAMED, PATHS, ROOT_HELP, ROOTS, VALUES, Piece
 
 import agrad as ag
-from agrad.func.compiling import CompileWarning
+from agrad.compiled.compiling import CompileWarning
 
 
 @ag.linear(name=f"{__name__}.reversal", x=lambda g: -g, kernel=lambda xp, x: x)

@@ -29,12 +29,12 @@ from agrad.core.backend import backend_of
 from agrad.core.cpython import getframe
 from agrad.core.errors import called, user_frame
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import NUMBERS, argument_of, bare_all, is_raw, tensors_of
 from agrad.func.grad import Tape
 from agrad.ops.creation import asarray
 from agrad.ops.elementwise import conj, real
 from agrad.ops.linalg import vecdot
 from agrad.ops.manipulation import reshape
+from agrad.program.arguments import NUMBERS, argument_of, bare_all, is_raw, tensors_of
 
 __all__ = [
     "VSpace",

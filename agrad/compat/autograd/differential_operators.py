@@ -20,7 +20,6 @@ from agrad.compat.autograd.core import run, vspace, with_constants
 from agrad.compat.autograd.wrap_util import unary_to_nary
 from agrad.core.errors import called
 from agrad.core.tree import LEAF
-from agrad.func.arguments import ONE, is_raw
 from agrad.func.grad import Tape, linearize, ones_of
 from agrad.func.jacobian import rows_of
 from agrad.ops.creation import asarray
@@ -29,6 +28,7 @@ from agrad.ops.linalg import tensordot
 from agrad.ops.manipulation import reshape
 from agrad.ops.statistical import sum as sum_of
 from agrad.plugin import manager
+from agrad.program.arguments import ONE, is_raw
 from agrad.utils import checkpoint as checkpoints
 
 __all__ = [

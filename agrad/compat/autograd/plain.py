@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agrad.core import mode
-from agrad.func.arguments import bare_all, is_raw
+from agrad.program.arguments import bare_all, is_raw
 
 
 class Plain:

@@ -9,9 +9,9 @@ from typing import Any
 from agrad.compat.autograd.primitives import name_of as get_name
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import bare
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype
+from agrad.program.arguments import bare
 
 __all__ = ["get_name", "unary_to_nary"]
 

@@ -1,6 +1,6 @@
 """Inference: what is said of operations by shapes and dtypes alone is what running them gives.
 
-`agrad.func.inference.infer` gives the specs of results; a program captured from specs is the one captured from data.
+`agrad.program.inference.infer` gives the specs of results; a program captured from specs is the one captured from data.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import agrad as ag
-from agrad.func.inference import infer
+from agrad.program.inference import infer
 from agrad.testing.calls import library, reference_array
 from agrad.testing.samples.data import Data, Like, resolve
 from agrad.testing.suite.base import same_shape

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS
-from agrad.func.blanks import BlankRecorder, run_on_blanks
-from agrad.func.passes import broadcast, item, optimized
-from agrad.func.program import STOP, DType, Program, Ref, Shaped, Step
-from agrad.func.recording import CaptureError, Recorded
-from agrad.func.source import written_out
+from agrad.program.blanks import BlankRecorder, run_on_blanks
+from agrad.program.passes import broadcast, item, optimized
+from agrad.program.program import STOP, DType, Program, Ref, Shaped, Step
+from agrad.program.recording import CaptureError, Recorded
+from agrad.program.source import written_out
 
 
 class NotFusible(Exception):

@@ -17,12 +17,12 @@ from typing import Any
 
 import cupy
 
+from agrad.compiled.compiling import CompileWarning
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.once import lock
 from agrad.core.op import OPS
-from agrad.func.compiling import CompileWarning
-from agrad.func.passes import is_fresh
-from agrad.func.program import DRAW, STOP, Program, Step
+from agrad.program.passes import is_fresh
+from agrad.program.program import DRAW, STOP, Program, Step
 
 #: Held while a graph is captured, or the host queues work on its memory: that belongs to one call at a time.
 IN_USE = lock()

@@ -25,15 +25,15 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 import agrad as ag
 from agrad import tree
+from agrad.compiled.cached import Kept
+from agrad.compiled.compiling import Compiled
+from agrad.compiled.tracing import Watcher
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.compiling import Compiled
-from agrad.func.kept import Kept
-from agrad.func.program import Given, Leaf, Program, Shaped
-from agrad.func.recording import CaptureError
-from agrad.func.watching import Watcher
+from agrad.program.program import Given, Leaf, Program, Shaped
+from agrad.program.recording import CaptureError
 from agrad_dask import origins
 from agrad_dask.losses import HOW, Kind, imagined
 from agrad_dask.lowering import data_of

@@ -17,7 +17,7 @@ import numpy as np
 from agrad.core.backend import spec_of
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS, facts_of
-from agrad.func.inference import infer
+from agrad.program.inference import infer
 from agrad_dask import indexing
 from agrad_dask.image_kernels import IMAGE_KERNELS
 from agrad_dask.indexing import UnknownSizes

@@ -18,15 +18,15 @@ import numpy as np
 import agrad as ag
 from agrad import random, tree
 from agrad.autograd.backward import cotangent_for
+from agrad.compiled.cached import Kept
+from agrad.compiled.compiling import Compiled
 from agrad.core import engine, errors
 from agrad.core.backend import backend_of
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import name_of, split_aux
-from agrad.func.compiling import Compiled
-from agrad.func.kept import Kept
-from agrad.func.program import Leaf, Number, Program
-from agrad.func.recording import CaptureError
+from agrad.program.arguments import name_of, split_aux
+from agrad.program.program import Leaf, Number, Program
+from agrad.program.recording import CaptureError
 
 #: Runs of a program have rows of at most about so many bytes, so that what they make stays in the processor's caches,
 PIECE_BYTES = 2**21

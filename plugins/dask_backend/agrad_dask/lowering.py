@@ -29,13 +29,13 @@ from dask.highlevelgraph import HighLevelGraph
 
 import agrad as ag
 from agrad import func, random, tree
+from agrad.compiled.compiling import Compiled, CompileWarning
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.cpython import uncollected
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw
-from agrad.func.compiling import Compiled, CompileWarning
+from agrad.program.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw
 from agrad_dask import additive, computing, indexing, runs
 from agrad_dask.fusing import Adder, Fold, Folded, group_size
 from agrad_dask.losses import HOW, NOTHING, Filled, Kind, Loss, Rows, captured, filled

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from agrad.core.op import facts_of
-from agrad.func.passes import find, is_foreign, is_fresh, key_of
-from agrad.func.program import (
+from agrad.program.passes import find, is_foreign, is_fresh, key_of
+from agrad.program.program import (
     DRAW,
     HERE,
     STEPS_PER_FUNCTION,

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agrad.func.passes import is_elementwise
-from agrad.func.program import STOP, Ref, Step
+from agrad.program.passes import is_elementwise
+from agrad.program.program import STOP, Ref, Step
 
 if TYPE_CHECKING:
     from agrad_numpy.executor import Text

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agrad import tree
-from agrad.func.arguments import bare_all, is_raw
+from agrad.program.arguments import bare_all, is_raw
 
 __all__ = ["flatten", "flatten_func"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from agrad import tree
-from agrad.func.arguments import bare_all, is_raw
-from agrad.func.capture import capture
 from agrad.ops.creation import asarray
+from agrad.program.arguments import bare_all, is_raw
+from agrad.program.capture import capture
 
 __all__ = ["const_graph"]
 

@@ -9,7 +9,7 @@ from agrad.compat.autograd.plain import names_of as _names_of
 from agrad.compat.autograd.plain import plain as _plain
 from agrad.core.backend import backend_of as _backend_of
 from agrad.core.mode import recorder as _recorder
-from agrad.func.arguments import is_raw as _is_raw
+from agrad.program.arguments import is_raw as _is_raw
 from agrad.scipy.integrate import scipys as _scipys
 from agrad.tree import flatten as _flatten
 

@@ -1,0 +1,318 @@
+"""The captured backward pass of a call: a program for each choice of results and of what they are differentiated by.
+
+The pass was recorded once, from all results. Which of its steps each node ran is known (`Part`), so the pass from some of the
+results alone is made of it: what would not have run is left out, and where one of two cotangents that were added up is
+missing the other stands for the sum. What none of these results depends on so gets no gradient, as in eager code. What a
+pass has freed is told by the nodes of the capture (`Use`): a later one that comes to one of them is an error.
+
+Sets of results, of targets and of uses are integers, a bit for each.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agrad.core.engine import Pass, Total, running
+from agrad.core.hooks import Hooks
+from agrad.core.node import Constants, Freed, Node, ancestors
+from agrad.program.program import DETACH, DType, Program, Ref, Shaped, Step
+
+
+class Part(NamedTuple):
+    """What one node, or one sum, added to the steps of a pass.
+
+    Attributes
+    ----------
+    begin, end : int
+        Its steps.
+    taken : tuple of (int or None)
+        The numbers of the cotangents that it took.
+    given : tuple of (int or None)
+        The numbers of those that it gave.
+    is_sum : bool
+        It added two cotangents up.
+    """
+
+    begin: int
+    end: int
+    taken: tuple[int | None, ...]
+    given: tuple[int | None, ...]
+    is_sum: bool = False
+
+
+class Use(NamedTuple):
+    """Nodes that saved values.
+
+    Attributes
+    ----------
+    results : int
+        From which a pass comes to them.
+    targets : int
+        To which they lead; a bit past the last one for what leads to none.
+    """
+
+    results: int
+    targets: int
+
+
+class Unclear(Exception):
+    """What a pass from some of the results would do does not follow from what one from all of them did."""
+
+
+class Some(NamedTuple):
+    """The pass from some of the results to some of the targets.
+
+    Attributes
+    ----------
+    program : Program
+        Takes saved values, then a cotangent of each of these results; gives the gradients.
+    saved : tuple of int
+        Which of the saved values of all it takes, by their place.
+    gradients : tuple of (int or None)
+        Per target, of all, the place of its gradient among what the program gives; None where it gets none.
+    """
+
+    program: Program
+    saved: tuple[int, ...]
+    gradients: tuple[int | None, ...]
+
+
+@dataclass
+class Backward:
+    """The backward pass of a call.
+
+    Attributes
+    ----------
+    whole : Program
+        From what the forward pass keeps, and a cotangent per result, to a gradient per target, with all its steps.
+    saved : tuple of int
+        The numbers of what the forward pass keeps.
+    cotangents : tuple of int
+        The numbers of the cotangents, one per result.
+    parts : sequence of Part
+        What its nodes did, in order.
+    uses : sequence of Use
+        The nodes that saved values.
+    reach : sequence of int
+        Per result the targets that it depends on.
+    dropped : sequence of int
+        The places of the targets whose gradients come from ops that drop elements.
+    """
+
+    whole: Program
+    saved: tuple[int, ...]
+    cotangents: tuple[int, ...]
+    parts: Sequence[Part]
+    uses: Sequence[Use]
+    reach: Sequence[int]
+    dropped: Sequence[int] = ()
+    _some: dict[tuple[int, int], Some | None] = field(default_factory=dict)
+    _visited: dict[tuple[int, int], int] = field(default_factory=dict)
+    _left: dict[int, frozenset[int]] = field(default_factory=dict)
+
+    def of(self, results: int, targets: int) -> Some | None:
+        """Return the pass from results to targets, made when it is first asked for; None if it is unclear."""
+        key = results, targets & (1 << len(self.whole.outputs)) - 1
+        if key not in self._some:
+            try:
+                self._some[key] = self._made(*key)
+            except Unclear:
+                self._some[key] = None
+        return self._some[key]
+
+    def _made(self, results: int, targets: int) -> Some:
+        given = [number for i, number in enumerate(self.cotangents) if results >> i & 1]
+        program, found = self.whole, list[int | None](self.whole.outputs)
+        if len(given) < len(self.cotangents):
+            program, found = restricted(self.whole, self.parts, set(self.cotangents) - {*given})
+        found = [number if targets >> i & 1 else None for i, number in enumerate(found)]
+        outputs = tuple(dict.fromkeys(number for number in found if number is not None))
+        program = program.replaced(outputs=outputs).needed()
+        used = {number for step in program.steps for number in step.refs} | {*program.outputs}
+        saved = [number for number in self.saved if number in used]
+        keys = tuple(number for number in self.whole.keys if number in saved)
+        places = {number: at for at, number in enumerate(outputs)}
+        return Some(
+            program.replaced(inputs=(*saved, *given), keys=keys),
+            tuple(at for at, number in enumerate(self.saved) if number in used),
+            tuple(None if number is None else places[number] for number in found),
+        )
+
+    def visited(self, results: int, targets: int) -> int:
+        """Return the uses that a pass comes to; -1 is all targets, and what leads to none."""
+        key = results, targets
+        if key not in self._visited:
+            met = (1 << i for i, use in enumerate(self.uses) if use.results & results and use.targets & targets)
+            self._visited[key] = sum(met)
+        return self._visited[key]
+
+    def left(self, spent: int) -> frozenset[int]:
+        """Return the places of the saved values that passes may still need when some uses are spent."""
+        if spent not in self._left:
+            self._left[spent] = frozenset(self._still_needed(spent))
+        return self._left[spent]
+
+    def _still_needed(self, spent: int) -> set[int]:
+        needed: set[int] = set()
+        for i, targets in enumerate(self.reach):
+            gone = (u.targets for at, u in enumerate(self.uses) if spent >> at & 1 and u.results >> i & 1)
+            left = targets & ~functools.reduce(operator.or_, gone, 0)
+            if left:
+                some = self.of(1 << i, left)
+                needed.update(range(len(self.saved)) if some is None else some.saved)
+        return needed
+
+
+def uses_of(roots: Sequence[Node], targets: Sequence[Node], first: int) -> tuple[list[Use], list[int]]:
+    """Return the nodes from number `first` on that saved values, and the targets that each root leads to."""
+    graph = sorted(ancestors(roots, oldest=first), key=lambda node: node.seq)
+    leads = {node: 1 << i for i, node in enumerate(targets)}
+    elsewhere = 1 << len(targets)  # to a leaf that the function made
+    for node in graph:
+        if node not in leads:
+            leads[node] = functools.reduce(operator.or_, (leads.get(below, 0) for below in node.inputs), 0) or elsewhere
+    comes = dict.fromkeys(graph, 0)
+    for i, root in enumerate(roots):
+        comes[root] |= 1 << i
+    for node in reversed(graph):
+        for below in node.inputs:
+            if below in comes:
+                comes[below] |= comes[node]
+    saving = (node for node in graph if node.saved and type(node.saved) not in (Constants, Freed))
+    return list(dict.fromkeys(Use(comes[node], leads[node]) for node in saving)), [
+        leads[root] & elsewhere - 1 for root in roots
+    ]
+
+
+def restricted(program: Program, parts: Sequence[Part], absent: set[int]) -> tuple[Program, list[int | None]]:
+    """Return a backward program where some cotangents do not come, and its outputs; None for those that nothing comes to.
+
+    Raises
+    ------
+    Unclear
+        If that cannot be told.
+    """
+    steps: list[Step] = []
+    shapes: dict[int, Shaped] = {}
+    same: dict[int, int] = {}  # a sum of which one side does not come is the other side
+    next_number = max(program.shapes, default=-1) + 1
+
+    def known(number: int | None) -> int | None:
+        return None if number is None else same.get(number, number)
+
+    def between(begin: int, end: int) -> None:
+        """Take over steps that no node ran."""
+        for step in program.steps[begin:end]:
+            if absent.isdisjoint(step.refs):
+                steps.append(step.taking({n: Ref(same[n]) for n in step.refs if n in same}))
+            elif step.op == DETACH:
+                absent.update(step.made)
+            else:
+                raise Unclear
+
+    at = 0
+    for part in parts:
+        between(at, part.begin)
+        at = part.end
+        taken = [known(number) for number in part.taken]
+        gone = [number for number in taken if number is None or number in absent]
+        run = program.steps[part.begin : part.end]
+        made = {number for step in run for number in step.made}
+        if len(gone) == len(taken):
+            if any(n is not None and n not in made and known(n) not in absent for n in part.given):
+                raise Unclear  # a gradient that is none of its own
+            absent |= made
+            continue
+        if part.is_sum and gone:
+            (total,) = part.given
+            (left,) = (number for number in taken if number not in gone)
+            assert total is not None
+            assert left is not None
+            same[total] = left
+            continue
+        other = dict(same)
+        for number in dict.fromkeys(gone):
+            if number is not None:  # of a node with several results: zeros, as where none comes to one of them
+                zeros = other[number] = next_number
+                next_number += 1
+                shapes[zeros] = shape, dtype = program.shapes[number]
+                steps.append(
+                    Step("zeros", (shape,), {"dtype": DType(dtype)}, (zeros,), line=run[0].line if run else "")
+                )
+        steps += (step.taking({n: Ref(other[n]) for n in step.refs if n in other}) for step in run)
+    between(at, len(program.steps))
+    found = [None if known(n) in absent else known(n) for n in program.outputs]
+    return program.replaced(steps=tuple(steps), shapes={**program.shapes, **shapes}), found
+
+
+class UpTo(Pass):
+    """A backward pass that ends before the hooks of its targets: where its program is run, these see what it gives.
+
+    Attributes
+    ----------
+    parts : list of Part
+        What its nodes did.
+    dropped : set of Node
+        The targets that get cotangents from ops that drop elements.
+    """
+
+    parts: list[Part]
+    dropped: set[Node]
+
+    def run(self) -> dict[Node, Any]:
+        """Run the pass, within a recording; return what it gives to the targets."""
+        self.parts, self.dropped = [], set()
+        self.begin = len(self.recorder.steps)
+        self.execute()
+        return self.captured
+
+    def visit(self, node: Node, g: Any) -> tuple[Sequence[Node], Any]:
+        if node in self.masked and self.targets is not None and node in self.targets:
+            self.dropped.add(node)
+        return super().visit(node, g)
+
+    def _part(self, run: Callable[[], Any], taken: Any, *, is_sum: bool = False) -> Any:
+        recorder = self.recorder
+        before, begin = self._numbers(taken), len(recorder.steps)
+        result = run()
+        given = self._numbers(result)
+        self.parts.append(Part(begin - self.begin, len(recorder.steps) - self.begin, before, given, is_sum))
+        return result
+
+    def _numbers(self, values: Any) -> tuple[int | None, ...]:
+        values = values if isinstance(values, list | tuple) else (values,)
+        return tuple(None if value is None else self.recorder.number_of(value) for value in values)
+
+    def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
+        assert self.targets is not None
+        if node in self.targets:
+            return g
+        return self._part(lambda: super(UpTo, self).run_tensor_hooks(node, hooks, g), g)
+
+    def derivative(self, node: Node, g: Any, saved: tuple[Any, ...], *, masked: bool) -> Any:
+        return self._part(lambda: super(UpTo, self).derivative(node, g, saved, masked=masked), g)
+
+    def accumulate(self, total: Total, node: Node, part: Any) -> None:
+        def add() -> Any:
+            super(UpTo, self).accumulate(total, node, part)
+            return total[0]
+
+        self._part(add, (total[0], part), is_sum=True)
+
+
+def let_go(node: Any, backward: Backward, visited: int) -> None:
+    """Let go of what a pass that has run a node was the last to need, unless it retains the graph."""
+    task = running()
+    if task is None or task.retain_graph or not visited:
+        return
+    node.spent |= visited
+    node.freed = task.freed
+    needed = backward.left(node.spent)
+    if needed:
+        node.saved = Constants(value if at in needed else None for at, value in enumerate(node.saved))
+    else:
+        node.saved = task.freed

@@ -1,0 +1,472 @@
+"""Keep a call: the kept program of what a function did in a call that was watched, with all that must hold for it."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agrad import tree
+from agrad.compiled.cached import Kept
+from agrad.compiled.capturing import Captured
+from agrad.compiled.guards import Link, Outside, changed_between, has_grad, hooks_at, is_array, links_along, settings_of
+from agrad.compiled.purity import judged
+from agrad.compiled.tracing import Watcher, as_plain, backward_of, history_of
+from agrad.core import errors
+from agrad.core.backend import PYTHONS_OWN, Backend, backend_of
+from agrad.core.cpython import referents
+from agrad.core.node import AccumulateGrad, Node, ancestors
+from agrad.core.spec import Spec
+from agrad.core.tensor import Tensor
+from agrad.plugin.manager import default_backend
+from agrad.program.capture import graph_of, hooks_left, program_of, results_of
+from agrad.program.closures import Argument, Found, Origin, is_library
+from agrad.program.program import Leaf, Program, Structure
+from agrad.program.recording import CaptureError, Hooked, grad_of
+
+
+class Watched(NamedTuple):
+    """A call that was watched.
+
+    Attributes
+    ----------
+    watcher : Watcher
+        What it did.
+    arguments : Structure
+        Its arguments as a program has them.
+    values : list
+        The leaves of its arguments as the function got them.
+    captured : Captured
+        What it returned, what it found outside of its arguments, and the conditions for that.
+    first : int
+        The creation number of its first node.
+    pure : bool
+        All that it found, but for tensors' values, is taken to be constant.
+    """
+
+    watcher: Watcher
+    arguments: Structure
+    values: list[Any]
+    captured: Captured
+    first: int
+    pure: bool
+
+    @property
+    def returned(self) -> Any:
+        """What the function returned."""
+        return self.captured.returned
+
+    def looked_at(self) -> Iterable[Found]:
+        """Return what it found outside of its arguments, in the order of reading."""
+        return self.captured.seen.looked_at()
+
+
+def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
+    """Return the kept program of a call that was watched.
+
+    Parameters
+    ----------
+    call : Watched
+        The call.
+    options : mapping
+        How the program is to run.
+
+    Raises
+    ------
+    CaptureError
+        If no program can hold the call.
+    """
+    watcher = call.watcher
+    hooks, nodes = hooks_of(call)
+    refuse_changed_settings(watcher)
+    refuse_shared_arrays(call)
+    refuse_changed_histories(watcher)
+    demand_what_python_saw(call)
+    results = Results.of(call)
+    with judged(watcher, hooks, nodes, alone=len(results.followed) == 1) as judge:
+        backward, targets, saved = backward_of(watcher, [t for _, t in results.followed], call.first, hooks)
+        late = judge.conditions
+    conditions = list(watcher.conditions)
+    watcher.also = [
+        *(condition.number for condition in conditions),
+        *(number for number, _ in watcher.epilogue),
+        *saved,
+    ]
+    asked = [item[1] for item in watcher.prologue if item[0] == "setting"]
+    program = program_of(watcher, results.structure, call.arguments, call.values, call.captured.seen, asked)
+    if not {one.number for one in hooks} <= {number for step in program.steps for number in step.made}:
+        raise CaptureError("capture: a hook is registered on a value that no result is computed from")
+    refuse_escaped(call, program)
+    ways = Ways(call)
+    the_same = ways.to_returned(results)
+    outside = ways.to_outside(program)
+    written = ways.to_written(program)
+    given = ways.to_given(program)
+    alone = ways.to_alone(outside)
+    again = ways.to_again([*(one.link for one in (*outside, *alone)), *written])
+    had_grad = ways.guard_gradients(program)
+    return Kept(
+        program=program,
+        backend=watcher.backend or default_backend(),
+        backward=backward,
+        links=ways.conditions([*outside, *alone]),
+        outside=outside,
+        alone=alone,
+        again=again,
+        found_too=ways.to_found_too(),
+        distinct=ways.to_distinct(),
+        hooked=[
+            (at, hooks_at(value))
+            for at, value in enumerate(call.values)
+            if isinstance(value, Tensor) and value._node is not None
+        ],
+        had_grad=had_grad,
+        written=written,
+        given=given,
+        conditions=conditions,
+        prologue=list(watcher.prologue),
+        epilogue=list(watcher.epilogue),
+        held=[*{id(one): one for one in watcher.held_by_python}.values()],
+        followed=tuple(number for number, _ in results.followed),
+        targets=targets,
+        saved=saved,
+        same=the_same,
+        firsts=results.firsts(),
+        hooks=[(one.number, hook) for one in hooks if one.number is not None and (hook := one.hook) is not None],
+        late=late,
+        goes_on=any(map(may_catch, call.captured.codes)),
+        options=options,
+    )
+
+
+# -- hooks --------------------------------------------------------------------------------------------------------------
+
+
+def hooks_of(call: Watched) -> tuple[list[Hooked], list[Node]]:
+    """Return the hooks that the call registered on the way of a backward pass from its results, and the nodes there."""
+    nodes = graph_of(call.returned, call.first)
+    hooks = hooks_left(call.watcher, nodes)
+    refuse_hooks(call.watcher, hooks)
+    return hooks, nodes
+
+
+def refuse_hooks(watcher: Watcher, left: Sequence[Hooked]) -> None:
+    """Refuse hooks that no backward program can hold; `left` are those on what is differentiated outside."""
+    outside = {id(tensor._node) for tensor, *_ in watcher.met.values()}
+    if any(id(one.node) in outside and one.hook is not None for one in watcher.hooked):
+        raise CaptureError(
+            "capture: a hook is registered on a tensor that the function did not make: it is there once more after"
+            " every call"
+        )
+    if any(one.handle() is not None for one in left):
+        raise CaptureError("capture: the handle of a hook is kept, by which it may be taken away before it runs")
+    if any(one.number is None for one in left):
+        raise CaptureError("capture: a hook is registered on a tensor within vmap")
+
+
+# -- what no program can hold -------------------------------------------------------------------------------------------
+
+
+def refuse_changed_settings(watcher: Watcher) -> None:
+    """Refuse settings of optimisers and schedules that were changed otherwise than by themselves."""
+    for key, found in changed_between(watcher.settings, settings_of(watcher.tellers)).items():
+        if key not in watcher.told:
+            raise CaptureError(
+                f"capture: the setting {found.origin} is changed by the function itself: a program would not change it;"
+                " let a schedule do it, or change it between calls"
+            )
+
+
+def refuse_shared_arrays(call: Watched) -> None:
+    """Refuse several tensors on one array: a later call may mean either."""
+    watcher = call.watcher
+    before = {key: array for key, (_, array, _) in watcher.met.items()}
+    owner = {id(before.get(id(t), t._raw)): id(t) for t in call.values if isinstance(t, Tensor)}
+    given: dict[int, Tensor] = {}
+    for t in call.values:
+        if isinstance(t, Tensor):
+            other = given.setdefault(id(before.get(id(t), t._raw)), t)
+            if other is not t and (other._node is not None or t._node is not None):
+                raise CaptureError(
+                    "capture: two arguments share an array, and a gradient is required of one of them: a program takes them as one"
+                )
+    known = {id(array) for _, array in watcher.inputs.values()}
+    for found in call.looked_at():
+        if not isinstance(found.value, Tensor):
+            continue
+        array = before.get(id(found.value), found.value._raw)
+        if id(array) not in known:
+            continue
+        if found.step == ("attribute", "grad") and id(found.value) not in watcher.met:  # it was there before the call
+            continue
+        if owner.setdefault(id(array), id(found.value)) != id(found.value):
+            raise CaptureError(
+                f"capture: {found.origin} is found outside of the arguments and shares its array with an argument, or"
+                " with another tensor from outside: which of them a later call means no program can tell"
+            )
+
+
+def refuse_changed_histories(watcher: Watcher) -> None:
+    """Refuse tensors from outside that have got another history: a replay writes values alone."""
+    if any(history_of(tensor) != before for tensor, before in watcher.histories.values()):
+        raise CaptureError(
+            "capture: a tensor that the function did not make gets another history (it is written to where operations are"
+            " recorded, or by detach_, requires_grad_ or retain_grad): a program writes values alone"
+        )
+
+
+def demand_what_python_saw(call: Watched) -> None:
+    """Make conditions of numbers that agrad's own code has read unseen; refuse all conditions beside effects."""
+    watcher = call.watcher
+    for live in watcher.lives:
+        if not live.used:
+            watcher.demand(watcher.number_of(live.array), as_plain(live))
+    if watcher.conditions and any(kind == "effect" for kind, *_ in watcher.prologue):
+        raise CaptureError(
+            f"capture: a value decides ({watcher.conditions[0].line}) in a call that changes an optimiser's state"
+        )
+
+
+def refuse_escaped(call: Watched, program: Program) -> None:
+    """Refuse tensors that the function made, and that live on elsewhere than in what a program gives."""
+    watcher = call.watcher
+    tensors = [leaf for leaf in tree.flatten(call.returned)[0] if isinstance(leaf, Tensor)]
+    tensors += watcher.written
+    tensors += [grad for t in tensors if t.is_leaf and (grad := grad_of(t)) is not None]
+    held = {watcher.number_of(array) for array in (*arrays_held(tensors), *watcher.held)}
+    numbers = (*watcher.lives, *(number for _, number in watcher.numbers.values()))
+    held |= {watcher.number_of(number.array) for number in numbers}
+    escaped = watcher.escaped({*program.outputs, *(number for number in held if number is not None)})
+    if escaped is not None:
+        raise CaptureError(
+            f"capture: a tensor of shape {tuple(escaped.shape)} that the function made lives on, and is none of what it"
+            " returned (a list or an attribute has it)"
+        )
+
+
+def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
+    """Return the arrays of tensors, and those that the graphs behind them keep, parcels of saved-tensor hooks included.
+
+    Among these is the gradient of a leaf that is gone: the function made it, and nothing but the graph has it.
+    """
+    left, looked_at = list(tensors), set[Node]()
+    pending: list[Any] = []
+    while left:
+        t = left.pop()
+        yield t._raw
+        if t._node is None:
+            continue
+        for node in ancestors([t._node]) - looked_at:
+            looked_at.add(node)
+            pending += (node.saved, node.hooks)
+            if type(node) is AccumulateGrad and node.grad is not None and node.variable is None:
+                left.append(node.grad)
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if id(value) in seen or isinstance(value, NOT_KEPT):
+            continue
+        seen.add(id(value))
+        if type(value) not in PYTHONS_OWN and backend_of(value) is not None:
+            yield value
+        else:
+            pending.extend(referents(value))
+
+
+#: What a graph refers to and does not keep values for.
+NOT_KEPT = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType, str, int, float, Spec, Backend)
+
+
+def may_catch(code: types.CodeType) -> bool:
+    """Return whether code is the user's and has a `try` or a `with`."""
+    file = code.co_filename
+    return bool(code.co_exceptiontable) and file not in errors.INTERNAL_FILES and not is_library(file)
+
+
+# -- results, and the ways to what is outside ---------------------------------------------------------------------------
+
+
+class Results(NamedTuple):
+    """What a call returned.
+
+    Attributes
+    ----------
+    structure : Structure
+        As the program has it.
+    leaves : list
+        As the function gave it, containers taken apart.
+    ways : dict of int to Origin
+        Where tensors from outside among the leaves are found, by their id.
+    followed : list of (int, Tensor)
+        What may be differentiated, with the number of its value.
+    """
+
+    structure: Structure
+    leaves: list[Any]
+    ways: dict[int, Origin]
+    followed: list[tuple[int, Tensor]]
+
+    @classmethod
+    def of(cls, call: Watched) -> Results:
+        """Return the results of a call; refuse new leaves that require a gradient."""
+        watcher, leaves = call.watcher, tree.flatten(call.returned)[0]
+        structure = results_of(watcher, call.returned, call.values)
+        given_back = list(zip(structure.leaves, leaves, strict=True))
+        taken_in = {number for number, _ in watcher.inputs.values()}
+        sought = {
+            id(t)
+            for leaf, t in given_back
+            if isinstance(leaf, Leaf) and (leaf.number in taken_in or id(t) in watcher.met)
+        }
+        ways: dict[int, Origin] = {}
+        for found in call.looked_at():  # where it was found first: later ones may be places that the call has put it
+            if id(found.value) in sought:
+                ways.setdefault(id(found.value), found.origin)
+        new = [
+            (leaf.number, tensor)
+            for leaf, tensor in given_back
+            if isinstance(leaf, Leaf) and leaf.followed and tensor._node is not None and id(tensor) not in ways
+        ]
+        followed = [*{number: (number, tensor) for number, tensor in new if not tensor.is_leaf}.values()]
+        if any(tensor.is_leaf for _, tensor in new):
+            raise CaptureError("capture: it returns a leaf that it makes itself, and that requires a gradient")
+        return cls(structure, leaves, ways, followed)
+
+    def firsts(self) -> list[int]:
+        """Return per result the place of the first one that is the very same object."""
+        places: dict[int, int] = {}
+        return [places.setdefault(id(leaf), at) for at, leaf in enumerate(self.leaves)]
+
+
+class Ways:
+    """The ways to what a program takes from outside, and the links on them, which must be where they were.
+
+    Attributes
+    ----------
+    links : list of Link
+        What the ways lead by.
+    """
+
+    def __init__(self, call: Watched) -> None:
+        self._call = call
+        self.links: list[Link] = []
+
+    def conditions(self, taken: Iterable[Outside | int | Link]) -> list[Link]:
+        """Return all that must be where it was: what the function read of Python's state, and what the ways lead by.
+
+        Parameters
+        ----------
+        taken : iterable of Outside, int or Link
+            What the program looks up at every call.
+        """
+        call = self._call
+        if call.pure:
+            return []
+        links = (each.link if isinstance(each, Outside) else each for each in taken)
+        ids = {id(link.value) for link in links if isinstance(link, Link)}
+        read = [*call.captured.conditions, *call.captured.guard_the_rest(ids)]
+        places = {link.place for link in read}
+        ways = {link.place: link for link in self.links if link.place not in places}
+        return [*read, *ways.values(), *call.watcher.guards]
+
+    def end_of(self, origin: Origin) -> Link:
+        """Return the last link of a way, to what is looked up at every call; the others are guarded."""
+        try:
+            *way, last = links_along(origin)
+        except (AttributeError, LookupError, ValueError, TypeError, StopIteration) as error:
+            raise CaptureError(f"capture: {origin} is not there any more after the call") from error
+        self.links += way
+        if origin.way[-1] == ("attribute", "grad"):  # as it was before the call
+            met = self._call.watcher.met.get(id(last.key))
+            return last if met is None else last._replace(value=met[2])
+        return last
+
+    def to_returned(self, results: Results) -> dict[int, Link]:
+        """Return the links to tensors from outside that are returned, by place among the results."""
+        return {
+            i: self.end_of(results.ways[id(leaf)]) for i, leaf in enumerate(results.leaves) if id(leaf) in results.ways
+        }
+
+    def to_outside(self, program: Program) -> list[Outside]:
+        """Return the tensors and arrays from outside whose values are inputs."""
+        before = dict(self._call.watcher.inputs.values())
+        outside = []
+        for number, origin in program.outside.items():
+            last = self.end_of(origin)
+            value = before[number] if origin.way[-1] == ("attribute", "grad") else last.value
+            outside.append(Outside.of(number, last, value))
+        return outside
+
+    def to_written(self, program: Program) -> list[int | Link]:
+        """Return the targets of writes."""
+        targets = [write.target for write in program.writes]
+        for target in targets:
+            leaf = self._call.arguments.leaves[target.place] if isinstance(target, Argument) else None
+            if isinstance(leaf, Leaf) and leaf.raw:
+                raise CaptureError("capture: an array among the arguments is written to")
+        return [target.place if isinstance(target, Argument) else self.end_of(target) for target in targets]
+
+    def to_given(self, program: Program) -> list[int | Link | None]:
+        """Return, per write, where the tensor is found that becomes a gradient, if the function did not make it."""
+        call = self._call
+        put = [
+            grad_of(tensor) if write.what == "grad" else None
+            for write, tensor in zip(program.writes, call.watcher.written, strict=True)
+        ]
+        wanted = {id(grad) for grad in put if grad is not None}
+        places: dict[int, int | Link] = {id(value): at for at, value in enumerate(call.values) if id(value) in wanted}
+        for found in call.looked_at():
+            if id(found.value) in wanted and id(found.value) not in places:
+                places[id(found.value)] = self.end_of(found.origin)
+        return [places.get(id(grad)) for grad in put]
+
+    def to_alone(self, outside: Sequence[Outside]) -> list[Outside]:
+        """Return the tensors that require a gradient, beside arguments and those whose values are inputs."""
+        taken = {id(value) for value in (*(one.link.value for one in outside), *self._call.values)}
+        met = self._call.watcher.met
+        followed = {key for key, (t, *_) in met.items() if t._node is not None and key not in taken}
+        return [
+            Outside.of(-1, self.end_of(found.origin), found.value)
+            for found in self._call.looked_at()
+            if id(found.value) in followed
+        ]
+
+    def to_again(self, taken: Iterable[int | Link]) -> list[tuple[Link, Link]]:
+        """Return the other ways that were gone to what is taken, each with the link that is taken."""
+        taken_at = {id(link.value): link for link in taken if isinstance(link, Link)}
+        again = []
+        for found in self._others(taken_at):
+            link, last = taken_at[id(found.value)], self.end_of(found.origin)
+            if last.place[:2] != link.place[:2]:
+                again.append((last, link))
+        return again
+
+    def to_found_too(self) -> list[tuple[Link, int]]:
+        """Return the ways that were gone to what is an argument, too, each with its place there."""
+        places = {id(value): at for at, value in enumerate(self._call.values) if is_array(value)}
+        return [(self.end_of(found.origin), places[id(found.value)]) for found in self._others(places)]
+
+    def to_distinct(self) -> list[tuple[Link, int]]:
+        """Return the ways to what was compared with an argument and is another tensor, each with the argument's place."""
+        places = {id(value): at for at, value in enumerate(self._call.values)}
+        return [(self.end_of(found.origin), places[id(given)]) for given, found in self._call.captured.distinct]
+
+    def _others(self, wanted: Container[int]) -> Iterator[Found]:
+        """Return where some values, by ``id``, were found, but for gradients."""
+        for found in self._call.looked_at():
+            is_grad = found.step == ("attribute", "grad")
+            if found.before is not None and id(found.value) in wanted and not is_grad and not self._call.pure:
+                yield found
+
+    def guard_gradients(self, program: Program) -> list[tuple[int, bool]]:
+        """Guard whether there is a gradient where one was looked for and none is written; return it of arguments."""
+        call, watcher = self._call, self._call.watcher
+        targets = zip(program.writes, watcher.written, strict=True)
+        written = {id(tensor) for write, tensor in targets if write.what == "grad"}
+        read = {key for key, what in watcher.grads.items() if what == "read" and key in watcher.met} - written
+        for found in call.looked_at():
+            if id(found.value) in read:
+                has = has_grad(found.value)
+                self.links += links_along(found.origin)
+                self.links.append(Link(has_grad, found.value, has, f"whether {found.origin} has a gradient"))
+        return [(at, has_grad(value)) for at, value in enumerate(call.values) if id(value) in read]

@@ -1,0 +1,596 @@
+"""Kept programs: what runs in place of a compiled function, what must hold for that, and what its results are made of.
+
+A `Kept` is a program with its guards, its writes and draws, and the backward pass of its results; `CompiledNode` stands for
+one call of it in the graph.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+from agrad import tree
+from agrad.compiled.backward import Backward, let_go
+from agrad.compiled.guards import Entry, Link, Outside, at_place, has_grad
+from agrad.compiled.results import Giver, giver_of
+from agrad.compiled.tracing import Condition
+from agrad.core import errors, mode
+from agrad.core.backend import Backend, backend_of, joined
+from agrad.core.buffers import assign_data
+from agrad.core.engine import run as run_backward
+from agrad.core.engine import running
+from agrad.core.history import restore
+from agrad.core.node import Constants, Freed, Node, next_seq, output_of
+from agrad.core.once import once
+from agrad.core.operands import from_raw
+from agrad.core.spec import Spec, Specs
+from agrad.core.tensor import Tensor
+from agrad.plugin.manager import default_backend
+from agrad.program.arguments import NUMBERS, argument_of, bare, owner_of
+from agrad.program.program import Given, Leaf, Number, Program, Stopped
+from agrad.program.recording import CaptureError, grad_of
+
+_new = object.__new__
+
+
+class Target(NamedTuple):
+    """What a replay writes to, as it was before.
+
+    Attributes
+    ----------
+    tensor : Tensor
+        The tensor.
+    array : array
+        Its value.
+    grad : Tensor or None
+        Its gradient.
+    given : Tensor or None
+        What becomes its gradient, if the function did not make that.
+    """
+
+    tensor: Tensor
+    array: Any
+    grad: Tensor | None
+    given: Tensor | None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it has another value or gradient by now."""
+        return self.tensor._raw is not self.array or grad_of(self.tensor) is not self.grad
+
+
+@dataclass
+class Kept:
+    """A program that is kept for a compiled function, with what must hold for it.
+
+    Attributes
+    ----------
+    program : Program
+        What it does; its outputs are the results, the writes, the conditions, and what `backward` needs.
+    backend : Backend
+        Whose kernels it runs on.
+    backward : Backward or None
+        From what `program` kept, and cotangents of followed results, to gradients; None where none is wanted.
+    links : list of Link
+        What must be where it was; the ways to tensors from outside included.
+    outside : list of Outside
+        Tensors from outside, with the last link to each.
+    alone : list of Outside
+        Tensors that require a gradient, and whose values are not needed.
+    again : list of (Link, Link)
+        Another way to a tensor or array from outside that was read, and the one that the program takes.
+    found_too : list of (Link, int)
+        Where an argument was found outside, too, and its place among the leaves.
+    distinct : list of (Link, int)
+        Ways to what an argument, whose place stands beside it, was compared with, and was not.
+    hooked : list of (int, tuple)
+        Arguments that require a gradient: the place among the leaves, and the hooks on it.
+    had_grad : list of (int, bool)
+        Arguments of which it was asked: the place among the leaves, and whether there was a gradient.
+    written : list of (int or Link)
+        Per write its target: the place among the leaves of the arguments, or the last link to it.
+    given : list of (int, Link or None)
+        Per write where the gradient it assigns is found: a tensor that the function did not make.
+    conditions : list of Condition
+        Values it must compute as they were: it stops at the first that is another. Those of floats among the arguments are
+        asked before it runs.
+    prologue : list
+        What is done before it runs.
+    epilogue : list
+        What is done when it has run.
+    held : list of dict
+        Whose entries these change.
+    followed : tuple of int
+        The numbers of the results that may be differentiated.
+    targets : tuple of int
+        The inputs that gradients go to.
+    saved : tuple of int
+        What `backward` needs of `program`.
+    same : dict of int to Link
+        Per result that is a tensor from outside, the very object, its place among the results, and where it is found.
+    firsts : list of int
+        Per result, the place of the first one that is the very same object: two tensors may share a value.
+    hooks : list of (int, callable)
+        The hooks that `backward` holds: the number of the value on whose gradient each is, and the hook.
+    late : list of Link
+        What must be as it was when `backward` runs, too.
+    goes_on : bool
+        The function may go on after an error: where a replay raises, it runs itself.
+    options : mapping
+        How both programs are to run.
+    calls : int
+        How often it has run.
+    """
+
+    program: Program
+    backend: Backend
+    backward: Backward | None
+    links: list[Link]
+    outside: list[Outside]
+    alone: list[Outside]
+    again: list[tuple[Link, Link]]
+    found_too: list[tuple[Link, int]]
+    distinct: list[tuple[Link, int]]
+    hooked: list[tuple[int, Any]]
+    had_grad: list[tuple[int, bool]]
+    written: list[Any]
+    given: list[Any]
+    conditions: list[Condition]
+    prologue: list[tuple[Any, ...]]
+    epilogue: list[tuple[int, Callable[[float], None]]]
+    held: list[dict[Any, Any]]
+    followed: tuple[int, ...]
+    targets: tuple[int, ...]
+    saved: tuple[int, ...]
+    same: dict[int, Link]
+    firsts: list[int]
+    hooks: list[tuple[int, Callable[..., Any]]]
+    late: list[Link]
+    goes_on: bool
+    options: Mapping[str, Any]
+    calls: int = 0
+
+    def __post_init__(self) -> None:
+        program = self.program
+        assert program.arguments is not None
+        assert program.results is not None
+        place = {number: at for at, number in enumerate(program.inputs)}
+        outs = {number: at for at, number in enumerate(program.outputs)}
+        self.keys = [(place[number], number) for number in program.keys]
+        self.settings = [(place[item[1]], item[2]) for item in self.prologue if item[0] == "setting"]
+        self.afterwards = [(outs[number], do) for number, do in self.epilogue]
+        self.leaves = [
+            (leaf, outs[leaf.number] if type(leaf) in (Leaf, Number) else -1) for leaf in program.results.leaves
+        ]
+        self.giving = [(self.same.get(i, leaf), at) for i, (leaf, at) in enumerate(self.leaves)]
+        self.puts = [
+            (write, link, -1 if write.number is None else outs[write.number])
+            for write, link in zip(program.writes, self.written, strict=True)
+        ]
+        by_place: dict[Any, tuple[int | Link, dict[str, Any]]] = {}
+        for (write, link, at), given in zip(self.puts, self.given, strict=True):
+            puts = by_place.setdefault(link if isinstance(link, int) else link.place, (link, {}))[1]
+            puts |= {write.what: at, "given": given} if write.what == "grad" else {write.what: at}
+        #: Of each tensor that is written to: where it is, the outputs that its value and its gradient are (-1 is none), and
+        #: where that gradient is found, if it is another tensor from outside.
+        self.assigned: list[tuple[Any, int | None, int | None, Any]] = [
+            (link, puts.get("data"), puts.get("grad"), puts.get("given")) for link, puts in by_place.values()
+        ]
+        self.kept_outs = [outs[number] for number in self.saved]
+        self.followed_outs = [outs[number] for number in self.followed]
+        leaves = program.arguments.leaves
+        arguments = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Leaf}
+        #: Per input that is a tensor or array among the arguments, its place there.
+        self.from_arguments = [(place[number], at) for number, at in arguments.items()]
+        #: By number the place among the leaves of the arguments, of those that are Python floats.
+        self.floats = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Number}
+        #: Whether a call that goes as in the capture is nothing but what it returns.
+        self.only_computes = not (self.prologue or self.epilogue or self.held or program.keys or program.writes)
+        places: dict[int, int | Link] = {**arguments}
+        places |= {outside.number: outside.link for outside in self.outside}
+        self.differentiated = [places[number] for number in self.targets]
+        treedef = program.results.treedef
+        flat = all(child.kind is None for child in treedef.children)
+        self.one = treedef.kind is None
+        #: What makes the results' container of a list of them; None if there is more to it.
+        self.many = treedef.kind if treedef.kind in (tuple, list) and flat else None
+        asked = [(c.number, c.value) for c in self.conditions if c.number not in self.floats]
+        #: What runs: `program`, which stops where a value is another one.
+        self.stopping = program.stopping(asked) if asked else program
+        #: What runs where the results are differentiated by way of the steps: gives the values that have hooks, too.
+        self.stepwise = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
+        entry = Entry()
+        for link in self.late:
+            entry.guard(link)
+        #: Of (): whether what hooks and `Function`s read is as it was; a list, or the name of what is not.
+        self.enter_backward = entry.function(())
+        self.silent = any(step.line.endswith("(backward)") for step in program.steps)
+        self.specs: dict[int, Spec] = {}
+        self._settings: dict[int, tuple[float, Any]] = {}
+        self._givers: dict[bool, Giver | None] = {}  # by whether all that is given is raw
+        #: Of a number, or a Python float, of that very class: the input.
+        default = default_backend()  # as at every call: it is part of what programs are found by
+        as_number = functools.partial(default.asarray, dtype="float64")
+        self.number, self.of_float = (brought_by(f, self.backend, program) for f in (as_number, default._of_float))
+        #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
+        self.enter = self.entry(place)
+
+    def entry(self, place: Mapping[int, int]) -> Callable[[Sequence[Any]], list[Any] | str]:
+        """Return what checks the guards, and gathers the inputs."""
+        assert self.program.arguments is not None
+        entry = Entry(len(self.program.arguments.leaves))
+        values = ["None"] * len(place)
+        for link in (*self.links, *self.late):
+            entry.guard(link)
+        for outside in self.outside:
+            values[place[outside.number]] = entry.tensor(outside)
+        for other, link in self.again:
+            entry.refuse(f"{entry.at(other)} is not {entry.at(link)}", other.name)
+        for other, at in self.found_too:
+            entry.refuse(f"{entry.at(other)} is not {entry.leaf(at)}", f"whether {other.name} is argument {at}")
+        for other, at in self.distinct:
+            entry.refuse(f"{entry.at(other)} is {entry.leaf(at)}", f"whether {other.name} is argument {at}")
+        for at, hooks in self.hooked:
+            entry.hooks(entry.leaf(at), hooks, f"argument {at}")
+        for at, value in self.had_grad:
+            has = f"{entry.called(has_grad)}({entry.leaf(at)})"
+            entry.refuse(f"{has} is not {value}", f"whether argument {at} has a gradient")
+        for number, value, line in self.conditions:
+            if number in self.floats:
+                entry.number(entry.leaf(self.floats[number]), value, f"a value that decides ({line})")
+        for write, link, _ in self.puts:
+            if write.what == "grad" and write.had_grad is not None:
+                target = entry.leaf(link) if isinstance(link, int) else entry.at(link)
+                had = f"{entry.called(has_grad)}({target}) is not {write.had_grad}"
+                entry.refuse(had, f"whether {write.target} has a gradient")
+        arrays = set()
+        for at, leaf in enumerate(self.program.arguments.leaves):
+            if type(leaf) is Number:
+                values[place[leaf.number]] = f"{entry.called(self.of_float)}({entry.leaf(at)})"
+            elif type(leaf) is Leaf:
+                values[place[leaf.number]] = entry.leaf(at) if leaf.raw else entry.raw(at)
+                arrays.add(values[place[leaf.number]])
+        apart = list(values)  # what was told apart in the capture is told apart
+        if self.puts or self.alone or self.silent:
+            targets = (
+                entry.raw(link) if isinstance(link, int) else f"{entry.at(link)}._raw" for _, link, _ in self.puts
+            )
+            apart += (*map(entry.tensor, self.alone), *targets)
+        else:
+            apart = [array for array in apart if array in arrays]
+        entry.apart([array for array in dict.fromkeys(apart) if array in arrays or array.endswith("._raw")])
+        return entry.function(values)
+
+    @once
+    def runner(self) -> Callable[..., Sequence[Any]]:
+        """What runs the program on raw values."""
+        return self.stopping.runner(self.backend, **self.options)
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Run the program on raw values; raise `Stopped` where one is another than Python chose its way by."""
+        try:
+            return self.runner(*values)
+        except Stopped:
+            raise
+        except Exception as error:
+            if not self.goes_on:  # else the function itself will raise it
+                self.stopping.explain(error, self.backend, values)
+            raise
+
+    def setting(self, at: int, value: float) -> Any:
+        """Return the input that a setting is: the last call's where it has not changed."""
+        last = self._settings.get(at)
+        if last is None or last[0] is not value:
+            last = self._settings[at] = value, self.number(value)
+        return last[1]
+
+    def gather(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the inputs, but for settings and keys, for a call for which the program holds."""
+        values = self.enter(leaves)
+        if isinstance(values, str):
+            raise CaptureError(f"capture: {values} differs from what it was")
+        return values
+
+    def beside(self) -> str:
+        """Return what it takes beside running the program to do what the function does; "" if nothing."""
+        for condition in self.conditions:
+            if condition.number not in self.floats:
+                return f"capture: a value decides which way it goes ({condition.line})"
+        if self.hooks:
+            return "capture: it registers hooks on what it computes"
+        if self.puts:
+            return f"capture: it writes to {self.puts[0][0].target}"
+        return "capture: it reads or changes the settings of an optimiser" if self.prologue or self.epilogue else ""
+
+    def made(self, out: Any, at: int) -> Tensor:
+        """Return a tensor of an output."""
+        backend = self.backend
+        spec = self.specs.get(at)
+        if spec is None:
+            out = backend.as_array(out)
+            spec = backend.spec(out)
+            if not backend.is_lazy:
+                self.specs[at] = spec
+        elif not spec.shape:
+            out = backend.as_array(out)
+        result: Tensor = _new(Tensor)
+        result._raw, result._spec, result._node = out, spec, None
+        return result
+
+    def returned(
+        self,
+        outs: Sequence[Any],
+        values: list[Any],
+        leaves: Sequence[Any],
+        *,
+        whole: bool,
+        made_of: dict[int, Tensor] | None = None,
+    ) -> Any:
+        """Return what the function would; `made_of` gets the tensors of outputs, by their places."""
+        node = self.node(outs, values, leaves) if self.backward is not None else None
+        plain = made_of is None and (not whole or mode.transforming.get() is None)
+        if plain and (give := self._givers.get(whole)) is not None:
+            return give(outs, leaves, node)
+        made_of = {} if made_of is None else made_of
+        results: list[Any] = []
+        tensors: dict[int, Tensor] = {}  # by the first place of each
+        for first, (leaf, at) in zip(self.firsts, self.giving, strict=True):
+            kind = type(leaf)
+            if kind is Leaf:
+                made = tensors.get(first)
+                if made is None:
+                    made = tensors[first] = self.made(outs[at], at)
+                    made_of.setdefault(at, made)
+                    if node is not None and leaf.number in self.followed:
+                        place = self.followed.index(leaf.number)
+                        made._node = output_of(node, place) if len(self.followed) > 1 else node
+                    elif leaf.spent:
+                        made._node = spent_node(made)
+                results.append(made._raw if leaf.raw else bare(made) if whole else made)
+            elif kind is Number:
+                results.append(self.backend.item(outs[at]))
+            elif kind is Given:
+                given = leaves[leaf.place]
+                if type(given) is not Tensor:
+                    given = as_given(given)
+                results.append(bare(given) if whole else given)
+            elif kind is Link:
+                found = leaf.get(leaf.key)  # its new value, if it gets one, is put there later
+                is_own = not whole or not isinstance(found, Tensor) or found._node is not None
+                results.append(found if is_own else bare(self.made(outs[at], at)))
+            else:
+                results.append(leaf)
+        if plain and whole not in self._givers:  # by now the specs of what it makes are known
+            self._givers[whole] = giver_of(self, whole)
+        if self.one:
+            return results[0]
+        assert self.program.results is not None
+        return tree.unflatten(self.program.results.treedef, results) if self.many is None else self.many(results)
+
+    def writing(self, leaves: Sequence[Any]) -> list[Target]:
+        """Return what is written to, looked up before anything is: a gradient that is dropped may get a value, too."""
+        found = []
+        for link, _, _, given in self.assigned:
+            tensor = at_place(link, leaves)
+            found.append(
+                Target(tensor, tensor._raw, grad_of(tensor), None if given is None else at_place(given, leaves))
+            )
+        return found
+
+    def write(self, outs: Sequence[Any], targets: Sequence[Target], made_of: Mapping[int, Tensor]) -> None:
+        """Write what the function would, all or none; a gradient that it returned is that very tensor."""
+        changed: list[Tensor] = []
+        arrays, specs, grads = [], [], []
+        others: list[tuple[Tensor, Tensor | None]] = []  # gradients alone: of what is no leaf, or gets none
+        for (target, _, had, given), (_, data, grad, _) in zip(targets, self.assigned, strict=True):
+            value = given
+            if value is None and grad is not None and grad >= 0:
+                value = made_of.get(grad)
+                if value is None or value._node is not None:
+                    value = self.made(outs[grad], grad)
+            if grad is not None and (value is None or not target.is_leaf):
+                if value is not had:
+                    others.append((target, value))
+                value = None
+            if data is None and value is None:
+                continue
+            changed.append(target)
+            if data is None:
+                arrays.append(target._raw)
+                specs.append(target._spec)
+            else:
+                made = self.made(outs[data], data)
+                arrays.append(made._raw)
+                specs.append(made._spec)
+            grads.append(value)
+            if value is not None and value._spec is not specs[-1]:
+                target._check_grad(value)
+        dropped = [target for target, value in others if value is None and target.is_leaf]
+        assign_data(changed, arrays, specs, grads, dropped)
+        for target, value in others:
+            if not target.is_leaf:
+                target.grad = value
+
+    def node(self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any]) -> CompiledNode:
+        """Return the node of a replay whose results are differentiated."""
+        specs = [self.made(outs[at], at)._spec for at in self.followed_outs]
+        node: CompiledNode = _new(CompiledNode)
+        node.seq = next_seq()
+        node.edges, node.second = tuple(at_place(place, leaves)._node for place in self.differentiated), None
+        saved = tuple(outs[i] for i in self.kept_outs)
+        node.saved = Constants(saved)  # `let_go` frees them
+        node.spent, node.freed = 0, None
+        node.vjp = _backward
+        node.spec = Specs(specs) if len(specs) > 1 else specs[0]
+        node.params = ()
+        node.code, node.lasti = errors.caller()
+        node.hooks = None
+        node.kept = self
+        node.given = tuple(values)
+        return node
+
+
+def brought_by(make: Callable[[float], Any], backend: Backend, program: Program) -> Callable[[float], Any]:
+    """Return what makes inputs of numbers: arrays of the default backend, brought to one that does not take those."""
+    default = default_backend()
+    if joined({default, backend}) is backend:
+        return make
+    device = program.device_for((), backend)
+    return lambda value: backend.receive(default, make(value), device)
+
+
+def as_given(leaf: Any) -> Any:
+    """Return an argument as the function gets it: an array of a library as a Tensor."""
+    if isinstance(leaf, Tensor | NUMBERS) or owner_of(leaf) is None:
+        return leaf
+    return argument_of(leaf, "compile")
+
+
+def give_back(kept: Kept, values: list[Any]) -> None:
+    """Let the generators draw again what a program drew in vain, unless others have drawn since."""
+    for at, number in reversed(kept.keys):
+        key = values[at]
+        if key is None:  # not drawn yet
+            continue
+        source = kept.program.source_of(number)
+        if source.get_state() == key:
+            source.set_state((key[0], key[1] - 1))
+
+
+# -- gradients of replays -----------------------------------------------------------------------------------------------
+
+
+class CompiledNode(Node):
+    """The call of a kept program whose results are differentiated: runs the captured backward pass of those that are."""
+
+    __slots__ = ("freed", "given", "kept", "spent")
+    title = "CompiledBackward0"
+
+    kept: Kept
+    given: tuple[Any, ...]
+    spent: int  # the uses of saved values, as bits, that passes have freed
+    freed: Freed | None  # knows of the last of these passes
+
+
+class SpentNode(Node):
+    """Stands for a history that was freed."""
+
+    __slots__ = ()
+    title = "CompiledBackward0"
+
+
+def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: bool = False) -> tuple[Any, ...]:
+    """Return a cotangent per target of a kept program, from those of followed results.
+
+    Where these come from an op that drops elements, the program's own steps are differentiated, as they would be outside of
+    a program; not so a program with a `Function`, whose steps have no derivative.
+    """
+    kept: Kept = node.kept
+    backend, backward = node.spec.backend, kept.backward
+    assert backward is not None
+    gs = g if isinstance(g, list) else [g]
+    results = sum(1 << i for i, part in enumerate(gs) if part is not None)
+    task = running()
+    needed = None if task is None else task.needed
+    targets = -1 if needed is None else sum(1 << i for i, edge in enumerate(node.edges) if edge in needed)
+    visited = backward.visited(results, targets)
+    if node.spent & visited:
+        raise errors.second_time(node, node.freed)
+    on_tensors = xp is backend.functions
+    if not node.edges:
+        let_go(node, backward, visited)
+        return ()
+    by_steps = on_tensors or (masked and not kept.program.functions)
+    some = None if by_steps or not _as_it_was(node) else backward.of(results, targets)
+    if some is None:
+        given = gs if on_tensors else [None if p is None else from_raw(p) for p in gs]
+        found = _recorded_backward(given, node, masked=masked)
+    else:
+        values = [*(saved[at] for at in some.saved), *(part for part in gs if part is not None)]
+        if any(backend_of(part) is not backend for part in gs if part is not None):  # batched
+            made = [t._raw for t in some.program.on_tensors(backend, list(map(from_raw, values)))]
+        else:
+            made = list(map(backend.as_array, some.program.run(backend, values, **kept.options)))
+        found = tuple(None if at is None else made[at] for at in some.gradients)
+    let_go(node, backward, visited)
+    if task is not None:
+        task.masked.update(node.edges[at] for at in backward.dropped if found[at] is not None)
+    return found
+
+
+CompiledNode.nan_safe_vjp = staticmethod(functools.partial(_backward, masked=True))
+
+
+def _as_it_was(node: Any) -> bool:
+    """Return whether what hooks and `Function`s of a backward pass read is as it was in the capture."""
+    kept: Kept = node.kept
+    other = kept.enter_backward(()) if kept.late else []
+    if isinstance(other, str) and kept.program.functions:
+        raise RuntimeError(
+            f"{other} is another than at the call of the compiled function, and its backward pass goes through the"
+            f" Function {kept.program.functions[0]}, of which the program holds what it computes: do not change it in"
+            f" between, or do not compile{errors.at(node)}"
+        )
+    return not isinstance(other, str)
+
+
+def _recorded_backward(gs: list[Any], node: Any, *, masked: bool) -> tuple[Any, ...]:
+    """Return the same as tensors, recorded: by way of the program's own steps."""
+    kept: Kept = node.kept
+    if kept.program.functions:
+        raise RuntimeError(
+            f"the second derivative of a compiled function goes through the Function {kept.program.functions[0]}, of"
+            f" which the program holds what it computes: call the function itself, not the compiled one{errors.at(node)}"
+        )
+    functions = node.spec.backend.functions
+    edges = dict(zip(kept.targets, node.inputs, strict=True))
+    before = mode.get_mode()
+    recording = mode.is_grad_enabled()
+    try:
+        mode.push(grad=True)
+        given: list[Any] = []
+        targets = {}
+        for number, value in zip(kept.program.inputs, node.given, strict=True):
+            if number in kept.program.keys:
+                given.append(value)
+            elif number in edges:  # a node of its own: one may have been made from another
+                given.append(functions.positive(restore(value, edges[number])))
+                targets[number] = given[-1]._node
+            else:
+                given.append(from_raw(value))
+        outs = kept.stepwise.on_tensors(node.spec.backend, given)
+        by_number = dict(zip(kept.stepwise.outputs, outs, strict=True))
+        for number, hook in kept.hooks:
+            if by_number[number]._node is not None:
+                by_number[number].register_hook(hook)
+        roots = [(by_number[n]._node, g) for n, g in zip(kept.followed, gs, strict=True) if g is not None]
+        nodes = [targets[number] for number in kept.targets]
+        found = run_backward(
+            [(node, g) for node, g in roots if node is not None],
+            retain_graph=recording,
+            create_graph=recording,
+            targets=nodes,
+            accumulate=False,
+            masked=masked,
+        )
+    finally:
+        mode.set_mode(before)
+    return tuple(found.get(target) for target in nodes)
+
+
+def spent_node(result: Tensor) -> Node:
+    """Return the node of a result whose history a backward pass within the compiled function has freed."""
+    node: Node = object.__new__(SpentNode)
+    node.seq = next_seq()
+    freed = Freed()
+    freed.code, freed.lasti = node.code, node.lasti = errors.caller()
+    node.edges, node.second, node.saved, node.vjp = (), None, freed, _spent
+    node.spec, node.specs, node.params = result._spec, (), ()
+    node.hooks = None
+    return node
+
+
+def _spent(_xp: Any, _g: Any, _saved: tuple[Any, ...], node: Node) -> NoReturn:
+    raise errors.second_time(node)

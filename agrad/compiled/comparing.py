@@ -1,0 +1,278 @@
+"""Compare a replay with the function itself: arrays to the bit or to rounding, results and writes one by one.
+
+What counts as rounding is asked of the program: how far its outputs move when its inputs do by one unit in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+from agrad import tree
+from agrad.compiled.cached import Kept
+from agrad.compiled.guards import is_plain
+from agrad.core.backend import Backend, backend_of
+from agrad.core.once import once
+from agrad.core.tensor import Tensor
+from agrad.program.program import Given, Leaf, Number, same
+
+#: How far results may be apart, relative to the largest: of the coarser dtypes, and of all others.
+COARSE, FINE = {"float16": 1e-2, "float32": 1e-4, "complex64": 1e-4}, 1e-9
+
+#: And what a call writes, in units in the last place of the largest number it writes: where terms cancel, as in the gradient
+#: of a bias before a batch norm, what is left is their rounding.
+CANCELLED = 64
+
+
+#: How many times further than that results may be apart.
+TIMES = 10
+
+
+class Answers:
+    """What a replay gave, and how far that moves when the inputs change by one unit in the last place.
+
+    Attributes
+    ----------
+    kept : Kept
+        What was replayed.
+    outs : sequence
+        What it gave.
+
+    Parameters
+    ----------
+    kept : Kept
+        The program.
+    values : list
+        Its inputs.
+    outs : sequence
+        What it gave for them.
+    """
+
+    def __init__(self, kept: Kept, values: list[Any], outs: Sequence[Any]) -> None:
+        self.kept, self.outs = kept, outs
+        self._values = values
+
+    @once
+    def moved(self) -> list[tuple[Sequence[Any], Sequence[Any]]]:
+        """What it gives, by the same way, for its inputs and for others: all of them larger, or every other element smaller."""
+        keys = {at for at, _ in self.kept.keys}
+        found = []
+        for alternating in (False, True):
+            nudged = [
+                value if at in keys else _nudged(self.kept.backend, value, alternating=alternating)
+                for at, value in enumerate(self._values)
+            ]
+            try:
+                found.append((self._plain(self._values), self._plain(nudged)))
+            except Exception:  # noqa: BLE001, S112 (for these inputs it has no answer, and allows nothing)
+                continue
+        return found
+
+    def _plain(self, values: list[Any]) -> Sequence[Any]:
+        """Run the program without asking for the values that Python chose its way by."""
+        with self.kept.backend.quiet():
+            return self.kept.program.run(self.kept.backend, values, **self.kept.options)
+
+    def allow(self, at: int, apart: float) -> bool:
+        """Return whether an output that is so far apart from the function's differs by rounding alone."""
+        backend = self.kept.backend
+        if backend.is_lazy:
+            return False
+        pairs = ([backend.as_array(outs[at]) for outs in each] for each in self.moved)
+        return any(apart <= TIMES * _apart(backend, *pair) for pair in pairs)
+
+
+def _nudged(backend: Backend, value: Any, *, alternating: bool) -> Any:
+    """Return an array of inexact numbers with each changed by a unit in the last place; anything else as it is."""
+    if backend_of(value) is not backend or backend.kind(value.dtype) not in ("float", "complex"):
+        return value
+    xp = backend.xp
+    eps = float(backend.namespace().finfo(value.dtype).eps)
+    change = xp.multiply(value, eps)
+    if alternating and value.ndim:
+        where = backend.creation(backend.device_of(value))
+        counted = xp.reshape(xp.arange(math.prod(value.shape), **where), tuple(value.shape))
+        change = xp.where(xp.equal(xp.remainder(counted, 2), 0), change, xp.negative(change))
+    return xp.add(value, change) if not alternating or value.ndim else xp.subtract(value, change)
+
+
+def _apart(backend: Backend, first: Any, second: Any) -> float:
+    """Return how far two arrays of one shape are apart at most; of exact numbers, how many differ."""
+    xp = backend.xp
+    if not math.prod(first.shape):
+        return 0.0
+    differ = xp.not_equal(first, second)
+    if backend.kind(first.dtype) not in ("float", "complex"):
+        return float(backend.item(xp.sum(differ)))
+    if backend.truth(xp.any(xp.not_equal(xp.isnan(first), xp.isnan(second)))):
+        return math.inf
+    distance = xp.abs(xp.subtract(first, second))
+    return float(
+        backend.item(
+            xp.max(xp.where(xp.logical_and(differ, xp.equal(first, first)), distance, xp.zeros_like(distance)))
+        )
+    )
+
+
+def differences(
+    kept: Kept,
+    answers: Answers,
+    arguments: Sequence[Any],
+    returned: Any,
+    targets: Sequence[Tensor],
+    *,
+    exact: bool,
+) -> Iterator[str]:
+    """Return in what a replay differs from a call of the function, as words: where, and how far.
+
+    Parameters
+    ----------
+    kept : Kept
+        What was replayed.
+    answers : Answers
+        What it gave.
+    arguments : sequence
+        What it was called with, containers taken apart.
+    returned : object
+        What the function returned.
+    targets : sequence of Tensor
+        What the function wrote to, in the order of the program's writes.
+    exact : bool
+        Compare arrays to the bit.
+    """
+    outs, results = answers.outs, kept.program.results
+    assert results is not None
+    leaves, structure = tree.flatten(returned)
+    if structure != results.treedef:
+        yield f"the structure of what it returns, {structure}"
+        return
+    for path, (leaf, at), now in zip(structure.paths(), kept.leaves, leaves, strict=True):
+        where = f"what it returns{f' at {path}' if path else ''}"
+        if isinstance(leaf, Leaf | Number):
+            yield from _differing(answers, now._raw if isinstance(now, Tensor) else now, at, where, exact)
+        elif isinstance(leaf, Given):
+            if not _is_argument(kept.backend, now, arguments[leaf.place]):
+                yield f"{where}: which argument, or whether it is one"
+        elif not _are_equal(now, leaf):
+            yield f"{where} ({now!r}, and {leaf!r} in the capture)"
+    written = [outs[at] for _, _, at in kept.puts if at >= 0]
+    for (write, _, at), target in zip(kept.puts, targets, strict=True):
+        now = target if write.what == "data" else target.grad
+        if (now is None) != (write.number is None):
+            yield f"whether {write.target} has a gradient"
+        if at >= 0:
+            assert now is not None
+            beside = () if exact or kept.backend.is_lazy else written
+            yield from _differing(
+                answers, now._raw, at, f"what it writes to {write.target}.{write.what}", exact, beside
+            )
+
+
+def _is_argument(backend: Backend, now: Any, argument: Any) -> bool:
+    """Return whether a result is an argument: the very tensor, or a raw array, of which a copy is as good."""
+    if now is argument:
+        return True
+    if isinstance(now, Tensor) and isinstance(argument, Tensor):
+        return False
+    first, second = (each._raw if isinstance(each, Tensor) else each for each in (now, argument))
+    return backend_of(first) is backend and equal_in_bits(backend, backend.as_array(first), backend.as_array(second))
+
+
+def _are_equal(now: Any, leaf: Any) -> bool:
+    """Return whether a result that no array holds is the one of the capture, or as good."""
+    if now is leaf or (is_plain(leaf) and same(now, leaf)):
+        return True
+    kind = type(leaf)
+    if type(now) is not kind or not isinstance(now, Hashable) or kind.__hash__ is object.__hash__:  # type: ignore[comparison-overlap]
+        return False
+    return repr(now) == repr(leaf) if isinstance(leaf, float | complex) else bool(now == leaf)
+
+
+def _differing(
+    answers: Answers, eager: Any, at: int, what: str, exact: bool, beside: Sequence[Any] = ()
+) -> Iterator[str]:
+    """Return that an output differs from what the function gave, and how far, if it does."""
+    backend, replayed = answers.kept.backend, answers.outs[at]
+    if isinstance(eager, int | float | complex) and not hasattr(eager, "dtype"):
+        number = backend.item(replayed)
+        if same(eager, number) or (type(eager) is type(number) and abs(eager - number) <= FINE * max(1.0, abs(eager))):
+            return
+        if type(eager) is type(number) and answers.allow(at, abs(eager - number)):
+            return
+        yield f"{what}: {number!r}, and {eager!r} without compiling"
+        return
+    equal = equal_in_bits if exact else equal_to_rounding
+    first, second = backend.as_array(eager), backend.as_array(replayed)
+    if equal(backend, first, second):
+        return
+    if tuple(first.shape) != tuple(second.shape) or first.dtype != second.dtype:
+        yield f"{what}: {_shaped(backend, second)}, and {_shaped(backend, first)} without compiling"
+        return
+    if beside and is_rounding(backend, first, second, beside):
+        return
+    with backend.quiet():
+        apart = _apart(backend, first, second)
+        if exact or not answers.allow(at, apart):
+            yield f"{what}, {_words(backend, first, apart)}"
+
+
+def _shaped(backend: Backend, array: Any) -> str:
+    return f"{backend.dtype_name(array.dtype)} of shape {tuple(array.shape)}"
+
+
+def _words(backend: Backend, array: Any, apart: float) -> str:
+    """Return how messages tell how far apart arrays are."""
+    if backend.kind(array.dtype) not in ("float", "complex"):
+        return f"in {apart:.0f} of {math.prod(array.shape)} elements"
+    xp = backend.xp
+    finite = xp.where(xp.isfinite(array), xp.abs(array), xp.zeros_like(xp.abs(array)))
+    return f"by up to {apart:.2g} where the largest is {float(backend.item(xp.max(finite))):.2g}"
+
+
+def equal_in_bits(backend: Backend, first: Any, second: Any) -> bool:
+    """Return whether two arrays are equal; NaN is equal to NaN."""
+    if tuple(first.shape) != tuple(second.shape) or first.dtype != second.dtype:
+        return False
+    xp = backend.xp
+    equal = xp.equal(first, second)
+    if backend.kind(first.dtype) in ("float", "complex"):
+        equal = xp.logical_or(equal, xp.logical_and(xp.isnan(first), xp.isnan(second)))
+    return bool(backend.truth(xp.all(equal)))
+
+
+def equal_to_rounding(backend: Backend, first: Any, second: Any) -> bool:
+    """Return whether two arrays are equal, but for rounding of other orders of sums."""
+    if tuple(first.shape) != tuple(second.shape) or first.dtype != second.dtype:
+        return False
+    with backend.quiet():
+        return _nearly_equal(backend, first, second)
+
+
+def is_rounding(backend: Backend, first: Any, second: Any, beside: Sequence[Any]) -> bool:
+    """Return whether two arrays are no further apart than the largest of others is rounded."""
+    if tuple(first.shape) != tuple(second.shape) or backend.kind(first.dtype) not in ("float", "complex"):
+        return False
+    xp = backend.xp
+    with backend.quiet():
+        largest = max(
+            float(backend.item(xp.max(xp.abs(each))))
+            for each in beside
+            if math.prod(each.shape) and backend.kind(each.dtype) in ("float", "complex")
+        )
+        apart = CANCELLED * float(backend.namespace().finfo(first.dtype).eps) * largest
+        return math.isfinite(apart) and bool(backend.truth(xp.all(xp.less_equal(xp.abs(first - second), apart))))
+
+
+def _nearly_equal(backend: Backend, first: Any, second: Any) -> bool:
+    xp = backend.xp
+    equal = xp.equal(first, second)
+    if backend.kind(first.dtype) in ("float", "complex"):
+        relative = COARSE.get(backend.dtype_name(first.dtype), FINE)
+        scale = (
+            xp.max(xp.abs(xp.where(xp.isfinite(first), first, xp.zeros_like(first)))) if math.prod(first.shape) else 0
+        )
+        near = xp.less_equal(xp.abs(first - second), relative * scale)
+        both = xp.logical_and(xp.isnan(first), xp.isnan(second))
+        equal = xp.logical_or(xp.logical_or(equal, near), both)
+    return bool(backend.truth(xp.all(equal)))

@@ -1,0 +1,745 @@
+"""``compile``: a function that is captured at its first call and replayed from then on, and means what it meant.
+
+A kept program is found by the specs of all tensors, the other arguments, the modes, and its guards: what the captured call
+read of Python's state. What no program can hold runs as it is, with one warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+import types
+import warnings
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any, TypeVar, overload
+
+from agrad import dtypes, tree
+from agrad.compiled.building import Watched, kept_of
+from agrad.compiled.cached import Kept, as_given, give_back
+from agrad.compiled.capturing import Captured, captured
+from agrad.compiled.comparing import Answers, differences
+from agrad.compiled.guards import PLAIN, at_place, key_of
+from agrad.compiled.lookup import Ways, following
+from agrad.compiled.tracing import Watcher
+from agrad.core import errors, mode
+from agrad.core.node import next_seq
+from agrad.core.once import lock
+from agrad.core.tensor import Tensor
+from agrad.core.tree import children_of
+from agrad.plugin.manager import default_backend
+from agrad.program.arguments import NUMBERS, bare_all, is_raw, name_of, owner_of
+from agrad.program.capture import MODE_LEFT, graph_of, introduced
+from agrad.program.closures import Reach
+from agrad.program.program import Program, Stopped, Structure
+from agrad.program.recording import CaptureError
+from agrad.random import noting
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: How many programs are kept for one function, and how many of them may differ in guards alone.
+KEPT, BRANCHES = 64, 8
+
+
+class CompileWarning(RuntimeWarning):
+    """A compiled function runs as it is, because no program can hold what it does."""
+
+
+class CompileError(RuntimeError):
+    """What a compiled function replays is not what the function does, or no program holds what has to be one."""
+
+
+class Compiled:
+    """A function that is captured at its first call and replayed at later ones: see `compile`.
+
+    Attributes
+    ----------
+    programs : list of Program
+        What is kept.
+    """
+
+    _leads_to = ("function",)  # for a compiled function that calls this one
+    _transparent = "function"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        check: Any,
+        explain: bool,
+        fullgraph: bool = False,
+        *,
+        pure: bool = False,
+        effects: str | None = None,
+        **options: Any,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self._check = check
+        self._explain = explain
+        self._fullgraph = fullgraph
+        self._pure = pure
+        self._effects = effects
+        self._options = options
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin without programs."""
+        self._is_left = False  # a program was found out to differ: the function runs as it is
+        self._kept: dict[Any, list[Kept]] = {}
+        self._refused: dict[Any, int] = {}
+        self._failures: dict[Any, str] = {}
+        self._quick = Ways(floats=not self._pure)
+        self._lock = lock()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Return how it is copied and pickled: by its name, as a function is, where a module has it under that."""
+        name = getattr(self, "__qualname__", None)
+        found: Any = sys.modules.get(self.__module__)
+        for part in name.split(".") if name else ():
+            found = getattr(found, part, None)
+        return name if name and found is self else super().__reduce_ex__(protocol)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of: programs are captured anew, and what is the function's comes with that."""
+        own = ("_kept", "_refused", "_failures", "_quick", "_lock", "_is_left")
+        given = getattr(self.function, "__dict__", {})
+        return {name: v for name, v in vars(self).items() if name not in own and given.get(name, own) is not v}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        functools.update_wrapper(self, state["function"])
+        vars(self).update(state)
+        self._begin()
+
+    @property
+    def programs(self) -> list[Program]:
+        """The programs that are kept."""
+        return [kept.program for entry in list(self._kept.values()) for kept in entry]
+
+    def clear(self) -> None:
+        """Forget all programs, and give back what they hold."""
+        with self._lock:
+            for key in list(self._kept):
+                self._forget(key)
+            self._quick.clear()
+            self._refused.clear()
+            self._failures.clear()
+            self._is_left = False
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        found = self._quick.find(args, kwargs)
+        if found:
+            programs, leaves, treedef, whole = found
+            for kept in programs:
+                values = kept.enter(leaves)
+                if type(values) is list:
+                    outcome = self._run(kept, values, leaves, args, kwargs, whole=whole)
+                    if outcome is not MISSED:
+                        return outcome
+        if mode.recorder() is not None:  # part of another program
+            return self.function(*args, **kwargs)
+        now = mode.current()
+        try:
+            leaves, treedef = tree.flatten((args, kwargs))
+        except RecursionError:  # a container holds itself
+            return self.function(*args, **kwargs)
+        key = None if self._is_left else self._key(leaves, treedef, now)
+        if key is None or mode.batch_levels.get() or (now is not None and (now.levels or now.saved or now.profiler)):
+            return self._eager(args, kwargs, leaves)
+        differing = None
+        programs = self._kept.get(key, [])
+        for kept in programs:
+            difference = kept.enter(leaves)
+            if isinstance(difference, list):
+                self._quick.learn(args, kwargs, leaves, treedef, programs)
+                outcome = self._run(kept, difference, leaves, args, kwargs, whole=is_raw(leaves))
+                if outcome is not MISSED:
+                    return outcome
+                lines = ", ".join(dict.fromkeys(c.line for c in kept.conditions))
+                difference = f"a value that decides ({lines})" if lines else "whether an operation raises"
+            differing = differing or difference
+        if self._refused.get(key, 0) >= REFUSALS:
+            return self._eager(args, kwargs, leaves)
+        with self._lock:
+            return self._capture(key, args, kwargs, leaves, treedef, differing)
+
+    def _key(self, leaves: list[Any], treedef: tree.TreeDef, now: Any) -> Any:
+        """Return what programs are found by; None where none can be kept."""
+        parts: list[Any] = []
+        inputs = () if self._pure else floats_in(leaves, treedef)
+        for at, leaf in enumerate(leaves):
+            kind = type(leaf)
+            parts.append(kind)
+            if isinstance(leaf, Tensor):
+                if leaf._spec.backend.is_batched:
+                    return None
+                parts += (key_of(leaf._spec), following(leaf._node))
+            elif kind is float and at in inputs:
+                continue
+            elif isinstance(leaf, float | complex):  # NumPy's are: repr tells -0.0 apart
+                parts.append(repr(leaf))
+            elif kind in PLAIN:
+                parts.append(leaf)
+            else:
+                owner = None if isinstance(leaf, NUMBERS) else owner_of(leaf)
+                parts.append(Same(leaf) if owner is None else key_of(owner.spec(leaf)))
+        ids = [id(leaf._raw if isinstance(leaf, Tensor) else leaf) for leaf in leaves if type(leaf) not in PLAIN]
+        if len(set(ids)) < len(ids):  # one array in several places, or one tensor
+            own = [id(leaf) for leaf in leaves if type(leaf) not in PLAIN]
+            parts += (tuple(map(ids.index, ids)), tuple(map(own.index, own)))
+        grad = now is None or now.grad
+        inference = now is not None and now.inference
+        order = tuple(orders_in(treedef))
+        return treedef, order, tuple(parts), grad, inference, dtypes.get_default_dtype(), default_backend().name
+
+    def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]) -> Any:
+        """Call the function as it is, with the caller's own containers where no raw array is in them."""
+        values = list(map(as_given, leaves))
+        args, kwargs = passed(args, kwargs, leaves, values)
+        with written_back(leaves, values):
+            returned = self.function(*args, **kwargs)
+        return bare_all(returned) if is_raw(leaves) else returned
+
+    # -- capture ------------------------------------------------------------------------------------------------------
+
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept | None:
+        """Return the kept program for such a call, for those who run it themselves; None where there is none yet.
+
+        Raises
+        ------
+        CaptureError
+            If it is known that there can be none.
+        """
+        leaves, treedef = tree.flatten((args, kwargs))
+        key = self._key(leaves, treedef, mode.current())
+        for kept in self._kept.get(key, ()):
+            if isinstance(kept.enter(leaves), list):
+                return kept
+        if key in self._failures:
+            raise CaptureError(self._failures[key])
+        return None
+
+    def record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
+        """Call the function for nothing but its program, which is kept for `find`.
+
+        Raises
+        ------
+        CaptureError
+            If no program can hold the call, or none that gives results of its inputs and does nothing else; or if it fails.
+        """
+        leaves, treedef = tree.flatten((args, kwargs))
+        key = self._key(leaves, treedef, mode.current())
+        with self._lock:
+            try:
+                _, kept, watcher = self._recorded(args, kwargs, leaves, treedef)
+            except Exception as error:  # noqa: BLE001 (it is told by who asks for the program)
+                kept, reason = None, f"capture: the call raises {type(error).__name__}: {error}"
+            else:
+                reason = str(watcher.failure) if kept is None else kept.beside()
+            if kept is None or reason:
+                while len(self._failures) > KEPT:
+                    self._failures.pop(next(iter(self._failures)))
+                self._failures[key] = reason
+                raise CaptureError(reason)
+            entry = self._kept.setdefault(key, [])
+            entry[:] = [kept, *entry][:BRANCHES]
+            while len(self._kept) > KEPT:
+                self._forget(next(iter(self._kept)))
+        return kept
+
+    def compare(self, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Call the function, and check that a kept program gives the same.
+
+        Raises
+        ------
+        CompileError
+            If it does not.
+        """
+        leaves = tree.flatten((args, kwargs))[0]
+        self._compare(kept, kept.gather(leaves), leaves, args, kwargs)
+
+    def _recorded(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], treedef: tree.TreeDef
+    ) -> tuple[Any, Kept | None, Watcher]:
+        """Call the function; return what it returned, the program of what it did, if one can hold that, and the recorder."""
+        watcher = Watcher(sees=not self._pure, effects=self._effects)
+        inputs = () if self._pure else floats_in(leaves, treedef)
+        taken = [watcher.float_argument(leaf) if at in inputs else leaf for at, leaf in enumerate(leaves)]
+        given, values = introduced(watcher, taken)
+        args, kwargs = passed(args, kwargs, leaves, values)
+        first = watcher.first = next_seq()
+        before = left = mode.get_mode()
+        try:
+            try:
+                mode.push(recorder=watcher)
+                with written_back(leaves, values):
+                    if self._pure:
+                        found = taken_as_pure(self.function, args, kwargs, values)
+                    else:
+                        found = captured(watcher, self.function, args, kwargs, values)
+            finally:
+                left = mode.get_mode()
+                mode.set_mode(before)
+                watcher.is_open = False
+        finally:
+            if mode.keep_left(left, before, watcher):
+                watcher.give_up(CaptureError(MODE_LEFT))
+        kept = None
+        if watcher.failure is None:
+            arguments = Structure(treedef, tuple(given))
+            call = Watched(watcher, arguments, values, found, first, self._pure)
+            try:
+                kept = kept_of(call, self._options)
+            except CaptureError as error:
+                watcher.give_up(error)
+        watcher.let_go()
+        return found.returned, kept, watcher
+
+    def _capture(
+        self,
+        key: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Any],
+        treedef: tree.TreeDef,
+        differing: str | None,
+    ) -> Any:
+        """Call the function, and keep the program of what it does."""
+        returned, kept, watcher = self._recorded(args, kwargs, leaves, treedef)
+        if kept is not None:
+            entry = self._kept.setdefault(key, [])
+            if self._explain and entry:
+                warnings.warn(f"captured again: {differing} differs", CompileWarning, stacklevel=3)
+            if len(entry) >= BRANCHES:
+                self._refused[key] = REFUSALS
+                self._warn(
+                    f"{name_of(self.function)} has {BRANCHES} programs that differ in {differing}: from now on it runs"
+                    " as it is where none of them holds"
+                )
+            else:
+                entry.insert(0, kept)
+                while len(self._kept) > KEPT:
+                    self._forget(next(iter(self._kept)))
+        elif watcher.failure is not None and not watcher.later:
+            if self._fullgraph:
+                reason = str(watcher.failure).removeprefix("capture: ")
+                raise CompileError(f"{name_of(self.function)} is not one program: {reason}")
+            while len(self._refused) > KEPT:
+                self._refused.pop(next(iter(self._refused)))
+            self._refused[key] = self._refused.get(key, 0) + 1
+            reason = str(watcher.failure).removeprefix("capture: ")
+            if self._refused[key] == 1:
+                self._warn(f"{name_of(self.function)} runs as it is: {reason}")
+        return bare_all(returned) if is_raw(leaves) else returned
+
+    def _forget(self, key: Any) -> None:
+        """Let go of the programs of one kind of call."""
+        self._kept.pop(key).clear()  # the list that the quick way knows
+
+    def _warn(self, text: str) -> None:
+        warnings.warn(text, CompileWarning, stacklevel=4)
+
+    # -- replay -------------------------------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        kept: Kept,
+        values: list[Any],
+        leaves: Sequence[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        whole: bool,
+    ) -> Any:
+        """Replay a kept program on inputs; give `MISSED` where a value decides otherwise than in the capture."""
+        kept.calls = calls = kept.calls + 1
+        if self._check and (calls == 1 if self._check == "first" else calls & (calls + 1) == 0):
+            return self._compare(kept, values, leaves, args, kwargs)
+        if kept.only_computes:
+            try:
+                outs = self._outputs(kept, values) if kept.silent else kept.run(values)
+            except Stopped:
+                return MISSED
+            except Exception:
+                if kept.goes_on:
+                    return MISSED
+                raise
+            return kept.returned(outs, values, leaves, whole=whole)
+        before = [held.copy() for held in kept.held]
+        targets = kept.writing(leaves)
+        try:
+            if kept.prologue:
+                settings = iter(kept.settings)
+                for item in kept.prologue:
+                    if item[0] == "effect":
+                        item[1]()
+                    else:
+                        at, get = next(settings)
+                        values[at] = kept.setting(at, get())
+            for at, number in kept.keys:
+                seed, counter = kept.program.source_of(number).get_state()
+                values[at] = seed, counter + 1  # what is to be given back if what follows is interrupted
+                values[at] = kept.program.draw(number)
+            try:
+                outs = self._outputs(kept, values)
+            except Exception as error:
+                if not (kept.goes_on or isinstance(error, Stopped)):
+                    raise
+                any(map(dict.update, kept.held, before))  # each gives None
+                give_back(kept, values)
+                return MISSED
+            made: dict[int, Tensor] = {}
+            returned = kept.returned(outs, values, leaves, whole=whole, made_of=made)
+            for at, do in kept.afterwards:
+                do(kept.backend.item(outs[at]))
+            if kept.puts:  # last, in one go: a call has all of its effects, or none
+                kept.write(outs, targets, made)
+        except BaseException:
+            if not any(target.is_written for target in targets):
+                any(map(dict.update, kept.held, before))  # each gives None
+                give_back(kept, values)
+            raise
+        return returned
+
+    def _outputs(self, kept: Kept, values: list[Any]) -> Sequence[Any]:
+        """Run the program on raw values."""
+        if not kept.silent:
+            return kept.run(values)
+        with kept.backend.quiet():  # as a backward pass is
+            return kept.run(values)
+
+    def _compare(
+        self, kept: Kept, values: list[Any], leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call the function as it is, and check that a replay gives the same."""
+        targets = [at_place(link, leaves) for _, link, _ in kept.puts]
+        keys: list[Any] = []
+        settings: list[Any] = []
+        first = next_seq()
+        returned = mode.within(mode.SETTINGS, settings, noting, keys, self._eager, args, kwargs, leaves)
+        if len(keys) != len(kept.keys) or len(settings) != len(kept.settings):
+            self._tell("how many random numbers it draws, or settings it reads")
+            return returned
+        for (at, _), key in zip(kept.keys, keys, strict=True):
+            values[at] = key
+        for (at, _), value in zip(kept.settings, settings, strict=True):
+            values[at] = kept.number(value)
+        try:
+            outs = self._outputs(kept, values)
+        except Stopped:
+            return returned  # another program's call
+        except Exception as error:  # noqa: BLE001 (it is told)
+            if not kept.goes_on:
+                self._tell(f"an error, {type(error).__name__}: {error}", error)
+            return returned
+        if kept.hooks:
+            from agrad.compiled.purity import are_alike, hooks_on  # noqa: PLC0415 (only where hooks are compared)
+
+            if not are_alike(hooks_on(graph_of(returned, first)), [hook for _, hook in kept.hooks]):
+                self._tell("which hooks it registers, or what they read")
+                return returned
+        answers = Answers(kept, values, outs)
+        what = next(differences(kept, answers, leaves, returned, targets, exact=self._options["exact"]), None)
+        if what is not None:
+            self._tell(what)
+        return returned
+
+    def _tell(self, what: str, error: Exception | None = None) -> None:
+        """Tell in what a replay differs from the function: by an error, or a warning, after which it runs as it is."""
+        text = (
+            f"a replay of {name_of(self.function)} differs from the function in {what}. The call itself is done: its"
+            " writes and draws are as without compiling."
+        )
+        if self._check != "first" or self._fullgraph:
+            raise CompileError(f"compile: {text}\n  {UNSEEN}{errors.called()}") from error
+        with self._lock:
+            self.clear()
+            self._is_left = True
+        warnings.warn(
+            f"{text} From now on it runs as it is.\n  {UNSEEN}{errors.called()}", CompileWarning, stacklevel=5
+        )
+
+
+#: What it means that a replay differs from the function.
+UNSEEN = (
+    "The function depends on something that no program sees: what other threads or processes change, a file, the clock, or"
+    " for one that is compiled as pure, Python's state. Give it as an argument, keep it in a tensor, or do not compile it."
+)
+
+#: What a replay gives where another program is to run.
+MISSED = object()
+
+#: After so many refused captures of one kind of call, it runs as it is.
+REFUSALS = 2
+
+#: What PyTorch calls the ways of compiling. They are one here, but for "reduce-overhead" on a backend that knows it.
+MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+class Same:
+    """An argument that is no array and no plain value: found by identity, and kept alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.value is self.value
+
+
+def floats_in(leaves: Sequence[Any], treedef: tree.TreeDef) -> Container[int]:
+    """Return the places of the floats that are arguments themselves: those in containers are part of what is passed."""
+    if float not in map(type, leaves):
+        return ()
+    found, at = set[int](), 0
+    for child in (*treedef.children[0].children, *treedef.children[1].children):
+        if child.kind is None and type(leaves[at]) is float:
+            found.add(at)
+        at += child.num_leaves
+    return found
+
+
+def orders_in(treedef: tree.TreeDef) -> Iterator[Any]:
+    """Return in which order the keys of dicts were inserted, and what makes entries that are missing."""
+    if treedef._order:
+        yield treedef._order
+    if treedef._factory is not None:
+        yield Same(treedef._factory)
+    for child in treedef.children:
+        if child.children:
+            yield from orders_in(child)
+
+
+def passed(
+    args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any], values: Sequence[Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with other leaves: containers of which all stay are the caller's own."""
+    if all(map(operator.is_, leaves, values)):
+        return args, kwargs
+    positional, named = tree.flatten((args, kwargs))[1].children
+    at = 0
+
+    def own(argument: Any, structure: tree.TreeDef) -> Any:
+        nonlocal at
+        start, at = at, at + structure.num_leaves
+        if all(map(operator.is_, leaves[start:at], values[start:at])):
+            return argument
+        made = tree.unflatten(structure, values[start:at])
+        _take_over(argument, made)
+        return made
+
+    given = tuple(map(own, args, positional.children))
+    by_name = {name: own(kwargs[name], child) for name, child in zip(named.keys, named.children, strict=True)}
+    return given, {name: by_name[name] for name in kwargs}
+
+
+def _take_over(before: Any, made: Any) -> None:
+    """Give a container that stands for the caller's the attributes which are no entries of it."""
+    inside = children_of(before)
+    if not inside:
+        return
+    own = getattr(made, "__dict__", None)
+    if type(own) is dict:
+        own.update({name: value for name, value in vars(before).items() if name not in own})
+    for part, copy in zip(inside, children_of(made) or (), strict=True):
+        _take_over(part, copy)
+
+
+class written_back:  # noqa: N801 (a context manager, which a capture may not make by contextlib's instrumented code)
+    """Let the caller's arrays have what is written within the block to the tensors that stand for them."""
+
+    def __init__(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
+        pairs = zip(leaves, values, strict=True)
+        self._lent = [(a, t, t._raw) for a, t in pairs if isinstance(t, Tensor) and not isinstance(a, Tensor)]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        for array, tensor, before in self._lent:
+            if tensor._raw is not before and hasattr(type(array), "__setitem__"):
+                array[...] = tensor._raw
+
+
+def taken_as_pure(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]
+) -> Captured:
+    """Call a function of which nothing is looked at but tensors: what else it reads is taken to be constant."""
+    returned = function(*args, **kwargs)
+    roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
+    return Captured(returned, Reach(roots), [], set(), {}, {})
+
+
+@overload
+def compile(
+    function: F,
+    *,
+    check: Any = "first",
+    explain: bool = False,
+    exact: bool = False,
+    threads: int | None = None,
+    mode: str | None = None,
+    fullgraph: bool = False,
+    pure: bool = False,
+    effects: str | None = None,
+    dynamic: bool | None = None,
+    backend: str = "inductor",
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> F: ...
+@overload
+def compile(
+    function: None = None,
+    *,
+    check: Any = "first",
+    explain: bool = False,
+    exact: bool = False,
+    threads: int | None = None,
+    mode: str | None = None,
+    fullgraph: bool = False,
+    pure: bool = False,
+    effects: str | None = None,
+    dynamic: bool | None = None,
+    backend: str = "inductor",
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Callable[[F], F]: ...
+def compile(
+    function: Any = None,
+    *,
+    check: Any = "first",
+    explain: bool = False,
+    exact: bool = False,
+    threads: int | None = None,
+    mode: str | None = None,
+    fullgraph: bool = False,
+    pure: bool = False,
+    effects: str | None = None,
+    dynamic: bool | None = None,  # noqa: ARG001 (changes nothing)
+    backend: str = "inductor",
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Return a function that does what `function` does, from its second call on as a captured program.
+
+    The first call with tensors of given shapes and dtypes runs the function and notes what it does (see
+    `agrad.func.capture`); later calls replay that. Gradients of the results run a captured backward pass. It means what the
+    function means: random draws go on with their sequence, tensors from outside are found again at every call, writes
+    (updates of parameters, `.grad`, running statistics) happen at every call, and a branch by a value is followed: each way
+    is captured when it is first taken. What no program can hold (shapes that depend on values, Python code that sees
+    values) runs as it is, with one `CompileWarning` that says what and where.
+
+    Parameters
+    ----------
+    function : callable, optional
+        Takes tensors, arrays, numbers and containers of them; without it, a decorator.
+    check : {"first", "doubling", False}, optional
+        Which calls are compared with the function itself: the 2nd of each program, the 2nd, 4th, 8th, 16th..., or none.
+        Such a call runs the function, whose results and effects count. If a replay on the same inputs gives anything
+        else, beyond rounding (more than ten times what it gives otherwise when its inputs change by one unit in the last
+        place), ``"first"`` warns once with a `CompileWarning`, and the function runs as it is from then on;
+        ``"doubling"`` is for tests, and raises a `CompileError`.
+    explain : bool, optional
+        Warn whenever something is captured again, and say why.
+    exact : bool, optional
+        Keep the order of sums, so that a replay gives the bits of the function, and compare for that; else the last bits of
+        sums over many elements may differ.
+    threads : int, optional
+        How many threads may work on large arrays; default: what the environment allows.
+    mode : {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}, optional
+        As in PyTorch: ``"reduce-overhead"`` launches the kernels of a program as one CUDA graph where it runs on CuPy and a
+        graph can hold them, else with one `CompileWarning`; it keeps the memory that they work on. Elsewhere it changes
+        nothing, and the others do nowhere.
+    fullgraph : bool, optional
+        Raise a `CompileError`, after the call, where the function would run as it is with a warning.
+    pure : bool, optional
+        Take the function's word that arguments and tensors are all that it depends on, and results and writes to tensors
+        all that it does: whatever else it reads is constant from the capture on, floats among the arguments choose the
+        program, and nothing of what Python does is looked at. For functions whose Python code cannot be read (compiled
+        or generated code, other libraries), and the quickest to call; the 2nd call is always compared.
+    effects : {"first"}, optional
+        With ``"first"``, output (print, loggers) is no reason to run the function as it is: it is written where the
+        function itself runs, at captures and compared calls, and at no other.
+    dynamic, backend, options : optional
+        Taken for PyTorch's sake: each kind of call has a program of its own, there is one backend, "inductor", and what
+        its options set is not there.
+    disable : bool, optional
+        Give the function as it is.
+
+    Returns
+    -------
+    callable
+        The compiled function; `programs` lists what it keeps, `clear()` forgets it.
+
+    Raises
+    ------
+    CompileError
+        From a compared call, where a replay gives something else and `check` is ``"doubling"``; with `fullgraph`, there
+        too, and where no program can hold the call.
+    ValueError
+        If `check`, `effects`, `mode` or `backend` is not known.
+    RuntimeError
+        If there are both a mode and options.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> @ag.compile
+    ... def energy(x):
+    ...     return ag.sum(ag.sin(x) ** 2)
+    >>> x = ag.tensor([0.5, 1.0], requires_grad=True)
+    >>> for _ in range(3):
+    ...     x.grad = None
+    ...     energy(x).backward()
+    >>> x.grad
+    tensor([0.8415, 0.9093])
+    >>> len(energy.programs)
+    1
+    """
+    if function is None:
+        return functools.partial(
+            compile,
+            check=check,
+            explain=explain,
+            exact=exact,
+            threads=threads,
+            mode=mode,
+            fullgraph=fullgraph,
+            pure=pure,
+            effects=effects,
+            backend=backend,
+            options=options,
+            disable=disable,
+        )
+    if check not in ("doubling", "first", False):
+        raise ValueError(f"check must be 'first', 'doubling' or False, not {check!r}")
+    if pure and not check:
+        check = "first"
+    if effects not in (None, "first"):
+        raise ValueError(f"effects must be 'first' or None, not {effects!r}")
+    if mode not in MODES:
+        raise ValueError(f"mode must be {', '.join(map(repr, MODES[1:-1]))} or {MODES[-1]!r}, not {mode!r}")
+    if backend != "inductor":
+        raise ValueError(
+            f"compile has no backend {backend!r}: leave the argument out; agrad.func.capture gives the program of a"
+            f" call{errors.called()}"
+        )
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            f"Either mode or options can be specified, but both can't be specified at the same time.{errors.called()}"
+        )
+    if not callable(function):
+        raise TypeError(f"compile takes a function, not {type(function).__name__}{errors.called()}")
+    if disable:
+        return function
+    more = {"mode": mode} if mode == "reduce-overhead" else {}
+    check = check or "first" if pure else check
+    return Compiled(
+        function, check, explain, fullgraph, pure=pure, effects=effects, exact=exact, threads=threads, **more
+    )

@@ -1,0 +1,375 @@
+"""Guards: what Python's state must be for a kept program to hold, and the text that checks it at every call.
+
+Each is a `Link`: what was read in the capture, and how it is read again. Plain values are compared by type and value,
+everything else by identity.
+"""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import math
+import operator
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from agrad.core import errors
+from agrad.core.backend import BACKENDS
+from agrad.core.node import AccumulateGrad
+from agrad.core.spec import Spec
+from agrad.core.tensor import Tensor
+from agrad.program.closures import ENTRIES, FOLLOW, Found, Origin, is_large, one_further, search
+from agrad.program.program import same, spec_of_value
+from agrad.program.recording import grad_of
+
+#: Plain values: compared by type and value.
+PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value is compared as it is: a number, text, None, or a tuple or set of such."""
+    kind = type(value)
+    return kind in PLAIN or (kind in (tuple, frozenset) and len(value) < ENTRIES and all(map(is_plain, value)))
+
+
+class Link(NamedTuple):
+    """One place that was looked at on the way from a function to what it uses.
+
+    Attributes
+    ----------
+    get : callable
+        Gives what is there.
+    key : object
+        The argument of `get`.
+    value : object
+        What was there.
+    name : str
+        The way, as Python writes it.
+    """
+
+    get: Callable[[Any], Any]
+    key: Any
+    value: Any
+    name: str
+
+    @property
+    def place(self) -> Any:
+        """What tells links to different places apart."""
+        holder = getattr(self.get, "__self__", None)
+        if isinstance(holder, types.MappingProxyType):  # of a class, made anew whenever it is asked for
+            holder = self.value
+        return id(holder), id(self.key), self.name
+
+
+class Has:
+    """Whether a table has a key.
+
+    Parameters
+    ----------
+    table : mapping
+        The table.
+    """
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __call__(self, key: Any) -> bool:
+        return key in self.table
+
+
+#: By what a link gets: the attribute of the key that is mostly the same, and is looked at first.
+MOSTLY: dict[Callable[[Any], Any], str] = {}
+
+
+def called(get: Callable[[], Any]) -> Any:
+    """Return what a function without arguments gives: a `Link` of it."""
+    return get()
+
+
+def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
+    """Return the link for one step of a way."""
+    kind, key = step
+    if kind == "cell":
+        return Link(operator.attrgetter("cell_contents"), holder.__closure__[key[0]], value, name)
+    if kind == "global":
+        return Link(holder.__globals__.__getitem__, key, value, name)
+    if kind == "item":
+        return Link(holder.__getitem__, key, value, name)
+    if kind == "content":
+        return Link(operator.attrgetter("cell_contents"), holder, value, name)
+    if kind == "called":
+        return Link(called, holder, value, name)
+    if kind == "member":
+        owner = next(each for each in holder.__mro__ if key in vars(each))
+        return Link(vars(owner).__getitem__, key, value, name)
+    own = getattr(holder, "__dict__", None)
+    if kind == "attribute" and isinstance(own, dict) and key in own:
+        return Link(own.__getitem__, key, value, name)
+    if kind == "attribute":
+        return Link(operator.attrgetter(key), holder, value, name)
+    return Link(lambda key: FOLLOW[kind](holder, key), key, value, name)
+
+
+def links_along(origin: Origin) -> list[Link]:
+    """Return the links of a way."""
+    holder, name, links = origin.root, "", []
+    for step in origin.way:
+        value, name = FOLLOW[step[0]](holder, step[1]), one_further(name, step)
+        links.append(link_of(holder, step, value, name))
+        holder = value
+    return links
+
+
+def at_place(place: int | Link, leaves: Sequence[Any]) -> Any:
+    """Return what is at a place now: among the leaves of the arguments, or where a link leads."""
+    return leaves[place] if isinstance(place, int) else place.get(place.key)
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is a tensor or a library's array, and none of its numbers."""
+    backend = BACKENDS.get(type(value))
+    return isinstance(value, Tensor) or (backend is not None and backend.as_array(value) is value)
+
+
+# -- settings of optimisers and schedules -------------------------------------------------------------------------------
+
+
+def tells_settings(value: Any) -> bool:
+    """Return whether an object tells recordings which of its numbers are read and changed."""
+    return getattr(type(value), "_tells_settings", False) is True
+
+
+def is_no_setting(value: Any) -> bool:
+    """Return whether a value has no settings: data, tensors, and code, which is not changed."""
+    return is_large(value) or isinstance(value, Tensor | types.FunctionType | types.ModuleType | type)
+
+
+def settings_of(tellers: Sequence[Any]) -> dict[Any, Found]:
+    """Return the plain values of optimisers and schedules, by where they stand; what begins with _ is their own."""
+    return {
+        (id(found.before.value), found.step): found
+        for found in search(tellers, is_plain, skip=is_no_setting)
+        if found.before is not None and not str(found.step[1]).startswith("_")
+    }
+
+
+def changed_between(before: dict[Any, Found], after: dict[Any, Found]) -> dict[Any, Found]:
+    """Return the settings that are others after than before, or are there only in one."""
+    return {
+        key: after.get(key) or before[key]
+        for key in before.keys() | after.keys()
+        if key not in before or key not in after or not same(before[key].value, after[key].value)
+    }
+
+
+# -- tensors ------------------------------------------------------------------------------------------------------------
+
+
+def has_grad(tensor: Tensor) -> bool:
+    """Return whether a tensor has a gradient."""
+    return grad_of(tensor) is not None
+
+
+def hooks_at(tensor: Tensor) -> tuple[Any, ...] | None:
+    """Return the hooks on a tensor that requires a gradient, () where there are none, and None for one that does not."""
+    if tensor._node is None:
+        return None
+    hooks = tensor._node.hooks
+    if hooks is None:
+        return ()
+    kinds = hooks.tensor, hooks.pre, hooks.post, hooks.accumulated
+    return (*(tuple(kind.values()) for kind in kinds), hooks.grad_dtype)
+
+
+def key_of(spec: Spec) -> Any:
+    """Return what tells specs apart: those of lazy backends are objects of their own."""
+    return (spec.backend, spec.shape, spec.dtype, spec.device, spec.layout) if spec.backend.is_lazy else spec
+
+
+class Outside(NamedTuple):
+    """A tensor or array from outside, as a program takes it.
+
+    Attributes
+    ----------
+    number : int
+        Of the input; -1 where its value is not needed.
+    link : Link
+        The last one to it.
+    spec : Spec
+        Its spec.
+    hooks : tuple or None
+        What `hooks_at` gave for it.
+    """
+
+    number: int
+    link: Link
+    spec: Spec
+    hooks: tuple[Any, ...] | None
+
+    @classmethod
+    def of(cls, number: int, link: Link, value: Any) -> Outside:
+        """Return that of a value."""
+        if not isinstance(value, Tensor):
+            return cls(number, link, spec_of_value(value), None)
+        return cls(number, link, value._spec, hooks_at(value))
+
+
+# -- text ---------------------------------------------------------------------------------------------------------------
+
+#: What the text of an entry refers to, beside values.
+NAMES = {
+    "CHANGED": (LookupError, AttributeError, TypeError, ValueError, errors.BackendError),
+    "differs": lambda now, value: not same(now, value),
+    "hooks_at": hooks_at,
+    "key_of": key_of,
+    "spec_of_value": spec_of_value,
+}
+
+#: Of so many arrays each is compared with each: sooner than by a set of what tells them apart.
+FEW = 4
+
+FILE = "<agrad guards>"
+errors.INTERNAL_FILES.add(FILE)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text can stand for an attribute in Python code."""
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+class Entry:
+    """The text of a function of a call's leaves: gives the raw inputs of a program, or the name of what is not as it was.
+
+    Parameters
+    ----------
+    count : int
+        How many leaves there are.
+    """
+
+    def __init__(self, count: int = 0) -> None:
+        self._count = count
+        self._raws: dict[int, None] = {}  # the leaves whose arrays are asked for, in this order
+        self._lines: list[str] = []
+        self._names: dict[str, Any] = dict(NAMES)
+        self._known: dict[int, str] = {}
+        self._variables: dict[Any, str] = {}  # by the place of a link
+
+    def called(self, value: Any) -> str:
+        """Return what an object is called in the text."""
+        name = self._known.get(id(value))
+        if name is None:
+            name = self._known[id(value)] = f"o{len(self._known)}"
+            self._names[name] = value
+        return name
+
+    def leaf(self, at: int) -> str:
+        """Return what a leaf is called in the text."""
+        return f"leaf{at}"
+
+    def raw(self, at: int) -> str:
+        """Return what the array of a leaf that is a tensor is called."""
+        self._raws[at] = None
+        return f"raw{at}"
+
+    def refuse(self, condition: str, name: str) -> None:
+        """Add a condition under which the program does not hold."""
+        self._lines.append(f"if {condition}: return {name!r}")
+
+    def at(self, link: Link) -> str:
+        """Return the expression for what is at a link."""
+        if link.place in self._variables:
+            return self._variables[link.place]
+        get, key = link.get, link.key
+        holder = getattr(get, "__self__", None)
+        if get is len:
+            return f"len({self.called(key)})"
+        if type(get) is operator.attrgetter and len(names := get.__reduce__()[1]) == 1 and is_name(names[0]):
+            return f"{self.called(key)}.{names[0]}"
+        if type(holder) in (dict, list, tuple, types.MappingProxyType):
+            return f"{self.called(holder)}[{self.key(key)}]"
+        if type(get) is Has:
+            return f"({self.key(key)} in {self.called(get.table)})"
+        if get is has_grad and type(key._node) is AccumulateGrad:
+            return f"({self.called(key)}._node.grad is not None)"
+        return f"{self.called(get)}({self.called(key)})"
+
+    def key(self, key: Any) -> str:
+        """Return the expression for a key of a table."""
+        return repr(key) if type(key) in (int, str) else self.called(key)
+
+    def guard(self, link: Link) -> None:
+        """Add a link: what was there must be there."""
+        there = self.at(link)
+        if link.get is len:
+            self.refuse(f"{there} != {link.value}", link.name)
+            return
+        if type(link.get) is Has and type(link.value) is bool:
+            self.refuse(f"not {there}" if link.value else there, link.name)
+            return
+        value = self.called(link.value)
+        if type(link.get) is types.FunctionType and link.get in MOSTLY:
+            there = f"{self.called(link.key)}.{MOSTLY[link.get]} is not {value} and {there}"
+        kind = type(link.value)
+        if kind in (int, str, bytes) or (
+            kind is float and link.value and math.isfinite(link.value)
+        ):  # equal is the same
+            other = f"(type(now) is not {self.called(kind)} or now != {value})"
+            self.refuse(f"(now := {there}) is not {value} and {other}", link.name)
+        elif is_plain(link.value) and kind not in (bool, type(None)):
+            self.refuse(f"(now := {there}) is not {value} and differs(now, {value})", link.name)
+        else:
+            self.refuse(f"{there} is not {value}", link.name)
+
+    def tensor(self, outside: Outside) -> str:
+        """Add a tensor or array from outside; return what its array is called."""
+        found, name = f"x{len(self._variables)}", outside.link.name
+        self._lines.append(f"{found} = {self.at(outside.link)}")
+        self._variables[outside.link.place] = found
+        if not isinstance(outside.link.value, Tensor):
+            self._refuse_other(f"spec_of_value({found})", outside.spec, name)
+            return found
+        self._refuse_other(f"{found}._spec", outside.spec, name)
+        self.hooks(found, outside.hooks, name)
+        return f"{found}._raw"
+
+    def number(self, there: str, value: float, name: str) -> None:
+        """Add that a float is as it was."""
+        literal = value and math.isfinite(value)
+        self.refuse(f"{there} != {value!r}" if literal else f"differs({there}, {self.called(value)})", name)
+
+    def apart(self, arrays: Sequence[str]) -> None:
+        """Add that no two of these are one array."""
+        if len(arrays) <= FEW:
+            shared = " or ".join(f"{one} is {other}" for one, other in itertools.combinations(arrays, 2))
+        else:
+            shared = f"len(set(map(id, ({', '.join(arrays)})))) < {len(arrays)}"
+        if shared:
+            self.refuse(shared, "which tensors share one array")
+
+    def _refuse_other(self, there: str, spec: Spec, name: str) -> None:
+        if spec.backend.is_lazy:
+            self.refuse(f"key_of({there}) != {self.called(key_of(spec))}", name)
+        else:
+            self.refuse(f"{there} is not {self.called(spec)}", name)
+
+    def hooks(self, found: str, hooks: tuple[Any, ...] | None, name: str) -> None:
+        """Add whether a tensor is followed, and the hooks on it."""
+        self.refuse(f"{found}._node is {'not None' if hooks is None else 'None'}", name)
+        if hooks == ():
+            self.refuse(f"{found}._node.hooks is not None", f"the hooks on {name}")
+        elif hooks is not None:
+            self.refuse(f"hooks_at({found}) != {self.called(hooks)}", f"the hooks on {name}")
+
+    def function(self, values: Sequence[str]) -> Callable[[Sequence[Any]], list[Any] | str]:
+        """Return the function; `values` are the expressions of the inputs."""
+        lines = ["def entry(leaves):"]
+        if self._count:
+            lines.append(f"    {', '.join(map(self.leaf, range(self._count)))}, = leaves")
+        lines += [*(f"    {self.raw(at)} = {self.leaf(at)}._raw" for at in self._raws), "    try:"]
+        lines += [f"        {line}" for line in (*self._lines, f"return [{', '.join(values)}]")]
+        lines += ["    except CHANGED:", "        return 'what is found outside of the arguments'", ""]
+        exec(compile("\n".join(lines), FILE, "exec"), self._names)  # noqa: S102 (made of names of our own)
+        return self._names["entry"]  # type: ignore[no-any-return]

@@ -1,0 +1,322 @@
+"""Hooks that only compute: which may be part of a captured backward pass, seen when it is captured.
+
+A capture runs the backward pass of a call's results once, for nothing but its steps. What a hook did then beside computing
+would be done too often, and at no later call; so a hook runs instrumented there, as does the `backward` of a `Function`, and what
+would change something outside of it is refused before it is done. What it reads is a condition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+from agrad.compiled.calling import Tracker
+from agrad.compiled.capturing import PROFILED, net
+from agrad.compiled.guards import PLAIN, Link, is_array, is_plain
+from agrad.compiled.hooks import NOW
+from agrad.compiled.table import catch_up
+from agrad.compiled.tracing import Watcher
+from agrad.compiled.tracking import FRESH, contents_of
+from agrad.core import errors, mode
+from agrad.core.cpython import uncollected
+from agrad.core.function import FunctionNode
+from agrad.core.node import Node
+from agrad.core.tensor import Tensor
+from agrad.program.closures import Found, is_own
+from agrad.program.program import same
+from agrad.program.recording import CaptureError, Hooked
+from agrad.random import again
+
+#: Members of tensors that leave something behind.
+LEAVING = frozenset({"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
+
+
+class Refused(BaseException):
+    """A hook is about to do more than compute: it ends, and what recorded its steps does not try again."""
+
+
+class Judge(Tracker):
+    """A tracker of what runs in a backward pass: it lets nothing happen but computing.
+
+    Parameters
+    ----------
+    watcher : Watcher
+        Records the pass.
+    """
+
+    runs_kernels = False  # the pass of the capture is one that nobody asked for
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__(watcher)
+        self._what = ""
+        self._refused: CaptureError | None = None
+        self._forward: set[int] = set()  # by id, what holds what the forward put there
+        self._numbers = False  # whether it may compute with numbers of the program
+
+    @property
+    def conditions(self) -> list[Link]:
+        """What must be as it was whenever the pass runs."""
+        return list(self.links.values())
+
+    def no(self, why: str) -> NoReturn:
+        """Refuse what is about to be done."""
+        error = CaptureError(f"capture: {self._what} may do more than compute: {why}{errors.called()}")
+        self._refused = self._refused or error
+        raise Refused
+
+    def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of which each change outside is refused."""
+        self.go_on()
+        self._what = what
+        asked, modes, before = len(self.watcher.conditions), mode.get_mode(), NOW.tracker
+        catch_up()
+        put_back = net(self, {})
+        with uncollected():  # what runs when something is let go of is nothing that the hook does
+            NOW.tracker = self
+            try:
+                made = again(self._draws(), function, *args)
+            except Refused:
+                made = None
+            finally:
+                NOW.tracker = before
+                is_whole = put_back()
+        left, why = mode.get_mode() is not modes, ""
+        if left:
+            mode.set_mode(modes)
+        if not is_whole:
+            why = PROFILED
+        elif self.raised is not None:
+            why = f"it goes on after an error, {type(self.raised).__name__}"
+        elif len(self.watcher.conditions) > asked:
+            why = f"it chooses its way by a value ({self.watcher.conditions[-1].line})"
+        elif left:
+            why = "it sets a mode that outlasts it"
+        if why:
+            with contextlib.suppress(Refused):
+                self.no(why)
+        self.go_on()
+        return made
+
+    def go_on(self) -> None:
+        """Raise the error if something was refused."""
+        if self._refused is not None:
+            raise self._refused
+
+    def _outside(self) -> None:
+        """Let nothing that is not instrumented begin in a hook that goes on though something was refused: the net is gone."""
+        if self._refused is not None:
+            raise Refused
+
+    def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._outside()
+        return super().call(f, args, kwargs)
+
+    def primitively(self, function: Any, *args: Any) -> Any:
+        self._outside()
+        return super().primitively(function, *args)
+
+    def _native(self, function: Any, *args: Any) -> Any:
+        self._outside()
+        return super()._native(function, *args)
+
+    def hook(self, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what calls a hook on a tensor, seen."""
+        self.known_from_outside(hook)
+
+        def seen(*args: Any) -> Any:
+            self._numbers = False
+            return self.run("a hook on what the function computes", self.call, hook, args, {})
+
+        seen.__name__ = str(getattr(hook, "__name__", type(hook).__name__))
+        return seen
+
+    def vjp(self, node: FunctionNode, what: str) -> Callable[..., Any]:
+        """Return what runs the backward of a `Function`, seen."""
+        vjp = node.vjp
+        self.root(node)
+        self._forward.add(id(node))
+
+        def seen(*args: Any) -> Any:
+            self._numbers = True
+            return self.run(what, self.primitively, vjp, *args)
+
+        return seen
+
+    def known_from_outside(self, value: Any) -> None:
+        """Take an object for one that was there before the pass."""
+        if type(value) is types.BuiltinFunctionType and not isinstance(value.__self__, types.ModuleType | None):
+            self.root(value.__self__)
+        self.root(value)
+        self.ensure(value)
+
+    def _draws(self) -> Iterator[Any]:
+        self.no("it draws random numbers")
+        yield
+
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
+    def writing_attribute(self, o: Any, name: str) -> Any:
+        if isinstance(o, Tensor) and name != "data":
+            self.no(f"the attribute {name} of a tensor is set")
+        if type(o) is types.FunctionType and self.at(o).status != FRESH:
+            self.no(f"the attribute {name} of {o.__name__} is set")
+        return super().writing_attribute(o, name)
+
+    def lively(self, v: Any) -> Any:
+        live = super().lively(v)
+        if live is not v and not self._numbers:  # in second derivatives the hook of the capture runs
+            self.no("it reads a number that the program computes")
+        return live
+
+    def changing(self, value: Any, what: str = "") -> None:
+        if type(value) not in PLAIN and not isinstance(value, Tensor) and self.at(value).status != FRESH:
+            self.no(f"{what or self.called(value)} is changed")
+
+    def before_store(self, frame: types.FrameType, name: str, cell: types.CellType | None) -> None:
+        if cell is None or id(cell) in self._cells:
+            self.no(f"{name} is bound anew")
+
+    def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
+        if (isinstance(value, Tensor) or is_array(value)) and not self._is_given(before):
+            kind = "tensor" if isinstance(value, Tensor) else "array"
+            self.no(f"it reads the {kind} {self.name(before, step)}, which may have another value when the pass runs")
+        return super().see(value, before, step, guard=guard and not self._is_given(before))
+
+    def _is_given(self, found: Found | None) -> bool:
+        while found is not None and found.before is not None:
+            found = found.before
+        return found is not None and id(found.value) in self._forward
+
+    def _graph(self, o: Any, name: str = "") -> None:
+        if id(o) not in self._forward:
+            super()._graph(o, name)
+
+    def told(self, o: Any) -> None:
+        self.no(f"it uses a {type(o).__name__}")
+
+    def _of_tensor(self, t: Tensor, name: str) -> Any:
+        if name in LEAVING:
+            self.no(f"it uses .{name}")
+        return super()._of_tensor(t, name)
+
+    def _is_output(self, f: Any) -> bool:
+        return False
+
+
+class judged:  # noqa: N801 (a context manager)
+    """Within the block hooks and `Function`s run as a `Judge` lets them.
+
+    Parameters
+    ----------
+    watcher : Watcher
+        Records the pass in the block.
+    hooks : sequence of Hooked
+        The hooks on tensors.
+    nodes : sequence of Node
+        Of the graph.
+    alone : bool
+        Every backward pass comes to all of these.
+
+    Raises
+    ------
+    CaptureError
+        Here if a hook may run where it should not, in the block where one is about to do more than compute.
+    """
+
+    def __init__(self, watcher: Watcher, hooks: Sequence[Hooked], nodes: Sequence[Node], *, alone: bool) -> None:
+        self._judge = Judge(watcher)
+        self._tables = [(table, hooked.key) for hooked in hooks if (table := hooked.hooks()) and hooked.key in table]
+        self._nodes = [node for node in nodes if isinstance(node, FunctionNode) and (watch_of(node) or _is_users(node))]
+        if not alone and any(map(watch_of, self._nodes)):
+            raise CaptureError("capture: a module has backward hooks, and several results are differentiated")
+
+    def __enter__(self) -> Judge:
+        self._before = [table[key] for table, key in self._tables]
+        self._vjps = [node.vjp for node in self._nodes]
+        try:
+            self._put(self._judge)
+        except BaseException:
+            self.__exit__()
+            self._judge.go_on()
+            raise
+        return self._judge
+
+    def _put(self, judge: Judge) -> None:
+        """Let hooks and `Function`s be seen."""
+        for (table, key), hook in zip(self._tables, self._before, strict=True):
+            table[key] = judge.hook(hook)
+        for node in self._nodes:
+            watch = watch_of(node)
+            if watch is None:
+                what = f"the backward of {node.function.__name__}"
+                judge.ensure(node.function.backward)
+                judge.ensure(node.function.vjp)
+            else:
+                what = "a backward hook of a module"
+                for each in (watch.module, *watch.all):
+                    judge.known_from_outside(each)
+            node.vjp = judge.vjp(node, what)
+
+    def __exit__(self, *error: object) -> None:
+        for (table, key), hook in zip(self._tables, self._before, strict=True):
+            table[key] = hook
+        for node, vjp in zip(self._nodes, self._vjps, strict=True):
+            node.vjp = vjp
+        self._judge.restore()
+
+
+def watch_of(node: Node) -> Any:
+    """Return what knows the hooks of a module that a node runs; None where it runs none."""
+    return getattr(node, "module_hooks", None)
+
+
+def _is_users(node: FunctionNode) -> bool:
+    return is_own(node.function)
+
+
+def hooks_on(nodes: Sequence[Node]) -> list[Callable[..., Any]]:
+    """Return the hooks on gradients of nodes."""
+    return [hook for node in nodes if node.hooks is not None for hook in node.hooks.tensor.values()]
+
+
+def are_alike(hooks: Sequence[Any], before: Sequence[Any]) -> bool:
+    """Return whether hooks are of the same code as others, and would read the same."""
+    return len(hooks) == len(before) and all(map(is_alike, hooks, before))
+
+
+def is_alike(one: Any, other: Any, known: frozenset[tuple[int, int]] = frozenset()) -> bool:
+    """Return whether a function, or what it holds, is another one made anew."""
+    pair = id(one), id(other)
+    if one is other or pair in known:
+        return True
+    if type(one) is not type(other):
+        return False
+    if is_plain(one):
+        return same(one, other)
+    if isinstance(one, Tensor) or is_array(one):  # no hook reads it
+        return True
+    parts = [_parts_of(each) for each in (one, other)]
+    if parts[0] is None or parts[1] is None or len(parts[0]) != len(parts[1]):
+        return False
+    return all(is_alike(a, b, known | {pair}) for a, b in zip(*parts, strict=True))
+
+
+def _parts_of(value: Any) -> Sequence[Any] | None:
+    """Return what makes an object what it is; None where nobody knows."""
+    if isinstance(value, types.FunctionType):
+        cells = [contents_of(cell) for cell in value.__closure__ or ()]
+        named = value.__kwdefaults__ or {}
+        return [id(value.__code__), value.__defaults__, *named, *named.values(), *cells]
+    if isinstance(value, types.MethodType):
+        return value.__func__, value.__self__
+    if isinstance(value, functools.partial):
+        return value.func, value.args, value.keywords
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        return value
+    held = getattr(value, "__dict__", None)
+    return [held] if type(held) is dict else None

@@ -1,0 +1,644 @@
+"""Watching: a call that is written down while it means what it means, and its backward pass as a program.
+
+`Watcher` is the recorder of `agrad.compiled.compiling`. The user's functions get plain floats from it, which it knows by
+identity; agrad's own get `Live` numbers: sums and products of them are steps, any other use makes them conditions. Where no
+program can hold what the call does, it goes on without one.
+"""
+
+from __future__ import annotations
+
+import functools
+import marshal
+import struct
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple, Self
+
+from agrad.compiled.backward import Backward, Part, UpTo, uses_of
+from agrad.compiled.guards import Link, called, changed_between, settings_of
+from agrad.core import errors, mode
+from agrad.core.backend import Backend, backend_of
+from agrad.core.hooks import Handle
+from agrad.core.node import Node, ancestors
+from agrad.core.op import Op
+from agrad.core.saved import Packed
+from agrad.core.tensor import Tensor, wrap
+from agrad.ops.methods import BINARY
+from agrad.plugin.manager import default_backend
+from agrad.program.closures import Found
+from agrad.program.program import Program
+from agrad.program.recording import CaptureError, Hooked, Recorder
+
+
+class Live(float):
+    """A number that a program computes anew at every call (an argument, a setting, a value's `item()`), for agrad's own code.
+
+    Sums, differences, products and quotients with it are steps; whatever else Python does with it makes the number itself
+    a condition for the program. C code reads it unseen: the user's functions get the plain float of `Watcher.out`.
+    """
+
+    watcher: Watcher
+    array: Any
+    used: bool
+    fixed: bool  # it is a condition: what is computed of it alone is constant
+
+    def __new__(cls, value: float, watcher: Watcher, array: Any) -> Self:
+        made = super().__new__(cls, value)
+        made.watcher, made.array, made.used, made.fixed = watcher, array, False, False
+        return made
+
+    def __reduce__(self) -> Any:
+        return float, (float(self),)
+
+
+Live.__name__ = Live.__qualname__ = "float"  # as messages call it
+
+
+def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any], Any]:
+    plain = getattr(float, name)
+
+    def method(self: Live, other: Any) -> Any:
+        result = plain(self, other)
+        watcher = self.watcher
+        if result is NotImplemented or not watcher.is_open:
+            return result
+        live = watcher.live_of(other)
+        self.used = True
+        if live is not None:
+            live.used = True
+        if self.fixed and (live is None or live.fixed):
+            return result
+        part = float(other) if live is None else live.array
+        kernel = getattr(watcher.kernels_of(backend_of(self.array)), op)
+        array = kernel(part, self.array) if reflected else kernel(self.array, part)
+        return Live(result, watcher, array)
+
+    return method
+
+
+def _bound(name: str, kind: type = float) -> Callable[..., Any]:
+    plain = getattr(kind, name)
+
+    def method(self: Live | Whole, *args: Any) -> Any:
+        self.watcher.condition(self)
+        return plain(self, *args)
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv"):
+    setattr(Live, f"__{_name}__", _live(f"__{_name}__", BINARY[_name]))
+    setattr(Live, f"__r{_name}__", _live(f"__r{_name}__", BINARY[_name], reflected=True))
+for _name in (
+    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "float", "int", "repr", "format", "round", "trunc", "floor"),
+    *("ceil", "pow", "rpow", "mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod", "abs", "neg", "pos"),
+):
+    setattr(Live, f"__{_name}__", _bound(f"__{_name}__"))
+Live.__str__ = Live.__repr__  # type: ignore[method-assign]
+
+
+class Whole(int):
+    """An integer that a program computes anew at every call, for agrad's own code: any use of it makes it a condition."""
+
+    watcher: Watcher
+    array: Any
+    used: bool
+
+    def __new__(cls, value: int, watcher: Watcher, array: Any) -> Self:
+        made = super().__new__(cls, value)
+        made.watcher, made.array, made.used = watcher, array, False
+        return made
+
+    def __reduce__(self) -> Any:
+        return int, (int.__pos__(self),)
+
+
+for _name in (
+    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "float", "int", "index", "repr", "format", "round", "trunc"),
+    *("floor", "ceil", "abs", "neg", "pos", "invert", "pow", "rpow", "divmod", "rdivmod"),
+    *(f"{r}{name}" for r in ("", "r") for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")),
+    *(f"{r}{name}" for r in ("", "r") for name in ("and", "or", "xor", "lshift", "rshift")),
+):
+    setattr(Whole, f"__{_name}__", _bound(f"__{_name}__", int))
+Whole.__name__ = Whole.__qualname__ = "int"
+Whole.__str__ = Whole.__repr__  # type: ignore[method-assign]
+
+
+def own_integer(value: int) -> int:
+    """Return an integer that is equal to another one and no other object, though Python makes small ones but once.
+
+    Only where none can be made is it the other one.
+    """
+    digits, left = [], abs(value)
+    while left:
+        left, digit = divmod(left, 1 << 15)
+        digits.append(digit)
+    text = struct.pack(f"<i{len(digits)}H", len(digits) if value >= 0 else -len(digits), *digits)
+    made: int = marshal.loads(b"l" + text)  # noqa: S302 (our own bytes)
+    return made
+
+
+def as_plain(number: Live | Whole) -> Any:
+    """Return a number as Python has it."""
+    return float.__pos__(number) if isinstance(number, Live) else int.__pos__(number)
+
+
+class Condition(NamedTuple):
+    """A value that a program must compute as it was in the capture, else another one is to run.
+
+    Attributes
+    ----------
+    number : int
+        Of the value.
+    value : bool, int, float or complex
+        As Python saw it.
+    line : str
+        Where.
+    """
+
+    number: int
+    value: Any
+    line: str
+
+
+class Watcher(Recorder):
+    """A recorder of a call that means what it means: where no program can hold what it does, it goes on without one.
+
+    Attributes
+    ----------
+    failure : CaptureError or None
+        Why there will be no program.
+    later : bool
+        The next call may be captured: what failed is done once.
+    conditions : list of Condition
+        Values that Python chose its way by.
+    prologue : list
+        What is done, in this order, before a replay: ``("effect", do)`` and ``("setting", number, get)``.
+    epilogue : list of (int, callable)
+        What is done after a replay, with the number of the value it is done with.
+    guards : list of Link
+        What must be as it is, beside what the function leads to.
+    held_by_python : list of dict
+        Whose entries prologue and epilogue change.
+    is_open : bool
+        The function is running.
+    backend : Backend or None
+        Where it computes.
+    lives : list of Live or Whole
+        The numbers it gave to Python.
+    numbers : dict of int to (number, Live or Whole)
+        By ``id`` the plain floats and integers that stand for some of them, which stay alive with this.
+    tellers : list
+        The optimisers and schedules that the function has come to.
+    settings : dict
+        What their settings were then.
+    told : set
+        Which of these were changed by an effect.
+    first : int
+        The creation number of the call's first node.
+    histories : dict
+        By ``id`` the tensors from outside with `history_of` what they were.
+
+    Parameters
+    ----------
+    sees : bool, optional
+        What the user's functions do with plain numbers is seen. Else each one that they ask for is a condition.
+    effects : {"first"}, optional
+        Output is no reason to give up: only captures write it.
+    """
+
+    def __init__(self, *, sees: bool = True, effects: str | None = None) -> None:
+        super().__init__()
+        self.sees, self.effects = sees, effects
+        self.failure: CaptureError | None = None
+        self.later = False
+        self.is_open = True
+        self.backend: Backend | None = None
+        self.conditions: list[Condition] = []
+        self.lives: list[Live | Whole] = []
+        self.numbers: dict[int, tuple[Any, Live | Whole]] = {}
+        self.tellers: list[Any] = []
+        self.settings: dict[Any, Found] = {}
+        self.told: set[Any] = set()
+        self.prologue: list[tuple[Any, ...]] = []
+        self.epilogue: list[tuple[int, Callable[[float], None]]] = []
+        self.guards: list[Link] = []
+        self.first = 0
+        self.histories: dict[int, tuple[Tensor, Any]] = {}
+        self._default = default_backend()
+        self._errors = self._default._error_state()
+        self.held_by_python: list[dict[Any, Any]] = []
+
+    def give_up(self, error: CaptureError, *, later: bool = False) -> None:
+        """Note why there will be no program."""
+        if self.failure is None:
+            self.failure, self.later = error, later
+
+    def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
+        """Do something in a way that is written down, or else as it is."""
+        if self.failure is not None:
+            return plain()
+        try:
+            return recorded()
+        except CaptureError as error:
+            self.give_up(error)
+            return plain()
+        except Exception as error:  # noqa: BLE001 (it is told in the warning)
+            try:
+                result = plain()
+            except (
+                Exception
+            ) as own:  # the call's own, if it ends here; else a program would raise it where the function goes on
+                self.give_up(
+                    CaptureError(f"capture: the function goes on after an error, {type(own).__name__}{errors.called()}")
+                )
+                raise
+            self.give_up(CaptureError(f"capture: {type(error).__name__} where it was written down: {error}"))
+            return result
+
+    def around(
+        self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
+    ) -> Callable[..., Any]:
+        if self.backend is not backend and not backend.is_batched:
+            if self.backend is not None:
+                self.give_up(CaptureError(f"capture: two backends take part{errors.called()}"))
+            self.backend = backend
+        if self.failure is None and backend is self._default and self._errors is not None:
+            state = backend._error_state()
+            if state is not None and state != self._errors:
+                self.not_recorded("the function sets what happens at floating-point errors (np.errstate)", later=False)
+        recorded = self._try(lambda: super(Watcher, self).around(op, backend, kernel, values, raw), lambda: kernel)
+        return lambda *args, **kwargs: self._try(lambda: recorded(*args, **kwargs), lambda: kernel(*args, **kwargs))
+
+    def operand(self, op: Op, value: Any, array: Any) -> None:
+        live, owner = self.live_of(value), backend_of(array)
+        if live is not None and owner is None:  # it stays a number of Python's
+            self.condition(live)
+            return
+        if live is not None:
+            live.used = True
+            made = self.kernels_of(owner).astype(live.array, array.dtype)
+            number = self.number_of(made)
+            assert number is not None
+            self.know(array, number)
+            self.held.append(array)
+            return
+        super().operand(op, value, array)
+
+    def part(self, inner: Backend, op: str, part: Any) -> Any:
+        """Return an argument as a step has it; a number of the program that is a parameter of an operation is a condition."""
+        if isinstance(part, Live | Whole) and self.is_open:
+            self.condition(part)
+            return as_plain(part)
+        return super().part(inner, op, part)
+
+    def meet(self, tensor: Tensor) -> None:
+        super().meet(tensor)
+        made = (
+            tensor._node is not None and 0 < self.first <= tensor._node.seq
+        )  # a transform's own, on an array from outside
+        if id(tensor) in self.met and not made:
+            self.from_outside(tensor)
+
+    def from_outside(self, tensor: Tensor) -> None:
+        """Take note of what a tensor from outside was computed by."""
+        if id(tensor) not in self.histories:
+            self.histories[id(tensor)] = tensor, history_of(tensor)
+
+    def hook(self, tensor: Tensor, handle: Handle) -> None:
+        self._try(lambda: super(Watcher, self).hook(tensor, handle), lambda: None)
+
+    def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
+        if node.seq < self.first:  # another call may bring another history
+            self.not_recorded("a backward pass goes through what was computed before the call", later=False)
+        recorded = super().around_vjp(node, vjp)
+        return lambda *args: self._try(lambda: recorded(*args), lambda: vjp(*args))
+
+    def kernels_of(self, backend: Any) -> Any:
+        return _WatchedKernels(self, super().kernels_of(backend), backend.xp)
+
+    def alias(self, made: Any, array: Any) -> None:
+        self._try(lambda: super(Watcher, self).alias(made, array), lambda: None)
+
+    def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
+        return self._try(
+            lambda: super(Watcher, self).draw(backend, kind, shape, key, **options),
+            lambda: backend.random(kind, shape, key, **options),
+        )
+
+    def seed(self, generator: Any, state: Any) -> None:
+        """Refuse a generator whose state is set: replays go on with its draws."""
+        self.not_recorded("the function seeds a random generator, or sets its state", later=False)
+
+    def detached(self, array: Any) -> Any:
+        return self._try(lambda: super(Watcher, self).detached(array), lambda: array)
+
+    def detach(self, tensor: Tensor) -> Any:
+        return self._try(lambda: super(Watcher, self).detach(tensor), lambda: tensor._raw)
+
+    def leaves(self, tensor: Tensor) -> Any:
+        if self.failure is None:
+            try:
+                super().leaves(tensor)
+            except CaptureError as error:
+                self.give_up(error)
+
+    def item(self, tensor: Tensor) -> Any:
+        backend = tensor._spec.backend
+        if self.failure is not None or backend.is_batched:
+            return backend.item(tensor._raw)
+        value = backend.item(tensor._computed() if backend.is_lazy else tensor._raw)
+        self.meet(tensor)
+        if type(value) is float and self.sees:
+            return self._try(lambda: self.live(value, tensor._raw), lambda: value)
+        if type(value) is int and self.sees and self.failure is None:
+            return self._try(lambda: self.whole(value, tensor._raw), lambda: value)
+        self.demand(self.number_of(tensor._raw), value)
+        return value
+
+    def introduce(self, array: Any) -> int:
+        """Return the number of a new input, which stays alive with the recording."""
+        device = self.device
+        number = self.new(array)
+        self.device = device  # where the program computes, its tensors tell
+        self.know(array, number)
+        self.held.append(array)
+        return number
+
+    def float_argument(self, value: float) -> float:
+        """Return a Python float that is an input, as the function gets it."""
+        backend = default_backend()
+        array = backend.asarray(value, dtype="float64")
+        self.introduce(array)
+        made = Live(value, self, array)
+        self.lives.append(made)
+        given: float = self.out(made)
+        return given
+
+    def out(self, number: Live | Whole) -> Any:
+        """Return the plain number that a function of the user's gets for one: no other object, and known from now on."""
+        number.used = True  # what is done with it is seen
+        value: Any
+        if isinstance(number, Live):
+            value = float.__pos__(number)  # of what is no float itself, but derived from it, a new object
+        else:
+            value = own_integer(int.__pos__(number))
+            if value is own_integer(value):
+                self.condition(number)
+                return value
+        self.numbers[id(value)] = value, number
+        return value
+
+    def live_of(self, value: Any) -> Live | None:
+        """Return the number that a plain float stands for, by identity; None for any other value.
+
+        An integer becomes a condition: who asks does more with it than to return it.
+        """
+        if isinstance(value, Live):
+            return value if value.watcher is self else None
+        known = self.numbers.get(id(value))
+        number = None if known is None else known[1]
+        if isinstance(number, Whole):
+            self.condition(number)
+            return None
+        return number
+
+    def number_of_float(self, value: Any) -> int | None:
+        known = self.numbers.get(id(value))
+        number = value if isinstance(value, Live | Whole) else None if known is None else known[1]
+        return None if number is None else self.number_of(number.array)
+
+    def live(self, value: float, array: Any) -> Live:
+        """Return a number that is computed anew at every call, from a 0-d array."""
+        xp = self.kernels_of(backend_of(array))
+        backend = backend_of(array)
+        assert backend is not None
+        made = Live(value, self, xp.astype(xp.reshape(array, ()), backend.dtype("float64"), copy=True))
+        self.lives.append(made)
+        return made
+
+    def whole(self, value: int, array: Any) -> Whole:
+        """Return an integer that is computed anew at every call, from an array of one element."""
+        made = Whole(value, self, self.kernels_of(backend_of(array)).reshape(array, ()))
+        self.lives.append(made)
+        return made
+
+    def truth(self, tensor: Tensor) -> Any:
+        backend = tensor._spec.backend
+        value = backend.truth(tensor._raw)
+        if self.failure is None and not backend.is_batched:
+            self.meet(tensor)
+            self.demand(self.number_of(tensor._raw), value)
+        return value
+
+    def condition(self, number: Live | Whole) -> None:
+        """Make the value of a number a condition for the program."""
+        if self.is_open and self.failure is None:
+            number.used = True
+            if isinstance(number, Live):
+                if number.fixed:
+                    return
+                number.fixed = True
+            self.demand(self.number_of(number.array), as_plain(number))
+
+    def demand(self, number: int | None, value: Any) -> None:
+        """Note a value that Python chose its way by."""
+        if number is None:
+            self.give_up(CaptureError(f"capture: a value that is not the program's own decides{errors.called()}"))
+        else:
+            self.conditions.append(Condition(number, value, errors.line_of(*errors.caller())))
+            self.also.append(number)
+
+    def setting(self, get: Callable[[], float]) -> float:
+        value = get()
+        if self.failure is not None:
+            return value
+        backend = default_backend()
+        array = backend.asarray(value, dtype="float64")
+        number = self.introduce(array)
+        self._before_the_run()
+        self.prologue.append(("setting", number, get))
+        return Live(value, self, array)
+
+    def tell_of(self, teller: Any) -> None:
+        """Take note of an optimiser or a schedule that the function has come to, which tells of what it reads and changes."""
+        if not any(one is teller for one in self.tellers):
+            self.tellers.append(teller)
+            self.settings = settings_of([teller]) | self.settings
+
+    def effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
+        self._told(do, held)
+        self._before_the_run()
+        self.held_by_python += held
+        self.prologue.append(("effect", do))
+
+    def _before_the_run(self) -> None:
+        """Refuse what must be done before a replay, though in the function it came after what is done when that is over."""
+        if self.epilogue:
+            self.not_recorded("settings are read or changed after a value has changed some", later=False)
+
+    def _told(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
+        """Change Python's state, entries of the dicts `held`, and note which settings of optimisers and schedules these are."""
+        owners = {id(vars(teller)): teller for teller in self.tellers}
+        holders = [owners.get(id(one), one) for one in held]
+        before = settings_of(holders)
+        do()
+        self.told |= changed_between(before, settings_of(holders)).keys()
+
+    def effect_of(self, value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
+        asked = self.item(value) if isinstance(value, Tensor) else value
+        live = self.live_of(asked)
+        number = float(asked) if live is None else float.__pos__(live)
+        self._told(functools.partial(do, number), held)
+        if live is not None and self.failure is None:
+            live.used = True
+            known = self.number_of(live.array)
+            assert known is not None
+            self.also.append(known)
+            self.held_by_python += held
+            self.epilogue.append((known, do))
+        elif self.failure is None:
+            self.not_recorded("a number that is not the program's own changes Python's state", later=False)
+
+    def guard(self, get: Callable[[], Any], name: str) -> None:
+        self.guards.append(Link(called, get, get(), name))
+
+    def not_recorded(self, reason: str, later: bool) -> None:
+        self.give_up(CaptureError(f"capture: {reason}{errors.called()}"), later=later)
+
+
+class _WatchedKernels:
+    """Kernels that are written down, or run as they are once there will be no program."""
+
+    def __init__(self, watcher: Watcher, recorded: Any, plain: Any) -> None:
+        self._watcher, self._recorded, self._plain = watcher, recorded, plain
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            return self._watcher._try(
+                lambda: getattr(self._recorded, name)(*args, **kwargs),
+                lambda: getattr(self._plain, name)(*args, **kwargs),
+            )
+
+        return kernel
+
+
+# -- its backward pass --------------------------------------------------------------------------------------------------
+
+
+def backward_of(
+    watcher: Watcher, results: list[Tensor], first: int, hooks: Sequence[Hooked]
+) -> tuple[Backward | None, tuple[int, ...], tuple[int, ...]]:
+    """Run the backward pass of a call's results once, and return it as programs.
+
+    Parameters
+    ----------
+    watcher : Watcher
+        Of the call.
+    results : list of Tensor
+        What may be differentiated.
+    first : int
+        The creation number of the call's first node.
+    hooks : list of Hooked
+        Those on its way, each of which only computes, or raises a `CaptureError` before it does more.
+
+    Returns
+    -------
+    backward : Backward or None
+        From what the forward pass has to keep, and cotangents of results, to gradients.
+    targets : tuple of int
+        The inputs that the gradients are of.
+    saved : tuple of int
+        What the forward pass has to keep.
+    """
+    if not results:
+        return None, (), ()
+    nodes: list[Any] = [t._node for t in results]
+    graph = ancestors(nodes)
+    known = {id(hooked.hook) for hooked in hooks}
+    if any(not is_recorded(node, known) for node in graph if node.seq >= first):
+        raise CaptureError(
+            "capture: hooks are registered on what the function computes, which run anew at every backward: on nodes, or on"
+            " tensors whose gradients are kept"
+        )
+    below = ancestors([node for root in nodes for node in root.inputs])
+    if any(root.hooks is not None and root.hooks.tensor and root not in below for root in nodes):
+        raise CaptureError("capture: a hook is registered on what the function returns: register it outside")
+    targets: dict[Any, int] = {}
+    for tensor, array, _ in watcher.met.values():
+        if tensor._node in graph and id(tensor) in watcher.histories:
+            number = watcher.number_of(array)
+            if number is not None:
+                targets.setdefault(tensor._node, number)
+    for node in targets:
+        if node.hooks is not None and any(tensor() is not None for tensor in node.hooks.retained):
+            raise CaptureError("capture: the gradient of an argument is kept by retain_grad()")
+        if not ancestors(node.inputs).isdisjoint(targets):
+            raise CaptureError("capture: one argument was computed from another, and both are differentiated")
+    backend = results[0]._spec.backend
+    ones = [backend.xp.ones(t.shape, dtype=t.dtype, **backend.creation(t._spec.device)) for t in results]
+    cotangents = [watcher.introduce(array) for array in ones]
+    start, regions = len(watcher.steps), watcher._regions
+    before = mode.get_mode()
+    try:
+        watcher.is_open, watcher.sees = True, False  # checkpoints run their functions again
+        mode.push(recorder=watcher, grad=False)
+        roots = [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)]
+        found: dict[Node, Any] = {}
+        parts: list[Part] = []
+        masked: set[Node] = set()
+        if targets:  # else all leaves were made by the function
+            task = UpTo(roots, True, False, set(targets), False, (), False)
+            found, parts, masked = task.run(), task.parts, task.dropped
+    except Exception as error:
+        if hooks and not isinstance(error, CaptureError):
+            raise CaptureError(f"capture: {type(error).__name__} in a backward pass with hooks: {error}") from error
+        raise
+    finally:
+        mode.set_mode(before)
+        watcher.is_open = False
+    if watcher.failure is not None:
+        raise watcher.failure
+    if watcher._regions > regions:  # what these functions did with numbers that they had nobody saw
+        for value, live in watcher.numbers.values():
+            watcher.demand(watcher.number_of(live.array), value)
+    reached = {node: number for node, number in targets.items() if found.get(node) is not None}
+    numbers = [watcher.known(found[node]) for node in reached]
+    steps, watcher.steps = watcher.steps[start:], watcher.steps[:start]
+    whole = Program(
+        (),
+        tuple(steps),
+        tuple(numbers),
+        watcher.shapes,
+        watcher.constants,
+        device=watcher.device,
+    )
+    needed = whole.needed()
+    made = {number for step in needed.steps for number in step.made} | {*needed.constants, *cotangents}
+    used = [n for step in needed.steps for n in step.refs] + list(needed.outputs)
+    saved = tuple(number for number in dict.fromkeys(used) if number not in made)
+    keys = tuple(number for number, _ in watcher.draws if number in saved)
+    uses, reach = uses_of(nodes, list(reached), first)
+    dropped = [at for at, node in enumerate(reached) if node in masked]
+    backward = Backward(whole.replaced(keys=keys), saved, tuple(cotangents), parts, uses, reach, dropped)
+    return backward, tuple(reached.values()), saved
+
+
+def history_of(tensor: Tensor) -> Any:
+    """Return what a tensor is to gradients: by which node it was computed, or whether it requires one as a leaf."""
+    return tensor.requires_grad if tensor.is_leaf else tensor._node, tensor.retains_grad
+
+
+def is_recorded(node: Node, known: Container[int]) -> bool:
+    """Return whether all hooks of a node are known, by id, or those of checkpoints, which compute what it saved again."""
+    hooks = node.hooks
+    if hooks is None:
+        return True
+    if hooks.pre or hooks.post or hooks.accumulated or any(tensor() is not None for tensor in hooks.retained):
+        return False
+    if any(id(hook) not in known for hook in hooks.tensor.values()):
+        return False
+    if not hooks.packed:
+        return True
+    kept = [value for value in node.saved if isinstance(value, Packed)] if type(node.saved) is tuple else []
+    owners = [getattr(pair.unpack, "__self__", None) for value in kept for pair in value.pairs]
+    return bool(kept) and all(getattr(type(owner), "_recomputes", False) is True for owner in owners)

@@ -1,0 +1,1155 @@
+"""Programs: what a function did, as data.
+
+A program has numbered values: its inputs, constants and keys of draws, and the results of its steps. A step names one of
+agrad's operations, or a kernel of the contract, and its arguments. Straight-line Python is made of that, which is at once
+what `print` shows and what runs: on the kernels of any backend, or on tensors.
+
+Programs are recorded by ``program.recording`` and made by ``func.capture``.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+import re
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, fields, replace
+from types import EllipsisType, NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agrad import dtypes, tree
+from agrad.core import errors, mode
+from agrad.core.backend import Backend, backend_of, joined, spec_of
+from agrad.core.buffers import assign_data, rebind
+from agrad.core.declare import primitive
+from agrad.core.errors import BackendError
+from agrad.core.history import fresh
+from agrad.core.kernels import SUBNAMESPACES
+from agrad.core.once import once, shared
+from agrad.core.op import OPS, Op, facts_of, general
+from agrad.core.operands import from_raw
+from agrad.core.plan import compile_source, forget_source
+from agrad.core.port import attaching_to
+from agrad.core.spec import Spec
+from agrad.core.tensor import Tensor, wrap
+from agrad.plugin.manager import default_backend
+from agrad.program.arguments import bare, is_raw
+from agrad.program.closures import Argument, Origin, target_of
+from agrad.random import default_generator
+from agrad.tree import TreeDef
+
+#: How many steps one function of the text holds: Python compiles longer ones slowly, and in much memory.
+STEPS_PER_FUNCTION = 2000
+
+#: The exact types of what stands among a step's arguments as it is.
+LITERALS = frozenset({bool, int, float, complex, str, NoneType, EllipsisType})
+
+#: The name of the step that gives its operand without history; on raw arrays it does nothing.
+DETACH = "detach"
+primitive(DETACH, memory="lent")
+
+#: The name of the step that draws random numbers: ``random(kind, shape, key, dtype=..., **parameters)``.
+DRAW = "random"
+primitive(DRAW, memory="fresh")
+
+#: The name of the step that ends a run where a value is another than the number beside it, or not as true; it gives nothing.
+STOP = "stop_unless"
+primitive(STOP, memory="fresh")
+
+#: The name of the step that is a loop: ``func.scan(operands, body)``.
+LOOP = "func.scan"
+
+#: How the line of a step ends that is part of a derivative.
+BACKWARD = " (backward)"
+
+
+class Stopped(Exception):
+    """A run came to a value that is another than it was in the capture: what follows is not its way."""
+
+
+class Ref(NamedTuple):
+    """A value of the program, among the arguments of a step.
+
+    Attributes
+    ----------
+    number : int
+        Its number.
+    """
+
+    number: int
+
+
+class DType(str):
+    """A dtype among the arguments of a step, by the standard's name."""
+
+    __slots__ = ()
+
+
+#: Names of dtypes: those of the standard, and what libraries have beside them, as float16 and float128.
+DTYPES = re.compile(r"bool|(u?int|b?float|complex)[0-9]{1,3}")
+
+
+def is_dtype(name: Any) -> bool:
+    """Return whether something is the name of a dtype."""
+    return type(name) is str and DTYPES.fullmatch(name) is not None
+
+
+class Here:
+    """Stands, among the arguments of a step, for the device the program runs on."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "device"
+
+    def __reduce__(self) -> str:
+        return "HERE"
+
+
+#: The one object of its class.
+HERE = Here()
+
+
+class Shaped(NamedTuple):
+    """What a program knows of a value; among the arguments of a step, what becomes a `Spec`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape.
+    dtype : str
+        The dtype by the standard's name, as ``"float32"``.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of such an array."""
+        digits = self.dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
+        return math.prod(self.shape) * (int(digits) // 8 if digits else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a program.
+
+    Attributes
+    ----------
+    op : str
+        The operation, as ``"linalg.solve"``.
+    args : tuple
+        Positional arguments: `Ref`, `DType`, `Shaped`, `HERE`, literals, slices, and tuples and lists of them.
+    kwargs : mapping
+        Keyword arguments.
+    outs : tuple of (int or None)
+        The numbers of its results; None for one that is no array, or that nobody needs.
+    several : bool
+        It gives a tuple or list of results, be it of one.
+    line : str
+        The user's line, as ``"model.py:12"``.
+    region : int
+        0, or the number of the recomputation (of a checkpoint) it belongs to: steps of different ones are not merged.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outs: tuple[int | None, ...]
+    several: bool = False
+    line: str = ""
+    region: int = 0
+
+    @property
+    def refs(self) -> list[int]:
+        """The numbers of the values it takes, as often as they occur."""
+        found: list[int] = []
+        for part in (*self.args, *self.kwargs.values()):
+            kind = type(part)
+            if kind is Ref:
+                found.append(part.number)
+            elif kind in _NESTED:
+                found.extend([ref.number for ref in refs_in(part)])
+        return found
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether it is part of a derivative."""
+        return self.line.endswith(BACKWARD)
+
+    @property
+    def made(self) -> list[int]:
+        """The numbers of the values it makes."""
+        return [number for number in self.outs if number is not None]
+
+    def taking(self, other: Mapping[int, Any]) -> Step:
+        """Return the step with something else, a `Ref` or a literal, for some of the values it takes."""
+
+        def put(part: Any) -> Any:
+            return other.get(part.number, part) if type(part) is Ref else part
+
+        args = tuple(mapped(put, part) for part in self.args)
+        return replace(self, args=args, kwargs={name: mapped(put, part) for name, part in self.kwargs.items()})
+
+
+def keeping_less(step: Step, wanted: AbstractSet[int]) -> Step:
+    """Return the step of a loop that keeps of what it carried only the values that are wanted."""
+    operands, body = step.args
+    first = len(step.outs) - len(body.kept)
+    still = [(k, n) for k, n in zip(body.kept, step.outs[first:], strict=True) if n in wanted]
+    if len(still) == len(body.kept):
+        return step
+    args = operands, body.keeping(tuple(k for k, _ in still))
+    return replace(step, args=args, outs=(*step.outs[:first], *(n for _, n in still)))
+
+
+#: The types of arguments that others stand in.
+_NESTED = (tuple, list, slice)
+
+
+def mapped(function: Callable[[Any], Any], part: Any) -> Any:
+    """Return an argument with a function applied to what is in its tuples, lists and slices, or else to itself."""
+    kind = type(part)
+    if kind is tuple or kind is list:
+        return kind(mapped(function, inner) for inner in part)
+    if kind is slice:
+        return slice(*(mapped(function, bound) for bound in (part.start, part.stop, part.step)))
+    return function(part)
+
+
+def refs_in(part: Any) -> Iterator[Ref]:
+    """Return the values of a program within an argument."""
+    kind = type(part)
+    if kind is Ref:
+        yield part
+    elif kind is tuple or kind is list:
+        for inner in part:
+            yield from refs_in(inner)
+    elif kind is slice:
+        for bound in (part.start, part.stop, part.step):
+            yield from refs_in(bound)
+
+
+class Leaf(NamedTuple):
+    """A leaf of what a program is called with, or returns, that is an array.
+
+    Attributes
+    ----------
+    number : int
+        Of the value.
+    raw : bool
+        Whether it was an array of a library; else it was a Tensor.
+    followed : bool
+        Of a result: whether it may be differentiated.
+    spent : bool
+        Of a result: whether a backward pass of the program has freed its history.
+    """
+
+    number: int
+    raw: bool
+    followed: bool = False
+    spent: bool = False
+
+
+class Number(NamedTuple):
+    """A leaf of what a program is called with, or returns, that is a Python float: a 0-d value of it.
+
+    Attributes
+    ----------
+    number : int
+        Of the value.
+    """
+
+    number: int
+
+
+class Given(NamedTuple):
+    """A leaf of what a program returns that is one of its arguments, the very object.
+
+    Attributes
+    ----------
+    place : int
+        Among the leaves of the arguments.
+    """
+
+    place: int
+
+
+class Structure(NamedTuple):
+    """Containers of leaves: what a program is called with, or returns.
+
+    Attributes
+    ----------
+    treedef : TreeDef
+        How they are put together.
+    leaves : tuple
+        Per leaf a `Leaf`, a `Number`, a `Given`, or the very value of what is no array.
+    """
+
+    treedef: TreeDef
+    leaves: tuple[Any, ...]
+
+
+class Write(NamedTuple):
+    """What a program does to a tensor that it did not make.
+
+    Attributes
+    ----------
+    target : Origin or Argument
+        Where the tensor is found.
+    what : str
+        ``"data"`` or ``"grad"``.
+    number : int or None
+        The value it gets; None takes a gradient away.
+    had_grad : bool or None
+        Whether the tensor had a gradient before; None where the function set it before it read it.
+    """
+
+    target: Origin | Argument
+    what: str
+    number: int | None
+    had_grad: bool | None
+
+
+@dataclass(frozen=True, repr=False)
+class Program:
+    """A straight-line program: numbered values, and the steps that make them.
+
+    Made by `agrad.func.capture`. Printed, it is the Python text that runs. Called, it takes what the function took: arrays
+    or tensors of any backend, of the shapes and dtypes it was captured with; it is differentiable and can be mapped.
+
+    Parameters
+    ----------
+    inputs : tuple of int
+        The numbers of the values it is given, in this order.
+    steps : tuple of Step
+        Each after what it needs.
+    outputs : tuple of int
+        The numbers of the values it gives.
+    shapes : mapping of int to Shaped
+        Shape and dtype of every value; keys of draws have none.
+    constants : mapping of int to array
+        Values that are part of it.
+    keys : tuple of int
+        Those of the inputs that are keys of draws, pairs of integers.
+    names : mapping of int to str
+        What the user calls some values.
+    arguments, results : Structure or None
+        What it is called with and returns; None for a program without a function.
+    outside : mapping of int to Origin
+        Those of the inputs that are no arguments, and where each is found.
+    writes : tuple of Write
+        What it does to tensors that it did not make.
+    parameters : tuple of str
+        What the function calls its positional arguments.
+    sources : mapping of int to Generator
+        Where the keys come from that are not the default generator's.
+    seeds : tuple of (int, Generator, key)
+        Whose state it sets, before which of its draws, counted from 0, and to what.
+    functions : tuple of str
+        The subclasses of `Function` in it. What they compute is part of it, their derivatives are not: it is not differentiable.
+    device : str or None
+        Where it was captured: there it makes arrays, unless it is given some that are elsewhere.
+    """
+
+    inputs: tuple[int, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    shapes: Mapping[int, Shaped]
+    constants: Mapping[int, Any] = field(default_factory=dict)
+    keys: tuple[int, ...] = ()
+    names: Mapping[int, str] = field(default_factory=dict)
+    arguments: Structure | None = None
+    results: Structure | None = None
+    outside: Mapping[int, Origin] = field(default_factory=dict)
+    writes: tuple[Write, ...] = ()
+    sources: Mapping[int, Any] = field(default_factory=dict)
+    seeds: tuple[tuple[int, Any, Any], ...] = ()
+    functions: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    device: str | None = None
+
+    if TYPE_CHECKING:  # what files above put on it, because of what they need: see `attached`
+
+        def source(self, *, notes: bool = True) -> str:
+            """Return the text of a module that needs NumPy alone."""
+
+        def arrays(self) -> dict[str, Any]:
+            """Return what that module's function takes beside the arguments."""
+
+        def tensors(self) -> dict[str, Tensor]:
+            """Return the tensors from outside."""
+
+        def memory(self) -> Any:
+            """Return what is held at each step."""
+
+        def runner(self, backend: Backend, **options: Any) -> Callable[..., tuple[Any, ...]]:
+            """Return what runs the program on raw arrays of a backend."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of: its text is compiled anew."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    def _reached(self, end: str | None = None) -> set[int]:
+        """Return the numbers of the values that the outputs are computed of; `end`: not beyond steps of that operation."""
+        reached = {*self.outputs}
+        for step in reversed(self.steps):
+            if step.op == STOP or (step.op != end and not reached.isdisjoint(step.made)):
+                reached.update(step.refs)
+        return reached
+
+    def replaced(self, **changes: Any) -> Program:
+        """Return the program with some attributes changed."""
+        return replace(self, **changes)
+
+    def last_uses(self) -> dict[int, int]:
+        """Return, by the number of a value, the place of the last step that takes it, for outputs the place past the last."""
+        last = {number: at for at, step in enumerate(self.steps) for number in step.refs}
+        return last | dict.fromkeys(self.outputs, len(self.steps))
+
+    def next_number(self) -> int:
+        """Return a number that no value has yet."""
+        numbers = (*self.inputs, *self.constants, *(n for step in self.steps for n in step.made))
+        return max(numbers, default=-1) + 1
+
+    def needed(self) -> Program:
+        """Return the program without the steps and constants that no output needs, and what loops keep for nothing."""
+        wanted = self._reached()
+        steps = tuple(
+            keeping_less(step, wanted) if step.op == LOOP else step
+            for step in self.steps
+            if step.op == STOP or not wanted.isdisjoint(step.made)
+        )
+        constants = {number: value for number, value in self.constants.items() if number in wanted}
+        return self.replaced(steps=steps, constants=constants)
+
+    def stopping(self, values: Iterable[tuple[int, Any]]) -> Program:
+        """Return the program as one that ends with `Stopped` where a value is not the number beside it.
+
+        It ends as soon as the value is there, before any step that follows.
+        """
+        stops: dict[int, dict[Any, Step]] = {}
+        for number, value in values:
+            if number not in self.constants:
+                step = Step(STOP, (Ref(number), value), {}, (), several=True)
+                stops.setdefault(number, {}).setdefault((type(value), repr(value)), step)
+        steps = [stop for number in self.inputs for stop in stops.get(number, {}).values()]
+        for step in self.steps:
+            steps += [step, *(stop for number in step.made for stop in stops.get(number, {}).values())]
+        return self.replaced(steps=tuple(steps))
+
+    def without_detach(self) -> Program:
+        """Return the program for raw arrays, which have no history to be cut off."""
+        same: dict[int, Ref] = {}
+        steps = []
+        for step in self.steps:
+            step = step.taking(same) if same else step  # noqa: PLW2901
+            if step.op == DETACH:
+                same[step.made[0]] = step.args[0]
+            else:
+                steps.append(step)
+        outputs = tuple(same[n].number if n in same else n for n in self.outputs)
+        return self.replaced(steps=tuple(steps), outputs=outputs)
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    @once
+    def bodies(self) -> dict[Body, str]:
+        """What the text calls the bodies of its loops."""
+        found = dict.fromkeys(step.args[1] for step in self.steps if step.op == LOOP)
+        return {body: f"body_{i}" for i, body in enumerate(found)}
+
+    def name_of(self, number: int) -> str:
+        """Return how the text calls a value."""
+        return f"{'c' if number in self.constants else 'k' if number in self.keys else 'v'}{number}"
+
+    def text(self, *, notes: bool = True, where: str = "") -> str:
+        """Return the Python text that runs: ``program(xp, *inputs)``, and the functions it calls if it is long.
+
+        Parameters
+        ----------
+        notes : bool, optional
+            Whether each line ends with shape, dtype and the user's line.
+        where : str, optional
+            What creation functions get beside their arguments, as ``**here``.
+        """
+        last = self.last_uses()
+        parameters = ", ".join(["xp", *map(self.name_of, self.inputs)])
+        results = "".join(f"{self.name_of(number)}, " for number in self.outputs)
+        about = [f"    # {self.name_of(n)}: {self.about(n)}" for n in (*self.inputs, *self.constants)] if notes else []
+        head, tail = [f"def program({parameters}):", *about], [f"    return ({results})"]
+        if notes:
+            head[:0] = [body.text(name) for body, name in self.bodies.items()]
+        if len(self.steps) <= STEPS_PER_FUNCTION:
+            return "\n".join([*head, *self._lines(0, len(self.steps), last, notes, where), *tail, ""])
+        parts, calls = [], []
+        made = dict.fromkeys(self.inputs, -1) | {n: at for at, step in enumerate(self.steps) for n in step.made}
+        for start in range(0, len(self.steps), STEPS_PER_FUNCTION):
+            stop = min(start + STEPS_PER_FUNCTION, len(self.steps))
+            name = f"part_{start}"
+            taken = dict.fromkeys(n for step in self.steps[start:stop] for n in step.refs if n not in self.constants)
+            given = [n for n in taken if made[n] < start]
+            left = [n for n, at in made.items() if start <= at < stop and last.get(n, -1) >= stop]
+            taking = [f"    {self.name_of(n)} = held{f'.pop({n})' if last[n] < stop else f'[{n}]'}" for n in given]
+            keeping = [f"    held[{n}] = {self.name_of(n)}" for n in left]
+            lines = self._lines(start, stop, last, notes, where)
+            parts.append("\n".join([f"def {name}(xp, held):", *taking, *lines, *keeping, "    return None", ""]))
+            calls.append(f"    {name}(xp, held)")
+        held = ", ".join(f"{n}: {self.name_of(n)}" for n in self.inputs)
+        results = "".join(f"{self.name_of(n) if n in self.constants else f'held[{n}]'}, " for n in self.outputs)
+        return "\n".join([*parts, *head, f"    held = {{{held}}}", *calls, f"    return ({results})", ""])
+
+    def about(self, number: int) -> str:
+        """Return what is known of a value: its name, shape and dtype."""
+        if number in self.keys:
+            return "key of a draw"
+        shape = self.shapes[number]
+        constant = self.constants.get(number)
+        value = f" = {number_text(constant)}" if constant is not None and shape.shape == () else ""
+        return f"{shape}{value}{f'  {printable(self.names[number])}' if number in self.names else ''}"
+
+    def _lines(self, start: int, stop: int, last: Mapping[int, int], notes: bool, where: str) -> Iterator[str]:
+        fixed = {*self.inputs, *self.constants} if stop - start == len(self.steps) else {*self.constants}
+        for at in range(start, stop):
+            step = self.steps[at]
+            gone = [n for n in dict.fromkeys(step.refs) if last[n] == at and n not in fixed]
+            gone += [n for n in step.made if n not in last]
+            names = ["_" if n is None else self.name_of(n) for n in step.outs]
+            target = ", ".join(names) + ("," if step.several and len(names) == 1 else "")
+            call = self.call_text(step, where)
+            line = f"    {target} = {call}" if target else f"    {call}"
+            if gone:
+                line += f"; del {', '.join(map(self.name_of, gone))}"
+            if notes:
+                made = ", ".join(str(self.shapes[n]) for n in step.made)
+                line += f"  # {made}{f'  {printable(step.line)}' if step.line else ''}"
+            yield line
+
+    def call_text(self, step: Step, where: str = "") -> str:
+        """Return the call of a step."""
+        if symbol_of(step):
+            return symbolic_text(step, self.part_text)
+        parts = [*map(self.part_text, step.args), *(f"{k}={self.part_text(v)}" for k, v in step.kwargs.items())]
+        parts += [where] if where and facts_of(step.op).creates == "here" else []
+        return f"{'' if step.op in (DRAW, DETACH, STOP) else 'xp.'}{step.op}({', '.join(parts)})"
+
+    def part_text(self, part: Any) -> str:
+        """Return an argument as text."""
+        kind = type(part)
+        if kind is Ref:
+            return self.name_of(part.number)
+        if kind is list:
+            return f"[{', '.join(map(self.part_text, part))}]"
+        if kind is tuple:
+            return f"({', '.join(map(self.part_text, part))}{',' if len(part) == 1 else ''})"
+        if kind is slice:
+            return f"slice({', '.join(map(self.part_text, (part.start, part.stop, part.step)))})"
+        if kind is DType:
+            return str(part)
+        if kind is Shaped:
+            return f"spec({part.shape!r}, {part.dtype})"
+        if kind is complex:
+            return f"complex({part.real!r}, {part.imag!r})"
+        if kind is Body:
+            return self.bodies[part]
+        if part is ...:
+            return "..."
+        return repr(part)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
+        return f"<Program of {len(self.steps)} steps: {counts}; print() shows its text>"
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program, with arguments like those of the captured function.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arrays or tensors, of any backend, of the shapes and dtypes the program was captured with; other values as they
+            were then.
+
+        Returns
+        -------
+        object
+            What the function returned, with new values: arrays if all arguments were, else tensors.
+
+        Raises
+        ------
+        TypeError
+            If the arguments are not like those of the capture.
+        ValueError
+            If shapes, dtypes or other values are others.
+        RuntimeError
+            If a tensor from outside is not there any more, or has another shape or dtype.
+        """
+        values = self._bound(args, kwargs)
+        backend = joined(spec_of_value(value).backend for value in values.values()) if values else default_backend()
+        if backend is None:
+            names = sorted({spec_of_value(value).backend.name for value in values.values()})
+            raise BackendError(f"a program takes arrays of one backend, not of {' and '.join(names)}{errors.called()}")
+        drawn = self._drawn()
+        given: list[Any] = [values[n] if n in values else drawn[n] for n in self.inputs]
+        leaves_given = tree.flatten((args, kwargs))[0]
+        targets = [self._target(write, leaves_given) for write in self.writes]
+        tensors = [value for value in values.values() if isinstance(value, Tensor)]
+        followed = self.is_followed and any(t._is_followed() for t in tensors)
+        if followed and self.functions:
+            raise RuntimeError(
+                f"the program holds what the Function {self.functions[0]} computes, not its derivative: capture the"
+                f" gradient too, or call it under ag.no_grad(){errors.called()}"
+            )
+        if followed or mode.recorder() is not None or any(t._spec.backend.is_batched for t in tensors):
+            outs: list[Any] = self.on_tensors(backend, given)
+        else:
+            outs = self._on_arrays(backend, given)
+        assert self.results is not None
+        leaves, made = [], iter(outs)
+        whole = is_raw(args, kwargs)
+        for leaf in self.results.leaves:
+            if isinstance(leaf, Leaf):
+                result = next(made)
+                if any(result is value for value in given):  # a step gave its operand
+                    result = fresh(result, result._node)
+                leaves.append(result._raw if leaf.raw else bare(result) if whole else result)
+            elif isinstance(leaf, Number):
+                leaves.append(next(made)._item())
+            else:
+                leaves.append(leaves_given[leaf.place] if isinstance(leaf, Given) else leaf)
+        put_back(self.writes, targets, made)
+        return tree.unflatten(self.results.treedef, leaves)
+
+    def _drawn(self) -> dict[int, Any]:
+        """Return the keys for all draws, and leave the generators as the function would."""
+        keys: dict[int, Any] = {}
+        done = 0
+        for at, generator, state in self.seeds:
+            keys |= {number: self.draw(number) for number in self.keys[done:at]}
+            generator.set_state(state)
+            done = max(done, at)
+        return keys | {number: self.draw(number) for number in self.keys[done:]}
+
+    def draw(self, number: int) -> Any:
+        """Return the next key for a draw, from the generator that gave it in the capture."""
+        return self.source_of(number).key()
+
+    def source_of(self, number: int) -> Any:
+        """Return the generator that gives the key for a draw."""
+        return self.sources.get(number, default_generator)
+
+    @once
+    def is_followed(self) -> bool:
+        """Whether a result may be differentiated: then its inputs' histories are gone on with."""
+        return self.results is not None and any(getattr(leaf, "followed", False) for leaf in self.results.leaves)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Any]:
+        """Return the values of the inputs, but for keys, by number."""
+        if self.arguments is None:
+            raise TypeError("this program has no arguments: use its function()")
+        leaves, treedef = tree.flatten((args, kwargs))
+        if treedef != self.arguments.treedef:
+            raise TypeError(
+                f"the program was captured as {_call(self.arguments.treedef)}, and is called as {_call(treedef)}: it takes"
+                f" as many arguments, in the same containers{errors.called()}"
+            )
+        values: dict[int, Any] = {}
+        for path, leaf, value in zip(treedef.paths(), self.arguments.leaves, leaves, strict=True):
+            if isinstance(leaf, Number):
+                values[leaf.number] = default_backend().asarray(float(value), dtype="float64")
+                continue
+            if not isinstance(leaf, Leaf):
+                if value is not leaf and (type(value) is not type(leaf) or value != leaf):
+                    numeric = isinstance(leaf, int | float | complex) and not isinstance(leaf, bool)
+                    instead = f", or with an array, np.asarray({leaf!r}), which is an input" if numeric else ""
+                    raise ValueError(
+                        f"{leaf!r} is part of the program; it is called with {value!r} at {path}: capture it anew{instead}"
+                        f"{errors.called()}"
+                    )
+                continue
+            self._check(leaf.number, value, f"the argument at {path}")
+            if values.setdefault(leaf.number, value) is not value:
+                raise ValueError(
+                    f"the program was captured with one array in several places, and gets another one at {path}"
+                    f"{errors.called()}"
+                )
+        for number, origin in self.outside.items():
+            try:
+                found = origin.find()
+            except LookupError as error:
+                raise RuntimeError(f"{error}; the program takes it from there{errors.called()}") from None
+            if found is None and origin.way[-1:] == (("attribute", "grad"),):
+                raise other_grad(Origin(origin.root, origin.way[:-1]), had=True)
+            values[number] = found
+            self._check(number, found, str(origin))
+        return values
+
+    def _check(self, number: int, value: Any, what: str) -> None:
+        spec = spec_of_value(value)
+        found = Shaped(tuple(spec.shape), spec.backend.dtype_name(spec.dtype))
+        if found != self.shapes[number]:
+            raise ValueError(
+                f"the program was captured for {self.shapes[number]}, and {what} is {found}: capture it anew"
+                f"{errors.called()}"
+            )
+
+    def _target(self, write: Write, leaves: list[Any]) -> Tensor:
+        """Return the tensor of a write, found again."""
+        found = target_of(write.target, leaves)
+        if write.what == "grad" and write.had_grad not in (None, found.grad is not None):
+            raise other_grad(write.target, had=write.had_grad is True)
+        return found  # type: ignore[no-any-return]
+
+    def device_for(self, given: Sequence[Any], backend: Backend) -> str:
+        """Return where it runs on a backend: beside the first of the values it is given, if one is the backend's.
+
+        Else where it was captured, if that is the backend's, or on its default device.
+        """
+        specs = (spec_of_value(value) for value in given if type(value) is not tuple)
+        device = next((s.device for s in specs if getattr(s.backend, "base", s.backend) is backend), self.device)
+        own = device is not None and device.partition(":")[0] == backend.name
+        return device if device is not None and own else backend.default_device()
+
+    def on(self, device: str) -> Program:
+        """Return the program as one that was captured there."""
+        if device == self.device:
+            return self
+        others: dict[str, Program] = self.__dict__.setdefault("_elsewhere", {})
+        return others.get(device) or others.setdefault(device, self.replaced(device=device))
+
+    def _on_arrays(self, backend: Backend, given: list[Any]) -> list[Tensor]:
+        """Run on raw arrays of a backend."""
+        device = self.device_for(given, backend)
+        arrays = []
+        for value in given:
+            if type(value) is tuple:  # a key
+                arrays.append(value)
+                continue
+            raw = value._raw if isinstance(value, Tensor) else value
+            owner = spec_of_value(value).backend
+            arrays.append(raw if owner is backend else backend.receive(owner, raw, device))
+        with backend.quiet():
+            outs = self.on(device).run(backend, arrays)
+        made = [backend.as_array(out) for out in outs]
+        return [wrap(out, backend.spec(out)) for out in made]
+
+    def run(self, backend: Backend, values: Sequence[Any], **options: Any) -> Sequence[Any]:
+        """Run on raw values of a backend; an error tells the step and the user's line."""
+        try:
+            return self.runner(backend, **options)(*values)
+        except Exception as error:
+            self.explain(error, backend, values)
+            raise
+
+    def explain(self, error: Exception, backend: Backend, values: Sequence[Any]) -> None:
+        """Note on an error of a run which step it is of, and the user's line."""
+        step = self.failing(backend, values)
+        if step is not None:
+            error.add_note(f"Raised by {step.op} in a program, recorded at {step.line}.")
+
+    def failing(self, backend: Backend, values: Sequence[Any]) -> Step | None:
+        """Return the first step that fails for these values, found by halving; None if none does."""
+        plain = self.without_detach()
+
+        def fails(count: int) -> bool:
+            try:
+                plain.replaced(steps=plain.steps[:count], outputs=()).function(backend)(*values)
+            except Exception:  # noqa: BLE001 (the question is whether there is one)
+                return True
+            return False
+
+        good, bad = 0, len(plain.steps)
+        if not fails(bad):
+            return None
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (good, middle) if fails(middle) else (middle, bad)
+        return plain.steps[bad - 1]
+
+    def on_tensors(self, backend: Backend, given: list[Any]) -> list[Tensor]:
+        """Run on tensors, so that the steps are recorded, mapped, or become part of another program."""
+        tensors: list[Any] = []
+        recorder = mode.recorder()
+        base = getattr(backend, "base", backend)
+        device = self.device_for(given, base)
+        for value in given:
+            if type(value) is tuple:
+                tensors.append(value)
+                continue
+            tensor = value if isinstance(value, Tensor) else wrap(value, spec_of_value(value))
+            if recorder is not None:
+                recorder.meet(tensor)
+            owner = tensor._spec.backend
+            tensors.append(tensor if getattr(owner, "base", owner) is base else tensor.to_device(device))
+        runs: dict[Any, Any] = self.__dict__.setdefault("_runs_on_tensors", {})
+        run = runs.get((base, device))
+        if run is None:
+            fused = (step for step in self.steps if step.op in OPS and OPS[step.op].rule.residuals)
+            left = {number for step in fused for number in step.outs[1:]}
+            differentiated = self._reached(DETACH)
+            adjoints = any(
+                not left.isdisjoint(step.refs) and not differentiated.isdisjoint(step.made) for step in self.steps
+            )
+            run = self._taking_constants.function(base, device=device, xp=Functions(base.functions, adjoints))
+            run = runs.setdefault((base, device), run)
+        for constant in self.constants.values():  # a tensor of each for this call: what it gives may be written to
+            array = brought(constant, base, device)
+            tensors.append(wrap(array, base.spec(array)))
+            if recorder is not None:
+                recorder.constant(array)
+        return list(run(*tensors))
+
+    @once
+    def _taking_constants(self) -> Program:
+        """The program with its constants as further inputs."""
+        return self.replaced(inputs=(*self.inputs, *self.constants), constants={})
+
+    def function(
+        self, backend: Backend, *, device: str | None = None, xp: Any = None, kernels: Any = None
+    ) -> Callable[..., tuple[Any, ...]]:
+        """Return a function of the inputs that gives the outputs.
+
+        Parameters
+        ----------
+        backend : Backend
+            Whose kernels run.
+        device : str, optional
+            Where arrays are made; default: the program's, if it is the backend's, else its default device.
+        xp : namespace, optional
+            Functions of tensors that the text takes as ``xp``, of a program without constants; default: kernels.
+        kernels : namespace, optional
+            The kernels, of arrays; default: the backend's.
+        """
+        device = self.device_for((), backend) if device is None else device
+        names = environment(backend, device, self)
+        for number, value in self.constants.items():
+            names[self.name_of(number)] = brought(value, backend, device)
+        if xp is not None:
+            draw = names[DRAW]
+            names[DRAW] = lambda *args, **kwargs: from_raw(draw(*args, **kwargs))
+            names["device"] = device  # by agrad's own name, as its functions take it
+            names["here"] = {"device": device}
+        where = "**here" if names["here"] else ""
+        file = f"<agrad program {_count()}>"
+        run = compile_source(self.text(notes=False, where=where), file, names)["program"]
+        weakref.finalize(run, forget_source, file).atexit = False
+        return functools.partial(run, xp or kernels or backend.xp)
+
+
+class Body:
+    """What a loop does in each of its calls: an argument of its step.
+
+    Its program takes the carried values, a row of each array, and constants; it gives the next carried values and results.
+    It is told from others by identity.
+
+    Attributes
+    ----------
+    program : Program
+        Of one call, without draws and writes.
+    carried, rows : int
+        How many of its inputs are carried values, and how many of the following are rows.
+    length : int
+        How many calls there are.
+    reverse : bool
+        Whether the last row is the first.
+    kept : tuple of int
+        Carried values that the loop gives, stacked behind its results, as they were before each call.
+    derived : dict
+        The bodies of its derivatives, by what they are of.
+    """
+
+    __slots__ = ("__weakref__", "carried", "derived", "kept", "length", "program", "reverse", "rows")
+
+    def __init__(
+        self,
+        program: Program,
+        carried: int,
+        rows: int,
+        length: int,
+        *,
+        reverse: bool = False,
+        kept: tuple[int, ...] = (),
+    ) -> None:
+        self.program, self.carried, self.rows = program, carried, rows
+        self.length, self.reverse, self.kept = length, reverse, kept
+        self.derived: dict[Any, Any] = {}
+
+    def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Return what stands for carried values, rows and constants."""
+        rows = self.carried + self.rows
+        return [*values[: self.carried]], [*values[self.carried : rows]], [*values[rows:]]
+
+    def keeping(self, kept: tuple[int, ...]) -> Body:
+        """Return the body of a loop that gives other carried values as they were."""
+        if kept == self.kept:
+            return self
+        made = Body(self.program, self.carried, self.rows, self.length, reverse=self.reverse, kept=kept)
+        return self.derived.setdefault(("keeping", kept), made)  # type: ignore[no-any-return]
+
+    def taking(self, places: Sequence[int], rows: int) -> Body:
+        """Return the body with these of its inputs, of which so many are rows."""
+        program = self.program.replaced(inputs=tuple(self.program.inputs[i] for i in places))
+        return Body(program, self.carried, rows, self.length, reverse=self.reverse, kept=self.kept)
+
+    def text(self, name: str) -> str:
+        """Return what a call does, as the text of a function."""
+        about = f"# {name}: {self.length} calls{' from the last row on' if self.reverse else ''}, each with {self.carried} carried"
+        return f"{about}, {self.rows} from rows\n{self.program.text().replace('def program(', f'def {name}(', 1)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _body, (self.program, self.carried, self.rows, self.length, self.reverse, self.kept)
+
+    def __repr__(self) -> str:
+        return f"<Body of {self.length} calls of {len(self.program.steps)} steps>"
+
+
+def _body(program: Program, carried: int, rows: int, length: int, reverse: bool, kept: tuple[int, ...]) -> Body:
+    return Body(program, carried, rows, length, reverse=reverse, kept=kept)
+
+
+#: Puts the members of a class on `Program`.
+attached = attaching_to(Program)
+
+
+def brought(constant: Any, backend: Backend, device: str) -> Any:
+    """Return a constant of a program where that runs."""
+    owner = backend_of(constant)
+    assert owner is not None
+    there = owner is backend and backend.device_of(constant) == device
+    return constant if there else backend.receive(owner, constant, device)
+
+
+def _call(arguments: TreeDef) -> str:
+    """Write how a program is called: ``program(*, [*, *], b=*)``."""
+    positional, named = arguments.children
+    texts = [str(child) for child in positional.children]
+    texts += [f"{name}={child}" for name, child in zip(named.keys, named.children, strict=True)]
+    return f"program({', '.join(texts)})"
+
+
+def other_grad(target: Origin | Argument, *, had: bool) -> RuntimeError:
+    """Return the error for a tensor that had a gradient in the capture and has none now, or the other way round."""
+    then, now = ("a", "no") if had else ("no", "a")
+    return RuntimeError(
+        f"the program was captured while {target} had {then} gradient, and it has {now} gradient now: capture it anew, or"
+        f" set it to None before both{errors.called()}"
+    )
+
+
+def spec_of_value(value: Any) -> Spec:
+    """Return the spec of a tensor or array."""
+    return value._spec if isinstance(value, Tensor) else spec_of(value)
+
+
+def put_back(writes: Sequence[Write], targets: Sequence[Tensor], made: Iterator[Tensor]) -> None:
+    """Give tensors from outside the values and gradients that a program has made for them: of plain leaves all or none."""
+    followed: list[tuple[Tensor, Tensor]] = []
+    gradients: list[tuple[Tensor, Tensor | None]] = []
+    changed: list[Tensor] = []
+    given: list[Tensor] = []
+    grads: list[Tensor | None] = []
+    dropped: list[Tensor] = []
+    later: list[tuple[Tensor, Tensor | None]] = []
+    at: dict[int, int] = {}
+    for write, target in zip(writes, targets, strict=True):
+        value = None if write.number is None else next(made)
+        if write.what == "grad":
+            gradients.append((target, value))
+        elif value is not None and value._node is not None:
+            followed.append((target, value))
+        elif value is not None:
+            at[id(target)] = len(changed)
+            changed.append(target)
+            given.append(value)
+            grads.append(None)
+    for target, value in followed:
+        rebind(target, value, "a program")
+    for target, value in gradients:
+        if not target.is_leaf or mode.recorder() is not None:
+            later.append((target, value))
+        elif value is None:
+            dropped.append(target)
+        else:
+            i = at.setdefault(id(target), len(changed))
+            if i == len(changed):
+                changed.append(target)
+                given.append(target)
+                grads.append(None)
+            if value._spec is not given[i]._spec:
+                target._check_grad(value)
+            grads[i] = value
+    assign_data(changed, [v._raw for v in given], [v._spec for v in given], grads, dropped)
+    for target, value in later:
+        target.grad = value
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, so that it stays within its comment or docstring."""
+    return text if text.isprintable() else repr(text)
+
+
+def number_text(array: Any) -> str:
+    """Return the one number of a 0-d array as text."""
+    owner = backend_of(array)
+    assert owner is not None
+    return repr(owner.item(array))
+
+
+def symbol_of(step: Step) -> str:
+    """Return Python's symbol that a step is written, and run, by: where an operand is a Python number; else nothing."""
+    by_symbol = not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args))
+    return facts_of(step.op).symbol if by_symbol else ""
+
+
+def symbolic_text(step: Step, text_of: Callable[[Any], str]) -> str:
+    """Return such a step as text, its operands by `text_of`."""
+    left, right = (f"({text})" if text.startswith("-") else text for text in map(text_of, step.args))
+    return f"{left} {symbol_of(step)} {right}"
+
+
+def is_number(part: Any) -> bool:
+    """Return whether an argument is a Python number."""
+    return type(part) in (bool, int, float, complex)
+
+
+class Functions:
+    """The functions a program runs on where it is differentiated: agrad's, and what rules call beside them."""
+
+    def __init__(self, functions: Any, adjoints: bool, prefix: str = "") -> None:
+        self._functions, self._prefix = functions, prefix
+        self._adjoints = adjoints  # whether steps take what kernels of fused operations left beside their results
+
+    def __getattr__(self, name: str) -> Any:
+        whole = f"{self._prefix}{name}"
+        op = OPS.get(whole)
+        if op is not None and (op.rule.residuals or op.rule.adjoint_of):
+            found: Any = functools.partial(self._whole, op)
+        elif op is not None and op.rule.kind == "none":
+            found = functools.partial(_without_history, whole)
+        elif whole == "add_into":
+            found = lambda array, other, _: self._functions.add(array, other)
+        elif not self._prefix and name in SUBNAMESPACES and not callable(getattr(self._functions, name)):
+            found = Functions(self._functions, self._adjoints, f"{name}.")
+        else:
+            found = operator.attrgetter(whole)(self._functions)
+        setattr(self, name, found)
+        return found
+
+    def _whole(self, op: Op, *args: Any) -> Any:
+        """Call a fused operation, whose function gives the result alone, with what its kernel leaves beside it; or its adjoint.
+
+        Where steps of a derivative take what kernels left, what is followed goes through the functions kernels are made of.
+        """
+        if any(isinstance(arg, Tensor) and (arg._tangents or (self._adjoints and arg._is_followed())) for arg in args):
+            assert op.kernel is not None
+            return op.kernel(self._functions, *args)
+        return _without_history(op.name, *args) if op.rule.adjoint_of else general(op, args, whole=True)
+
+
+def _without_history(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call an operation without derivative as rules do, by its kernel: that takes None for what a function asks for."""
+
+    def raw(part: Any) -> Any:
+        return part._raw if isinstance(part, Tensor) else part
+
+    given, named = [mapped(raw, arg) for arg in args], {key: mapped(raw, value) for key, value in kwargs.items()}
+    backend = joined(found for part in (*args, *kwargs.values()) for found in backends_in(part))
+    assert backend is not None, name
+    made = operator.attrgetter(name)(mode.kernels_of(backend))(*given, **named)
+    if not isinstance(made, tuple | list):
+        return from_raw(made)
+    return [from_raw(part) for part in made]
+
+
+def backends_in(part: Any) -> Iterator[Backend]:
+    """Return the backends of the tensors within an argument."""
+    if isinstance(part, Tensor):
+        yield part._spec.backend
+    elif isinstance(part, tuple | list):
+        for inside in part:
+            yield from backends_in(inside)
+
+
+#: Numbers programs in the names of their texts, which tracebacks show.
+_count = itertools.count(1).__next__
+
+
+@shared
+def dtypes_of(backend: Backend, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the backend's dtypes of these names."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = backend.dtype(name)
+        except TypeError:  # it has none of that name
+            continue
+    return found
+
+
+def environment(backend: Backend, device: str, program: Program) -> dict[str, Any]:
+    """Return what the text of a program refers to beside ``xp``: dtypes, the device, specs, draws."""
+    others = {shaped.dtype for shaped in program.shapes.values()}.difference(dtypes.NAMES)  # as float16
+
+    @functools.cache
+    def spec(shape: tuple[int, ...], dtype: Any) -> Spec:
+        return Spec(backend, shape, dtype, device)
+
+    def draw(kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, **parameters: Any) -> Any:
+        return backend.random(kind, shape, key, dtype=dtype, device=device, **parameters)
+
+    return {
+        **dtypes_of(backend, (*dtypes.NAMES, *sorted(others))),
+        **{name: body for body, name in program.bodies.items()},
+        "device": backend.native_device(device),
+        "here": backend.creation(device),
+        "spec": spec,
+        DRAW: draw,
+        DETACH: lambda value: value.detach() if isinstance(value, Tensor) else value,
+        STOP: functools.partial(stop_unless, backend.item),
+        "inf": math.inf,
+        "nan": math.nan,
+    }
+
+
+def stop_unless(item: Callable[[Any], Any], array: Any, value: Any) -> tuple[()]:
+    """Raise `Stopped` if the one number in an array is another than a value, or not as true; as a step, give nothing."""
+    found = item(array)
+    if bool(found) is not value if type(value) is bool else not same(found, value):
+        raise Stopped
+    return ()
+
+
+def same(first: Any, second: Any) -> bool:
+    """Return whether two plain values are the same: of one type, -0.0 and NaN told apart."""
+    if first is second:
+        return True
+    if type(first) is not type(second):
+        return False
+    if type(first) is tuple or type(first) is frozenset:  # equal sets may be gone through in another order
+        return len(first) == len(second) and all(map(same, first, second))
+    if type(first) is complex or (isinstance(first, float) and (not first or math.isnan(first))):
+        return repr(first) == repr(second)
+    return bool(first == second)
+
+
+def refuse_seeds(program: Program, what: str) -> None:
+    """Refuse what a program that sets the state of generators cannot."""
+    if program.seeds:
+        raise TypeError(
+            f"a program that seeds a random generator cannot {what}: seed it before the program is called{errors.called()}"
+        )

@@ -1,0 +1,896 @@
+"""Recording: what runs in a context becomes the steps of a program.
+
+A `Recorder` stands in the mode, as the profiler does, and is told of every call of an op and of every rule that runs. It
+knows arrays by identity: each that a step gave has a number. What a kernel or rule is handed, and nothing else, are
+`Recorded` arrays: an array and its number, whose backend runs the kernels of the library inside and writes each down. So
+no tensor, node or list ever holds a recorded array, within the recording or after it, however that ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import CodeType
+from typing import Any, NamedTuple, NoReturn
+
+from agrad.core import errors, mode
+from agrad.core.backend import BACKENDS, Backend, backend_of
+from agrad.core.cpython import collect
+from agrad.core.function import FunctionNode
+from agrad.core.hooks import Handle
+from agrad.core.kernels import is_mask, key_parts
+from agrad.core.node import AccumulateGrad, Node
+from agrad.core.once import once, shared
+from agrad.core.op import OPS, Op, facts_of
+from agrad.core.operands import from_raw
+from agrad.core.spec import Spec
+from agrad.core.tensor import Tensor
+from agrad.core.transfers import joined_with
+from agrad.ops.methods import BINARY, COMPARISON, UNARY
+from agrad.program.batching import Batched, BatchedBackend, batched_backend, rewrap
+from agrad.program.program import (
+    BACKWARD,
+    DETACH,
+    DRAW,
+    HERE,
+    LITERALS,
+    Body,
+    DType,
+    Program,
+    Ref,
+    Shaped,
+    Step,
+    is_dtype,
+)
+
+
+class Hooked(NamedTuple):
+    """A hook that was registered on a tensor within a recording.
+
+    It holds neither the hook nor the graph: what lives on after the function is the function's doing.
+
+    Attributes
+    ----------
+    number : int or None
+        Of the tensor's value.
+    to : weakref
+        To the tensor's node.
+    hooks : weakref
+        To the table that the hook stands in, or stood.
+    key : int
+        Of the hook in that table.
+    handle : weakref
+        To what takes it away.
+    """
+
+    number: int | None
+    to: weakref.ref[Node]
+    hooks: Callable[[], dict[int, Callable[..., Any]] | None]
+    key: int
+    handle: weakref.ref[Handle]
+
+    @property
+    def node(self) -> Node | None:
+        """The tensor's node, while it lives."""
+        return self.to()
+
+    @property
+    def hook(self) -> Callable[..., Any] | None:
+        """What was registered, if it has not been taken away."""
+        return (self.hooks() or {}).get(self.key)
+
+
+class CaptureError(RuntimeError):
+    """A function does what no program can hold: the message says what and where."""
+
+
+class Recorded:
+    """An array of a library, and the number of the value it is in the program that is being recorded.
+
+    Attributes
+    ----------
+    data : array
+        The library's.
+    ref : Ref
+        Its number in the program.
+    """
+
+    __slots__ = ("__weakref__", "data", "ref")
+    __array_ufunc__ = None  # arrays of libraries leave operators to this class
+
+    backend: RecordingBackend
+
+    def __init__(self, data: Any, number: int) -> None:
+        self.data = data
+        self.ref = Ref(number)  # not `number`: that of a batched array is its level's
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return tuple(self.data.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return int(self.data.ndim)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(self.data.size)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype."""
+        return self.data.dtype
+
+    @property
+    def device(self) -> Any:
+        """The device, as the library has it."""
+        return getattr(self.data, "device", None)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.backend.xp.getitem(self, key)
+
+    def __bool__(self) -> NoReturn:
+        raise CaptureError(f"a kernel or rule chooses its way by a value, which no program can hold{errors.called()}")
+
+    __float__ = __int__ = __complex__ = __index__ = __array__ = __bool__
+
+    def __repr__(self) -> str:
+        return f"Recorded({self.data!r}, number={self.ref.number})"
+
+
+def _operators() -> None:
+    def binary(name: str, op: str) -> None:
+        run = getattr(operator, f"__{name}__")
+
+        def method(self: Recorded, other: Any) -> Any:
+            if isinstance(other, Batched):
+                return NotImplemented
+            return self.backend.write(op, run, (self, other), {})
+
+        def reflected(self: Recorded, other: Any) -> Any:
+            return self.backend.write(op, run, (other, self), {})
+
+        setattr(Recorded, f"__{name}__", method)
+        if name in BINARY:
+            setattr(Recorded, f"__r{name}__", reflected)
+
+    def unary(name: str, op: str) -> None:
+        run = getattr(operator, f"__{name}__")
+        setattr(Recorded, f"__{name}__", lambda self: self.backend.write(op, run, (self,), {}))
+
+    for name, op in (BINARY | COMPARISON).items():
+        binary(name, op)
+    for name, op in UNARY.items():
+        unary(name, op)
+
+
+_operators()
+Recorded.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+# -- the backend ------------------------------------------------------------------------------------------------------
+
+
+class RecordingBackend(Backend):
+    """The backend of recorded arrays of one library: runs its kernels, and writes down what they do.
+
+    Attributes
+    ----------
+    inner : Backend
+        The library's.
+    kind_of_array : type
+        The class of its arrays.
+    """
+
+    is_lazy = True  # what would look at elements, to check them, passes on
+    _gives_way = True
+
+    def __init__(self, inner: Backend) -> None:
+        self.inner = inner
+        self.name = f"recording({inner.name})"
+        for name in OF_THE_LIBRARY:
+            setattr(self, name, getattr(inner, name))
+        self.kind_of_array: type[Recorded] = type("Recorded", (Recorded,), {"__slots__": (), "backend": self})
+        BACKENDS[self.kind_of_array] = self
+
+    @once
+    def functions(self) -> Any:
+        return self.inner.functions
+
+    def spec(self, array: Any) -> Spec:
+        if not isinstance(array, Recorded):
+            return self.inner.spec(array)
+        inside = self.inner.spec(array.data)
+        return Spec(self, inside.shape, inside.dtype, inside.device)
+
+    def as_array(self, value: Any) -> Any:
+        return value if isinstance(value, Recorded) else self.inner.as_array(value)
+
+    def asarray(self, value: Any, **how: Any) -> Any:
+        return value if isinstance(value, Recorded) else self.inner.asarray(value, **how)
+
+    def lend(self, array: Any) -> Any:
+        return array
+
+    def beside(self, array: Any) -> dict[str, Any]:
+        return self.inner.beside(_bare(array))
+
+    def nbytes(self, array: Any) -> int:
+        return self.inner.nbytes(array.data if isinstance(array, Recorded) else array)
+
+    def may_hold_nan(self, array: Any) -> bool:
+        return True
+
+    def join(self, others: Iterable[Backend]) -> Backend | None:
+        return self if all(other is self.inner for other in others) else None
+
+    def broadcast_like(self, array: Any, spec: Spec) -> Any:
+        return self.xp.broadcast_like(array, spec)
+
+    def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
+        return self.xp.scatter_add(spec, key, values)
+
+    def setitem(self, array: Any, key: Any, value: Any) -> Any:
+        """Write the assignment down; one by a mask, of what does not count its places, as a choice."""
+        rest = array.ndim - key.ndim if isinstance(key, Recorded) and is_mask(key) else -1
+        if value.ndim > rest or key.shape != array.shape[: key.ndim]:
+            return self.write("setitem", self.inner.xp.setitem, (array, key, value), {})
+        if value.dtype != array.dtype:
+            value = self.xp.astype(value, array.dtype)
+        return self.xp.where(key[(..., *(None,) * rest)] if rest else key, value, array)
+
+    def add_into(self, array: Any, other: Any, out: Any) -> Any:
+        return self.xp.add(array, other)
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        """Return the kernel inside, written down when it runs; what is no function stays what it is."""
+        if op == "setitem":
+            return self.setitem
+        get = operator.attrgetter(op)
+        try:
+            inside = get(self.inner.xp)
+        except AttributeError:
+            return None
+        if isinstance(inside, type) or not callable(inside):
+            return inside  # type: ignore[no-any-return]
+        return lambda *args, **kwargs: self.write(op, get(self.inner.xp), args, kwargs)
+
+    def write(self, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a kernel on the arrays inside, and write the step down; give its results as recorded arrays."""
+        recorder: Recorder = mode.recorder()
+        recorder.check_shape(op, args)
+        result = recorder.run(self.inner, op, function, args, kwargs)
+        if facts_of(op).creates == "here" or any(map(_holds_recorded, (*args, *kwargs.values()))):
+            return recorder.step(self, op, args, kwargs, result)
+        for part in (*args, *kwargs.values()):
+            if backend_of(part) is not None and is_array(part):
+                recorder.known(part)
+        return recorder.constants_of(self, result)
+
+
+#: Members that the recording backend has of the library's: they are not about arrays.
+OF_THE_LIBRARY = (
+    *(
+        "cannot",
+        "creation",
+        "default_device",
+        "default_dtype",
+        "default_name",
+        "device_of",
+        "devices",
+        "dtype",
+        "dtype_name",
+    ),
+    *("kind", "namespace", "native_device", "quiet", "scalar", "scalar_dtype"),
+)
+
+
+@shared
+def recording_backend(inner: Backend) -> RecordingBackend:
+    """Return the backend of recorded arrays of a library."""
+    return RecordingBackend(inner)
+
+
+def counterpart(backend: Backend) -> Backend:
+    """Return the backend on which the kernels of another one are written down."""
+    if isinstance(backend, BatchedBackend):
+        return batched_backend(backend.number, counterpart(backend.inner))
+    return recording_backend(backend)
+
+
+def _bare(part: Any) -> Any:
+    """Return an argument with the arrays inside recorded ones."""
+    if isinstance(part, Recorded):
+        return part.data
+    kind = type(part)
+    if kind is tuple or kind is list:
+        return kind(map(_bare, part))
+    if kind is slice:
+        return slice(_bare(part.start), _bare(part.stop), _bare(part.step))
+    if kind is Spec and isinstance(part.backend, RecordingBackend):
+        return Spec(part.backend.inner, part.shape, part.dtype, part.device)
+    return part
+
+
+def _holds_recorded(part: Any) -> bool:
+    if isinstance(part, Recorded):
+        return True
+    return type(part) in (tuple, list) and any(map(_holds_recorded, part))
+
+
+# -- the recorder -----------------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """What makes a program of what happens in a context.
+
+    Attributes
+    ----------
+    steps : list of Step
+        So far.
+    shapes : dict
+        Shape and dtype by number.
+    constants : dict
+        Arrays that are part of the program, by number.
+    inputs : dict
+        By the ``id`` of an array from outside its number, and the array, which stays alive.
+    met : dict
+        By ``id`` the tensors from outside that were met: the tensor, its array and its gradient then.
+    beside : set
+        Those of them, by ``id``, that are on an array which was known: a function may have made them itself.
+    grads : dict
+        By ``id`` of a tensor whose `.grad` the function named itself, which it did first: "read" or "set".
+    written : list of Tensor
+        Those that have another value or gradient in the end, which are found again.
+    draws : list of (int, key)
+        The numbers of the keys drawn, and the keys.
+    seeds : list of (int, Generator, key)
+        The generators whose state is set, after how many draws, and to what.
+    also : list of int
+        What the program gives beside what the function returned and wrote.
+    held : list of array
+        Those that stay alive with it.
+    functions : list of str
+        The names of the `Function`s that ran: their derivatives are not those of their steps.
+    hooked : list of Hooked
+        The hooks that were registered on tensors.
+    sources : dict
+        By ``id`` of a key that was drawn its generator: two may be in one state.
+    device : str or None
+        That of the first array.
+    region : int
+        The recomputation that runs now.
+    line : str
+        What is noted as the user's line, if it is not the one that calls.
+
+    Parameters
+    ----------
+    first : int, optional
+        The first number.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self.steps: list[Step] = []
+        self.shapes: dict[int, Shaped] = {}
+        self.constants: dict[int, Any] = {}
+        self.inputs: dict[int, tuple[int, Any]] = {}
+        self.met: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
+        self.beside: set[int] = set()
+        self.grads: dict[int, str] = {}
+        self.written: list[Tensor] = []
+        self.draws: list[tuple[int, Any]] = []
+        self.seeds: list[tuple[int, Any, Any]] = []
+        self.also: list[int] = []
+        self.functions: list[str] = []
+        self.hooked: list[Hooked] = []
+        self.sources: dict[Any, Any] = {}
+        self.held: list[Any] = []
+        self.device: str | None = None
+        self.region = self._regions = 0
+        self.line = ""
+        self._count = first
+        self._shaped: dict[Spec, Shaped] = {}
+        self._lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # by id of the code, which the value keeps
+        self._known: dict[int, tuple[int, Any]] = {}  # by id: number, and what keeps the id from being given again
+
+    # -- numbers ------------------------------------------------------------------------------------------------------
+
+    def new(self, array: Any = None, backend: Backend | None = None) -> int:
+        """Return the next number, for an array if one is given."""
+        number = self._count
+        self._count += 1
+        if array is not None:
+            backend = backend or backend_of(array)
+            assert backend is not None
+            spec = backend.spec(array)
+            self.shapes[number] = self.shaped(spec)
+            if self.device is None:
+                self.device = spec.device
+        return number
+
+    def shaped(self, spec: Spec) -> Shaped:
+        """Return a spec as a program has it."""
+        found = self._shaped.get(spec)
+        if found is None:
+            found = self._shaped[spec] = Shaped(spec.shape, spec.backend.dtype_name(spec.dtype))
+        return found
+
+    def line_of(self, code: CodeType | None, lasti: int) -> str:
+        """Return the line of an instruction, which a loop comes by often."""
+        found = self._lines.get((id(code), lasti))
+        if found is None:
+            text = errors.line_of(code, lasti)
+            if code is None:
+                return text
+            found = self._lines[id(code), lasti] = code, text
+        return found[1]
+
+    def know(self, array: Any, number: int) -> None:
+        """Remember the number of an array while it lives."""
+        key = id(array)
+        try:  # what forgets it is written in C: Python would swallow a Ctrl-C that comes while a callback in Python runs
+            kept: Any = weakref.ref(array, functools.partial(self._known.pop, key))
+        except TypeError:  # it takes no weak reference
+            kept = array
+        self._known[key] = number, kept
+
+    def let_go(self) -> None:
+        """Forget all arrays, when nothing more is recorded: NumPy resizes none to which a reference leads, be it weak."""
+        self._known.clear()
+
+    def alias(self, made: Any, array: Any) -> None:
+        """Remember that an array has the value of another one: a copy, in another layout, on another backend."""
+        self.know(made, self.known(array))
+
+    def number_of(self, array: Any) -> int | None:
+        """Return the number of an array, None if it is not known."""
+        found = self._known.get(id(array))
+        return None if found is None else found[0]
+
+    def constant(self, array: Any) -> Any:
+        """Make an array part of the program, if it is not yet; return it."""
+        if self.number_of(array) is None:
+            number = self.new(array)
+            self.constants[number] = array
+            self.know(array, number)
+        return array
+
+    def input(self, array: Any, backend: Backend | None = None) -> int:
+        """Return the number of an array from outside, or of one that is known; plugins are asked where no backend is given."""
+        number = self.number_of(array)
+        if number is None:
+            number = self.new(array, backend)
+            self.inputs[id(array)] = number, array
+            self.know(array, number)
+        return number
+
+    def take(self, array: Any, value: Any) -> None:
+        """Take note of a user's array, which is to be found again, and of the one that stands for it."""
+        backend = backend_of(value)
+        found_again = backend is not None and backend.as_array(value) is value
+        self.input(value if found_again else array)
+        if found_again and array is not value:
+            self.alias(array, value)
+
+    def number_of_float(self, value: Any) -> int | None:
+        """Return the number of a Python float that the program computes or is given; None for all others."""
+        return None
+
+    def setting(self, get: Callable[[], float]) -> float:
+        """Return a number that Python keeps: it is part of the program."""
+        return get()
+
+    def effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
+        """Refuse a change of Python's state."""
+        self.not_recorded("Python's state is changed (a count of steps, a learning rate)", later=False)
+
+    def effect_of(self, value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
+        """Refuse a change of Python's state by a value."""
+        self.not_recorded("Python's state is changed by a value", later=False)
+
+    def guard(self, get: Callable[[], Any], name: str) -> None:
+        """Take note of what the program holds for: one that is captured once holds what it saw."""
+
+    def not_recorded(self, reason: str, later: bool) -> None:
+        """Refuse what no program can hold."""
+        raise CaptureError(f"capture: {reason}{errors.called()}")
+
+    def meet(self, tensor: Tensor) -> None:
+        """Take note of a tensor that may be from outside, and is about to be written: as it is now."""
+        array = tensor._raw
+        known = self.number_of(array) is not None
+        if id(tensor) not in self.met and not isinstance(array, Batched) and (not known or id(array) in self.inputs):
+            if known:
+                self.beside.add(id(tensor))
+            grad = grad_of(tensor)
+            self.met[id(tensor)] = tensor, array, grad
+            self.input(array, tensor._spec.backend)
+            if grad is not None:
+                self.meet(grad)
+
+    def hook(self, tensor: Tensor, handle: Handle) -> None:
+        """Take note of a hook on a tensor."""
+        self.use(tensor)
+        assert tensor._node is not None
+        assert handle._hooks is not None
+        number, node = self.number_of(tensor._raw), weakref.ref(tensor._node)
+        self.hooked.append(Hooked(number, node, handle._hooks, handle._key, weakref.ref(handle)))
+
+    def use(self, tensor: Tensor) -> None:
+        """Take note of a tensor that is used: if its array is new, it is from outside."""
+        if self.number_of(tensor._raw) is None:
+            self.meet(tensor)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def step(
+        self, backend: RecordingBackend, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> Any:
+        """Write a step down; return its results as recorded arrays."""
+        inner = backend.inner
+        several = isinstance(result, tuple | list)
+        parts = list(result) if several else [result]
+        made: list[Any] = []
+        outs: list[int | None] = []
+        for part in parts:
+            array = None if part is None else inner.as_array(part)
+            if array is None or backend_of(array) is not inner:  # a residual that is not needed, or a number
+                made.append(part)
+                outs.append(None)
+                continue
+            number = self.new(array, inner)
+            made.append(backend.kind_of_array(array, number))
+            outs.append(number)
+        if not any(number is not None for number in outs):
+            return result
+        if facts_of(op).creates == "here":  # made where the program runs: no word of it is the program's
+            (array,) = (part for part in parts if part is not None)
+            where = {"device", *inner.creation(inner.device_of(inner.as_array(array)))}
+            kwargs = {name: value for name, value in kwargs.items() if name not in where}
+        step_args = tuple(self.part(inner, op, a) for a in args)
+        step_kwargs = {
+            name: HERE if name == "device" and v is not None else self.part(inner, op, v) for name, v in kwargs.items()
+        }
+        line = self.line or self.line_of(*errors.caller())
+        self.steps.append(Step(op, step_args, step_kwargs, tuple(outs), several, line, self.region))
+        if not several:
+            return made[0]
+        kind = type(result)
+        return kind(*made) if hasattr(kind, "_fields") else kind(made)
+
+    def run(
+        self, inner: Backend, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Return what a kernel of an operation gives for the arrays inside recorded ones."""
+        return function(*(_bare(a) for a in args), **{name: _bare(v) for name, v in kwargs.items()})
+
+    def copied(self, inner: Backend, array: Any) -> Any:
+        """Return a copy of an array: the same value under another number."""
+        return inner.asarray(array, copy=True)
+
+    def drawn(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
+        """Return what is drawn from a key."""
+        return backend.random(kind, shape, key, **options)
+
+    def check_shape(self, op: str, args: tuple[Any, ...]) -> None:
+        """Refuse a kernel whose result has a shape that depends on values of these arguments."""
+
+        def varies(part: Any) -> bool:
+            return isinstance(part, Recorded) and part.ref.number not in self.constants
+
+        known, by_values, chosen = OPS.get(op), facts_of(op).dynamic, False
+        if known is not None and (known.has_key or isinstance(by_values, str)):
+            named = {of.name: (of.kind, arg) for of, arg in zip(known.arguments, args, strict=False)}
+            keys = (part for kind, arg in named.values() if kind == "key" for part in key_parts(arg))
+            chosen = any(varies(part) and is_mask(part) for part in keys)
+            by_values = isinstance(by_values, str) and by_values in named and varies(named[by_values][1])
+        if chosen or by_values:
+            by = " by a mask" if chosen else ""
+            raise CaptureError(f"capture: the shape of what {op} gives{by} depends on values{errors.called()}")
+
+    def part(self, inner: Backend, op: str, part: Any) -> Any:
+        """Return an argument as a step has it."""
+        kind = type(part)
+        if isinstance(part, Recorded):
+            return part.ref
+        if kind in LITERALS or kind is Body:
+            return part
+        if kind is tuple or kind is list:
+            return kind(self.part(inner, op, inside) for inside in part)
+        if kind is slice:
+            return slice(*(self.part(inner, op, bound) for bound in (part.start, part.stop, part.step)))
+        if kind is range:
+            return list(part)
+        if kind is Spec:
+            return self.shaped(part)
+        if backend_of(part) is not None and is_array(part):
+            return Ref(self.known(part))
+        if isinstance(part, int):  # of a class of its own, as an enumeration's
+            return int(part)
+        name = inner.dtype_name(part)
+        if is_dtype(name):
+            return DType(name)
+        if part in inner.native_devices().values() or kind.__name__ == "Device":
+            return HERE
+        raise CaptureError(
+            f"capture: the argument {part!r} of {op} is of type {kind.__name__}, which no program can hold{errors.called()}"
+        )
+
+    def constants_of(self, backend: RecordingBackend, result: Any) -> Any:
+        """Make what a kernel gave that took no value of the program part of it; return the arrays as recorded ones."""
+        if type(result) is tuple or type(result) is list:
+            return type(result)(self.constants_of(backend, part) for part in result)
+        if backend_of(result) is not backend.inner:
+            return result
+        return backend.kind_of_array(array := backend.inner.as_array(result), self.known(self.constant(array)))
+
+    def known(self, array: Any) -> int:
+        """Return the number of an array that is in use.
+
+        Raises
+        ------
+        CaptureError
+            If it has none: nobody knows what it was made of.
+        """
+        number = self.number_of(array)
+        if number is None:
+            raise CaptureError(
+                f"capture: an array of shape {tuple(array.shape)} is used that neither the function's arguments nor its own"
+                f" operations gave: no call of the program could find it{errors.called()}"
+            )
+        return number
+
+    # -- arrays in and out of kernels ---------------------------------------------------------------------------------
+
+    def lift(self, value: Any) -> Any:
+        """Return what a kernel or rule is handed, with recorded arrays for those of libraries."""
+        kind = type(value)
+        if kind in LITERALS:
+            return value
+        if isinstance(value, Batched):
+            return rewrap(self.lift(value.data), value.level)
+        if kind is tuple or kind is list:
+            return kind(map(self.lift, value))
+        if isinstance(value, tuple):  # a class of its own, as `Constants`
+            return value
+        backend = backend_of(value)
+        if backend is None or isinstance(value, Tensor) or not is_array(value):
+            return value
+        return recording_backend(backend).kind_of_array(value, self.known(value))
+
+    def lift_saved(self, value: Any) -> Any:
+        """Return what a node saved likewise; of what carries tangents the value."""
+        if type(value) is tuple or type(value) is list:
+            return type(value)(map(self.lift_saved, value))
+        return self.lift(value._raw if isinstance(value, Tensor) else value)
+
+    def lower(self, value: Any) -> Any:
+        """Return what a kernel or rule gave, with the arrays inside; each is known by its number from now on."""
+        if isinstance(value, Recorded):
+            data = value.data
+            if self.number_of(data) not in (
+                None,
+                value.ref.number,
+            ):  # a step gave its operand: two values need two arrays
+                data = self.copied(value.backend.inner, data)
+            self.know(data, value.ref.number)
+            return data
+        if isinstance(value, Batched):
+            return rewrap(self.lower(value.data), value.level)
+        if isinstance(value, tuple | list):
+            kind = type(value)
+            parts = [self.lower(part) for part in value]
+            return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+        return value
+
+    def cut(self, value: Any) -> Any:
+        """Return recorded arrays, alone or in containers or batches, without history."""
+        if isinstance(value, Recorded):
+            number = self.new()
+            self.shapes[number] = self.shapes[value.ref.number]
+            line = self.line or self.line_of(*errors.caller())
+            self.steps.append(Step(DETACH, (value.ref,), {}, (number,), False, line, self.region))
+            return type(value)(value.data, number)
+        if isinstance(value, Batched):
+            return rewrap(self.cut(value.data), value.level)
+        if isinstance(value, tuple | list):
+            kind = type(value)
+            parts = [self.cut(part) for part in value]
+            return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+        return value
+
+    # -- what the machinery calls -------------------------------------------------------------------------------------
+
+    def around(
+        self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
+    ) -> Callable[..., Any]:
+        """Return a kernel of an op that is written down when it runs, on the raw arguments of a call with `values`."""
+        for i, _ in op.array_slots:
+            several = isinstance(raw[i], tuple | list)  # a sequence, or a key of several parts
+            pairs = zip(values[i], raw[i], strict=True) if several else ((values[i], raw[i]),)
+            for value, array in pairs:
+                self.operand(op, value, array)
+        get, beside = op.kernel_of, counterpart(backend).xp
+        cut = not mode.is_grad_enabled() and op.rule.kind != "none"
+
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            result = get(beside)(*map(self.lift, args), **{name: self.lift(value) for name, value in kwargs.items()})
+            return self.lower(self.cut(result) if cut else result)
+
+        return recorded
+
+    def operand(self, op: Op, value: Any, array: Any) -> None:
+        """Take note of what a call was given, and of the array that stands for it."""
+        if isinstance(value, Tensor):
+            self.use(value)
+            if array is not value._raw:  # brought to the call's backend, on which programs run as a whole
+                self.alias(array, value._raw)
+        elif isinstance(array, slice) or type(array) in LITERALS:
+            pass
+        elif (owner := backend_of(value)) is None or owner.as_array(value) is not value:  # numbers, or a list of them
+            self.constant(array)
+        else:
+            self.take(array, value)
+
+    def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a node's derivative that is written down when it runs on raw arrays."""
+
+        def recorded(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+            if isinstance(node, FunctionNode):
+                return vjp(xp, g, saved, node)
+            if xp is node.spec.backend.functions:  # it runs on tensors: its calls are written down
+                return vjp(xp, g, as_tensors(saved), node)
+            backend = node.spec.backend
+            if xp is not node.spec.xp:  # as of a batch
+                backend = joined_with(node.spec, g if isinstance(g, list) else (g,))
+            if xp is not backend.xp:
+                raise CaptureError(f"capture: a gradient goes from one backend to another{errors.at(node)}")
+            saved = tuple(map(self.lift_saved, saved)) if type(saved) is tuple else saved
+            try:
+                self.line = f"{self.line_of(node.code, node.lasti)}{BACKWARD}"
+                return self.lower(vjp(counterpart(backend).xp, self.lift(g), saved, node))
+            finally:
+                self.line = ""
+
+        return recorded
+
+    def kernels_of(self, backend: Any) -> Any:
+        """Return the kernels of a backend, or of a spec's, that are written down when they run on raw arrays."""
+        backend = backend if isinstance(backend, Backend) else backend.backend
+        within = getattr(backend, "base", backend)  # a kernel or rule that runs has recorded arrays already
+        return backend.xp if isinstance(within, RecordingBackend) else _Kernels(self, backend)
+
+    def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
+        """Draw from a key, and write the draw down."""
+        array = self.drawn(backend, kind, shape, key, **options)
+        at = next((number for number, known in self.draws if known is key), None)  # drawn again by a recomputation
+        if at is None:
+            at = self.new()
+            self.draws.append((at, key))
+        number = self.new(array, backend)
+        self.know(array, number)
+        options.pop("device")
+        kwargs = {name: self.part(backend, DRAW, value) for name, value in options.items()}
+        line = self.line_of(*errors.caller())
+        self.steps.append(Step(DRAW, (kind, tuple(shape), Ref(at)), kwargs, (number,), False, line, self.region))
+        return array
+
+    def seed(self, generator: Any, state: Any) -> None:
+        """Take note that the state of a generator is set, as every run of the program is to do."""
+        self.seeds.append((len(self.draws), generator, state))
+
+    def enter_region(self) -> int:
+        """Let the steps from now on be of a recomputation of their own; return the region until now."""
+        before = self.region
+        self._regions += 1
+        self.region = self._regions
+        return before
+
+    def detached(self, array: Any) -> Any:
+        """Return the same array without history: a cotangent of a pass that was not recorded."""
+        return self.lower(self.cut(self.lift(array)))
+
+    def detach(self, tensor: Tensor) -> Any:
+        """Return a tensor's value without history, in an array of its own: arrays are known by identity."""
+        self.use(tensor)
+        return self.detached(tensor._raw)
+
+    def item(self, tensor: Tensor) -> Any:
+        """Return the one element of a tensor, for Python."""
+        return self.leaves(tensor)
+
+    def truth(self, tensor: Tensor) -> Any:
+        """Return the one element as a truth value, for Python to choose a way by."""
+        return self.leaves(tensor)
+
+    def leaves(self, tensor: Tensor) -> Any:
+        """Refuse that a value leaves the recording for Python."""
+        raise CaptureError(
+            "capture: a value is asked for (by bool(), float(), item(), numpy(), a print, ...), and what Python does with it"
+            f" no program can hold{errors.called()}"
+        )
+
+    def escaped(self, kept: Iterable[int]) -> Any:
+        """Return an array that a step made and something still holds, but for those of numbers in `kept`; None if none is."""
+        numbers = frozenset(kept)
+        made = {number for step in self.steps for number in step.made} - numbers
+        for attempt in range(3):
+            alive = [(n, array) for n, ref in tuple(self._known.values()) if (array := alive_of(ref)) is not None]
+            below = {id(base) for n, array in alive if n not in made for base in bases_of(array)}
+            found = next((a for n, a in alive if n in made and n not in numbers and id(a) not in below), None)
+            if found is None or attempt == 2:
+                return found
+            del alive, found
+            if attempt == 0:
+                collect()  # what is held in a circle, as an exception's frames
+            elif threading.active_count() > 1:
+                time.sleep(0.02)  # another thread may hold a frame for a moment, as that of Dask's profiler does
+        return None
+
+    # -- the program --------------------------------------------------------------------------------------------------
+
+    def program(self, inputs: Iterable[int], outputs: Iterable[int]) -> Program:
+        """Return what was recorded as a program of inputs that gives outputs, all by number, without dead steps."""
+        made = Program(
+            tuple(inputs),
+            tuple(self.steps),
+            tuple(outputs),
+            self.shapes,
+            self.constants,
+            tuple(at for at, _ in self.draws),
+            device=self.device,
+        )
+        return made.needed()
+
+
+def as_tensors(saved: Any) -> Any:
+    """Return what a node saved with index operands, too, as tensors: what is done with raw arrays nobody would see."""
+    if type(saved) is tuple or type(saved) is list:
+        return type(saved)(map(as_tensors, saved))
+    return saved if isinstance(saved, Tensor) or backend_of(saved) is None else from_raw(saved)
+
+
+def is_array(value: Any) -> bool:
+    """Return whether what a backend claims as its own is an array: not its library's device."""
+    return hasattr(value, "shape")
+
+
+def grad_of(tensor: Tensor) -> Tensor | None:
+    """Return the `.grad` of a tensor, of which no recording is told, and which warns of nothing."""
+    leaf = tensor._node or tensor._leaf
+    if isinstance(leaf, AccumulateGrad):
+        return leaf.grad
+    return None if tensor._retained is None else tensor._retained.grad
+
+
+def alive_of(kept: Any) -> Any:
+    """Return what a weak reference refers to; None for what is no weak reference."""
+    return kept() if isinstance(kept, weakref.ref) else None
+
+
+def bases_of(array: Any) -> Iterator[Any]:
+    """Return the arrays whose memory an array is a view of."""
+    base = getattr(array, "base", None)
+    while base is not None:
+        yield base
+        base = getattr(base, "base", None)
+
+
+class _Kernels:
+    """Kernels on the arrays of a library that are written down."""
+
+    def __init__(self, recorder: Recorder, backend: Backend) -> None:
+        self._recorder, self._xp = recorder, counterpart(backend).xp
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        kernel, recorder = getattr(self._xp, name), self._recorder
+        return lambda *args, **kwargs: recorder.lower(
+            kernel(*map(recorder.lift, args), **{key: recorder.lift(value) for key, value in kwargs.items()})
+        )

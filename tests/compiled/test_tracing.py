@@ -1,0 +1,112 @@
+"""Numbers that a recorder knows by identity: the plain ones that it gives out are no other objects, and are their values."""
+
+import math
+
+import pytest
+
+import agrad as ag
+from agrad.compiled.tracing import Live, Watcher, own_integer
+from agrad.core import mode
+
+FLOATS = [0.0, -0.0, 1.0, 0.1, -2.5, math.inf, -math.inf, math.nan, 5e-324, 1e308]
+INTEGERS = [0, 1, -1, 3, 255, 256, 257, -5, -6, 2**15, 2**15 - 1, -(2**30), 2**62, -(2**63), 10**40]
+
+
+@pytest.mark.parametrize("value", FLOATS)
+def test_a_float_that_is_given_out_is_no_other_object(value):
+    watcher = Watcher()
+    first = watcher.float_argument(value)
+    second = watcher.out(watcher.live_of(first))
+    assert type(first) is type(second) is float
+    assert repr(first) == repr(second) == repr(value)
+    assert len({id(first), id(second), id(value)}) == 3
+    assert watcher.live_of(first) is watcher.live_of(second)
+    assert watcher.number_of_float(first) == watcher.number_of_float(second) is not None
+
+
+@pytest.mark.parametrize("value", FLOATS)
+def test_a_float_of_the_same_value_is_not_known(value):
+    watcher = Watcher()
+    watcher.float_argument(value)
+    assert watcher.live_of(value) is None
+    assert watcher.number_of_float(value) is None
+
+
+def test_a_float_stays_known_while_others_come_and_go():
+    watcher = Watcher()
+    number = watcher.number_of_float(watcher.float_argument(0.5))  # nobody else keeps it
+    for i in range(1000):
+        assert watcher.number_of_float(float(i) + 0.25) is None
+    assert number in {watcher.number_of(live.array) for _, live in watcher.numbers.values()}
+
+
+@pytest.mark.parametrize("value", INTEGERS)
+def test_an_integer_of_its_own_is_equal_and_no_other_object(value):
+    made = own_integer(value)
+    assert type(made) is int
+    assert (made, hash(made), repr(made), made + 1) == (value, hash(value), repr(value), value + 1)
+    assert made is not own_integer(value)
+    assert made is not value
+
+
+@pytest.fixture
+def watcher():
+    """Give a recorder that is on."""
+    found, before = Watcher(), mode.get_mode()
+    mode.push(recorder=found)
+    yield found
+    mode.set_mode(before)
+
+
+def test_an_item_is_a_number_whose_arithmetic_is_steps(watcher):
+    live = ag.sum(ag.tensor([1.0, 2.0])).item()
+    assert type(live) is Live
+    given = watcher.out(live)
+    made = 2.0 * watcher.live_of(given) + 1.0
+    assert type(made) is Live
+    assert float.__pos__(made) == 7.0
+    assert not watcher.conditions
+    assert made > 0.0
+    assert [condition.value for condition in watcher.conditions] == [7.0]
+
+
+def test_a_plain_float_is_known_as_the_other_side(watcher):
+    one, other = (ag.tensor(value).item() for value in (1.5, 0.5))
+    made = one + watcher.out(other)
+    assert type(made) is Live
+    assert float.__pos__(made) == 2.0
+    assert not watcher.conditions
+
+
+def test_an_op_knows_a_plain_float(watcher):
+    given = watcher.out(ag.tensor(1.5).item())
+    count = len(watcher.steps)
+    assert (ag.tensor([2.0]) * given)._raw[0] == 3.0
+    assert [step.op for step in watcher.steps[count:]] == ["astype", "multiply"]
+    assert {array.shape for array in watcher.constants.values()} == {(), (1,)}  # of the two tensors that are made
+
+
+def test_an_integer_that_is_used_is_a_condition(watcher):
+    first, second = (watcher.out(ag.tensor([1, value]).sum().item()) for value in (2, 4))
+    assert (first, second) == (3, 5)
+    assert watcher.number_of_float(second) is not None  # as a result is
+    assert not watcher.conditions
+    assert watcher.live_of(first) is None
+    assert [condition.value for condition in watcher.conditions] == [3]
+
+
+def test_what_agrad_reads_of_an_integer_is_a_condition(watcher):
+    whole = ag.tensor([1, 2]).sum().item()
+    assert whole + 1 == 4
+    assert [condition.value for condition in watcher.conditions] == [3]
+
+
+def test_unseen_numbers_are_conditions():
+    watcher, before = Watcher(sees=False), mode.get_mode()
+    mode.push(recorder=watcher)
+    try:
+        asked = ag.tensor(1.5).item(), ag.tensor(2).item()
+    finally:
+        mode.set_mode(before)
+    assert list(map(type, asked)) == [float, int]
+    assert [condition.value for condition in watcher.conditions] == [1.5, 2]
