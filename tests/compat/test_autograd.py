@@ -506,6 +506,7 @@ def test_boxes_are_tensors_that_are_differentiated():
 
 
 def test_check_grads_finds_what_is_wrong():
+    ag.manual_seed(0)  # along a direction that is nearly 0 nothing is wrong
     wrong = primitive(lambda x: x * 2.0)
     defvjp(wrong, lambda ans, x: lambda g: g * 2.001)
     defjvp(wrong, lambda g, ans, x: g * 2.001)
