@@ -13,6 +13,7 @@ from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, guess_chunk
 
 import agrad as ag
 from agrad.core.errors import called
+from agrad.core.once import once
 
 __all__ = ["ChunkManager"]
 
@@ -34,7 +35,12 @@ class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, wh
     available = all(importlib.util.find_spec(name) for name in ("dask", "agrad_dask"))
 
     def __init__(self) -> None:
-        self._dask = guess_chunkmanager("dask")
+        pass  # abstract in the base, where it raises
+
+    @once
+    def _dask(self) -> Any:
+        """Xarray's manager of Dask's arrays: asked for late, as xarray makes all managers before it knows any."""
+        return guess_chunkmanager("dask")
 
     def is_chunked_array(self, data: Any) -> bool:
         """Return whether a value is a tensor in chunks."""

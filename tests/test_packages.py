@@ -135,7 +135,10 @@ def test_metadata(built):
     assert not [r for r in requires["agrad"] if r.startswith(("numpy", "cupy", "dask", "scipy"))]
     assert all("extra ==" in r for r in requires["agrad_cupy"] if r.startswith("cupy"))
     assert entries == {
-        "agrad": {"pytest11": {"agrad": "_agrad_pytestplugin"}},
+        "agrad": {
+            "pytest11": {"agrad": "_agrad_pytestplugin"},
+            "xarray.chunkmanagers": {"agrad": "agrad.chunk_manager:ChunkManager"},
+        },
         **{name: {"agrad": {name.removeprefix("agrad_"): name}} for name in PROJECTS if name != "agrad"},
     }
 

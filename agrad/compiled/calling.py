@@ -265,8 +265,12 @@ class Tracker(Reading):
         kind = type(l)
         if isinstance(l, MUTABLE):
             self.changing(l)
-        elif not isinstance(l, Tensor) and (kind not in PLAIN and is_an_array(l)) and self.at(l).status != FRESH:
-            self.no(f"{self.called(l)}, an array from outside, is written to")
+        elif not isinstance(l, Tensor) and kind not in PLAIN and is_an_array(l):
+            if self.at(l).status != FRESH:
+                self.no(f"{self.called(l)}, an array from outside, is written to")
+            elif isinstance(r, Tensor):  # it may have other names, so that no step can stand for it
+                self.no(f"{self.called(l)} is written to by values of a tensor")
+                return OPERATORS[f"i{op.rstrip('_')}"](l, r)
         return self._computed(OPERATORS[f"i{op.rstrip('_')}"], op, l, r)
 
     def _computed(self, function: Any, op: str, l: Any, r: Any) -> Any:

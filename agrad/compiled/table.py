@@ -766,7 +766,7 @@ _MORE = {
         "gives Python the state of a schedule": "LRScheduler.state_dict",
         "sets the state of a schedule": "LRScheduler.load_state_dict",
     },
-    "agrad.func.capture": {"captures a program": "capture"},
+    "agrad.program.capture": {"captures a program": "capture"},
     "agrad.program.program": {
         "looks at a program": "Program.source Program.memory Program.explain Program.about Program.text"
     },

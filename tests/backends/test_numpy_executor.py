@@ -22,7 +22,7 @@ from agrad.program.program import DType, Program, Ref, Shaped, Step
 from agrad_numpy import executor, tiles
 
 NUMPY = backend_of(np.ones(1))
-PASSES = Path(__file__).parents[1] / "func" / "test_passes.py"
+PASSES = Path(__file__).parents[1] / "program" / "test_passes.py"
 _spec = importlib.util.spec_from_file_location("passes_cases", PASSES)
 cases = sys.modules["passes_cases"] = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(cases)

@@ -290,7 +290,7 @@ class Finder:
 
 def install(tests):
     """Have the modules of the folders that define steps changed as they are imported."""
-    folders = {tests / name for name in ("autograd", "func", "nn", "optim")}
+    folders = {tests / name for name in ("autograd", "compiled", "func", "nn", "optim", "program")}
     sys.meta_path.insert(0, Finder(folders))
 
 
