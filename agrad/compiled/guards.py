@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from agrad.core import errors
-from agrad.core.backend import BACKENDS
+from agrad.core.backend import BACKENDS, Backend
 from agrad.core.node import AccumulateGrad
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
+from agrad.program.arguments import owner_of
 from agrad.program.closures import ENTRIES, FOLLOW, Found, Origin, is_large, one_further, search
 from agrad.program.program import same, spec_of_value
 from agrad.program.recording import grad_of
@@ -130,8 +131,14 @@ def at_place(place: int | Link, leaves: Sequence[Any]) -> Any:
 
 def is_array(value: Any) -> bool:
     """Return whether a value is a tensor or a library's array, and none of its numbers."""
-    backend = BACKENDS.get(type(value))
+    backend = library_of(value)
     return isinstance(value, Tensor) or (backend is not None and backend.as_array(value) is value)
+
+
+def library_of(value: Any) -> Backend | None:
+    """Return the backend of an array, whether or not one of its class was met before in this process; None of what is none."""
+    kind = type(value)
+    return BACKENDS.get(kind) or (owner_of(value) if hasattr(kind, "__array__") else None)
 
 
 # -- settings of optimisers and schedules -------------------------------------------------------------------------------

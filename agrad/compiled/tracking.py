@@ -17,7 +17,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from agrad.compiled.guards import MOSTLY, PLAIN, Has, Link, called, has_grad, is_array, is_plain, key_of, link_of
+from agrad.compiled.guards import (
+    MOSTLY,
+    PLAIN,
+    Has,
+    Link,
+    called,
+    has_grad,
+    is_array,
+    is_plain,
+    key_of,
+    library_of,
+    link_of,
+)
 from agrad.compiled.hooks import NOW
 from agrad.compiled.rewriting import instrumented, is_instrumented, plain_code
 from agrad.compiled.tracing import Watcher
@@ -321,8 +333,7 @@ def bytes_of(array: Any) -> Any:
 
 def is_an_array(value: Any) -> bool:
     """Return whether a value is a tensor, an array, or a library's number that is none of Python's."""
-    kind = type(value)
-    return isinstance(value, Tensor) or (kind in BACKENDS and not issubclass(kind, float | complex))
+    return isinstance(value, Tensor) or (not isinstance(value, float | complex) and library_of(value) is not None)
 
 
 def facts_of(value: Any) -> Any:

@@ -8,10 +8,12 @@ import linecache
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import warnings
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -1176,3 +1178,21 @@ def test_where_ipython_is_imported():
     for _ in range(3):
         assert float(ag.sum(way(ag.ones(3)))) == 6.0
     assert len(way.programs) == 1
+
+
+def test_the_first_array_of_a_process_is_seen():
+    """Which classes are arrays is found when one is met: a function may be the first to meet one."""
+    program = """
+import numpy as np, agrad as ag
+a = np.array([2.0, 3.0])
+f = ag.compile(lambda x: x * a.sum(), check=False)
+x = ag.asarray([1.0])
+f(x)
+a[0] = 7.0
+assert f(x).tolist() == [10.0], f(x)
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "first.py"  # functions need a text
+        file.write_text(program, encoding="utf-8")
+        done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
