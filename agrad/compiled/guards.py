@@ -138,7 +138,8 @@ def is_array(value: Any) -> bool:
 def library_of(value: Any) -> Backend | None:
     """Return the backend of an array, whether or not one of its class was met before in this process; None of what is none."""
     kind = type(value)
-    return BACKENDS.get(kind) or (owner_of(value) if hasattr(kind, "__array__") else None)
+    # `hasattr` would run what a class of classes answers with, as that of enumerations does
+    return BACKENDS.get(kind) or (owner_of(value) if "__array_namespace__" in kind.__dict__ else None)
 
 
 # -- settings of optimisers and schedules -------------------------------------------------------------------------------
