@@ -199,7 +199,8 @@ class TestPrograms(OfSamples):
                 return
             cotangents, _ = run.cotangents(body.first, requires_grad=True)
             rest = cotangents, run.directions(), body.extras
-            self.replayed(body.twice, dtype, (run.leaves(run.every), *rest), (other.leaves(run.every), *rest))
+            given = ((each.leaves(run.every), *rest) for each in (run, other))
+            self.replayed(body.twice, dtype, *given, by_complex=through_complex(op))
 
         self.run(check, op, dtype, once=True, few=True)
 
