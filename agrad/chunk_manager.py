@@ -35,7 +35,7 @@ class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, wh
     available = all(importlib.util.find_spec(name) for name in ("dask", "agrad_dask"))
 
     def __init__(self) -> None:
-        pass  # abstract in the base, where it raises
+        """Make the manager: in the base this is abstract, and raises."""
 
     @once
     def _dask(self) -> Any:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from agrad.compiled.guards import PLAIN, Has, Link, is_array, is_plain
-from agrad.compiled.hooks import BINARY, NOW
+from agrad.compiled.hooks import BINARY, FILES, NOW
 from agrad.compiled.reading import GRAPH, Reading
 from agrad.compiled.rewriting import is_instrumented
 from agrad.compiled.table import Row, does_more, method_row, row_of
@@ -39,7 +39,7 @@ from agrad.compiled.tracking import (
     whose_class,
     whose_module,
 )
-from agrad.core import errors, mode
+from agrad.core import mode
 from agrad.core.backend import BACKENDS
 from agrad.core.cpython import getframe
 from agrad.core.node import Node
@@ -85,9 +85,6 @@ SETTING: Final = frozenset({"__setattr__", "__delattr__"})
 
 #: Special methods of C that read all attributes of an object.
 WHOLLY: Final = frozenset({"__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__"})
-
-#: Numbers with which the program can compute by steps.
-ARITHMETIC: Final = frozenset({"add", "sub", "mul", "truediv"})
 
 
 class Tracker(Reading):
@@ -178,7 +175,7 @@ class Tracker(Reading):
             while last is not None and last.tb_next is not None:
                 last = last.tb_next
             file = "" if last is None else last.tb_frame.f_code.co_filename
-            inside = whose(file) in ("agrad", "arrays") and not file.startswith(OURS)
+            inside = whose(file) in ("agrad", "arrays") and file not in FILES
             if inside or isinstance(e, ArithmeticError) or type(e).__name__ == "LinAlgError":
                 self.raised = e
 
@@ -1205,10 +1202,6 @@ def _reduce(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return total
 
 
-def _super(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return t.fresh(f(*args, **kwargs))
-
-
 def _extreme(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Take the least or the greatest: which it is, is decided by values."""
     values = list(t.iterated(args[0])) if len(args) == 1 else list(args)
@@ -1305,8 +1298,6 @@ NUMBER: Final = float | complex | int
 
 #: Numbers of the program, as agrad's own functions have them.
 LIVE: Final = frozenset({Live, Whole})
-
-OURS: Final = errors.PACKAGE + "compiled" + errors.PACKAGE[-1]
 
 
 def is_generated(code: types.CodeType) -> bool:

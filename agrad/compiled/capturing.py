@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from agrad.compiled.calling import Tracker, is_generated
 from agrad.compiled.guards import PLAIN, Link, is_array, is_plain, links_along
-from agrad.compiled.hooks import NOW
+from agrad.compiled.hooks import FILES, NOW, own_files
 from agrad.compiled.rewriting import instrumented, is_instrumented
 from agrad.compiled.table import catch_up
 from agrad.compiled.tracing import Watcher
@@ -280,9 +280,7 @@ def _is_agrads(frame: types.FrameType | None) -> bool:
 
 def _works_for(frame: types.FrameType | None) -> str:
     """Return whose the code is that a library's code runs for; "" if there is none."""
-    while frame is not None and (
-        whose(frame.f_code.co_filename) == "library" or frame.f_code.co_filename.startswith(HERE)
-    ):
+    while frame is not None and (whose(frame.f_code.co_filename) == "library" or frame.f_code.co_filename in FILES):
         frame = frame.f_back
     return "" if frame is None else whose(frame.f_code.co_filename)
 
@@ -309,11 +307,7 @@ def _is_called_by_agrad(frame: types.FrameType | None) -> bool:
     while frame is not None and whose(frame.f_code.co_filename) == "library" and not is_instrumented(frame.f_code):
         frame = frame.f_back
     file = "" if frame is None else frame.f_code.co_filename
-    return whose(file) in ("agrad", "arrays") and not file.startswith(HERE)
-
-
-#: The folder of the hooks and the tracker, whose frames lie between instrumented functions.
-HERE = f"{errors.PACKAGE}compiled{errors.PACKAGE[-1]}"
+    return whose(file) in ("agrad", "arrays") and file not in FILES
 
 
 def _hand_over(tracker: Tracker, frame: types.FrameType) -> None:
@@ -328,9 +322,7 @@ def _hand_over(tracker: Tracker, frame: types.FrameType) -> None:
 
 
 #: The files of the tracker that call nothing of the user's.
-OURS = frozenset(
-    f"{errors.PACKAGE}compiled{errors.PACKAGE[-1]}{name}.py" for name in ("table", "tracking", "capturing", "rewriting")
-)
+OURS = own_files("capturing", "rewriting", "table", "tracking")
 
 
 def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType], known: dict[int, bool]) -> bool:

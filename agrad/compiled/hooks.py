@@ -15,8 +15,14 @@ from typing import Any
 
 from agrad.core.cpython import getframe
 
-#: The folder of the files whose frames lie between a function and what it calls.
-FOLDER = __file__.removesuffix("hooks.py")
+
+def own_files(*names: str) -> frozenset[str]:
+    """Return the paths of files beside this one."""
+    return frozenset(f"{__file__.removesuffix('hooks.py')}{name}.py" for name in names)
+
+
+#: The files of the hooks and the trackers, whose frames lie between a function and what it calls.
+FILES = own_files("calling", "capturing", "hooks", "purity", "reading", "rewriting", "table", "tracking")
 
 FUTURE = 0
 for _name in __future__.all_feature_names:
@@ -404,7 +410,7 @@ def names_in(frame: types.FrameType) -> Any:
 
 def is_shown(frame: types.FrameType) -> bool:
     """Whether a frame is there without instrumenting, too."""
-    return not frame.f_code.co_filename.startswith(FOLDER)
+    return frame.f_code.co_filename not in FILES
 
 
 def of_frame(f: Any, frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -83,7 +83,6 @@ class Tracked:
 
 _NN = errors.PACKAGE + "nn" + errors.PACKAGE[-1]
 _FUNCTIONAL = _NN + "functional" + errors.PACKAGE[-1]
-_HERE = errors.PACKAGE + "compiled" + errors.PACKAGE[-1]
 _WHOSE: dict[str, Any] = {}
 _PLACES: dict[str, tuple[str, ...]] = {"agrad": (), "arrays": (), "kernels": ()}
 
@@ -995,9 +994,7 @@ class Knowing:
                     self.root(inside)
                     self.ensure(inside)
             return
-        if type(value) is tuple or isinstance(value, tuple):
-            pass  # it cannot change
-        elif id(value) not in _lent():
+        if not isinstance(value, tuple) and id(value) not in _lent():  # a tuple cannot change
             self.require(Holds(value), value, True, f"what {name} holds", ("whole", id(value)))
         if isinstance(value, dict):
             for key in value:

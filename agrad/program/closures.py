@@ -13,7 +13,6 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NamedTuple
 
 from agrad.core.backend import BACKENDS, PYTHONS_OWN
@@ -261,11 +260,6 @@ class Reach:
     A model and what it uses are near. Into data, as a table that the function has a name for, one looks only where it was
     read, or where something is missed.
 
-    Attributes
-    ----------
-    far : list of Found
-        What data leads to that was looked into.
-
     Parameters
     ----------
     roots : sequence
@@ -275,7 +269,6 @@ class Reach:
     """
 
     def __init__(self, roots: Sequence[Any], is_data: Callable[[Any], bool] = is_large) -> None:
-        self.far: list[Found] = []
         self._data: list[Found] = []
         self._seen: set[int] = set()
 
@@ -300,22 +293,17 @@ class Reach:
         self._near += self._more
         return self._data
 
-    def look_into(self, data: Iterable[Found], was_taken: Callable[[Found], bool]) -> None:
-        """Look into some of the data, along steps that a call may have taken."""
-        self.far += walk(data, self._seen, lambda at: filter(was_taken, steps_from(at, alone=False)))
-
     def __iter__(self) -> Iterator[Found]:
         """Return all of it, nearest first; for what is missed still, what is in all data, too."""
         yield from self._near
         for found in self._more:
             self._near.append(found)
             yield found
-        yield from self.far
         yield from walk(self._data, {*self._seen}, functools.partial(steps_from, alone=False))
 
     def looked_at(self) -> Iterator[Found]:
-        """Return what is near or far."""
-        return chain(self.near, self.far)
+        """Return what is near."""
+        return iter(self.near)
 
 
 def refuse_captured(root: Any, target: Tensor, what: str, mapped: bool) -> None:
