@@ -270,15 +270,32 @@ class Compiled:
         given, values = introduced(watcher, taken)
         args, kwargs = passed(args, kwargs, leaves, values)
         first = watcher.first = next_seq()
+        kept = None
+        try:
+            found = self._followed(watcher, args, kwargs, leaves, values)
+            if watcher.failure is None:
+                arguments = Structure(treedef, tuple(given))
+                call = Watched(watcher, arguments, values, found, first, self._pure)
+                try:
+                    kept = kept_of(call, self._options)
+                except CaptureError as error:
+                    watcher.give_up(error)
+        finally:
+            watcher.let_go()  # after an error, too: its traceback may live on, and the recorder in it
+        return found.returned, kept, watcher
+
+    def _followed(
+        self, watcher: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], values: list[Any]
+    ) -> Captured:
+        """Call the function while the recorder follows it, and put the modes back."""
         before = left = mode.get_mode()
         try:
             try:
                 mode.push(recorder=watcher)
                 with written_back(leaves, values):
                     if self._pure:
-                        found = taken_as_pure(self.function, args, kwargs, values)
-                    else:
-                        found = captured(watcher, self.function, args, kwargs, values)
+                        return taken_as_pure(self.function, args, kwargs, values)
+                    return captured(watcher, self.function, args, kwargs, values)
             finally:
                 left = mode.get_mode()
                 mode.set_mode(before)
@@ -286,16 +303,6 @@ class Compiled:
         finally:
             if mode.keep_left(left, before, watcher):
                 watcher.give_up(CaptureError(MODE_LEFT))
-        kept = None
-        if watcher.failure is None:
-            arguments = Structure(treedef, tuple(given))
-            call = Watched(watcher, arguments, values, found, first, self._pure)
-            try:
-                kept = kept_of(call, self._options)
-            except CaptureError as error:
-                watcher.give_up(error)
-        watcher.let_go()
-        return found.returned, kept, watcher
 
     def _capture(
         self,

@@ -132,3 +132,21 @@ def test_a_state_around_the_call_and_passes_within_it_are_no_reason():
         for _ in range(3):
             assert compiled(ag.ones(2)).item() == f(ag.ones(2)).item()
     assert len(compiled.programs) == 1
+
+
+def test_an_error_that_is_held_keeps_nothing_of_the_capture():
+    """NumPy resizes no array to which a weak reference leads, and a traceback keeps what its frames hold."""
+    array = np.array([2.0, 3.0])
+
+    @ag.compile
+    def f(x, pair):
+        y = x * float(pair[0] @ pair[0])
+        if y.sum() > 3.0:
+            raise ValueError("large")
+        return y
+
+    with pytest.raises(ValueError, match="large") as held:
+        f(ag.ones(2), (array, 1.0))
+    array.resize(3, refcheck=False)
+    assert array.tolist() == [2.0, 3.0, 0.0]
+    assert held.value.__traceback__ is not None
