@@ -31,7 +31,9 @@ from agrad.compiled.tracking import (
     Tracked,
     instance_dict,
     is_an_array,
+    is_as,
     is_python_class,
+    may_hold,
     member_of,
     slots_of,
     tells,
@@ -228,10 +230,15 @@ class Tracker(Reading):
         """Return a value as agrad's own functions get it: an array that the call has made is constant, as it is now."""
         if type(v) in PLAIN:
             return self.lively(v)
+        if self.watcher.failure is not None:
+            return v
         if not isinstance(v, Tensor) and is_array(v) and id(v) in self.known and self.known[id(v)].status == FRESH:
             backend = BACKENDS.get(type(v))
             if backend is not None and not backend.is_lazy and not backend.dtype_name(v.dtype).startswith("object"):
-                return self.watcher.constant(backend.asarray(v, copy=True))
+                value = backend.asarray(v, copy=True)  # the program's own
+                self.watcher.alias(v, self.watcher.constant(value))
+                self._lending.append((v, value))
+                return v
         if (
             not isinstance(v, Tensor)
             and id(v) in self.known
@@ -263,9 +270,8 @@ class Tracker(Reading):
         if isinstance(l, MUTABLE):
             self.changing(l)
         elif not isinstance(l, Tensor) and kind not in PLAIN and is_an_array(l):
-            if self.at(l).status != FRESH:
-                self.no(f"{self.called(l)}, an array from outside, is written to")
-            elif isinstance(r, Tensor):  # it may have other names, so that no step can stand for it
+            self.writing(l)
+            if isinstance(r, Tensor):  # it may have other names, so that no step can stand for it
                 self.no(f"{self.called(l)} is written to by values of a tensor")
                 return OPERATORS[f"i{op.rstrip('_')}"](l, r)
         return self._computed(OPERATORS[f"i{op.rstrip('_')}"], op, l, r)
@@ -276,7 +282,7 @@ class Tracker(Reading):
             for other in (r,) if a and not b else (l,) if b and not a else ():
                 if type(other) not in PLAIN and not is_array(other):
                     self.handed(other)
-            return self._native(function, self.lent(l), self.lent(r))
+            return self._native(function, l, r)
         first, second = self.lively(l), self.lively(r)
         if first is not l or second is not r:
             if type(first) in NUMBERS and type(second) in NUMBERS:
@@ -303,14 +309,29 @@ class Tracker(Reading):
 
     def _native(self, function: Any, *args: Any) -> Any:
         """Call what is not instrumented, and take what it gives."""
+        return self._taken(self._lending_to(function, args, {}))
+
+    def _lending_to(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call agrad's own code with what it may compute with, and see what becomes of the arrays that the call has made."""
+        first = len(self._lending)
         native, self.native = self.native, "agrad"
         self.beneath += 1
         try:
-            made = function(*args)
+            args = [*map(self.lent, args)]
+            made = function(*args, **{name: self.lent(a) for name, a in kwargs.items()})
         finally:
             self.native = native
             self.beneath -= 1
-        return self._taken(made)
+            lending = self._lending[first:]
+            del self._lending[first:]
+        for array, value in lending:
+            if not is_as(array, value):
+                self.no(f"{self.called(array)} is written to by values of a tensor")
+            elif may_hold(made, array):
+                self.shared.append((array, value))
+            else:
+                self.watcher.forget(array)  # it may be another value's the next time
+        return made
 
     def _taken(self, made: Any) -> Any:
         """Return what agrad's or C's code gave, as instrumented code gets it."""
@@ -572,16 +593,7 @@ class Tracker(Reading):
             self.ensure(f)
         if full and getattr(f, "__name__", "") == "step" and tells(full[0]) and "state" in vars(full[0]):
             self.filled.append((vars(full[0])["state"], f"how much state {self.called(full[0])} has"))
-        lively = list(map(self.lent, args))
-        named = {name: self.lent(a) for name, a in kwargs.items()}
-        native, self.native = self.native, "agrad"
-        self.beneath += 1
-        try:
-            made = f(*lively, **named)
-        finally:
-            self.native = native
-            self.beneath -= 1
-        return self._taken(made)
+        return self._taken(self._lending_to(f, args, kwargs))
 
     # -- classes ------------------------------------------------------------------------------------------------------
 
@@ -983,8 +995,8 @@ class Tracker(Reading):
                 self.no(f"{getattr(f, '__name__', f)} writes to an array of out=")
             return self._unknown(f, given, kwargs)
         self._read_by_row(row, args, kwargs)
-        if row.changes and self.at(args[0]).status != FRESH:
-            self.no(f"{self.called(args[0])}, an array from outside, is written to")
+        if row.changes:
+            self.writing(args[0])
         made = self._outwards(f, given, kwargs)
         return self._given(row, made, args)
 

@@ -756,8 +756,7 @@ class Reading(Knowing):
             return o
         kind = type(o)
         if is_an_array(o):
-            if self.at(o).status != FRESH:
-                self.no(f"{self.called(o)}, an array from outside, is written to")
+            self.writing(o)
             return o
         tracked = self.at(o)
         setter = member_of(kind, "__setitem__")

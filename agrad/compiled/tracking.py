@@ -40,7 +40,7 @@ from agrad.core.tensor import Tensor
 from agrad.plugin.manager import plugins
 from agrad.program.closures import LENT, Found, is_library, is_own, members, one_further
 from agrad.program.program import same, spec_of_value
-from agrad.program.recording import CaptureError
+from agrad.program.recording import CaptureError, bases_of
 
 #: Containers whose entries are looked at one by one, or as a whole.
 CONTAINERS: Final = (list, dict, tuple, set, frozenset, deque)
@@ -325,6 +325,37 @@ PASSING: Final = frozenset(
 )
 
 
+def owner_of(array: Any) -> Any:
+    """Return whose memory an array looks at: its own, or another object's."""
+    return next(reversed([array, *bases_of(array)]))
+
+
+def is_as(array: Any, value: Any) -> bool:
+    """Return whether an array of the call has the value that it had."""
+    if hasattr(array, "tobytes"):
+        return bool(bytes_of(array) == bytes_of(value))
+    return array.shape == value.shape and bool(((array == value) | (array != array)).all())  # noqa: PLR0124 (NaN)
+
+
+def may_hold(made: Any, array: Any) -> bool:
+    """Return whether something that agrad's code has made may look at the memory of an array."""
+    kind = type(made)
+    if kind in PLAIN:
+        return False
+    if isinstance(made, Tensor):
+        if not hasattr(made._raw, "base"):
+            return True  # nobody tells
+        owner = owner_of(made._raw)
+        return owner is owner_of(array) or not is_array(owner)
+    if is_array(made):
+        return False  # known as one of the call's, not as a value of the program
+    if isinstance(made, list | tuple):
+        return any(may_hold(part, array) for part in made)
+    if isinstance(made, dict):
+        return any(may_hold(part, array) for part in made.values())
+    return True
+
+
 def bytes_of(array: Any) -> Any:
     """Return the dtype, shape and bytes of a NumPy array."""
     return array.dtype, array.shape, array.tobytes()
@@ -408,6 +439,8 @@ class Knowing:
         self._kept: list[Any] = []
         self.begun: list[Any] = []  # generators that the call has made, by weak references
         self.tagged: dict[int, Any] = {}  # tensors that the call has put attributes on
+        self.shared: list[tuple[Any, Any]] = []  # arrays of the call whose memory tensors may share, with their values
+        self._lending: list[tuple[Any, Any]] = []  # those that agrad's code has got, with their values
         self.views: dict[int, tuple[Any, Sequence[Any]]] = {}  # iterators and views, with what they go through
         self._names: dict[int, str] = {}
         self._whole: dict[int, Any] = {}
@@ -651,6 +684,8 @@ class Knowing:
             return
         tracked = self.at(value)
         if tracked.status == FRESH:
+            if self.shared and is_array(value):
+                self.writing(value)
             return
         if isinstance(value, dict | list | deque | set) and not hasattr(value, "__dict__"):
             if tracked.status == FOUND and len(value) <= ENTRIES:
@@ -677,12 +712,24 @@ class Knowing:
             return
         self.no(f"{what or self.called(value)} is changed")
 
+    def writing(self, array: Any) -> None:
+        """Give up where an array is written to that is from outside, or whose memory a tensor may share."""
+        if self.at(array).status != FRESH:
+            self.no(f"{self.called(array)}, an array from outside, is written to")
+        elif self.shared:
+            owner = owner_of(array)
+            if any(owner_of(held) is owner for held, _ in self.shared):
+                self.no(f"{self.called(array)}, whose memory a tensor may share, is written to")
+
     def changing_cell(self, cell: types.CellType, value: Any) -> None:
         """Keep what a cell or a name from outside has, before it is changed."""
         self._before.setdefault(id(cell), (cell, value))
 
     def unchanged(self) -> None:
-        """Give up where something from outside is not at the end what it was before."""
+        """Give up where something from outside, or shared with tensors, is not at the end what it was before."""
+        for array, value in self.shared:
+            if not is_as(array, value):
+                self.no(f"{self.called(array)}, whose memory a tensor may share, is written to")
         for names, name, before in self._stored.values():
             now = names.get(name, MISSING)
             if not self._is_as(now, before):
@@ -967,6 +1014,7 @@ class Knowing:
         self._whole.clear()
         self._read.clear()
         self.views.clear()
+        self.shared.clear()
         self.driven.clear()
         self.arguments.clear()
 

@@ -11,6 +11,7 @@ from typing import Any
 from agrad import dtypes
 from agrad.core import errors
 from agrad.core.backend import backend_of
+from agrad.core.mode import recorder
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.ops.data_type import astype
@@ -301,6 +302,9 @@ def into(out: Any, result: Tensor, casting: str = "same_kind", *, arrays: bool =
         check_cast("output", result, out.dtype, casting)
         result = astype(result, out.dtype, copy=False)
     if array:
+        recording = recorder()
+        if recording is not None:
+            recording.leaves(result)
         out[...] = result._raw
     else:
         assign(out, ..., result)

@@ -11,7 +11,7 @@ from agrad import dtypes
 from agrad.core import errors
 from agrad.core.backend import BACKENDS
 from agrad.core.facts import BINARY
-from agrad.core.mode import recorder, transforming
+from agrad.core.mode import transforming
 from agrad.core.op import OPS, Op
 from agrad.core.operands import as_operand, as_operands, is_holder
 from agrad.core.tensor import Tensor
@@ -202,7 +202,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         if array is None:
             return False
         followed = any(isinstance(x, Tensor) and x._is_followed() for x in operands)
-        if not followed and not transforming.get() and recorder() is None:
+        if not followed and not transforming.get():
             return True
         symbol = OPS[UFUNCS[self.__name__]].facts.symbol if self.nin == 2 and self.__name__ in UFUNCS else ""
         if symbol in BINARY and array is operands[0]:  # Python runs it for ``a += b``

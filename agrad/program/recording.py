@@ -445,6 +445,10 @@ class Recorder:
         """Forget all arrays, when nothing more is recorded: NumPy resizes none to which a reference leads, be it weak."""
         self._known.clear()
 
+    def forget(self, array: Any) -> None:
+        """Forget one array: it is to be somebody else's, with another value."""
+        self._known.pop(id(array), None)
+
     def alias(self, made: Any, array: Any) -> None:
         """Remember that an array has the value of another one: a copy, in another layout, on another backend."""
         self.know(made, self.known(array))
