@@ -31,9 +31,7 @@ from agrad.compiled.tracking import (
     Tracked,
     instance_dict,
     is_an_array,
-    is_as,
     is_python_class,
-    may_hold,
     member_of,
     slots_of,
     tells,
@@ -42,7 +40,6 @@ from agrad.compiled.tracking import (
     whose_module,
 )
 from agrad.core import mode
-from agrad.core.backend import BACKENDS
 from agrad.core.cpython import getframe
 from agrad.core.node import Node
 from agrad.core.tensor import Tensor
@@ -219,35 +216,6 @@ class Tracker(Reading):
 
     # -- computing ----------------------------------------------------------------------------------------------------
 
-    def lively(self, v: Any) -> Any:
-        """Return a number as agrad's own functions get it: as one that they can compute with by steps."""
-        if type(v) is float or type(v) is int:
-            live = self.watcher.live_of(v)
-            return v if live is None else live
-        return v
-
-    def lent(self, v: Any) -> Any:
-        """Return a value as agrad's own functions get it: an array that the call has made is constant, as it is now."""
-        if type(v) in PLAIN:
-            return self.lively(v)
-        if self.watcher.failure is not None:
-            return v
-        if not isinstance(v, Tensor) and is_array(v) and id(v) in self.known and self.known[id(v)].status == FRESH:
-            backend = BACKENDS.get(type(v))
-            if backend is not None and not backend.is_lazy and not backend.dtype_name(v.dtype).startswith("object"):
-                value = backend.asarray(v, copy=True)  # the program's own
-                self.watcher.alias(v, self.watcher.constant(value))
-                self._lending.append((v, value))
-                return v
-        if (
-            not isinstance(v, Tensor)
-            and id(v) in self.known
-            and self.known[id(v)].status == ARGUMENT
-            and isinstance(v, NUMBER)
-        ):
-            self.no("a number of the array library's that is computed is used")
-        return v
-
     def watcher_out(self, value: Any) -> Any:
         """Return what agrad's code gave, with plain floats for numbers of the program."""
         kind = type(value)
@@ -309,29 +277,7 @@ class Tracker(Reading):
 
     def _native(self, function: Any, *args: Any) -> Any:
         """Call what is not instrumented, and take what it gives."""
-        return self._taken(self._lending_to(function, args, {}))
-
-    def _lending_to(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call agrad's own code with what it may compute with, and see what becomes of the arrays that the call has made."""
-        first = len(self._lending)
-        native, self.native = self.native, "agrad"
-        self.beneath += 1
-        try:
-            args = [*map(self.lent, args)]
-            made = function(*args, **{name: self.lent(a) for name, a in kwargs.items()})
-        finally:
-            self.native = native
-            self.beneath -= 1
-            lending = self._lending[first:]
-            del self._lending[first:]
-        for array, value in lending:
-            if not is_as(array, value):
-                self.no(f"{self.called(array)} is written to by values of a tensor")
-            elif may_hold(made, array):
-                self.shared.append((array, value))
-            else:
-                self.watcher.forget(array)  # it may be another value's the next time
-        return made
+        return self._taken(self.lending(function, args, {}))
 
     def _taken(self, made: Any) -> Any:
         """Return what agrad's or C's code gave, as instrumented code gets it."""
@@ -452,7 +398,7 @@ class Tracker(Reading):
             return self._builtin(f, args, kwargs)
         if kind in (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType):
             if args and isinstance(args[0], f.__objclass__) and kind is not types.ClassMethodDescriptorType:
-                return self._method(f.__name__, args[0], args[1:], kwargs, functools.partial(f, args[0]))
+                return self._method(f.__name__, args[0], args[1:], kwargs, f.__get__(args[0]))
             return self._by_row(f, row_of(f), args, kwargs)
         if isinstance(f, functools.partial):
             self._of_partial(f)
@@ -593,7 +539,7 @@ class Tracker(Reading):
             self.ensure(f)
         if full and getattr(f, "__name__", "") == "step" and tells(full[0]) and "state" in vars(full[0]):
             self.filled.append((vars(full[0])["state"], f"how much state {self.called(full[0])} has"))
-        return self._taken(self._lending_to(f, args, kwargs))
+        return self._taken(self.lending(f, args, kwargs))
 
     # -- classes ------------------------------------------------------------------------------------------------------
 
@@ -1239,8 +1185,7 @@ def _operator(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if name == "getitem":
         return t.item(*args)
     if name in ("setitem", "delitem"):
-        t.writing_item(args[0])
-        return f(*args)
+        return f(t.writing_item(args[0]), *args[1:])
     if name == "contains":
         return t.compare("in", args[1], args[0])
     if name in ("is_", "is_not", "eq", "ne", "lt", "le", "gt", "ge"):
@@ -1304,9 +1249,6 @@ SPECIAL: Final[dict[Any, Callable[..., Any]]] = {
 }
 
 NUMBERS: Final = frozenset({bool, int, float, Live})
-
-#: What array libraries' numbers are that are no arrays.
-NUMBER: Final = float | complex | int
 
 #: Numbers of the program, as agrad's own functions have them.
 LIVE: Final = frozenset({Live, Whole})

@@ -10,9 +10,10 @@ import operator
 import sys
 import types
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from agrad.compiled.guards import PLAIN, is_plain
+from agrad.compiled.guards import PLAIN, is_array, is_plain
 from agrad.compiled.table import method_row
 from agrad.compiled.tracking import (
     ARGUMENT,
@@ -33,7 +34,9 @@ from agrad.compiled.tracking import (
     facts_of,
     instance_dict,
     is_an_array,
+    is_as,
     is_python_class,
+    may_hold,
     member_of,
     slots_of,
     tells,
@@ -41,7 +44,9 @@ from agrad.compiled.tracking import (
     whose_class,
     whose_module,
 )
+from agrad.core.backend import BACKENDS
 from agrad.core.node import Node
+from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.program.closures import LENT, Found, search
 from agrad.random import Generator
@@ -230,6 +235,64 @@ class Reading(Knowing):
             self.native = native
             self.beneath -= 1
 
+    def lively(self, v: Any) -> Any:
+        """Return a number as agrad's own functions get it: as one that they can compute with by steps."""
+        if type(v) is float or type(v) is int:
+            live = self.watcher.live_of(v)
+            return v if live is None else live
+        return v
+
+    def lent(self, v: Any) -> Any:
+        """Return a value as agrad's own functions get it: an array that the call has made is constant, as it is now."""
+        if type(v) in PLAIN:
+            return self.lively(v)
+        if self.watcher.failure is not None:
+            return v
+        if not isinstance(v, Tensor) and is_array(v) and self._is_constant(v):
+            backend = BACKENDS.get(type(v))
+            if backend is not None and not backend.is_lazy and not backend.dtype_name(v.dtype).startswith("object"):
+                value = backend.asarray(v, copy=True)  # the program's own
+                self.watcher.alias(v, self.watcher.constant(value))
+                self._lending.append((v, value))
+                return v
+        if (
+            not isinstance(v, Tensor)
+            and id(v) in self.known
+            and self.known[id(v)].status == ARGUMENT
+            and isinstance(v, float | complex | int)
+        ):
+            self.no("a number of the array library's that is computed is used")
+        return v
+
+    def _is_constant(self, array: Any) -> bool:
+        """Return whether an array was made by the call, or of one from outside whose values are a condition."""
+        tracked = self.known.get(id(array))
+        if tracked is None or id(array) in self.parts:
+            return False
+        return tracked.status == FRESH or (tracked.status == FOUND and tracked.at is None and id(array) in self._read)
+
+    def lending(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call agrad's own code with what it may compute with, and see what becomes of the arrays that the call has made."""
+        first = len(self._lending)
+        native, self.native = self.native, "agrad"
+        self.beneath += 1
+        try:
+            args = [*map(self.lent, args)]
+            made = function(*args, **{name: self.lent(a) for name, a in kwargs.items()})
+        finally:
+            self.native = native
+            self.beneath -= 1
+            lent = self._lending[first:]
+            del self._lending[first:]
+        for array, value in lent:
+            if not is_as(array, value):
+                self.no(f"{self.called(array)} is written to by values of a tensor")
+            elif may_hold(made, array):
+                self.shared.append((array, value))
+            else:
+                self.watcher.forget(array)  # it may be another value's the next time
+        return made
+
     def _of_module(self, module: types.ModuleType, name: str) -> Any:
         held = vars(module)
         kind = whose_module(module)
@@ -355,12 +418,43 @@ class Reading(Knowing):
                 self.asked.setdefault(id(array), tracked.at)
             value = getattr(array, name)
             return self.fresh_all(value)
+        if name == "T":
+            return self._part(array, getattr, name)
         value = getattr(array, name)
-        if callable(value):
-            return value
-        if tracked.status != FRESH:
+        return value if callable(value) else self._taken_of(array, value)
+
+    def _taken_of(self, array: Any, made: Any) -> Any:
+        """Take note of what Python reads of an array."""
+        status = self.at(array).status
+        if status != FRESH:
             self.array(array)
-        return self._like(value, tracked.status)
+        return self._like(made, status)
+
+    def _part(self, array: Any, take: Callable[[Any, Any], Any], key: Any) -> Any:
+        """Return a part of an array; of one from outside it is a step, so that only what is read further is a condition."""
+        made = take(array, key)
+        tracked, backend = self.at(array), BACKENDS.get(type(array))
+        owner = self.parts[id(array)][1] if id(array) in self.parts else array
+        found = self.at(owner).at
+        is_step = (
+            tracked.status == FOUND
+            and found is not None
+            and found.before is not None
+            and backend is not None
+            and not backend.is_lazy
+            and type(made) is type(array)
+            and not backend.dtype_name(array.dtype).startswith("object")
+            and id(array) not in self._read
+        )
+        if is_step and found is not None and self.watcher.failure is None:
+            step = self.lending(take, (as_operand(array), key), {})
+            if self.watcher.failure is None:
+                self.watcher.alias(made, step._raw)
+                self.asked.setdefault(id(owner), found)
+                self.at(self.fresh(made)).status = FOUND
+                self.parts[id(made)] = made, owner
+                return made
+        return self._taken_of(array, made)
 
     def layout(self, array: Any, at: Found | None) -> None:
         """Make it a condition how an array from outside lies in memory, and what may be done with it."""
@@ -608,6 +702,9 @@ class Reading(Knowing):
                 self.no(f"the attribute {name} of a tensor is set")
             return o
         kind = type(o)
+        if is_an_array(o) and whose_class(kind) == "arrays":
+            self.no(f"the attribute {name} of an array is set")
+            return o
         if whose_class(kind) == "agrad" and not isinstance(o, type | types.FunctionType):
             tracked = self.at(o)
             if tracked.status != FRESH:
@@ -670,9 +767,7 @@ class Reading(Knowing):
             self.use(key)
             if isinstance(key, Tensor):
                 return self.watcher_out(self.primitively(operator.getitem, o, key))
-            if tracked.status != FRESH:
-                self.array(o)
-            return self._like(o[key], tracked.status)
+            return self._part(o, operator.getitem, key) if is_basic(key) else self._taken_of(o, o[key])
         if isinstance(o, type):
             self.use(key)
             if isinstance(o, enum.EnumMeta):
@@ -757,7 +852,7 @@ class Reading(Knowing):
         kind = type(o)
         if is_an_array(o):
             self.writing(o)
-            return o
+            return Reads(self, o)
         tracked = self.at(o)
         setter = member_of(kind, "__setitem__")
         if type(setter) is types.FunctionType:
@@ -768,13 +863,13 @@ class Reading(Knowing):
                 self.changing(o)
             else:
                 self.no(f"an entry of {self.called(o)} is set")
-        elif (
+        elif whose_class(kind) == "arrays" or (
             not isinstance(o, list | dict | bytearray)
             and whose_class(kind) == "python"
             and method_row(kind, "__setitem__") is None
         ):
             self.no(f"an entry of a {kind.__name__} is set")
-        return o
+        return Reads(self, o) if isinstance(o, list | bytearray) else o
 
     def iterated(self, v: Any) -> Any:
         """Take note of what is gone through one by one."""
@@ -1044,6 +1139,36 @@ STEADY: Final = frozenset(
         "hexversion",
     }
 )
+
+
+class Reads:
+    """Stands for an array, or a list, where entries are set: it looks at the key, and at what it gets."""
+
+    __slots__ = ("_of", "_tracker")
+
+    def __init__(self, tracker: Reading, of: Any) -> None:
+        self._tracker, self._of = tracker, of
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(self._of, list):
+            if type(key) is slice:
+                value = self._tracker.iterated(value)
+        else:
+            self._tracker.use(key)
+            self._tracker.use(value)
+        self._of[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._of[key]
+
+
+def is_basic(key: Any) -> bool:
+    """Return whether a key of an array chooses the same whatever the values are: numbers, slices, or one array of integers."""
+    if isinstance(key, tuple):
+        return all(type(part) in (int, slice, type(None), type(...)) for part in key)
+    return type(key) in (int, slice, type(None), type(...)) or (
+        is_an_array(key) and str(key.dtype).startswith(("int", "uint"))
+    )
 
 
 def is_data(member: Any) -> bool:

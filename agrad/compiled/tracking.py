@@ -440,6 +440,7 @@ class Knowing:
         self.begun: list[Any] = []  # generators that the call has made, by weak references
         self.tagged: dict[int, Any] = {}  # tensors that the call has put attributes on
         self.shared: list[tuple[Any, Any]] = []  # arrays of the call whose memory tensors may share, with their values
+        self.parts: dict[int, tuple[Any, Any]] = {}  # parts of arrays from outside that are steps, with these
         self._lending: list[tuple[Any, Any]] = []  # those that agrad's code has got, with their values
         self.views: dict[int, tuple[Any, Sequence[Any]]] = {}  # iterators and views, with what they go through
         self._names: dict[int, str] = {}
@@ -1015,6 +1016,7 @@ class Knowing:
         self._read.clear()
         self.views.clear()
         self.shared.clear()
+        self.parts.clear()
         self.driven.clear()
         self.arguments.clear()
 
@@ -1071,6 +1073,9 @@ class Knowing:
         if tracked.status == FRESH or id(value) in self._read:
             return
         self._read[id(value)] = value
+        if id(value) in self.parts:
+            self.array(self.parts[id(value)][1])
+            return
         if tracked.at is not None and tracked.at.before is None and isinstance(value, int | float | complex):
             return  # NumPy's number, an argument by itself: the key of the call has its value
         if tracked.status == ARGUMENT or tracked.at is None or tracked.at.before is None:
