@@ -18,6 +18,7 @@ from agrad.program.program import Program
 from agrad.program.recording import CaptureError
 from agrad.program.saving import Keeps as _Keeps  # noqa: F401 (as above)
 from agrad.program.source import Sources as _Sources  # noqa: F401 (as above)
+from agrad.program.writing import Texts as _Texts  # noqa: F401 (as above)
 
 __all__ = [
     "CaptureError",

@@ -42,9 +42,6 @@ from agrad.program.closures import Argument, Origin, target_of
 from agrad.random import default_generator
 from agrad.tree import TreeDef
 
-#: How many steps one function of the text holds: Python compiles longer ones slowly, and in much memory.
-STEPS_PER_FUNCTION = 2000
-
 #: The exact types of what stands among a step's arguments as it is.
 LITERALS = frozenset({bool, int, float, complex, str, NoneType, EllipsisType})
 
@@ -379,6 +376,9 @@ class Program:
 
     if TYPE_CHECKING:  # what files above put on it, because of what they need: see `attached`
 
+        def text(self, *, notes: bool = True, where: str = "") -> str:
+            """Return the Python text that runs."""
+
         def source(self, *, notes: bool = True) -> str:
             """Return the text of a module that needs NumPy alone."""
 
@@ -473,102 +473,6 @@ class Program:
     def name_of(self, number: int) -> str:
         """Return how the text calls a value."""
         return f"{'c' if number in self.constants else 'k' if number in self.keys else 'v'}{number}"
-
-    def text(self, *, notes: bool = True, where: str = "") -> str:
-        """Return the Python text that runs: ``program(xp, *inputs)``, and the functions it calls if it is long.
-
-        Parameters
-        ----------
-        notes : bool, optional
-            Whether each line ends with shape, dtype and the user's line.
-        where : str, optional
-            What creation functions get beside their arguments, as ``**here``.
-        """
-        last = self.last_uses()
-        parameters = ", ".join(["xp", *map(self.name_of, self.inputs)])
-        results = "".join(f"{self.name_of(number)}, " for number in self.outputs)
-        about = [f"    # {self.name_of(n)}: {self.about(n)}" for n in (*self.inputs, *self.constants)] if notes else []
-        head, tail = [f"def program({parameters}):", *about], [f"    return ({results})"]
-        if notes:
-            head[:0] = [body.text(name) for body, name in self.bodies.items()]
-        if len(self.steps) <= STEPS_PER_FUNCTION:
-            return "\n".join([*head, *self._lines(0, len(self.steps), last, notes, where), *tail, ""])
-        parts, calls = [], []
-        made = dict.fromkeys(self.inputs, -1) | {n: at for at, step in enumerate(self.steps) for n in step.made}
-        for start in range(0, len(self.steps), STEPS_PER_FUNCTION):
-            stop = min(start + STEPS_PER_FUNCTION, len(self.steps))
-            name = f"part_{start}"
-            taken = dict.fromkeys(n for step in self.steps[start:stop] for n in step.refs if n not in self.constants)
-            given = [n for n in taken if made[n] < start]
-            left = [n for n, at in made.items() if start <= at < stop and last.get(n, -1) >= stop]
-            taking = [f"    {self.name_of(n)} = held{f'.pop({n})' if last[n] < stop else f'[{n}]'}" for n in given]
-            keeping = [f"    held[{n}] = {self.name_of(n)}" for n in left]
-            lines = self._lines(start, stop, last, notes, where)
-            parts.append("\n".join([f"def {name}(xp, held):", *taking, *lines, *keeping, "    return None", ""]))
-            calls.append(f"    {name}(xp, held)")
-        held = ", ".join(f"{n}: {self.name_of(n)}" for n in self.inputs)
-        results = "".join(f"{self.name_of(n) if n in self.constants else f'held[{n}]'}, " for n in self.outputs)
-        return "\n".join([*parts, *head, f"    held = {{{held}}}", *calls, f"    return ({results})", ""])
-
-    def about(self, number: int) -> str:
-        """Return what is known of a value: its name, shape and dtype."""
-        if number in self.keys:
-            return "key of a draw"
-        shape = self.shapes[number]
-        constant = self.constants.get(number)
-        value = f" = {number_text(constant)}" if constant is not None and shape.shape == () else ""
-        return f"{shape}{value}{f'  {printable(self.names[number])}' if number in self.names else ''}"
-
-    def _lines(self, start: int, stop: int, last: Mapping[int, int], notes: bool, where: str) -> Iterator[str]:
-        fixed = {*self.inputs, *self.constants} if stop - start == len(self.steps) else {*self.constants}
-        for at in range(start, stop):
-            step = self.steps[at]
-            gone = [n for n in dict.fromkeys(step.refs) if last[n] == at and n not in fixed]
-            gone += [n for n in step.made if n not in last]
-            names = ["_" if n is None else self.name_of(n) for n in step.outs]
-            target = ", ".join(names) + ("," if step.several and len(names) == 1 else "")
-            call = self.call_text(step, where)
-            line = f"    {target} = {call}" if target else f"    {call}"
-            if gone:
-                line += f"; del {', '.join(map(self.name_of, gone))}"
-            if notes:
-                made = ", ".join(str(self.shapes[n]) for n in step.made)
-                line += f"  # {made}{f'  {printable(step.line)}' if step.line else ''}"
-            yield line
-
-    def call_text(self, step: Step, where: str = "") -> str:
-        """Return the call of a step."""
-        if symbol_of(step):
-            return symbolic_text(step, self.part_text)
-        parts = [*map(self.part_text, step.args), *(f"{k}={self.part_text(v)}" for k, v in step.kwargs.items())]
-        parts += [where] if where and facts_of(step.op).creates == "here" else []
-        return f"{'' if step.op in (DRAW, DETACH, STOP) else 'xp.'}{step.op}({', '.join(parts)})"
-
-    def part_text(self, part: Any) -> str:
-        """Return an argument as text."""
-        kind = type(part)
-        if kind is Ref:
-            return self.name_of(part.number)
-        if kind is list:
-            return f"[{', '.join(map(self.part_text, part))}]"
-        if kind is tuple:
-            return f"({', '.join(map(self.part_text, part))}{',' if len(part) == 1 else ''})"
-        if kind is slice:
-            return f"slice({', '.join(map(self.part_text, (part.start, part.stop, part.step)))})"
-        if kind is DType:
-            return str(part)
-        if kind is Shaped:
-            return f"spec({part.shape!r}, {part.dtype})"
-        if kind is complex:
-            return f"complex({part.real!r}, {part.imag!r})"
-        if kind is Body:
-            return self.bodies[part]
-        if part is ...:
-            return "..."
-        return repr(part)
-
-    def __str__(self) -> str:
-        return self.text()
 
     def __repr__(self) -> str:
         counts = f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
@@ -1014,12 +918,6 @@ def symbol_of(step: Step) -> str:
     """Return Python's symbol that a step is written, and run, by: where an operand is a Python number; else nothing."""
     by_symbol = not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args))
     return facts_of(step.op).symbol if by_symbol else ""
-
-
-def symbolic_text(step: Step, text_of: Callable[[Any], str]) -> str:
-    """Return such a step as text, its operands by `text_of`."""
-    left, right = (f"({text})" if text.startswith("-") else text for text in map(text_of, step.args))
-    return f"{left} {symbol_of(step)} {right}"
 
 
 def is_number(part: Any) -> bool:

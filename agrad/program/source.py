@@ -11,7 +11,7 @@ import keyword
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
 from typing import Any
 
@@ -27,7 +27,6 @@ from agrad.program.program import (
     DRAW,
     HERE,
     LITERALS,
-    STEPS_PER_FUNCTION,
     DType,
     Given,
     Leaf,
@@ -42,11 +41,10 @@ from agrad.program.program import (
     printable,
     refs_in,
     refuse_seeds,
-    symbol_of,
-    symbolic_text,
 )
 from agrad.program.recording import CaptureError, Recorded, recording_backend
 from agrad.program.unrolling import unrolled
+from agrad.program.writing import Writer, tuple_text
 from agrad.tree import TreeDef
 
 #: From so many elements on a constant is no literal of the module: its function takes it as a parameter.
@@ -114,7 +112,7 @@ class Sources:
             return v2
         <BLANKLINE>
         """
-        return Writer(written_out(unrolled(self.without_detach())), notes=notes).module()
+        return Module(written_out(unrolled(self.without_detach())), notes=notes).text()
 
     def arrays(self: Any) -> dict[str, Any]:
         """Return what the function of `source` takes beside the arguments, by parameter, as it is now.
@@ -137,7 +135,7 @@ class Sources:
         >>> program.arrays()
         {'w': array([2., 3.])}
         """
-        names = Writer(written_out(unrolled(self.without_detach()))).parameters
+        names = Module(written_out(unrolled(self.without_detach()))).parameters
         found = {}
         for number, origin in self.outside.items():
             value = origin.find()
@@ -252,7 +250,7 @@ def recorded_kernel(step: Step, shapes: Mapping[int, Shaped]) -> tuple[BlankReco
 # -- the text ---------------------------------------------------------------------------------------------------------
 
 
-class Writer:
+class Module(Writer):
     """Writes a program as a module.
 
     Attributes
@@ -263,11 +261,11 @@ class Writer:
 
     def __init__(self, program: Program, *, notes: bool = True) -> None:
         refuse_seeds(program, "be written as a module")
-        self.program, self.notes = program, notes
+        super().__init__(program, notes=notes)
         self.helpers: dict[str, None] = {}  # by name, in the order of their first use
         self.taken = {"np", "scipy", "held", *HELPERS}
         self.names: dict[int, str] = {}
-        self.arguments = self._arguments()
+        self.given_arrays = self._arguments()
         generators: dict[int, str] = {}
         self.keys: dict[int, str] = {}  # for each draw, the parameter of its generator
         for number in program.keys:
@@ -282,6 +280,11 @@ class Writer:
         for number, value in program.constants.items():
             if spec_of(value).size >= LARGE:
                 self.names[number] = self.parameters[number] = self._free(f"c{number}")
+        self.given |= dict.fromkeys(self.parameters)
+        self.draws = dict.fromkeys(self.keys.values(), 0)  # by parameter, how many there are
+        for number, key in self.keys.items():
+            self.draws[key] += 1
+            self.names[number] = f"({key}[0], {key}[1] + {self.draws[key]})"
 
     def _free(self, wanted: str) -> str:
         """Return an identifier like this that is not taken yet, and take it."""
@@ -323,7 +326,6 @@ class Writer:
         return found
 
     def name(self, number: int) -> str:
-        """Return how the text calls a value."""
         return self.names.get(number) or f"{'c' if number in self.program.constants else 'v'}{number}"
 
     def use(self, helper: str) -> str:
@@ -333,12 +335,12 @@ class Writer:
 
     # -- the module ---------------------------------------------------------------------------------------------------
 
-    def module(self) -> str:
+    def text(self) -> str:
         """Return the text of the module."""
         program = self.program
-        body = [*self._function()]
+        functions = self.functions()
         constants = [
-            f"{self.name(n)} = np.asarray({numbers_text(value)}, dtype=np.{program.shapes[n].dtype})"
+            f"{self.name(n)} = np.asarray({self._numbers(value)}, dtype=np.{program.shapes[n].dtype})"
             for n, value in program.constants.items()
             if n not in self.parameters
         ]
@@ -352,14 +354,14 @@ class Writer:
             *["\n".join(imports)],
             *(["\n".join(constants)] if constants else []),
             *helpers,
-            *body,
+            *functions,
         ]
         return "\n\n".join(parts[:3]) + "".join(f"\n\n{part}" for part in parts[3:])
 
     def _about(self) -> Iterator[str]:
         """Return the lines of the docstring after the first."""
         program = self.program
-        seen = [pair for _, arrays in self.arguments for pair in arrays]
+        seen = [pair for _, arrays in self.given_arrays for pair in arrays]
         yield "Arguments of program():"
         for number, where in seen:
             yield f"    {printable(where)}: {program.shapes[number]}"
@@ -376,13 +378,17 @@ class Writer:
             ]
             if fixed:
                 yield from ("", "Part of it, by place among the arguments:", *fixed)
+
+        def about(number: int) -> str:
+            return str(program.shapes[number])
+
         yield ""
-        yield f"It returns {printable(self._results(lambda number: str(program.shapes[number])))}"
+        yield f"It returns {printable(self._results(about, about))}"
         if program.writes:
             yield "The dict has what these tensors get, which is left to the caller."
 
-    def _results(self, text: Callable[[int], str]) -> str:
-        """Return what the function returns as text, made of the texts of values."""
+    def _results(self, text: Callable[[int], str], given: Callable[[int], str]) -> str:
+        """Return what the function returns as text, made of the texts of outputs, and of arguments."""
         program = self.program
         outputs = map(text, program.outputs)
         if program.results is None:
@@ -397,18 +403,43 @@ class Writer:
                 return f"{next(outputs)}.item()"
             if isinstance(leaf, Given):
                 assert program.arguments is not None
-                return text(program.arguments.leaves[leaf.place].number)
+                return given(program.arguments.leaves[leaf.place].number)
             if type(leaf) in LITERALS:
-                return literal_text(leaf)
+                return self.leaf(leaf)
             raise TypeError(
                 f"source(): the function returned a {type(leaf).__qualname__}, which is no array or literal"
             )
 
-        results = tree_text(program.results.treedef, leaf_text)
+        results = self._tree(program.results.treedef, leaf_text)
         if not program.writes:
             return results
         written = [f"{self._target(w)!r}: {'None' if w.number is None else next(outputs)}" for w in program.writes]
         return f"{results}, {{{', '.join(written)}}}"
+
+    def _tree(self, treedef: TreeDef, leaf: Callable[[], str]) -> str:
+        """Return the text of a container in plain dicts, lists and tuples."""
+        kind = treedef.kind
+        if kind is None:
+            return leaf()
+        if kind is NoneType:
+            return "None"
+        children = [self._tree(child, leaf) for child in treedef.children]
+        if issubclass(kind, dict):
+            for key in treedef.keys:
+                if type(key) not in LITERALS:
+                    raise TypeError(f"source(): the function returned a dict with the key {key!r}, which is no literal")
+            return f"{{{', '.join(f'{self.leaf(k)}: {text}' for k, text in zip(treedef.keys, children, strict=True))}}}"
+        if issubclass(kind, list):
+            return f"[{', '.join(children)}]"
+        if issubclass(kind, tuple):
+            return tuple_text(children)
+        raise TypeError(f"source(): the function returned a {kind.__qualname__}; return a dict, list or tuple")
+
+    def _numbers(self, array: Any) -> str:
+        """Return the elements of an array as nested lists."""
+        owner = backend_of(array)
+        assert owner is not None
+        return self.part(owner.tolist(array) if spec_of(array).shape else owner.item(array))
 
     def _target(self, write: Write) -> str:
         """Return what the dict of written tensors calls one."""
@@ -418,110 +449,68 @@ class Writer:
             target = self.name(self.program.arguments.leaves[write.target.place].number)
         return f"{target}.grad" if write.what == "grad" else target
 
-    def _function(self) -> Iterator[str]:
-        """Return the texts of the function, and of those it calls if it is long."""
-        program = self.program
-        last = program.last_uses()
-        keys = dict.fromkeys(self.keys.values(), 0)
-        every = [*(name for name, _ in self.arguments), *self.parameters.values(), *keys]
-        lines = []
-        seen: set[int] = set()
-        for number, where in [pair for _, arrays in self.arguments for pair in arrays] + [*self.parameters.items()]:
-            if number in seen:
-                continue
-            seen.add(number)
-            shape, dtype = program.shapes[number]
-            said = f"{self.use('given')}({where!r}, {where}, {shape!r}, {dtype!r})"
-            lines.append(f"    {self.name(number)} = {said}")
-        for number in program.keys:
-            key = self.keys[number]
-            keys[key] += 1
-            self.names[number] = f"({key}[0], {key}[1] + {keys[key]})"
-        results = self._results(self.name)
-        head = ['@np.errstate(all="ignore")', f"def program({', '.join(every)}):", *lines]
-        kept = {*program.inputs, *program.constants, *program.outputs}
-        if len(program.steps) <= STEPS_PER_FUNCTION:
-            yield "\n".join([*head, *self._lines(0, len(program.steps), last, kept), f"    return {results}", ""])
-            return
-        calls = []
-        made = {n: at for at, step in enumerate(program.steps) for n in step.made}
-        for start in range(0, len(program.steps), STEPS_PER_FUNCTION):
-            stop = min(start + STEPS_PER_FUNCTION, len(program.steps))
-            name = f"part_{start}"
-            refs = dict.fromkeys(n for step in program.steps[start:stop] for n in step.refs)
-            given = [n for n in refs if made.get(n, -1) < start and self.is_local(n)]
-            left = [n for n, at in made.items() if start <= at < stop and last.get(n, -1) >= stop]
-            lines = [f"    {self.name(n)} = held[{n}]" for n in given]
-            lines += self._lines(start, stop, last, kept)
-            lines += [f"    held[{n}] = {self.name(n)}" for n in left]
-            gone = [n for n in given if n in made and last[n] < stop]
-            lines += [f"    del held[{n}]" for n in gone]
-            call = f"{name}({', '.join(['held', *keys])})"
-            yield "\n".join([f"def {call}:", *lines, ""])
-            calls.append(f"    {call}")
-        held = ", ".join(f"{n}: {self.name(n)}" for n in [*program.inputs, *self.parameters] if self.is_local(n))
-        fetched = [f"    {self.name(n)} = held[{n}]" for n in dict.fromkeys(program.outputs) if n in made]
-        yield "\n".join([*head, f"    held = {{{held}}}", *calls, *fetched, f"    return {results}", ""])
+    def signature(self) -> str:
+        every = [*(name for name, _ in self.given_arrays), *self.parameters.values(), *self.draws]
+        return f'@np.errstate(all="ignore")\ndef program({", ".join(every)}):'
+
+    def opening(self) -> Iterator[str]:
+        wheres: dict[int, str] = {}
+        for number, where in (*(pair for _, arrays in self.given_arrays for pair in arrays), *self.parameters.items()):
+            wheres.setdefault(number, where)
+        for number, where in wheres.items():
+            shape, dtype = self.program.shapes[number]
+            yield f"{self.name(number)} = {self.use('given')}({where!r}, {where}, {shape!r}, {dtype!r})"
+
+    def ending(self) -> str:
+        return f"return {self._results(self.result, self.name)}"
+
+    def part_parameters(self) -> list[str]:
+        return ["held", *self.draws]
 
     def is_local(self, number: int) -> bool:
-        """Return whether a value is a variable of a function: no constant of the module, and no key."""
-        return number not in self.program.keys and (number not in self.program.constants or number in self.parameters)
-
-    def _lines(self, start: int, stop: int, last: Mapping[int, int], kept: Iterable[int]) -> Iterator[str]:
-        kept = frozenset(kept)
-        for at in range(start, stop):
-            step = self.program.steps[at]
-            gone = [n for n in dict.fromkeys(step.refs) if last[n] == at and n not in kept]
-            gone += [n for n in step.made if n not in last]
-            names = ["_" if n is None else self.name(n) for n in step.outs]
-            target = ", ".join(names) + ("," if step.several and len(names) == 1 else "")
-            line = f"    {target} = {self.call(step)}"
-            if gone:
-                line += f"; del {', '.join(map(self.name, gone))}"
-            if self.notes:
-                made = ", ".join(str(self.program.shapes[n]) for n in step.made)
-                line += f"  # {made}{f'  {printable(step.line)}' if step.line else ''}"
-            yield line
+        return number not in self.keys and (number not in self.program.constants or number in self.parameters)
 
     # -- a step -------------------------------------------------------------------------------------------------------
 
     def call(self, step: Step) -> str:
-        """Return the call of a step."""
         spelled = SPELLED.get(step.op)
         if spelled is not None:
             return spelled(self, step)
-        if symbol_of(step):
-            return symbolic_text(step, self.part)
         if step.op.startswith("special."):
             return self._special(step)
         if step.op in IN_SINGLE and self.dtype_of(step.args[0]) == "float16" and step.kwargs.get("dtype") is None:
-            inside = f"{self.part(step.args[0])}.astype(np.float32)"
-            return f"{plain(self, step, [inside, *map(self.part, step.args[1:])])}.astype(np.float16)"
-        return plain(self, step)
+            x, *rest = self.arguments(step)
+            return f"np.{step.op}({', '.join([f'{x}.astype(np.float32)', *rest])}).astype(np.float16)"
+        return super().call(step)
+
+    def function(self, step: Step) -> str:
+        return f"np.{step.op}"
 
     def _special(self, step: Step) -> str:
         name = step.op.removeprefix("special.")
         helper = self.use(name if name in SCIPYS else "special")
         self.use("typed")
-        parts = [*map(self.part, step.args), *(f"{k}={self.part(v)}" for k, v in step.kwargs.items())]
-        if helper == "special":
-            parts.insert(0, repr(name))
-        return f"{helper}({', '.join(parts)})"
+        named = [repr(name)] if helper == "special" else []
+        return f"{helper}({', '.join([*named, *self.arguments(step)])})"
 
-    def part(self, part: Any) -> str:
-        """Return an argument as text."""
+    def arguments(self, step: Step, **other: str) -> list[str]:
+        """Return the arguments of a step, with other keywords in the place of its own; empty ones are left out."""
+        named = {
+            name: self.part(part)
+            for name, part in step.kwargs.items()
+            if name not in other and name != "device" and not (name in USUAL and part is USUAL[name])
+        }
+        return [*map(self.part, step.args), *(f"{name}={text}" for name, text in (named | other).items() if text)]
+
+    def leaf(self, part: Any) -> str:
         kind = type(part)
-        if kind is Ref:
-            return self.name(part.number)
-        if kind is list:
-            return f"[{', '.join(map(self.part, part))}]"
-        if kind is tuple:
-            return tuple_text([*map(self.part, part)])
-        if kind is slice:
-            return f"slice({', '.join(map(self.part, (part.start, part.stop, part.step)))})"
         if kind is DType:
             return f"np.{part}"
-        return repr(part.shape) if kind is Shaped else literal_text(part)
+        if kind is Shaped:
+            return repr(part.shape)
+        if kind is float and not math.isfinite(part):
+            return "np.nan" if math.isnan(part) else "np.inf" if part > 0 else "-np.inf"
+        return super().leaf(part)
 
     def shape_of(self, part: Any) -> tuple[int, ...]:
         """Return the shape of an argument; () for a number."""
@@ -532,15 +521,9 @@ class Writer:
         return self.program.shapes[part.number].dtype if type(part) is Ref else None
 
 
-def plain(writer: Writer, step: Step, args: list[str] | None = None, name: str = "", **other: str) -> str:
-    """Return the call of NumPy's function of the same name."""
-    parts = [*map(writer.part, step.args)] if args is None else args
-    for key, value in step.kwargs.items():
-        if key in other or key == "device" or (key in USUAL and value is USUAL[key]):
-            continue
-        parts.append(f"{key}={writer.part(value)}")
-    parts += [f"{key}={value}" for key, value in other.items() if value]
-    return f"np.{name or step.op}({', '.join(parts)})"
+def plain(writer: Module, step: Step, name: str = "", **other: str) -> str:
+    """Return the call of NumPy's function of the same name, or another one's."""
+    return f"np.{name or step.op}({', '.join(writer.arguments(step, **other))})"
 
 
 def arguments(step: Step, *names: str) -> list[Any]:
@@ -548,74 +531,28 @@ def arguments(step: Step, *names: str) -> list[Any]:
     return [step.args[i] if i < len(step.args) else step.kwargs.get(name) for i, name in enumerate(names)]
 
 
-def literal_text(part: Any) -> str:
-    """Return a literal as text."""
-    kind = type(part)
-    if kind is complex:
-        return f"complex({literal_text(part.real)}, {literal_text(part.imag)})"
-    if kind is float and not math.isfinite(part):
-        return "np.nan" if math.isnan(part) else "np.inf" if part > 0 else "-np.inf"
-    return "..." if part is ... else repr(part)
-
-
-def numbers_text(array: Any) -> str:
-    """Return the elements of an array as nested lists."""
-    owner = backend_of(array)
-    assert owner is not None
-
-    def text(part: Any) -> str:
-        return f"[{', '.join(map(text, part))}]" if type(part) is list else literal_text(part)
-
-    return text(owner.tolist(array) if spec_of(array).shape else owner.item(array))
-
-
-def tuple_text(parts: list[str]) -> str:
-    """Return the text of a tuple."""
-    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-
-
-def tree_text(treedef: TreeDef, leaf: Callable[[], str]) -> str:
-    """Return the text of a container in plain dicts, lists and tuples."""
-    kind = treedef.kind
-    if kind is None:
-        return leaf()
-    if kind is NoneType:
-        return "None"
-    children = [tree_text(child, leaf) for child in treedef.children]
-    if issubclass(kind, dict):
-        for key in treedef.keys:
-            if type(key) not in LITERALS:
-                raise TypeError(f"source(): the function returned a dict with the key {key!r}, which is no literal")
-        return f"{{{', '.join(f'{literal_text(k)}: {text}' for k, text in zip(treedef.keys, children, strict=True))}}}"
-    if issubclass(kind, list):
-        return f"[{', '.join(children)}]"
-    if issubclass(kind, tuple):
-        return tuple_text(children)
-    raise TypeError(f"source(): the function returned a {kind.__qualname__}; return a dict, list or tuple")
-
-
 # -- how NumPy spells it ----------------------------------------------------------------------------------------------
 
 
-def _astype(w: Writer, s: Step) -> str:
+def _astype(w: Module, s: Step) -> str:
     copy = s.kwargs.get("copy", True)
     return f"{w.part(s.args[0])}.astype({w.part(s.args[1])}{'' if copy is None or copy else ', copy=False'})"
 
 
-def _sort(w: Writer, s: Step) -> str:
+def _sort(w: Module, s: Step) -> str:
     name = w.use(f"{s.op}_descending") if s.kwargs.get("descending") else f"np.{s.op}"
     axis, stable = s.kwargs.get("axis", -1), s.kwargs.get("stable", True)
     return f"{name}({w.part(s.args[0])}, axis={axis}, stable={stable})"
 
 
-def _matmul(w: Writer, s: Step) -> str:
+def _matmul(w: Module, s: Step) -> str:
     """As the NumPy backend: BLAS by way of ``dot`` where the result is small."""
     a, b = map(w.shape_of, s.args)
     small = len(a) == 2 and len(b) == 2 and a[0] * b[1] < 2**14
     return plain(w, s, name="dot" if small else "matmul")
 
 
-def _clip(w: Writer, s: Step) -> str:
+def _clip(w: Module, s: Step) -> str:
     x, low, high = arguments(s, "x", "min", "max")
     whole = not w.dtype_of(x).startswith(("float", "complex"))  # type: ignore[union-attr]
 
@@ -628,18 +565,18 @@ def _clip(w: Writer, s: Step) -> str:
     return f"np.clip({w.part(x)}, {bound(low)}, {bound(high)})"
 
 
-def _broadcast_like(w: Writer, s: Step) -> str:
+def _broadcast_like(w: Module, s: Step) -> str:
     x, spec = s.args
     return w.part(x) if w.shape_of(x) == spec.shape else f"np.broadcast_to({w.part(x)}, {spec.shape!r})"
 
 
-def _scatter_add(w: Writer, s: Step) -> str:
+def _scatter_add(w: Module, s: Step) -> str:
     spec, key, values = s.args
     again = any(w.dtype_of(ref) != "bool" for ref in refs_in(key))
     return f"{w.use('scatter_add' if again else 'placed')}({spec.shape!r}, {w.part(key)}, {w.part(values)})"
 
 
-def _solve(w: Writer, s: Step) -> str:
+def _solve(w: Module, s: Step) -> str:
     """In double precision, as the standard's function on NumPy."""
     a, b = map(w.part, s.args)
     kind = w.dtype_of(s.args[0])
@@ -654,18 +591,18 @@ def _solve(w: Writer, s: Step) -> str:
     return f"np.linalg.solve({a}.astype(np.{both[0]}), {b}.astype(np.{both[1]})).astype(np.{made}, copy=False)"
 
 
-def _eig(w: Writer, s: Step) -> str:
+def _eig(w: Module, s: Step) -> str:
     dtype = "complex64" if w.dtype_of(s.args[0]) in ("float32", "complex64") else "complex128"
     call = f"np.{s.op}({w.part(s.args[0])})"
     return f"{call}.astype(np.{dtype})" if s.op.endswith("vals") else f"(z.astype(np.{dtype}) for z in {call})"
 
 
-def _cholesky(w: Writer, s: Step) -> str:
+def _cholesky(w: Module, s: Step) -> str:
     lower = f"np.linalg.cholesky({w.part(s.args[0])})"
     return f"np.conj(np.matrix_transpose({lower}))" if s.kwargs.get("upper") else lower
 
 
-def _fft_over_axes(w: Writer, s: Step) -> str:
+def _fft_over_axes(w: Module, s: Step) -> str:
     """With the lengths of axes in full: -1 is the length without padding."""
     sizes, axes = s.kwargs.get("s"), s.kwargs.get("axes")
     shape = w.shape_of(s.args[0])
@@ -679,7 +616,7 @@ def _fft_over_axes(w: Writer, s: Step) -> str:
     return plain(w, s, s=repr(full), axes=w.part(axes))
 
 
-def _mean(w: Writer, s: Step) -> str:
+def _mean(w: Module, s: Step) -> str:
     """Of complex64, divided in its own precision, as the NumPy backend."""
     if w.dtype_of(s.args[0]) != "complex64":
         return plain(w, s)
@@ -689,23 +626,22 @@ def _mean(w: Writer, s: Step) -> str:
     return f"np.true_divide({plain(w, s, name='sum')}, {math.prod(shape[i] for i in axes)}, dtype=np.complex64)"
 
 
-def _round(w: Writer, s: Step) -> str:
+def _round(w: Module, s: Step) -> str:
     """Of integers, the integers themselves."""
     kind = w.dtype_of(s.args[0]) or ""
     return w.part(s.args[0]) if kind == "bool" or "int" in kind else plain(w, s)
 
 
-def _draw(w: Writer, s: Step) -> str:
-    parts = [*map(w.part, s.args), *(f"{k}={w.part(v)}" for k, v in s.kwargs.items())]
-    return f"{w.use('random')}({', '.join(parts)})"
+def _draw(w: Module, s: Step) -> str:
+    return f"{w.use('random')}({', '.join(w.arguments(s))})"
 
 
-def _helper(name: str) -> Callable[[Writer, Step], str]:
+def _helper(name: str) -> Callable[[Module, Step], str]:
     return lambda w, s: f"{w.use(name)}({', '.join(map(w.part, s.args))})"
 
 
 #: How a step is written, where it is not a call of NumPy's function of the same name.
-SPELLED: Mapping[str, Callable[[Writer, Step], str]] = {
+SPELLED: Mapping[str, Callable[[Module, Step], str]] = {
     "add_into": lambda w, s: f"np.add({w.part(s.args[0])}, {w.part(s.args[1])})",
     "argsort": _sort,
     "astype": _astype,

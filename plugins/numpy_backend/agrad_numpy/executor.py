@@ -28,7 +28,6 @@ from agrad.program.passes import find, is_foreign, is_fresh, key_of
 from agrad.program.program import (
     DRAW,
     HERE,
-    STEPS_PER_FUNCTION,
     STOP,
     DType,
     Program,
@@ -42,6 +41,7 @@ from agrad.program.program import (
     refs_in,
     symbol_of,
 )
+from agrad.program.writing import Writer
 from agrad_numpy import tiles
 from agrad_numpy.kernels import DOT_BELOW, HALF
 from agrad_numpy.tiles import Layout, Run, is_contiguous
@@ -222,8 +222,6 @@ class Trial:
         By number.
     kept : dict of int to object
         Values that are the same in every call: constants, and what is made of them alone.
-    kernels : list of callable
-        Per step.
     names : dict
         What texts of programs refer to.
     """
@@ -234,7 +232,6 @@ class Trial:
         self.names = environment(backend, device, program)
         self.places: dict[int, Place] = {}
         self.kept: dict[int, Any] = {}
-        self.kernels: list[Any] = []
         self._values: dict[int, Any] = dict(zip(program.inputs, values, strict=True))
         self._roots: dict[int, tuple[int, Any]] = {}  # by id of an array: its number, and a weak reference to it
         for number in program.inputs:
@@ -253,8 +250,7 @@ class Trial:
         last = program.last_uses()
         scalars: set[int] = set()
         for at, step in enumerate(program.steps):
-            kernel = self._kernel(step)
-            self.kernels.append(kernel)
+            kernel = self.kernel_of(step)
             refs = step.refs
             args = [self.value_of(a) for a in step.args]
             options = {name: self.value_of(v) for name, v in step.kwargs.items()}
@@ -284,7 +280,8 @@ class Trial:
         self._roots.clear()  # NumPy resizes no array that a weak reference leads to
         return outs
 
-    def _kernel(self, step: Step) -> Any:
+    def kernel_of(self, step: Step) -> Any:
+        """Return what a step calls."""
         if step.op in (DRAW, STOP):
             return self.names[step.op]
         if symbol := symbol_of(step):
@@ -429,7 +426,7 @@ def turned(program: Program) -> Program:
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-class Text:
+class Text(Writer):
     """The text of a program for inputs in one layout, and the buffers it needs.
 
     Attributes
@@ -440,29 +437,28 @@ class Text:
         Bytes of all buffers, and of what the steps of a tile need, on each thread.
     rooms : dict
         By name what runs of tiles have between their steps: beginnings, shapes and dtypes; and on how many threads.
-    functions : list of str
+    tiled : list of str
         The functions of runs of tiles.
     """
 
     def __init__(self, program: Program, trial: Trial, key: Any, exact: bool, threads: int) -> None:
-        self.program, self.key, self.exact, self.threads = program, key, exact, threads
-        self.places, self.kept, self.kernels = trial.places, trial.kept, trial.kernels
+        super().__init__(program)
+        self.key, self.exact, self.threads = key, exact, threads
+        self.places, self.kept = trial.places, trial.kept
         self.names: dict[str, Any] = dict(trial.names)
         self.size = 0
         self.room = 0
         self.rooms: dict[str, tuple[list[Any], int]] = {}
-        self.functions: list[str] = []
+        self.tiled: list[str] = []
         self._in_tile: Mapping[int, str] = {}
-        self._value_of = trial.value_of
-        self._given = frozenset(program.inputs)
+        self._value_of, self._kernel_of = trial.value_of, trial.kernel_of
         self._slots: dict[int, int] = {}  # by root, where its buffer begins
         self._rooms: dict[int, int] = {}  # by root, the bytes of its buffer while that is in use
         self._free: list[tuple[int, int]] = []  # of buffers that are not: bytes, where they begin
         self._views: dict[tuple[int, Layout], str] = {}  # of buffers, their names
         self._constants: dict[Any, str] = {}
-        self._last = program.last_uses()
         self._ends: dict[int, int] = {}  # by root, the last use of its memory
-        for number, at in self._last.items():
+        for number, at in self.last.items():
             if number in self.places:
                 root = self.places[number].root
                 self._ends[root] = max(self._ends.get(root, -1), at)
@@ -509,57 +505,38 @@ class Text:
 
     def written(self) -> str:
         """Return the text."""
-        program, last = self.program, self._last
+        functions = self.functions()
+        return "\n".join([*self.tiled, *functions])
+
+    def signature(self) -> str:
+        return f"def program({', '.join(f'v{n}' for n in self.program.inputs)}):"
+
+    def opening(self) -> Iterator[str]:
+        inputs = (number for number in self.program.inputs if number not in self.program.keys)
         guards = [
             f"v{number}.strides != {self.constant(strides)}"
-            for number, strides in zip((n for n in program.inputs if n not in program.keys), self.key, strict=True)
+            for number, strides in zip(inputs, self.key, strict=True)
             if strides
         ]
-        head = [f"def program({', '.join(f'v{n}' for n in program.inputs)}):"]
         if guards:
-            head.append(f"    if {' or '.join(guards)}: return None")
-        made = dict.fromkeys(program.inputs, -1) | {n: at for at, step in enumerate(program.steps) for n in step.made}
-        parts: list[str] = []
-        body: list[str] = []
-        long = len(program.steps) > STEPS_PER_FUNCTION
-        for start in range(0, len(program.steps), STEPS_PER_FUNCTION):
-            stop = min(start + STEPS_PER_FUNCTION, len(program.steps))
-            lines = list(self._steps(start, stop))
-            if not long:
-                body = lines
-                break
-            inside = program.steps[start:stop]
-            taken = [n for n in dict.fromkeys(n for step in inside for n in step.refs) if made.get(n, start) < start]
-            taking = [
-                f"    v{n} = held{f'.pop({n})' if last[n] < stop else f'[{n}]'}" for n in taken if self._is_local(n)
-            ]
-            left = [n for step in inside for n in step.made if last.get(n, -1) >= stop and self._is_local(n)]
-            keeping = [f"    held[{n}] = v{n}" for n in left]
-            parts.append("\n".join([f"def part_{start}(held):", *taking, *lines, *keeping, "    return None", ""]))
-            body.append(f"    part_{start}(held)")
-        if long:
-            body.insert(0, f"    held = {{{', '.join(f'{n}: v{n}' for n in program.inputs)}}}")
-        outputs = [f"held[{n}]" if long and self._is_local(n) else self.text_of(n) for n in program.outputs]
-        return "\n".join(
-            [*self.functions, *parts, *head, *body, f"    return ({''.join(f'{out}, ' for out in outputs)})", ""]
-        )
+            yield f"if {' or '.join(guards)}: return None"
 
-    def _steps(self, start: int, stop: int) -> Iterator[str]:
+    def lines(self, start: int, stop: int) -> Iterator[str]:
         at = start
         while at < stop:
             run = Run(self, at, stop) if self._is_cut(self.program.steps[at]) else None
             if run is not None and run.is_worth_it():
                 for ahead in run.ahead:
-                    yield from self._step(ahead, self.program.steps[ahead], alone=False)
+                    yield from self.statements(ahead, self.program.steps[ahead], alone=False)
                 yield from run.lines()
                 end = run.stop
                 inside = self.program.steps[at:end]
                 touched = (n for step in inside for n in (*step.refs, *step.made) if n not in run.inside)
-                gone = [n for n in dict.fromkeys(touched) if self._is_gone(n, end - 1)]
+                gone = [n for n in dict.fromkeys(touched) if self.is_gone(n, end - 1)]
                 if gone:
-                    yield f"    del {', '.join(f'v{n}' for n in gone)}"
+                    yield f"del {', '.join(map(self.name, gone))}"
             else:
-                yield from self._step(at, self.program.steps[at])
+                yield from self.statements(at, self.program.steps[at])
                 end = at + 1
             for i in range(at, end):
                 for root in self._dying.get(i, ()):
@@ -571,19 +548,19 @@ class Text:
         place = self.places.get(step.outs[0]) if step.outs and step.outs[0] is not None else None
         return place is not None and nbytes(place.layout) >= tiles.CUT_FROM
 
-    def _is_gone(self, number: int, at: int) -> bool:
+    def is_gone(self, number: int, at: int) -> bool:
         """Return whether a variable that holds a large array is not needed after a step."""
-        if self._last.get(number, at) > at or not self._is_local(number) or number in self._given:
+        if number in self.given or not super().is_gone(number, at):
             return False
         place = self.places.get(number)
         return place is None or nbytes(self.places[place.root].layout) >= LARGE
 
-    def _step(self, at: int, step: Step, *, alone: bool = True) -> Iterator[str]:
+    def statements(self, at: int, step: Step, *, alone: bool = True) -> Iterator[str]:
         """Return the lines of a step; of one that is not run alone, its operands may be needed by steps before it."""
         if step.op == STOP:
-            yield f"    {self._stop(*step.args)}"
-            if gone := self._dropped(at, step):
-                yield f"    {gone.removeprefix('; ')}"
+            yield self._stop(*step.args)
+            if gone := self.dropped(at, step):
+                yield gone.removeprefix("; ")
             return
         if all(n in self.kept for n in step.made):
             return
@@ -595,30 +572,27 @@ class Text:
             if place.root != number:
                 call = self._view(step)
                 if call is not None:
-                    yield f"    v{number} = {call}"
+                    yield f"v{number} = {call}"
                     return
-            form = self.form(at, step, place)
+            form = self.form(step, place)
             if form is not None:
                 inside = place.root == number and number not in self._visible and is_dense(place.layout)
                 if inside and not self._passes_on(number, place):
                     over = alone and form.elementwise and self._take_over(at, step, place)
-                    out = self.text_of(number) if over else self.take(number)
-                    yield from (f"    {line}" for line in form.into(out))
+                    yield from form.into(self.name(number) if over else self.take(number))
                     return
                 if alone and number in self._passed_on:
-                    yield from (f"    {line}" for line in form.into(f"v{self._passed_on[number]}"))
-                    yield f"    v{number} = v{self._passed_on[number]}{self._dropped(at, step)}"
+                    yield from form.into(f"v{self._passed_on[number]}")
+                    yield f"v{number} = v{self._passed_on[number]}{self.dropped(at, step)}"
                     return
                 if form.plain is not None:
-                    yield f"    v{number} = {form.plain}{self._dropped(at, step) if alone else ''}"
+                    yield f"v{number} = {form.plain}{self.dropped(at, step) if alone else ''}"
                     return
-        names = ["_" if n is None else f"v{n}" for n in step.outs]
-        target = ", ".join(names) + ("," if step.several and len(names) == 1 else "")
-        yield f"    {target} = {self.call(at, step)}{self._dropped(at, step) if alone else ''}"
+        yield f"{self.target(step)} = {self.call(step)}{self.dropped(at, step) if alone else ''}"
 
     def _stop(self, array: Ref, value: Any) -> str:
         """Return what ends the run where the one number in an array is another than a value, or not as true."""
-        there, number = self.part_text(array), self.part_text(value)
+        there, number = self.part(array), self.part(value)
         stopped = f"raise {self.called('Stopped', Stopped)}"
         if type(value) is bool:
             return f"if {'not ' if value else ''}{there}: {stopped}"
@@ -629,20 +603,13 @@ class Text:
             return f"if float({there}) != {number}: {stopped}"  # as `item` does, which takes longer for scalars
         return f"{STOP}({there}, {number})"
 
-    def _dropped(self, at: int, step: Step) -> str:
-        """Return the end of a line, which lets go of large arrays."""
-        gone = [n for n in dict.fromkeys((*step.refs, *step.made)) if self._is_gone(n, at)]
-        return f"; del {', '.join(f'v{n}' for n in gone)}" if gone else ""
-
-    def _is_local(self, number: int) -> bool:
-        """Return whether a value is a variable of the text."""
+    def is_local(self, number: int) -> bool:
         place = self.places.get(number)
         return number not in self.kept and (place is None or place.root not in self._slots)
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 
-    def text_of(self, number: int) -> str:
-        """Return what a value is called."""
+    def name(self, number: int) -> str:
         if number in self._in_tile:
             return self._in_tile[number]
         if number in self.kept:
@@ -681,24 +648,17 @@ class Text:
         self.names[name] = function
         return name
 
-    def part_text(self, part: Any) -> str:
-        """Return an argument as text."""
-        kind = type(part)
-        if kind is Ref:
-            return self.text_of(part.number)
-        if not any(True for _ in refs_in(part)):
-            if kind in (int, float, str, bool, NoneType) and part == part:  # NaN has no literal  # noqa: PLR0124
-                return repr(part) if part not in (math.inf, -math.inf) else self.constant(part)
-            return self.constant(self._value_of(part), ("argument", key_of(part)))
-        if kind is slice:
-            return f"slice({', '.join(map(self.part_text, (part.start, part.stop, part.step)))})"
-        inside = ", ".join(map(self.part_text, part))
-        return f"[{inside}]" if kind is list else f"({inside}{',' if len(part) == 1 else ''})"
+    def part(self, part: Any) -> str:
+        if any(True for _ in refs_in(part)):
+            return super().part(part)
+        if type(part) in (int, float, str, bool, NoneType) and part == part:  # NaN has no literal  # noqa: PLR0124
+            return repr(part) if part not in (math.inf, -math.inf) else self.constant(part)
+        return self.constant(self._value_of(part), ("argument", key_of(part)))
 
     def operand(self, part: Any, beside: Any) -> str:
         """Return an operand of a ufunc; a Python number as an array of the dtype that it takes beside another one's."""
         if type(part) is Ref:
-            return self.text_of(part.number)
+            return self.name(part.number)
         try:
             dtype = np.result_type(beside, part)
             return self.constant(np.asarray(part, dtype), ("number", type(part), repr(part), dtype.str))
@@ -707,14 +667,8 @@ class Text:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def call(self, at: int, step: Step) -> str:
-        """Return the call that eager code makes."""
-        if symbol := symbol_of(step):
-            left, right = map(self.part_text, step.args)
-            return f"{left} {symbol} {right}"
-        name = self.called(step.op.replace(".", "_"), self.kernels[at])
-        parts = [*map(self.part_text, step.args), *(f"{k}={self.part_text(v)}" for k, v in step.kwargs.items())]
-        return f"{name}({', '.join(parts)})"
+    def function(self, step: Step) -> str:
+        return self.called(step.op.replace(".", "_"), self._kernel_of(step))
 
     def _view(self, step: Step) -> str | None:
         """Return a short call for a view."""
@@ -723,20 +677,20 @@ class Text:
         place = self.places.get(step.args[0].number)
         if place is None or not is_array(place.layout):
             return None
-        x, op, more = self.text_of(step.args[0].number), step.op, step.args[1:]
+        x, op, more = self.name(step.args[0].number), step.op, step.args[1:]
         if op == "matrix_transpose" and not more:
             return f"{x}.T" if len(place.layout[0]) == 2 else f"{x}.swapaxes(-2, -1)"
         if op == "reshape" and len(more) == 1 and not step.kwargs:
-            return f"{x}.reshape({self.part_text(more[0])})"
+            return f"{x}.reshape({self.part(more[0])})"
         if op == "permute_dims" and len(more) == 1 and not step.kwargs:
-            return f"{x}.transpose({self.part_text(more[0])})"
+            return f"{x}.transpose({self.part(more[0])})"
         if op == "getitem" and len(more) == 1 and not step.kwargs:
-            return f"{x}[{self.part_text(more[0])}]"
+            return f"{x}[{self.part(more[0])}]"
         return None
 
-    def form(self, at: int, step: Step, place: Place) -> Form | None:
+    def form(self, step: Step, place: Place) -> Form | None:
         """Return how a step writes its result to an array that is there."""
-        kernel, op = self.kernels[at], step.op
+        kernel, op = self._kernel_of(step), step.op
         if place.layout[2].kind not in "biufc":
             return None
         layouts = [
@@ -755,17 +709,17 @@ class Text:
         make = FORMS.get(op)
         return None if make is None or not layouts or layouts[0] is None else make(self, step, layouts, place)
 
-    def in_a_tile(self, at: int, step: Step, names: Mapping[int, str], *, copied: bool) -> Iterator[str]:
+    def in_a_tile(self, step: Step, names: Mapping[int, str], *, copied: bool) -> Iterator[str]:
         """Return the lines of a step on tiles with these names; without a form its result is copied, or gets the name."""
         number = step.made[0]
         self._in_tile = names
-        form = self.form(at, step, self.places[number])
+        form = self.form(step, self.places[number])
         if form is not None:
             yield from form.into(names[number])
         elif copied:
-            yield f"copyto({names[number]}, {self.call(at, step)})"
+            yield f"copyto({names[number]}, {self.call(step)})"
         else:
-            yield f"{names[number]} = {self.call(at, step)}"
+            yield f"{names[number]} = {self.call(step)}"
         self._in_tile = {}
 
     def scratch(self, name: str, sizes: Sequence[int], views: Mapping[Any, str], shape: Any, threads: int) -> str:
@@ -792,7 +746,8 @@ class Text:
         at = self._ends[number]
         if nbytes(place.layout) < PASSED_ON_FROM or at == len(self.program.steps):
             return False
-        step, kernel = self.program.steps[at], self.kernels[at]
+        step = self.program.steps[at]
+        kernel = self._kernel_of(step)
         plain = isinstance(kernel, np.ufunc) and kernel.nout == 1 and len(step.args) == kernel.nin and not step.kwargs
         if not plain or {r for r in step.refs if r in self.places and self.places[r].root == number} != {number}:
             return False
@@ -822,7 +777,7 @@ class Text:
                 2 * ALIGNED if size >= LARGE else 0
             )  # large ones do not begin at the same place of a page
         self._slots[number], self._rooms[number] = start, room
-        return self.text_of(number)
+        return self.name(number)
 
     def is_whole(self, number: int) -> bool:
         """Return whether a value has all of the memory it lies in."""
@@ -836,10 +791,6 @@ class Text:
     def ends(self, root: int) -> int:
         """Return the place of the last step that takes what has some value's memory."""
         return self._ends.get(root, -1)
-
-    def last(self, number: int) -> int:
-        """Return the place of the last step that takes a value."""
-        return self._last.get(number, -1)
 
     def _may_go_over(self, at: int, ref: int, refs: Sequence[int], place: Place) -> bool:
         old = self.places.get(ref)
@@ -902,7 +853,7 @@ class Form:
 
 def _matmul(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
     a, b = layouts
-    args = ", ".join(map(text.part_text, step.args))
+    args = ", ".join(map(text.part, step.args))
     small = len(a[0]) == len(b[0]) == 2 and a[0][0] * b[0][1] < DOT_BELOW
     if not is_contiguous(place.layout) or not a[2] == b[2] == place.layout[2]:
         return None
@@ -917,7 +868,7 @@ def _sum(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form |
     if isinstance(axis, tuple) and len(axis) == 1:
         (axis,) = axis
     name = text.called("add_reduce", np.add.reduce)
-    args = f"{text.part_text(step.args[0])}, {text.part_text(axis)}, {text.part_text(dtype)}"
+    args = f"{text.part(step.args[0])}, {text.part(axis)}, {text.part(dtype)}"
     return Form(name, args, f", {keep}", elementwise=False)
 
 
@@ -935,13 +886,13 @@ def _mean(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form 
 
 
 def _relu(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
-    return Form(text.called("maximum", np.maximum), f"{text.part_text(step.args[0])}, {text.operand(0, layouts[0][2])}")
+    return Form(text.called("maximum", np.maximum), f"{text.part(step.args[0])}, {text.operand(0, layouts[0][2])}")
 
 
 def _astype(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
     if len(step.args) != 2 or not np.can_cast(layouts[0][2], place.layout[2], "same_kind"):
         return None
-    return Form(text.called("copyto", np.copyto), text.part_text(step.args[0]), first=True)
+    return Form(text.called("copyto", np.copyto), text.part(step.args[0]), first=True)
 
 
 #: By operation, for those whose kernel is no ufunc.

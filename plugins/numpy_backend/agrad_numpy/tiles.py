@@ -174,7 +174,7 @@ class Run:
         for at in self.members:
             uses.update(dict.fromkeys(steps[at].refs, at))
         made = [steps[at].made[0] for at in self.members if at not in self.sums]
-        kept = [n for n in made if text.last(n) >= self.stop or n in outside]
+        kept = [n for n in made if text.last.get(n, -1) >= self.stop or n in outside]
         block = self.shape[self.axis :]
         rows = math.prod(self.shape[: self.axis])
         width = math.prod(block)
@@ -205,7 +205,7 @@ class Run:
                 )
             else:
                 layout = text.places[number].layout
-                form = text.form(at, step, text.places[number])
+                form = text.form(step, text.places[number])
                 size = layout[2].itemsize
                 for n in dying:  # whose buffers may be written over
                     root = text.places[n].root
@@ -231,7 +231,7 @@ class Run:
                     names[number] = views.setdefault((holds[number], layout[2]), f"s{len(views)}")
                 else:
                     names[number] = f"t{number}"
-                lines += text.in_a_tile(at, step, names, copied=number in kept)
+                lines += text.in_a_tile(step, names, copied=number in kept)
             for n in dying:
                 if n in holds:
                     slot = holds.pop(n)
@@ -253,14 +253,14 @@ class Run:
             "    return sums",
             "",
         ]
-        text.functions.append("\n".join(body))
+        text.tiled.append("\n".join(body))
         threads = text.threads if rows * width * itemsize >= SPREAD_FROM else 1
         rooms = text.scratch(name, scratch, views, (length, *block), threads)
-        yield from (f"    {line}" for line in before)
+        yield from before
         given = "".join(f", {value}" for value in arguments.values())
-        yield f"    {'sums = ' if self.sums else ''}spread({name}, {rows}, {length}, {rooms}{given})"
+        yield f"{'sums = ' if self.sums else ''}spread({name}, {rows}, {length}, {rooms}{given})"
         for i, at in enumerate(self.sums):
-            yield f"    {self._total(i, steps[at])}"
+            yield self._total(i, steps[at])
 
     def _total(self, i: int, step: Step) -> str:
         """Return the line that adds the sums of tiles up."""
@@ -282,14 +282,14 @@ class Run:
             return f"v{number}"
         while donors:
             if text.move(donors.pop(), number):
-                return text.text_of(number)
+                return text.name(number)
         return text.take(number)
 
     def _given(self, number: int, cuts: list[str], arguments: dict[str, str]) -> str:
         """Return what the function calls a value that it is given."""
         text = self.text
         shape = text.places[number].layout[0]
-        name = text.text_of(number)
+        name = text.name(number)
         if math.prod(shape) == 1:
             whole = name if not shape else text.reshaped(number, ())
         elif padded(shape, self.shape)[: self.axis] == self.shape[: self.axis]:
