@@ -785,6 +785,31 @@ class Backend:
         """
         return None
 
+    def source(self, program: Any, *, notes: bool = True) -> tuple[str, Mapping[str, Any]]:
+        """Return a recorded program as the text of a module that needs this backend's library alone: `Program.source`.
+
+        Parameters
+        ----------
+        program : agrad.func.Program
+            Without steps for histories.
+        notes : bool, optional
+            Whether each line ends with shape, dtype and the user's line.
+
+        Returns
+        -------
+        text : str
+            It defines ``program``, which takes the arguments that held arrays under their own names.
+        parameters : mapping of str to object
+            What it takes beside these, by name: for a tensor from outside its value of ``program.outside``, for a constant
+            the array.
+
+        Raises
+        ------
+        UnsupportedOp
+            By default.
+        """
+        raise UnsupportedOp("source", self.name, "it writes no modules (Backend.source)")
+
     def infer(self, op: str, arguments: Sequence[Any], parameters: Mapping[str, Any]) -> Sequence[Spec] | None:
         """Return the specs of an operation's results where this library gives others than the standard; else None.
 

@@ -379,10 +379,10 @@ class Program:
         def text(self, *, notes: bool = True, where: str = "") -> str:
             """Return the Python text that runs."""
 
-        def source(self, *, notes: bool = True) -> str:
+        def source(self, *, notes: bool = True, backend: str = "numpy") -> str:
             """Return the text of a module that needs NumPy alone."""
 
-        def arrays(self) -> dict[str, Any]:
+        def arrays(self, *, backend: str = "numpy") -> dict[str, Any]:
             """Return what that module's function takes beside the arguments."""
 
         def tensors(self) -> dict[str, Tensor]:

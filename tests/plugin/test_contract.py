@@ -193,6 +193,39 @@ def test_a_plugin_over_unwritable_arrays(registered):
     assert (y.tolist(), x.tolist()) == ([5.0, 2.0, 3.0], [1.0, 2.0, 3.0])
 
 
+# -- modules of programs ------------------------------------------------------------------------------------------------
+
+
+class Writing(Mine):
+    """Writes modules: what the steps are called, in order."""
+
+    def source(self, program, *, notes=True):
+        parameters = {"w": next(iter(program.outside.values())), "table": np.ones(2)}
+        return " ".join(step.op for step in program.steps) + (" with notes" if notes else ""), parameters
+
+
+def test_a_backend_writes_modules_of_its_own(registered):
+    class Plugin:
+        @hookimpl
+        def agrad_backends(self):
+            return [Writing()]
+
+    registered(Plugin())
+    w = ag.tensor([2.0, 3.0])
+    program = ag.func.capture(lambda x: ag.sin(x.detach()) * w)(np.ones(2))
+    assert program.source(backend="mine") == "sin multiply with notes"
+    assert program.source(backend="mine", notes=False) == "sin multiply"
+    w.data = ag.tensor([5.0, 6.0])
+    arrays = program.arrays(backend="mine")
+    assert {name: value.tolist() for name, value in arrays.items()} == {"w": [5.0, 6.0], "table": [1.0, 1.0]}
+    assert [*program.arrays()] == ["w"]
+
+
+def test_a_backend_by_the_defaults_writes_none():
+    with pytest.raises(ag.UnsupportedOp, match=r"source is not supported by the mine backend"):
+        Mine().source(None)
+
+
 # -- join -------------------------------------------------------------------------------------------------------------
 
 
@@ -368,6 +401,7 @@ VERSION_2 = """
     setitem(self, array, key, value)
     setitem_into(self, array, key, value)
     shows(self, array)
+    source(self, program, *, notes=True)
     spec(self, array)
     taken(self, value)
     text_of(self, array)

@@ -14,6 +14,7 @@ from agrad.plugin import manager
 from agrad.program.source import written_out
 from agrad.testing.calls import SINGLE, Call
 from agrad.testing.samples import SAMPLES
+from agrad_numpy.export import is_spelled
 
 capture = ag.func.capture
 F = ag.nn.functional
@@ -132,7 +133,7 @@ def test_the_module_gives_the_program_s_bits_without_agrad(tmp_path):
             continue
         for a, b in zip(arrays_in(result), arrays_in(wanted), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13, err_msg=name)
-        standard = written_out(program.without_detach())
+        standard = written_out(program.without_detach(), is_spelled)
         numpy = standard.function(manager.get("numpy"))(*ag.tree.flatten(args)[0])
         assert_same(result, numpy, name)
 
@@ -169,7 +170,7 @@ def test_every_operation_forward_and_backward(dtype, samples, tmp_path):
             continue
         jobs.append((program.source(), arrays, {}))
         plain = program.without_detach()
-        standard = written_out(plain)
+        standard = written_out(plain, is_spelled)
         exact = standard.steps == plain.steps
         run = plain.function(manager.get("numpy")) if exact else standard.function(manager.get("numpy"))
         with np.errstate(all="ignore"):
@@ -312,6 +313,19 @@ def test_long_programs_are_cut():
     assert_same(run(program, x, w), program(x, w))
 
 
+# -- of other backends ------------------------------------------------------------------------------------------------
+
+
+def test_a_backend_without_modules_says_so():
+    program = capture(lambda x: x * 2)(np.ones(3))
+    assert program.source() == program.source(backend="numpy")
+    for call in (program.source, program.arrays):
+        with pytest.raises(
+            NotImplementedError, match=r"source is not supported by the dask backend: .*Backend\.source"
+        ):
+            call(backend="dask")
+
+
 # -- what is refused, and what cannot leave its place -----------------------------------------------------------------
 
 
@@ -321,6 +335,12 @@ def test_an_operation_without_a_kernel_is_refused_by_name():
     unknown = program.replaced(steps=(type(step)("nobody.knows", step.args, step.kwargs, step.outs, line="a.py:3"),))
     with pytest.raises(TypeError, match=r"nobody\.knows, called at a\.py:3, has no kernel"):
         unknown.source()
+
+
+def test_what_chooses_its_way_by_a_value_is_refused_at_the_user_s_line():
+    program = capture(ag.scipy.linalg.expm)(np.eye(2))
+    with pytest.raises(TypeError, match=r"source\(\): scipy\.expm, .*\n *Called at .*test_program_source\.py"):
+        program.source()
 
 
 def test_an_operation_of_the_user_s_is_written_out():

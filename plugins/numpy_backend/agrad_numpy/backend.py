@@ -189,6 +189,12 @@ class NumpyBackend(Backend):
 
         return Executor(program, self, exact=exact, threads=default_threads() if threads is None else threads)
 
+    def source(self, program: Any, *, notes: bool = True) -> tuple[str, dict[str, Any]]:
+        from agrad_numpy.export import Module  # noqa: PLC0415 (as above)
+
+        module = Module(program, notes=notes)
+        return module.text(), module.beside
+
     # entered in every pass: no frame of its own; `call` is never called, and tells this state from a user's
     quiet = staticmethod(functools.partial(np.errstate, all="ignore", call=_nothing))
 

@@ -112,6 +112,9 @@ def _zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     return np.zeros_like(x, dtype)
 
 
+#: The standard's reductions that NumPy does in half precision throughout; those that stand above by themselves are left out.
+IN_SINGLE = ("cumulative_prod", "cumulative_sum", "prod", "std", "var")
+
 #: By the op's name.
 KERNELS: dict[str, Callable[..., Any]] = {
     "add_into": np.add,
@@ -130,5 +133,5 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "sum": _sum,
     "zeros_like": _zeros_like,
-    **{name: in_single(getattr(compat, name)) for name in ("cumulative_prod", "cumulative_sum", "prod", "std", "var")},
+    **{name: in_single(getattr(compat, name)) for name in IN_SINGLE},
 }

@@ -26,10 +26,10 @@ def kernel(op: str) -> Callable[..., Any] | None:
     if name in _OWN:
         return _typed(functools.partial(_OWN[name], scipy.special))
     found = getattr(scipy.special, name, None)
-    if name in _ORDERED:
+    if name in ORDERED:
         found = _real_orders(found)
-    if name in _COUNTED:
-        found = _whole_counts(found, _COUNTED[name])
+    if name in COUNTED:
+        found = _whole_counts(found, COUNTED[name])
     return None if found is None else _typed(found)
 
 
@@ -110,9 +110,9 @@ def _expn(special: Any, n: Any, x: Any, /) -> Any:
 #: Where SciPy's function is not quite the kernel: they get ``scipy.special`` first.
 _OWN: dict[str, Callable[..., Any]] = {"expn": _expn, "polygamma": _polygamma}
 #: Of real order or parameters, and an argument that may be complex.
-_ORDERED = frozenset(["hyp1f1", "hyp2f1", "iv", "ive", "jv", "kv", "kve", "yv"])
+ORDERED = frozenset(["hyp1f1", "hyp2f1", "iv", "ive", "jv", "kv", "kve", "yv"])
 #: The places of counts that are to be integers.
-_COUNTED = {
+COUNTED = {
     "bdtr": (1,),
     "bdtrc": (1,),
     "bdtri": (1,),
