@@ -372,29 +372,25 @@ def is_composed(op: str) -> bool:
 # -- an eager rule or composition -------------------------------------------------------------------------------------
 
 
-#: What is to be one kernel is recorded for these shapes, and must be the same for both.
-_SHAPES = ((1,), (2, 3))
+#: Rules and compositions are recorded on arrays of this shape. What is right for each element here is right for elements of
+#: any other array, as that is what an elementwise operation is.
+SHAPE = (2, 3)
 
 
 def recorded_code(function: Callable[..., Any], dtype: str, count: int, name: str) -> Code:
-    """Return the kernel of what a function of kernels and `count` arrays of one dtype does, whatever their shape."""
-    codes = []
-    for shape in _SHAPES:
-        recorder = BlankRecorder(count)
-        recorder.line = name
-        recorder.shapes |= dict.fromkeys(range(count), Shaped(shape, dtype))
-        try:
-            made = run_on_blanks(recorder, lambda xp, values: function(xp, *values.values()), dict(recorder.shapes))
-        except CaptureError as error:
-            raise NotFusible(str(error)) from error
-        parts = made if isinstance(made, tuple) else (made,)
-        if not all(isinstance(part, Recorded) for part in parts):
-            raise NotFusible("a result that is no array")
-        program = recorder.program(range(count), [part.ref.number for part in parts])
-        codes.append(emit(program, name, single=not isinstance(made, tuple)))
-    if codes[0] != codes[1]:
-        raise NotFusible("a result that depends on the shape")
-    return codes[0]
+    """Return the kernel of what an elementwise function of kernels and `count` arrays of one dtype does."""
+    recorder = BlankRecorder(count)
+    recorder.line = name
+    recorder.shapes |= dict.fromkeys(range(count), Shaped(SHAPE, dtype))
+    try:
+        made = run_on_blanks(recorder, lambda xp, values: function(xp, *values.values()), dict(recorder.shapes))
+    except CaptureError as error:
+        raise NotFusible(str(error)) from error
+    parts = made if isinstance(made, tuple) else (made,)
+    if not all(isinstance(part, Recorded) for part in parts):
+        raise NotFusible("a result that is no array")
+    program = recorder.program(range(count), [part.ref.number for part in parts])
+    return emit(program, name, single=not isinstance(made, tuple))
 
 
 def rule_code(plan: Any, dtype: str, params: tuple[Any, ...]) -> Code:
