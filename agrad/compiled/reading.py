@@ -251,9 +251,12 @@ class Reading(Knowing):
         if not isinstance(v, Tensor) and is_array(v) and self._is_constant(v):
             backend = BACKENDS.get(type(v))
             if backend is not None and not backend.is_lazy and not backend.dtype_name(v.dtype).startswith("object"):
-                value = backend.asarray(v, copy=True)  # the program's own
-                self.watcher.alias(v, self.watcher.constant(value))
-                self._lending.append((v, value))
+                known = self._used.get(id(v))
+                if known is None or not is_as(*known):
+                    value = backend.asarray(v, copy=True)  # the program's own
+                    self.watcher.alias(v, self.watcher.constant(value))
+                    known = self._used[id(v)] = v, value
+                self._lending.append(known)
                 return v
         if (
             not isinstance(v, Tensor)
@@ -289,8 +292,6 @@ class Reading(Knowing):
                 self.no(f"{self.called(array)} is written to by values of a tensor")
             elif may_hold(made, array):
                 self.shared.append((array, value))
-            else:
-                self.watcher.forget(array)  # it may be another value's the next time
         return made
 
     def _of_module(self, module: types.ModuleType, name: str) -> Any:

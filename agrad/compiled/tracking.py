@@ -440,6 +440,7 @@ class Knowing:
         self.begun: list[Any] = []  # generators that the call has made, by weak references
         self.tagged: dict[int, Any] = {}  # tensors that the call has put attributes on
         self.shared: list[tuple[Any, Any]] = []  # arrays of the call whose memory tensors may share, with their values
+        self._used: dict[int, tuple[Any, Any]] = {}  # those that it has had, with what they are for the program
         self.parts: dict[int, tuple[Any, Any]] = {}  # parts of arrays from outside that are steps, with these
         self._lending: list[tuple[Any, Any]] = []  # those that agrad's code has got, with their values
         self.views: dict[int, tuple[Any, Sequence[Any]]] = {}  # iterators and views, with what they go through
@@ -685,7 +686,7 @@ class Knowing:
             return
         tracked = self.at(value)
         if tracked.status == FRESH:
-            if self.shared and is_array(value):
+            if self._used and is_array(value):
                 self.writing(value)
             return
         if isinstance(value, dict | list | deque | set) and not hasattr(value, "__dict__"):
@@ -717,10 +718,14 @@ class Knowing:
         """Give up where an array is written to that is from outside, or whose memory a tensor may share."""
         if self.at(array).status != FRESH:
             self.no(f"{self.called(array)}, an array from outside, is written to")
-        elif self.shared:
-            owner = owner_of(array)
-            if any(owner_of(held) is owner for held, _ in self.shared):
-                self.no(f"{self.called(array)}, whose memory a tensor may share, is written to")
+            return
+        owner = owner_of(array)
+        if any(owner_of(held) is owner for held, _ in self.shared):
+            self.no(f"{self.called(array)}, whose memory a tensor may share, is written to")
+        for held, _ in [*self._used.values()]:
+            if owner_of(held) is owner:  # another value from now on
+                self.watcher.forget(held)
+                del self._used[id(held)]
 
     def changing_cell(self, cell: types.CellType, value: Any) -> None:
         """Keep what a cell or a name from outside has, before it is changed."""
@@ -728,7 +733,7 @@ class Knowing:
 
     def unchanged(self) -> None:
         """Give up where something from outside, or shared with tensors, is not at the end what it was before."""
-        for array, value in self.shared:
+        for array, value in self._used.values():
             if not is_as(array, value):
                 self.no(f"{self.called(array)}, whose memory a tensor may share, is written to")
         for names, name, before in self._stored.values():
@@ -1016,6 +1021,7 @@ class Knowing:
         self._read.clear()
         self.views.clear()
         self.shared.clear()
+        self._used.clear()
         self.parts.clear()
         self.driven.clear()
         self.arguments.clear()
