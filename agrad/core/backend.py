@@ -279,6 +279,10 @@ class Backend:
             return said or f"it has no {known.meaning}"
         return next(filter(None, (self.cannot(need, device) for need in known.needs)), "")
 
+    def _run_on(self, vjp: Callable[..., Any], xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> Any:
+        """Run a rule with other kernels than `run_rule` does: on tensors, on batches, or of a node brought to this backend."""
+        return vjp(xp, g, saved, node)
+
     @once
     def _gives_way(self) -> bool:
         """Whether operators of its arrays leave an operand of another class, as a tensor or a batch is, to that class."""

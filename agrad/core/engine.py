@@ -492,7 +492,7 @@ class Pass:
         try:
             if self.as_tensors:
                 backend = node.spec.backend
-                gs = vjp(backend.functions, g, rebuilt(node, saved), node)
+                gs = backend._run_on(vjp, backend.functions, g, rebuilt(node, saved), node)
                 return laid_out(gs, node) if backend.is_lazy else gs
             if self.crossed:
                 here = joined_with(node.spec, g if isinstance(g, list) else (g,))
@@ -530,7 +530,7 @@ class Pass:
             return vjp(node.spec.xp, parts if multi_output else parts[0], saved, node)
         if type(saved) is not Freed:
             saved = on_backend(saved, here)
-        return vjp(here.xp, on_backend(g, here), saved, RelocatedNode(node, here))
+        return here._run_on(vjp, here.xp, on_backend(g, here), saved, RelocatedNode(node, here))
 
     def materialized(self, g: Any, spec: Spec) -> Any:
         """Compute a lazy cotangent of a value that is not lazy: Python code is to see it."""

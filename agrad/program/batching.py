@@ -411,6 +411,8 @@ class BatchedBackend(Backend):
         BACKENDS[self.kind_of_array] = self
         if not self.base._gives_way:
             self.run_rule = self._run_crossed = self._rule_on_tensors
+        elif type(self.base)._run_on is not Backend._run_on:
+            self.run_rule = self._run_crossed = self._rule_on_batches
 
     @once
     def functions(self) -> Any:
@@ -421,6 +423,10 @@ class BatchedBackend(Backend):
         if node.plan is None or node.plan.rule.define is not None:
             return vjp(self.xp, g, saved, node)  # a Function's, or one of a fused op, which calls kernels alone
         return _on_tensors(vjp, self.functions, g, rebuilt(node, saved), node)
+
+    def _rule_on_batches(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+        """Run a rule as the backend inside runs those with other kernels."""
+        return self.base._run_on(vjp, self.xp, g, saved, node)
 
     def spec(self, array: Any) -> Spec:
         if not isinstance(array, Batched):

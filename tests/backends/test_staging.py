@@ -462,6 +462,37 @@ def test_an_error_in_a_function_of_the_users_says_what_was_made_of_it():
     assert note.endswith(f", on the way to multiply, called at {__file__}:{line}.")
 
 
+def test_what_rules_make_is_known_by_the_line_of_their_node_however_they_run():
+    x = ag.asarray(da.ones((8, 4), chunks=(4, 4)), requires_grad=True)
+    w = ag.tensor(np.ones((8, 4)), requires_grad=True)
+
+    class Twice(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    def origin(t):
+        made = origins._ORIGINS[t._raw.name]
+        return made.op, made.backward, str(made).rpartition(":")[2].rstrip(".")
+
+    def loss(t):
+        return ag.sum(ag.exp(t) ** 2)
+
+    expected = "multiply", "ExpBackward0", f"{loss.__code__.co_firstlineno + 1}"
+    assert origin(ag.autograd.grad(loss(x), x)[0]) == expected
+    assert origin(ag.autograd.grad(loss(x), x, create_graph=True)[0]) == expected
+    assert origin(ag.func.vmap(ag.func.grad(loss))(x.detach())) == expected
+    origins._ORIGINS.clear()
+    ag.sum(ag.exp(w) * x).backward()  # the cotangent of what is in memory is lazy
+    assert "ExpBackward0" in {made.backward for made in origins._ORIGINS.values()}
+    backward = Twice.backward.__code__.co_firstlineno + 2
+    assert origin(ag.autograd.grad(ag.sum(Twice.apply(x)), x)[0]) == ("multiply", None, str(backward))
+
+
 def test_only_the_latest_arrays_are_remembered(monkeypatch):
     monkeypatch.setattr(origins, "KEPT", 3)
     for i in range(5):

@@ -122,11 +122,17 @@ class DaskBackend(Backend):
 
     def run_rule(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Any) -> Any:
         """Run a rule; what it gives has the chunks of the operands, whatever those of the results were."""
-        found = vjp(node.spec.xp, g, _cut_alike(saved, node), node)
+        found = origins.run_rule(vjp, node.spec.xp, g, _cut_alike(saved, node), node)
         if not isinstance(found, tuple | list):
             return self.in_layout(found, node.edges.spec)
         made = [self.in_layout(part, n.spec) for n, part in zip(node.inputs, found, strict=True)]
         return type(found)(made)
+
+    def _run_crossed(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Any) -> Any:
+        return origins.run_rule(vjp, self.xp, g, saved, node)
+
+    def _run_on(self, vjp: Callable[..., Any], xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> Any:
+        return origins.run_rule(vjp, xp, g, saved, node)
 
     def in_layout(self, array: Any, spec: Spec) -> Any:
         """Return a cotangent in the chunks of its operand, where both are known."""

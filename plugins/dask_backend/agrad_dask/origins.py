@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -17,12 +18,9 @@ import dask
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from agrad.core.cpython import getframe, place_in
-from agrad.core.engine import running
 from agrad.core.errors import INTERNAL_FILES, line_of
-from agrad.core.node import Node
 from agrad.core.once import lock
 from agrad.core.spec import Spec
-from agrad.core.transfers import RelocatedNode
 from agrad_dask.staging import name_of
 
 #: So many arrays are remembered, the latest.
@@ -85,17 +83,24 @@ def _names(operands: Any) -> Iterator[str]:
             yield operand.layout.array.name
 
 
+def run_rule(vjp: Callable[..., Any], xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> Any:
+    """Run the rule of a node: what it makes comes from there, unless a line of the user's that it calls makes it."""
+    token = _NODE.set(node)
+    try:
+        return vjp(xp, g, saved, node)
+    finally:
+        _NODE.reset(token)
+
+
+#: Whose rule runs.
+_NODE: ContextVar[Any] = ContextVar("node", default=None)
+
+
 def _here(op: str) -> Origin:
-    inside = running() is not None
-    frame: FrameType | None = getframe(2)
-    while inside and frame is not None and not _is_users(frame):
-        code = frame.f_code
-        if code.co_name == "vjp" and "node" in code.co_varnames:
-            node = frame.f_locals["node"]
-            if isinstance(node, Node | RelocatedNode):
-                return Origin(op, node.code, node.lasti, node.name())
-        frame = frame.f_back
-    found = users_frame(getframe(2))
+    node, frame = _NODE.get(), getframe(2)
+    found = users_frame(frame, within=None if node is None else run_rule.__code__)
+    if found.f_code is run_rule.__code__:
+        return Origin(op, node.code, node.lasti, node.name())
     return Origin(op, *place_in(found), None)
 
 
@@ -104,9 +109,9 @@ def _is_users(frame: FrameType) -> bool:
     return name not in INTERNAL_FILES and not name.startswith(_FOLDERS)
 
 
-def users_frame(frame: FrameType) -> FrameType:
-    """Return the first frame of the user's, counting outwards; the outermost if there is none."""
-    while frame.f_back is not None and not _is_users(frame):
+def users_frame(frame: FrameType, within: CodeType | None = None) -> FrameType:
+    """Return the first frame of the user's, counting outwards; the outermost if there is none, or one that runs some code."""
+    while frame.f_back is not None and frame.f_code is not within and not _is_users(frame):
         frame = frame.f_back
     return frame
 
