@@ -11,7 +11,7 @@ from agrad.compiled.cached import Kept
 from agrad.compiled.capturing import Captured
 from agrad.compiled.guards import Link, Outside, changed_between, has_grad, hooks_at, is_array, links_along, settings_of
 from agrad.compiled.purity import judged
-from agrad.compiled.tracing import Watcher, as_plain, backward_of, history_of
+from agrad.compiled.tracing import BlankWatcher, Watcher, as_plain, backward_of, history_of
 from agrad.core import errors
 from agrad.core.backend import PYTHONS_OWN, Backend, backend_of
 from agrad.core.cpython import referents
@@ -83,6 +83,8 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
     refuse_changed_histories(watcher)
     demand_what_python_saw(call)
     results = Results.of(call)
+    if isinstance(watcher, BlankWatcher):  # what runs the program differentiates it
+        results = results._replace(followed=[])
     with judged(watcher, hooks, nodes, alone=len(results.followed) == 1) as judge:
         backward, targets, saved = backward_of(watcher, [t for _, t in results.followed], call.first, hooks)
         late = judge.conditions

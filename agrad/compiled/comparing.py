@@ -5,8 +5,9 @@ What counts as rounding is asked of the program: how far its outputs move when i
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agrad import tree
@@ -15,7 +16,7 @@ from agrad.compiled.guards import is_plain
 from agrad.core.backend import Backend, backend_of
 from agrad.core.once import once
 from agrad.core.tensor import Tensor
-from agrad.program.program import Given, Leaf, Number, same
+from agrad.program.program import Body, Given, Leaf, Number, Program, Ref, same
 
 #: How far results may be apart, relative to the largest: of the coarser dtypes, and of all others.
 COARSE, FINE = {"float16": 1e-2, "float32": 1e-4, "complex64": 1e-4}, 1e-9
@@ -167,6 +168,61 @@ def differences(
             yield from _differing(
                 answers, now._raw, at, f"what it writes to {write.target}.{write.what}", exact, beside
             )
+
+
+def other_program(first: Kept, second: Kept, arguments: Sequence[Any]) -> str:
+    """Return in what two programs of one call differ, as words: "" if they do the same, however they number values."""
+    sides = (_done(kept.program, _inputs(kept, arguments)) for kept in (first, second))
+    done = itertools.zip_longest(*sides, fillvalue=("how many steps it takes", None))
+    return next((words for (words, one), (_, other) in done if one != other), "")
+
+
+def _inputs(kept: Kept, arguments: Sequence[Any]) -> dict[int, Any]:
+    """Return what the inputs are by now: which argument, which draw, or which array from outside."""
+    assert kept.program.arguments is not None
+    found: dict[int, Any] = dict(zip(kept.program.inputs, map(id, kept.gather(arguments)), strict=True))
+    found |= {number: ("draw", at) for at, number in enumerate(kept.program.keys)}
+    leaves = enumerate(kept.program.arguments.leaves)
+    return found | {leaf.number: ("argument", at) for at, leaf in leaves if isinstance(leaf, Leaf | Number)}
+
+
+def _done(program: Program, inputs: Mapping[int, Any]) -> Iterator[tuple[str, Any]]:
+    """Return what a program does, in order, with words for it: by plain values, which are equal where it is the same."""
+    places: dict[int, int] = {}
+
+    def place(number: int) -> Any:
+        """Return which input a value is, a constant's value, or else which it is of all others, in the order of use."""
+        if number in inputs:
+            return inputs[number]
+        constant = program.constants.get(number)
+        if constant is None:
+            return places.setdefault(number, len(places))
+        backend = backend_of(constant)
+        assert backend is not None
+        return (*program.shapes[number], memoryview(backend.to_host(constant)).tobytes())
+
+    def plain(part: Any) -> Any:
+        kind = type(part)
+        if kind is Ref:
+            return Ref, place(part.number)
+        if kind is tuple or kind is list:
+            return kind, [plain(inner) for inner in part]
+        if kind is slice:
+            return kind, plain([part.start, part.stop, part.step])
+        if kind is Body:
+            about = part.carried, part.rows, part.length, part.reverse, part.kept
+            return kind, about, [done for _, done in _done(part.program, {})]
+        return kind, repr(part) if isinstance(part, float | complex) else part
+
+    for at, step in enumerate(program.steps):
+        done = step.op, plain(step.args), [(name, plain(value)) for name, value in step.kwargs.items()]
+        yield f"step {at + 1}, {step.op} ({step.line})", (done, [n if n is None else place(n) for n in step.outs])
+    yield "which values it returns", [place(number) for number in program.outputs]
+    if program.results is not None:
+        yield "the structure of what it returns", str(program.results.treedef)
+        for leaf in program.results.leaves:
+            known = isinstance(leaf, Leaf | Number)
+            yield "what it returns", place(leaf.number) if known else plain(leaf)
 
 
 def _is_argument(backend: Backend, now: Any, argument: Any) -> bool:

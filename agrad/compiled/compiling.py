@@ -18,11 +18,12 @@ from agrad import dtypes, tree
 from agrad.compiled.building import Watched, kept_of
 from agrad.compiled.cached import Kept, as_given, give_back
 from agrad.compiled.capturing import Captured, captured
-from agrad.compiled.comparing import Answers, differences
+from agrad.compiled.comparing import Answers, differences, other_program
 from agrad.compiled.guards import PLAIN, at_place, key_of
 from agrad.compiled.lookup import Ways, following
-from agrad.compiled.tracing import Watcher
+from agrad.compiled.tracing import BlankWatcher, Watcher
 from agrad.core import errors, mode
+from agrad.core.blank import Blank
 from agrad.core.node import next_seq
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
@@ -222,7 +223,7 @@ class Compiled:
         return None
 
     def record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
-        """Call the function for nothing but its program, which is kept for `find`.
+        """Call the function for nothing but its program, which is kept for `find`; tensors may be without elements.
 
         Raises
         ------
@@ -233,16 +234,12 @@ class Compiled:
         key = self._key(leaves, treedef, mode.current())
         with self._lock:
             try:
-                _, kept, watcher = self._recorded(args, kwargs, leaves, treedef)
-            except Exception as error:  # noqa: BLE001 (it is told by who asks for the program)
-                kept, reason = None, f"capture: the call raises {type(error).__name__}: {error}"
-            else:
-                reason = str(watcher.failure) if kept is None else kept.beside()
-            if kept is None or reason:
+                kept = self._program(args, kwargs, leaves, treedef)
+            except CaptureError as error:
                 while len(self._failures) > KEPT:
                     self._failures.pop(next(iter(self._failures)))
-                self._failures[key] = reason
-                raise CaptureError(reason)
+                self._failures[key] = str(error)
+                raise
             entry = self._kept.setdefault(key, [])
             entry[:] = [kept, *entry][:BRANCHES]
             while len(self._kept) > KEPT:
@@ -250,21 +247,53 @@ class Compiled:
         return kept
 
     def compare(self, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Call the function, and check that a kept program gives the same.
+        """Call the function for its program once more, and check that it is the one that is kept.
 
         Raises
         ------
         CompileError
-            If it does not.
+            If it is another one.
         """
-        leaves = tree.flatten((args, kwargs))[0]
-        self._compare(kept, kept.gather(leaves), leaves, args, kwargs)
+        leaves, treedef = tree.flatten((args, kwargs))
+        with self._lock:
+            try:
+                what = other_program(kept, self._program(args, kwargs, leaves, treedef), leaves)
+            except CaptureError as error:
+                what = f"what no program can hold ({str(error).removeprefix('capture: ')})"
+        if what:
+            raise CompileError(
+                f"compile: a program of {name_of(self.function)} differs from the function in {what}.\n  {UNSEEN}"
+                f"{errors.called()}"
+            )
+
+    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], treedef: tree.TreeDef) -> Kept:
+        """Return the program of a call that gives results of its inputs and does nothing else."""
+        is_blank = any(isinstance(leaf, Tensor) and isinstance(leaf._raw, Blank) for leaf in leaves)
+        watcher = (BlankWatcher if is_blank else Watcher)(sees=not self._pure, effects=self._effects)
+        try:
+            _, kept, _ = self._recorded(args, kwargs, leaves, treedef, watcher)
+        except CaptureError as error:
+            raise CaptureError(str(watcher.failure or error)) from None
+        except Exception as error:
+            raise CaptureError(f"capture: the call raises {type(error).__name__}: {error}") from error
+        finally:
+            if isinstance(watcher, BlankWatcher):
+                watcher.put_back()
+        reason = str(watcher.failure) if kept is None else kept.beside()
+        if kept is None or reason:
+            raise CaptureError(reason)
+        return kept
 
     def _recorded(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], treedef: tree.TreeDef
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Any],
+        treedef: tree.TreeDef,
+        watcher: Watcher | None = None,
     ) -> tuple[Any, Kept | None, Watcher]:
         """Call the function; return what it returned, the program of what it did, if one can hold that, and the recorder."""
-        watcher = Watcher(sees=not self._pure, effects=self._effects)
+        watcher = watcher or Watcher(sees=not self._pure, effects=self._effects)
         inputs = () if self._pure else floats_in(leaves, treedef)
         taken = [watcher.float_argument(leaf) if at in inputs else leaf for at, leaf in enumerate(leaves)]
         given, values = introduced(watcher, taken)

@@ -17,6 +17,7 @@ from agrad.compiled.backward import Backward, Part, UpTo, uses_of
 from agrad.compiled.guards import Link, called, changed_between, settings_of
 from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of
+from agrad.core.blank import Blank
 from agrad.core.hooks import Handle
 from agrad.core.node import Node, ancestors
 from agrad.core.op import Op
@@ -24,6 +25,7 @@ from agrad.core.saved import Packed
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops.methods import BINARY
 from agrad.plugin.manager import default_backend
+from agrad.program.blanks import BlankRecorder
 from agrad.program.closures import Found
 from agrad.program.program import Program
 from agrad.program.recording import CaptureError, Hooked, Recorder
@@ -504,6 +506,45 @@ class Watcher(Recorder):
 
     def not_recorded(self, reason: str, later: bool) -> None:
         self.give_up(CaptureError(f"capture: {reason}{errors.called()}"), later=later)
+
+
+class BlankWatcher(Watcher, BlankRecorder):
+    """A watcher of a call on arrays without elements: it cannot go on without a program, so what none can hold is an error."""
+
+    def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
+        """Do something in the way that is written down: there are no values for any other."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            return recorded()
+        except CaptureError as error:
+            self.give_up(error)
+            raise
+        except Exception as error:
+            self.give_up(
+                CaptureError(f"capture: the function goes on after an error, {type(error).__name__}{errors.called()}")
+            )
+            raise
+
+    def around(
+        self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
+    ) -> Callable[..., Any]:
+        if backend.is_lazy and not backend.is_batched:
+            text = f"an array of the {backend.name} backend is used that is none of its arguments: pass it"
+            self.give_up(CaptureError(f"capture: {text}{errors.called()}"))
+        return super().around(op, backend, kernel, values, raw)
+
+    def item(self, tensor: Tensor) -> Any:
+        return self.leaves(tensor) if isinstance(tensor._raw, Blank) else super().item(tensor)
+
+    def truth(self, tensor: Tensor) -> Any:
+        if not isinstance(tensor._raw, Blank):
+            return super().truth(tensor)
+        self.give_up(CaptureError(f"capture: a value decides which way it goes ({errors.line_of(*errors.caller())})"))
+        return self.leaves(tensor)
+
+    def leaves(self, tensor: Tensor) -> Any:
+        return self._try(lambda: BlankRecorder.leaves(self, tensor), lambda: None)
 
 
 class _WatchedKernels:

@@ -209,6 +209,46 @@ def test_what_no_guard_sees_is_found_by_comparing():
         agrad_dask.map_blocks(f, in_chunks(U))
 
 
+def test_capturing_takes_no_data():
+    """Blocks of 8 TiB: their programs come from their shapes, and so do those of derivatives."""
+    x = ag.asarray(da.ones((2**40, 4), chunks=(2**38, 4)), requires_grad=True)
+
+    def f(block):
+        return ag.sin(block) * ag.mean(block, axis=1, keepdims=True) + ag.linalg.vector_norm(block)
+
+    made = agrad_dask.map_overlap(f, x, depth={0: 1})
+    (g,) = ag.autograd.grad(ag.sum(made), x, create_graph=True)
+    (h,) = ag.autograd.grad(ag.sum(g), x)
+    assert (made.shape, g.shape, h.shape) == ((2**40, 4),) * 3
+
+
+@pytest.mark.parametrize(
+    "kind", ["truth", "number", "loop", "array", "assert", "maximum"], ids=lambda kind: f"by a {kind}"
+)
+def test_no_value_decides_what_a_program_is(kind):
+    """On data every one of these could be captured, as what this data makes it do."""
+
+    def f(block):
+        if kind == "truth":
+            return block if ag.all(block > 0) else -block
+        if kind == "number":
+            return block * (2.0 if ag.max(block).item() > 0.5 else 3.0)
+        if kind == "loop":
+            while ag.sum(block) > 1:
+                block = block / 2
+            return block
+        if kind == "array":
+            return block * np.asarray(block)
+        if kind == "assert":
+            if not ag.isfinite(block).all():
+                raise ValueError("infinite")
+            return block
+        return block * max(block[0, 0], block[0, 1])
+
+    with pytest.raises(CaptureError, match=r"a value|values|Python"):
+        agrad_dask.map_blocks(f, in_chunks(U))
+
+
 def test_functions_that_come_and_go_are_told_apart():
     u = in_chunks(U)
     for factor in range(40):
@@ -222,7 +262,7 @@ def test_a_function_is_captured_once_for_each_shape_of_blocks():
     x = in_chunks(np.ones(70), 10)
     for rate in (0.5, 0.25):
         x = agrad_dask.map_overlap(f, x, rate, depth=1)
-    assert [program.shapes[program.inputs[0]].shape for program in mapped(f).programs.programs] == [(11,), (12,)]
+    assert [program.shapes[program.inputs[0]].shape for program in mapped(f).compiled.programs] == [(11,), (12,)]
     np.testing.assert_allclose(x.numpy(), 0.125)
 
 

@@ -462,6 +462,10 @@ def branches(w, X, y):
     return squares(w, X, y) if ag.sum(X) > 0 else 2.0 * squares(w, X, y)
 
 
+def numbered(w, X, y):
+    return squares(w, X, y) * (2.0 if ag.max(X).item() > 1.0 else 3.0)
+
+
 def hard(w, X, y):
     return ag.mean(((X @ w - y) ** 2)[y > 0.5])
 
@@ -485,6 +489,7 @@ def rewritten(w, X, y):
 #: Why these run as they are.
 REASONS = [
     (branches, "a value decides"),
+    (numbered, "a value is asked for"),
     (hard, "depends on values"),
     (shown, r"Tensor.numpy\(\) gives Python values of a tensor"),
     (printed, "it prints, which a program would not"),
@@ -701,20 +706,62 @@ def test_what_is_worked_out_for_small_chunks_is_kept():
 @pytest.mark.parametrize(("loss", "reduce"), [(squares, "mean"), (total, "sum")])
 def test_a_program_runs_on_pieces_of_large_chunks(monkeypatch, loss, reduce):
     monkeypatch.setattr(losses, "PIECE_BYTES", 400)
-    monkeypatch.setattr(losses, "FIXED", 1)
+    monkeypatch.setattr(losses, "FIXED", 0)
     expected = by_hand(mean=reduce == "mean")
-    step = agrad_dask.value_and_grad(loss, reduce=reduce)
-    with rows_of_calls(loss) as rows:
-        assert_is(step(W, *chunked(45, 45)), expected)
-        assert rows[:4] == [10, 5, 3, 45]  # of 40 bytes a row; then the check
-        assert_is(step(W, *chunked(45, 45)), expected)
-    with rows_of_calls(loss) as rows:
-        agrad_dask.value_and_grad(loss, reduce=reduce, check=False)(W, *chunked(45, 45))
-    assert set(rows) == {45, 13}, "without the check a run sees a chunk"
+    for check in (True, False):
+        step = agrad_dask.value_and_grad(loss, reduce=reduce, check=check)
+        with rows_of_calls(loss) as rows:
+            assert_is(step(W, *chunked(45, 45)), expected)
+            assert_is(step(W, *chunked(45, 45)), expected)
+        assert rows[:4] == [10, 20, 5, 3], "of 40 bytes a row; the second tells what is made for each"
+        assert max(rows[4:]) == (10 if check else 3), "the check, and what is captured once more"
     monkeypatch.setattr(losses, "FIXED", 10_000)
     with rows_of_calls(loss) as rows:
         assert_is(agrad_dask.value_and_grad(loss, reduce=reduce)(W, *chunked(45, 45)), expected)
-    assert rows[:5] == [10, 5, 3, 45, 13], "what is made whatever the number of rows would be made for every piece"
+    assert rows[:4] == [10, 20, 45, 13], "what is made whatever the number of rows would be made for every piece"
+    monkeypatch.setattr(losses, "FIXED", 0)
+    monkeypatch.setattr(losses, "MADE_BYTES", 10_000)
+    monkeypatch.setattr(losses, "PIECE_BYTES", 40 * ROWS)
+
+    def wide(w, X, y):
+        return squares(w, X, y) + 0.0 * ag.mean(ag.tanh(X[..., None] * ag.ones(100)))
+
+    with rows_of_calls(wide) as rows:
+        step = agrad_dask.value_and_grad(wide, check=False)
+        assert_is(step(W, *chunked(ROWS, ROWS)), by_hand())
+    assert rows == [ROWS, 2 * ROWS, 1], "what is made of a row is large"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_calls_hold_pieces_of_chunks_in_memory(monkeypatch, check):
+    """Also the calls that capture and compare, and where each row becomes many times as large."""
+    monkeypatch.setattr(losses, "MADE_BYTES", 2**22)
+    count, columns, width = 64, 2**10, 64
+    data = da.ones((3 * count, columns), chunks=(count, -1), dtype="float32")
+
+    def loss(w, x):
+        return ag.sum(ag.tanh(ag.reshape(x, (-1, 1)) * w)) / x.shape[0]
+
+    step = agrad_dask.value_and_grad(loss, check=check)
+    for _ in range(4):
+        tracemalloc.start()
+        with dask.config.set(scheduler="synchronous"):
+            _, gradient = step(np.zeros(width, "float32"), data)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        np.testing.assert_allclose(gradient, columns, rtol=1e-3)
+        assert peak < count * columns * width * 4, "what is made of a chunk is never there, not one value of it"
+
+
+def test_a_loss_that_takes_whole_chunks_alone_is_a_program_of_whole_chunks(monkeypatch):
+    monkeypatch.setattr(losses, "PIECE_BYTES", 400)
+
+    def loss(w, X, y):
+        return ag.mean(ag.reshape(X @ w, (-1, 25)) ** 2)
+
+    data = chunked(50, 50, data=(X[:100], Y[:100]))
+    value, _ = agrad_dask.value_and_grad(loss, check=False)(W, *data)  # no warning
+    np.testing.assert_allclose(value, np.mean((X[:100] @ W) ** 2), rtol=1e-12)
 
 
 def test_a_scheduler_that_is_a_function_gets_the_tasks():

@@ -17,10 +17,11 @@ from agrad import random
 from agrad.core import errors
 from agrad.core.backend import backend_of
 from agrad.core.node import ancestors
+from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 
-#: How many rows of a chunk the check that a loss adds up looks at.
-CHECKED_ROWS = 48
+#: How many rows of a chunk the check that a loss adds up looks at: so many at most, and no more than a run has, but so many.
+CHECKED_ROWS, LEAST_ROWS = 48, 6
 #: At how many points near the first parameters it looks: at the start of a model, often zeros, many losses add up by chance.
 NEARBY = 3
 #: How far away these points are, in multiples of each parameter (of 1 where it is 0). The nearer ones are tried if the loss
@@ -52,9 +53,9 @@ def due(chosen: Sequence[int], calls: int) -> Sequence[int]:
     return (chosen[calls.bit_length() % len(chosen)],) if not calls & (calls + 1) else ()
 
 
-def sampled(blocks: Sequence[Any]) -> list[Any]:
-    """Return some rows, from all over a chunk, which may be sorted; copies."""
-    count = min(len(blocks[0]), CHECKED_ROWS)
+def sampled(blocks: Sequence[Any], most: int) -> list[Any]:
+    """Return some rows, from all over a chunk, which may be sorted; copies. Runs have so many at most; 0: a whole chunk."""
+    count = min(len(blocks[0]), CHECKED_ROWS, max(LEAST_ROWS, most or CHECKED_ROWS))
     return [backend_of(b).asarray(b[:: len(b) // count][:count], copy=True) for b in blocks]
 
 
@@ -93,28 +94,29 @@ def check(
     cut = max(1, count // 3)
     some = [ag.asarray(block) for block in blocks]
 
-    def values(parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
-        parts = slice(0, count), slice(0, cut), slice(cut, count)
-        return [value_of([whole[part] for whole in rows], parameters) for part in parts]
+    def value(parameters: Sequence[Tensor], rows: Sequence[Tensor], *part: int) -> Tensor:
+        return value_of([whole[slice(*part)] for whole in rows], parameters)
 
     def losses(parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[float]:
-        return list(map(float, values(parameters, rows)))
+        return [float(value(parameters, rows, *part).detach()) for part in ((count,), (cut,), (cut, count))]
 
     rng = np.random.default_rng(call)
     try:
-        first = values(given, some)
+        whole = value(given, some, count)
+        made = _inexact_in(whole)
+        whole = whole.detach()  # one graph at a time
+        found = [float(whole), *(float(value(given, some, *part).detach()) for part in ((cut,), (cut, count)))]
     except Exception as error:
         error.add_note(
             f"Raised by the check that the loss adds up over rows, which runs it on {count}, {cut} and"
             f" {count - cut} rows. A loss that takes whole chunks only: value_and_grad(..., check=False)."
         )
         raise
-    value = first[0]
-    places = [(given, [float(v.detach()) for v in first])]
+    places = [(given, found)]
     with ag.no_grad():
         for _ in range(1 if call else NEARBY):
             places += _nearby(losses, given, some, rng)
-    small = 0.3 * math.sqrt(ag.finfo(value.dtype).eps) if value._spec.inexact else 0.0
+    small = 0.3 * math.sqrt(ag.finfo(whole.dtype).eps) if whole._spec.inexact else 0.0
 
     def fits(reduce: str, found: Sequence[float]) -> bool:
         return abs(found[0] - _combined(reduce, cut / count, found)) <= small * sum(map(abs, found))
@@ -124,7 +126,7 @@ def check(
         if fits(reduce, found) or not all(map(math.isfinite, found)):
             continue
         combined = _combined(reduce, cut / count, found)
-        if abs(found[0] - combined) <= NOISE * _noise(losses, found, value, parameters, some) or source.counter:
+        if abs(found[0] - combined) <= NOISE * _noise(losses, found, made, parameters, some) or source.counter:
             continue
         if all(fits(other, each) for _, each in places):
             fix = f'It is the {other}: pass reduce="{other}".'
@@ -190,20 +192,26 @@ def _moved(t: Tensor, far: float, rng: np.random.Generator, *, low: int | None =
 
 
 def _noise(
-    losses: Losses, found: list[float], value: Tensor, parameters: Sequence[Tensor], rows: Sequence[Tensor]
+    losses: Losses, found: list[float], made: Sequence[Spec], parameters: Sequence[Tensor], rows: Sequence[Tensor]
 ) -> float:
     """Return the rounding error of losses: how far they move in double precision, and with other last digits.
 
     The last digits are those of the coarsest dtype among inputs and intermediate values.
     """
-    specs = [t._spec for t in (value, *parameters, *rows)]
-    specs += itertools.chain.from_iterable(node.out_specs for node in ancestors([value._node] if value._node else []))
-    last = 8 * max(ag.finfo(spec.dtype).eps for spec in specs if spec.inexact)
+    specs = [*made, *(t._spec for t in (*parameters, *rows) if t._spec.inexact)]
+    last = 8 * max(ag.finfo(spec.dtype).eps for spec in specs)
     rng = np.random.default_rng(0)
     changes: list[Callable[[Tensor], Tensor]] = [lambda t: t, _double, *[lambda t: _moved(t, last, rng)] * 4]
     with ag.no_grad():
         again = [_tried(losses, list(map(change, parameters)), list(map(change, rows))) for change in changes]
     return max((abs(x - y) for other in again if other for x, y in zip(found, other, strict=True)), default=0.0)
+
+
+def _inexact_in(value: Tensor) -> list[Spec]:
+    """Return the specs of a loss and of the values on the way to it, of those that are rounded."""
+    nodes = ancestors([] if value._node is None else [value._node])
+    specs = [value._spec, *itertools.chain.from_iterable(node.out_specs for node in nodes)]
+    return [spec for spec in dict.fromkeys(specs) if spec.inexact]
 
 
 def _double(t: Tensor) -> Tensor:

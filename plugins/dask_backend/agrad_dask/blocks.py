@@ -14,7 +14,6 @@ import itertools
 import math
 import uuid
 from collections.abc import Callable, Sequence
-from contextvars import Context
 from typing import Any, NamedTuple, TypeVar
 
 import dask.array as da
@@ -26,17 +25,17 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 import agrad as ag
 from agrad import tree
 from agrad.compiled.cached import Kept
-from agrad.compiled.compiling import Compiled
 from agrad.compiled.tracing import Watcher
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of
+from agrad.core.blank import NeedsValuesError
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.program.program import Given, Leaf, Program, Shaped
 from agrad.program.recording import CaptureError
 from agrad_dask import origins
-from agrad_dask.losses import HOW, Kind, imagined
 from agrad_dask.lowering import data_of
+from agrad_dask.programs import Kind, PerShape, like
 from agrad_dask.reductions import added_up
 
 #: For how many functions, and layouts of the arrays they are called with, programs are kept.
@@ -217,12 +216,10 @@ class Blocks:
             inputs = (*self.inputs, *taken)
 
             def program(at: tuple[int, ...]) -> Program:
-                blocks = [ag.asarray(imagined(layout.meta, layout.shape(at))) for layout in inputs]
+                blocks = [like(layout.meta, layout.shape(at)) for layout in inputs]
                 for block in blocks:  # the derivative is to have derivatives
                     block.requires_grad = block._spec.inexact
-                with np.errstate(all="ignore"):
-                    found = Context().run(ag.func.capture(make(self.program(at))), *blocks)
-                return _with_outputs(found)
+                return _with_outputs(PerShape(make(self.program(at)), pure=True).of(tuple(blocks), {}).program)
 
             self.derived[key] = Blocks(self.grid, inputs, wanted, program)
         return self.derived[key]
@@ -603,29 +600,23 @@ def _added(block: Any, own: tuple[int, int, int], starts: Sequence[int], *parts:
 # -- the calls ----------------------------------------------------------------------------------------------------------
 
 
-class Mapped:
-    """A caller's function, with what was made of it: programs, which hold as those of `agrad.compile` do."""
+class Mapped(PerShape):
+    """A caller's function, with what was made of its programs."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.programs = Compiled(function, check=False, explain=False, **HOW)
+        super().__init__(function)
         self.blocks: dict[Any, tuple[Blocks, Any]] = {}
 
-    def kept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
-        """Return its program for arguments like these, blocks that are made up among them."""
-        with np.errstate(all="ignore"):
-            found, refused = self.programs.find(args, kwargs), None
-            if found is None:
-                try:
-                    found = self.programs.record(args, kwargs)
-                except CaptureError as error:
-                    refused = error
-            if found is None:
-                self.function(*args, **kwargs)  # an error of its own says more
-                raise CaptureError(f"{refused}{called()}")
-            found.calls += 1
-            if found.calls > 1 and not found.calls & (found.calls - 1):
-                self.programs.compare(found, args, kwargs)
+    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
+        """Return its program for blocks, which can be differentiated."""
+        try:
+            found = super().of(args, kwargs)
+        except CaptureError as error:
+            own = error.__cause__
+            if own is not None and not isinstance(own, NeedsValuesError):  # an error of its own says more
+                raise own from None
+            raise CaptureError(f"{error}{called()}") from None
+        self.confirm(found, args, kwargs)
         if found.keys or found.program.functions:
             what = (
                 f"uses the Function {found.program.functions[0]}" if found.program.functions else "draws random numbers"
@@ -698,8 +689,8 @@ class Call:
     def with_blocks(self, blocks: Sequence[Any]) -> Any:
         """Return the arguments for some blocks."""
         leaves = list(self.leaves)
-        for i, block in zip(self.places, blocks, strict=False):
-            leaves[i] = ag.asarray(block)
+        for i, block in zip(self.places, blocks, strict=True):
+            leaves[i] = block
         return tree.unflatten(self.structure, leaves)
 
     def run(self, operands: list[Tensor], drop_axis: Sequence[int] = ()) -> tuple[list[Tensor], tree.TreeDef]:
@@ -716,9 +707,9 @@ class Call:
         of_function = mapped(self.function)
         kept = {}
         for at in places_of(grid, layouts):
-            made_up = [imagined(layout.meta, layout.shape(at)) for layout in layouts]
+            blocks = [like(layout.meta, layout.shape(at)) for layout in layouts]
             try:
-                kept[at] = Context().run(of_function.kept, *self.with_blocks(made_up))
+                kept[at] = of_function.of(*self.with_blocks(blocks))
             except Exception as error:
                 self._note_uncut(error)
                 raise
@@ -734,16 +725,16 @@ class Call:
             layouts.append(self._cut(operands, len(operands) - 1, chunks, (None,) * operands[-1].ndim))
         programs = tuple(id(each.program) for each in kept.values())
         key = chunks, tuple(layout[:2] for layout in layouts), programs, tuple(drop_axis)
-        blocks, _ = of_function.blocks.get(key, (None, None))
-        if blocks is None:
+        made, _ = of_function.blocks.get(key, (None, None))
+        if made is None:
             axes = tuple(axis for axis in range(len(grid)) if axis not in drop_axis)
-            blocks = Blocks(grid, layouts, axes, lambda at: self._program(kept[at].program, list(outside), layouts))
+            made = Blocks(grid, layouts, axes, lambda at: self._program(kept[at].program, list(outside), layouts))
             while len(of_function.blocks) >= KEPT:
                 of_function.blocks.pop(next(iter(of_function.blocks)), None)
-            of_function.blocks[key] = blocks, kept  # while these live, no other programs are taken for them
+            of_function.blocks[key] = made, kept  # while these live, no other programs are taken for them
         first = next(iter(kept.values())).program.results
         assert first is not None
-        return list(MapBlocks.apply(blocks, *operands)), first.treedef
+        return list(MapBlocks.apply(made, *operands)), first.treedef
 
     def _note_uncut(self, error: Exception) -> None:
         """Say which arrays in memory are as large as what is cut, and are not."""

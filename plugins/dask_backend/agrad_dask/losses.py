@@ -5,37 +5,31 @@ May import Dask; is imported with `agrad_dask.lowering`.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import agrad as ag
-from agrad import random, tree
+from agrad import tree
 from agrad.autograd.backward import cotangent_for
 from agrad.compiled.cached import Kept
-from agrad.compiled.compiling import Compiled
 from agrad.core import engine, errors
-from agrad.core.backend import backend_of
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
 from agrad.program.arguments import name_of, split_aux
-from agrad.program.program import Leaf, Number, Program
+from agrad.program.program import Leaf, Number
 from agrad.program.recording import CaptureError
+from agrad_dask.programs import Kind, PerShape, like
 
-#: Runs of a program have rows of at most about so many bytes, so that what they make stays in the processor's caches,
-PIECE_BYTES = 2**21
-#: or of so many times the bytes that the program makes whatever the number of rows.
+#: Runs of a program have rows of at most about so many bytes, and make at most about so many of them in all, so that they stay
+#: in the processor's caches;
+PIECE_BYTES, MADE_BYTES = 2**21, 2**26
+#: but of so many times the bytes that the program makes whatever the number of rows: fewer are none the better.
 FIXED = 4
 #: For how many numbers of rows at most the loss is captured.
 KINDS = 16
-#: How programs run in tasks: to the same bits at the first run and later ones, on the thread of the task.
-HOW = {"exact": True, "threads": 1}
 
 errors.INTERNAL_FILES.add(__file__)
 
@@ -123,6 +117,10 @@ class Rows:
     places: list[int]
     data: tuple[int, ...]
 
+    def like(self, arrays: Sequence[Any], rows: int) -> Any:
+        """Return the arguments for so many rows of the data, which have no elements."""
+        return self.arguments(like(array._meta, (rows, *array.shape[1:])) for array in arrays)
+
     def arguments(self, blocks: Iterable[Any], parameters: Iterable[Any] = ()) -> Any:
         """Return the arguments for some rows, at other parameters if given."""
         leaves = self.leaves.copy()
@@ -143,73 +141,6 @@ class Rows:
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Kind:
-    """What runs on chunks of some number of rows: the program of a loss, forward and backward.
-
-    Attributes
-    ----------
-    program : Program
-        Gives value, gradients and auxiliary values.
-    blocks : tuple of (shape, dtype)
-        What the rows of each data array have to be.
-    given : list
-        The inputs of the program; None in place of rows and keys.
-    rows : tuple of (int, int)
-        Which input is which data array.
-    keys : tuple of int
-        Which inputs are keys of draws.
-    outs : tuple of int
-        Which outputs are value, gradients, and what is computed of the auxiliary values.
-    keep : bool
-        Whether memory may be kept for the next run.
-    """
-
-    program: Program
-    blocks: tuple[tuple[tuple[int, ...], Any], ...]
-    given: list[Any]
-    rows: tuple[tuple[int, int], ...]
-    keys: tuple[int, ...]
-    outs: tuple[int, ...]
-    keep: bool = True
-
-    def fits(self, blocks: Sequence[Any]) -> bool:
-        """Return whether rows are what the program was captured for."""
-        for block, (shape, dtype) in zip(blocks, self.blocks, strict=True):
-            if block.shape != shape or block.dtype != dtype:
-                return False
-        return True
-
-    def run(self, blocks: Sequence[Any], source: random.Generator) -> list[Any]:
-        """Return value, gradients and auxiliary values for some rows."""
-        values = self.given.copy()
-        for at, which in self.rows:
-            values[at] = blocks[which]
-        for at in self.keys:
-            values[at] = source.key()
-        backend = backend_of(blocks[0])
-        assert backend is not None
-        with backend.quiet():
-            outs = self.program.run(backend, values, **HOW, **({} if self.keep else {"keep": False}))
-        return [backend.as_array(outs[at]) for at in self.outs]
-
-    def __reduce__(self) -> Any:
-        none: dict[str, Any] = {"arguments": None, "results": None, "outside": {}, "sources": {}, "names": {}}
-        text = pickle.dumps(self.program.replaced(**none))  # without what runs it here, or is the caller's own
-        return kind_of, (text, self.blocks, self.given, self.rows, self.keys, self.outs, self.keep)
-
-
-def kind_of(text: bytes, *rest: Any) -> Kind:
-    """Return what was sent to another process."""
-    return Kind(program_of(text), *rest)
-
-
-@functools.lru_cache(maxsize=64)
-def program_of(text: bytes) -> Program:
-    """Return a program that was sent to this process, the same one at every call: it keeps what runs it."""
-    return pickle.loads(text)  # type: ignore[no-any-return]  # noqa: S301 (as all that Dask sends)
 
 
 class Filled(NamedTuple):
@@ -247,70 +178,62 @@ class Captured(NamedTuple):
 NOTHING = Captured({}, {}, 0, "", whole=False)
 
 
-def captured(
-    programs: Compiled,
-    loss: Rows,
-    arrays: Sequence[Any],
-    sizes: Sequence[int],
-    *,
-    source: random.Generator,
-    split: bool,
-    compare: bool,
-) -> Captured:
+def captured(programs: PerShape, loss: Rows, arrays: Sequence[Any], sizes: Sequence[int], *, split: bool) -> Captured:
     """Capture the loss for all numbers of rows that runs have, or find what was captured.
 
     Parameters
     ----------
-    programs : Compiled
+    programs : PerShape
         Of `Loss.run`.
     arrays : sequence of dask.array.Array
         The data.
     sizes : sequence of int
         Those numbers of rows, the most frequent first.
-    source : Generator
-        Of the random numbers that the loss draws meanwhile.
     split : bool
-        A run may have some rows of a chunk: what they make stays in the processor's caches. Fewer of them than make up
-        for what the program does whatever their number (with the parameters, as a rule) are none the better.
-    compare : bool
-        Call the function on rows that are made up, and check that a program gives the same: it may depend on something
-        that no guard sees.
+        A run may have some rows of a chunk.
     """
-    row = sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays)
-    most = max(1, PIECE_BYTES // max(1, row)) if split else 0
-    with np.errstate(all="ignore"), random.using(source):
-        found = _captured_pieces(programs, loss, arrays, sizes, most)
-        if most and found.kinds:
-            fixed = max(
-                sum(about.nbytes for about in kind.program.shapes.values() if rows not in about.shape)
-                for rows, kind in found.kinds.items()
-            )
-            if FIXED * fixed > most * row:
-                found = _captured_pieces(programs, loss, arrays, sizes, FIXED * fixed // row)
-        if compare and found.kept:
-            rows = min(found.kept)
-            programs.compare(
-                found.kept[rows], *loss.arguments(imagined(array._meta, (rows, *array.shape[1:])) for array in arrays)
-            )
+    most = rows_of_runs(programs, loss, arrays, max(sizes)) if split and sizes else 0
+    found = _captured_pieces(programs, loss, arrays, sizes, most)
+    if most and not found.kinds:  # it may be one that takes whole chunks alone
+        found = _captured_pieces(programs, loss, arrays, sizes, 0)
+    if found.kept:
+        rows = min(found.kept)
+        programs.confirm(found.kept[rows], *loss.like(arrays, rows))
     return found
 
 
+def rows_of_runs(programs: PerShape, loss: Rows, arrays: Sequence[Any], largest: int) -> int:
+    """Return how many rows a run has at most, of chunks of at most so many rows; 0 if a run takes a whole chunk."""
+    row = max(1, sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays))
+    most = min(largest, max(1, PIECE_BYTES // row))
+
+    def made(rows: int) -> int:
+        program = programs.of(*loss.like(arrays, rows)).program
+        return sum(about.nbytes for about in program.shapes.values())
+
+    try:
+        few = made(most)
+        if most == largest and few <= MADE_BYTES:
+            return 0
+        each = max(row, (made(2 * most) - few) // most)
+    except CaptureError:
+        return most
+    return max(1, min(most, MADE_BYTES // each), FIXED * (few - each * most) // each)
+
+
 def _captured_pieces(
-    programs: Compiled, loss: Rows, arrays: Sequence[Any], sizes: Sequence[int], most: int
+    programs: PerShape, loss: Rows, arrays: Sequence[Any], sizes: Sequence[int], most: int
 ) -> Captured:
-    """Do that for pieces of chunks of at most so many rows."""
+    """Capture the loss for pieces of chunks of at most so many rows; 0: for whole ones."""
     pieces = [(most, rows % most) if 0 < most < rows else (rows,) for rows in sizes]
     every = [rows for rows in dict.fromkeys(itertools.chain.from_iterable(pieces)) if rows]
     kept: dict[int, Kept] = {}
     kinds: dict[int, Kind] = {}
     reason = f"its chunks have {len(every)} different numbers of rows" if len(every) > KINDS else ""
     for rows in every[:KINDS]:
-        args, kwargs = loss.arguments(imagined(array._meta, (rows, *array.shape[1:]), plain=True) for array in arrays)
+        args, kwargs = loss.like(arrays, rows)
         try:
-            found = programs.find(args, kwargs)
-            if found is None:
-                made_up = loss.arguments(imagined(array._meta, (rows, *array.shape[1:])) for array in arrays)
-                found = programs.record(*made_up)
+            found = programs.of(args, kwargs)
         except CaptureError as error:
             reason = str(error).removeprefix("capture: ")
             continue
@@ -328,18 +251,6 @@ def _captured_pieces(
             tuple(at for _, at in found.leaves if at >= 0),
         )
     return Captured(kept, kinds, most if kinds else 0, reason, whole=bool(every) and len(kinds) == len(every))
-
-
-def imagined(meta: Any, shape: tuple[int, ...], *, plain: bool = False) -> Any:
-    """Return a made-up array like another: numbers between 0 and 1, False, zeros; `plain`: all alike, without memory."""
-    if meta.dtype.kind not in "fc":
-        made = np.broadcast_to(np.zeros((), meta.dtype), shape)
-    elif plain:
-        made = np.broadcast_to(np.ones((), meta.dtype), shape)
-    else:
-        made = np.resize(np.random.default_rng(0).uniform(size=min(4099, math.prod(shape))).astype(meta.dtype), shape)
-    backend = backend_of(meta)
-    return made if backend is None else backend.asarray(made if plain else np.array(made))
 
 
 def filled(aux: Any, kept: dict[int, Kept], parameters: int) -> Any:

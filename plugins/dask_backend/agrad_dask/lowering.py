@@ -21,7 +21,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 import agrad as ag
 from agrad import func, random, tree
-from agrad.compiled.compiling import Compiled, CompileWarning
+from agrad.compiled.compiling import CompileWarning
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.cpython import uncollected
@@ -38,7 +38,8 @@ from agrad.core.tensor import Tensor
 from agrad.program.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw
 from agrad_dask import additive, computing, indexing, runs
 from agrad_dask.fusing import Adder, Fold, Folded, group_size
-from agrad_dask.losses import HOW, NOTHING, Filled, Kind, Loss, Rows, captured, filled
+from agrad_dask.losses import NOTHING, Captured, Filled, Loss, Rows, captured, filled
+from agrad_dask.programs import Kind, PerShape
 
 #: In a task, neighbours of at most this many bytes together share one run of the loss: each run costs some tenths of a
 #: millisecond, however few rows it has.
@@ -218,7 +219,7 @@ class Total:
         else:
             self.add_run(blocks)
         if chunks.start in self.step.check and rows and not self.source.counter:
-            sample = additive.sampled(blocks)
+            sample = additive.sampled(blocks, most)
             if self.step.loss is None:  # in another process: the caller's own one checks it
                 self.samples.append((chunks, sample))
             else:
@@ -506,102 +507,180 @@ def value_and_grad(
     """
     if reduce not in ("mean", "sum"):
         raise ValueError(f'reduce is "mean" or "sum", got {reduce!r}{called()}')
-    calls, told = 0, False
+    return Lowered(loss, argnums, has_aux, reduce, after, check, capture).as_function()
 
-    @functools.cache
-    def made_for(chosen: tuple[int, ...]) -> tuple[Loss, Compiled]:
-        differentiated = Loss(loss, chosen, reduce, has_aux)
 
-        def run(*args: Any, **kwargs: Any) -> Any:  # captures look for state in what this leads to: not in classes
-            return Loss.run(differentiated, args, kwargs)
+@dataclass(eq=False)
+class Lowered:
+    """What `value_and_grad` is asked for, and what its calls leave.
 
-        return differentiated, Compiled(functools.wraps(loss)(run), check=False, explain=False, **HOW)
+    Attributes
+    ----------
+    function : callable
+        The loss.
+    losses : dict
+        By the arguments that it is differentiated by: the loss so, and its programs.
+    calls : int
+        How many there have been.
+    told : bool
+        The user knows that the loss runs as it is.
+    """
 
-    @functools.wraps(loss)
-    def both(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls, told
-        leaves, structure = tree.flatten((args, kwargs))
-        chosen = check_argnums(argnums, len(args))
-        differentiated, programs = made_for(chosen)
-        places = differentiated.places(structure)
-        data = tuple(i for i, leaf in enumerate(leaves) if data_of(leaf) is not None)
-        raw = is_raw(*leaves)
-        gives = givers([leaves[place] for place in places], [structure.children[0].children[k] for k in chosen])
-        for leaf in leaves:
-            _check_constant(leaf)
-        for place in places:
-            leaves[place] = _parameter(leaves[place])
-        if not data:
-            labelled = any(type(leaf).__module__.startswith("xarray.") for leaf in leaves)
-            instead = (
-                "give a DataArray as agrad_dask.from_xarray(a)"
-                if labelled
-                else "in memory, agrad.func.value_and_grad does the same"
-            )
-            raise ValueError(f"no argument is a Dask array; {instead}{called()}")
-        arrays = [data_of(leaves[place]) for place in data]
-        for place in data:
-            leaves[place] = None
-        rows = Rows(differentiated, leaves, structure, places, data)
-        key = random.default_generator.key()
-        anomaly = ag.autograd.is_anomaly_check_nan_enabled()
-        join = check and not has_aux
-        programmed = NOTHING
-        if capture and not anomaly:
-            plan = plan_of(arrays, PROGRAM_BYTES * join)
-            if not any(math.isnan(n) for array in arrays for n in array.shape[1:]):
-                compare = calls > 0 and not calls & (calls + 1)
-                how = {"source": ChunkGenerator(key), "split": join, "compare": compare}
-                programmed = Context().run(captured, programs, rows, arrays, plan.kinds, **how)
-        if not programmed.kinds:
-            plan = plan_of(arrays, RUN_BYTES * join)
-        step = Step(
-            rows,
-            str(differentiated),
-            reduce,
-            has_aux,
-            programmed.kinds,
-            parameters=len(places),
-            key=key,
-            dtype=ag.get_default_dtype().name,
-            ends=plan.ends,
-            check=frozenset(additive.due(plan.checked, calls) if check else ()),
-            call=calls,
-            anomaly=anomaly,
-            sent=not programmed.whole,
-            most=programmed.most,
+    function: Callable[..., Any]
+    argnums: Argnums
+    has_aux: bool
+    reduce: str
+    after: Callable[[Tensor], Tensor] | None
+    check: bool
+    capture: bool
+    losses: dict[tuple[int, ...], tuple[Loss, PerShape]] = field(default_factory=dict)
+    calls: int = 0
+    told: bool = False
+
+    def as_function(self) -> Callable[..., Any]:
+        """Return the function that the user calls."""
+
+        @functools.wraps(self.function)
+        def both(*args: Any, **kwargs: Any) -> Any:
+            call = parse(self, args, kwargs)
+            anomaly = ag.autograd.is_anomaly_check_nan_enabled()
+            planned = plan(self, call, PROGRAM_BYTES)
+            programs = NOTHING if anomaly or not self.capture else captured_for(self, call, planned)
+            if not programs.kinds:
+                planned = plan(self, call, RUN_BYTES)
+            part = run(self, call, planned, programs, anomaly=anomaly)
+            if programs.reason and not self.told:
+                self.told = True
+                what = f"runs {call.rows.loss} as it is in every chunk, not as a program: {programs.reason}"
+                warnings.warn(f"agrad_dask.value_and_grad {what}", CompileWarning, stacklevel=2)
+            return collect(self, call, programs, part)
+
+        return both
+
+    def by(self, chosen: tuple[int, ...]) -> tuple[Loss, PerShape]:
+        """Return the loss, differentiated by some arguments, and its programs."""
+        if chosen not in self.losses:
+            differentiated = Loss(self.function, chosen, self.reduce, self.has_aux)
+
+            def run(*args: Any, **kwargs: Any) -> Any:  # captures look for state in what this leads to: not in classes
+                return Loss.run(differentiated, args, kwargs)
+
+            self.losses[chosen] = differentiated, PerShape(functools.wraps(self.function)(run))
+        return self.losses[chosen]
+
+
+class Call(NamedTuple):
+    """A call, taken apart.
+
+    Attributes
+    ----------
+    rows : Rows
+        The loss and its arguments except the data.
+    programs : PerShape
+        Of that loss.
+    arrays : list of dask.array.Array
+        The data.
+    raw : bool
+        All arrays are such: so are results.
+    gives : list
+        As what gradients are given.
+    """
+
+    rows: Rows
+    programs: PerShape
+    arrays: list[Any]
+    raw: bool
+    gives: Any
+
+
+def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Tell parameters, data and constants among the arguments."""
+    leaves, structure = tree.flatten((args, kwargs))
+    chosen = check_argnums(asked.argnums, len(args))
+    loss, programs = asked.by(chosen)
+    places = loss.places(structure)
+    data = tuple(i for i, leaf in enumerate(leaves) if data_of(leaf) is not None)
+    raw = is_raw(*leaves)
+    gives = givers([leaves[place] for place in places], [structure.children[0].children[k] for k in chosen])
+    for leaf in leaves:
+        _check_constant(leaf)
+    for place in places:
+        leaves[place] = _parameter(leaves[place])
+    if not data:
+        labelled = any(type(leaf).__module__.startswith("xarray.") for leaf in leaves)
+        instead = (
+            "give a DataArray as agrad_dask.from_xarray(a)"
+            if labelled
+            else "in memory, agrad.func.value_and_grad does the same"
         )
-        try:
-            (found,) = computing.run(arrays[0], plan.tasks, plan.last, {plan.step: step})
-            if found is None:
-                raise ValueError(f"the data has no rows{called()}")
-            for chunks, sample in found.samples:
-                Context().run(_check, step, chunks, sample)
-        except Exception as error:
-            _note_uncut(error, arrays[0].shape[0], (leaf for i, leaf in enumerate(leaves) if i not in (*places, *data)))
-            raise
-        calls += 1
-        if programmed.reason and not told:
-            told = True
-            warnings.warn(
-                f"agrad_dask.value_and_grad runs {differentiated} as it is in every chunk, not as a program: {programmed.reason}",
-                CompileWarning,
-                stacklevel=2,
-            )
-        made = [ag.asarray(g) for g in found.found[1:]]
-        value = ag.asarray(found.found[0])
-        if after is not None:  # by the chain rule: one number, applied where the gradients are few
-            value, slope = func.value_and_grad(after)(value)
-            made = [g * ag.astype(slope, g.dtype) for g in made]
-        each = iter(give_all(gives, made))
-        counts = [child.num_leaves for child in structure.children[0].children]
-        gradients = [
-            tree.unflatten(structure.children[0].children[k], itertools.islice(each, counts[k])) for k in chosen
-        ]
-        returned = (value, [filled(aux, programmed.kept, len(places)) for aux in found.aux]) if has_aux else value
-        return bare_all(returned) if raw else returned, gradients[0] if isinstance(argnums, int) else tuple(gradients)
+        raise ValueError(f"no argument is a Dask array; {instead}{called()}")
+    arrays = [data_of(leaves[place]) for place in data]
+    for place in data:
+        leaves[place] = None
+    return Call(Rows(loss, leaves, structure, places, data), programs, arrays, raw, gives)
 
-    return both
+
+def plan(asked: Lowered, call: Call, join: float) -> Plan:
+    """Return the tasks for the data; small neighbours share a run, unless the caller looks at chunks."""
+    return plan_of(call.arrays, join if asked.check and not asked.has_aux else 0)
+
+
+def captured_for(asked: Lowered, call: Call, planned: Plan) -> Captured:
+    """Return the programs of the loss for the numbers of rows that runs have; none where shapes are unknown."""
+    if any(math.isnan(n) for array in call.arrays for n in array.shape[1:]):
+        return NOTHING
+    return captured(call.programs, call.rows, call.arrays, planned.kinds, split=not asked.has_aux)
+
+
+def run(asked: Lowered, call: Call, planned: Plan, programs: Captured, *, anomaly: bool) -> Part:
+    """Run the loss in every chunk; return what all of them together contribute."""
+    rows, arrays = call.rows, call.arrays
+    step = Step(
+        rows,
+        str(rows.loss),
+        asked.reduce,
+        asked.has_aux,
+        programs.kinds,
+        parameters=len(rows.places),
+        key=random.default_generator.key(),
+        dtype=ag.get_default_dtype().name,
+        ends=planned.ends,
+        check=frozenset(additive.due(planned.checked, asked.calls) if asked.check else ()),
+        call=asked.calls,
+        anomaly=anomaly,
+        sent=not programs.whole,
+        most=programs.most,
+    )
+    try:
+        (found,) = computing.run(arrays[0], planned.tasks, planned.last, {planned.step: step})
+        if found is None:
+            raise ValueError(f"the data has no rows{called()}")
+        for chunks, sample in found.samples:
+            Context().run(_check, step, chunks, sample)
+    except Exception as error:
+        given = {*rows.places, *rows.data}
+        _note_uncut(error, arrays[0].shape[0], (leaf for i, leaf in enumerate(rows.leaves) if i not in given))
+        raise
+    asked.calls += 1
+    return found  # type: ignore[no-any-return]
+
+
+def collect(asked: Lowered, call: Call, programs: Captured, part: Part) -> tuple[Any, Any]:
+    """Return value and gradients as the caller gets them."""
+    rows = call.rows
+    made = [ag.asarray(g) for g in part.found[1:]]
+    value = ag.asarray(part.found[0])
+    if asked.after is not None:  # by the chain rule: one number, applied where the gradients are few
+        value, slope = func.value_and_grad(asked.after)(value)
+        made = [g * ag.astype(slope, g.dtype) for g in made]
+    each = iter(give_all(call.gives, made))
+    arguments = [rows.structure.children[0].children[k] for k in rows.loss.chosen]
+    gradients = [tree.unflatten(child, itertools.islice(each, child.num_leaves)) for child in arguments]
+    returned: Any = value
+    if asked.has_aux:
+        returned = value, [filled(aux, programs.kept, len(rows.places)) for aux in part.aux]
+    one = isinstance(asked.argnums, int)
+    return bare_all(returned) if call.raw else returned, gradients[0] if one else tuple(gradients)
 
 
 def _check(step: Step, chunks: range, sample: list[Any]) -> None:

@@ -1,0 +1,147 @@
+"""Functions of blocks as programs: captured per shape, from specs, in the client, and run in tasks.
+
+May import Dask; is imported with `agrad_dask.lowering` and `agrad_dask.blocks`.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from typing import Any
+
+from agrad import random
+from agrad.compiled.cached import Kept
+from agrad.compiled.compiling import Compiled
+from agrad.core import errors
+from agrad.core.backend import backend_of
+from agrad.core.spec import Spec
+from agrad.core.tensor import Tensor
+from agrad.plugin.manager import default_backend
+from agrad.program.blanks import blank_tensor
+from agrad.program.program import Program
+
+#: How programs run in tasks: to the same bits at the first run and later ones, on the thread of the task.
+HOW = {"exact": True, "threads": 1}
+
+errors.INTERNAL_FILES.add(__file__)
+
+
+class PerShape:
+    """A function of blocks, captured once for each shape and dtype that they have.
+
+    It runs on tensors that have a spec and no elements, so that nothing is computed, and no value can decide what it does. Its
+    programs hold for as long as what it reads beside its arguments is as it was, like those of `agrad.compile`.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    pure : bool, optional
+        It depends on its arguments alone.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, pure: bool = False) -> None:
+        self.compiled = Compiled(function, check=False, explain=False, pure=pure, **HOW)
+
+    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
+        """Return the program for such arguments, tensors that are `like` blocks among them.
+
+        Raises
+        ------
+        CaptureError
+            If no program can hold the call; because of an error of the function's own, if there is one.
+        """
+
+        def found() -> Kept:
+            return self.compiled.find(args, kwargs) or self.compiled.record(args, kwargs)
+
+        return Context().run(found)
+
+    def confirm(self, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take note that a program is used; the second, fourth, eighth time and so on capture it anew.
+
+        Raises
+        ------
+        CompileError
+            If it is another one by now: the function depends on something that no guard sees.
+        """
+        kept.calls += 1
+        if kept.calls > 1 and not kept.calls & (kept.calls - 1):
+            Context().run(self.compiled.compare, kept, args, kwargs)
+
+
+def like(meta: Any, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor without elements, of a shape, and of the library and dtype of an array."""
+    backend = backend_of(meta) or default_backend()
+    spec = backend.spec(meta)
+    return blank_tensor(Spec(backend, shape, spec.dtype, spec.device))
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """What runs on blocks of some shapes.
+
+    Attributes
+    ----------
+    program : Program
+        The program.
+    blocks : tuple of (shape, dtype)
+        What the blocks have to be.
+    given : list
+        The inputs of the program; None in place of blocks and keys.
+    places : tuple of (int, int)
+        Which input is which block.
+    keys : tuple of int
+        Which inputs are keys of draws.
+    outs : tuple of int
+        Which outputs are given.
+    keep : bool
+        Whether memory may be kept for the next run.
+    """
+
+    program: Program
+    blocks: tuple[tuple[tuple[int, ...], Any], ...]
+    given: list[Any]
+    places: tuple[tuple[int, int], ...]
+    keys: tuple[int, ...]
+    outs: tuple[int, ...]
+    keep: bool = True
+
+    def fits(self, blocks: Sequence[Any]) -> bool:
+        """Return whether blocks are what the program was captured for."""
+        for block, (shape, dtype) in zip(blocks, self.blocks, strict=True):
+            if block.shape != shape or block.dtype != dtype:
+                return False
+        return True
+
+    def run(self, blocks: Sequence[Any], source: random.Generator) -> list[Any]:
+        """Return what the program gives for some blocks."""
+        values = self.given.copy()
+        for at, which in self.places:
+            values[at] = blocks[which]
+        for at in self.keys:
+            values[at] = source.key()
+        backend = backend_of(blocks[0])
+        assert backend is not None
+        with backend.quiet():
+            outs = self.program.run(backend, values, **HOW, **({} if self.keep else {"keep": False}))
+        return [backend.as_array(outs[at]) for at in self.outs]
+
+    def __reduce__(self) -> Any:
+        none: dict[str, Any] = {"arguments": None, "results": None, "outside": {}, "sources": {}, "names": {}}
+        text = pickle.dumps(self.program.replaced(**none))  # without what runs it here, or is the caller's own
+        return kind_of, (text, self.blocks, self.given, self.places, self.keys, self.outs, self.keep)
+
+
+def kind_of(text: bytes, *rest: Any) -> Kind:
+    """Return what was sent to another process."""
+    return Kind(program_of(text), *rest)
+
+
+@functools.lru_cache(maxsize=64)
+def program_of(text: bytes) -> Program:
+    """Return a program that was sent to this process, the same one at every call: it keeps what runs it."""
+    return pickle.loads(text)  # type: ignore[no-any-return]  # noqa: S301 (as all that Dask sends)
