@@ -687,7 +687,7 @@ def test_a_plan_of_large_chunks_holds_little_of_each():
         tracemalloc.stop()
     assert held < 1_500 * count, "two tasks of Dask's hold as much"
     assert len(groups_of(plan)) == count
-    assert all(group.program is None for group in made_by(plan))
+    assert all(group.task_list is None for group in made_by(plan))
 
 
 def test_what_is_worked_out_for_small_chunks_is_kept():
@@ -697,9 +697,9 @@ def test_what_is_worked_out_for_small_chunks_is_kept():
     groups = made_by(plan)
     assert groups
     for group in groups:
-        assert group.program is group.made()
+        assert group.task_list is group.made()
         assert [type(task) for task, *_ in pickle.loads(pickle.dumps(group)).made().steps] == [
-            type(task) for task, *_ in group.program.steps
+            type(task) for task, *_ in group.task_list.steps
         ]
 
 

@@ -1,6 +1,6 @@
 """Functions that run block by block, with a border from the neighbours where they need one, and are differentiated.
 
-The function is captured once for each shape that blocks have, and its program runs in the tasks. Its derivatives, in either
+The function is captured once for each shape that blocks have (`programs`), and its program runs in the tasks. Its derivatives, in either
 mode and of any order, are functions of the same blocks, captured from these programs. A border is copied from the
 neighbours before and cut off after; backward adds what the copies get to what they were copied from.
 
@@ -786,7 +786,7 @@ def map_blocks(function: Callable[..., Any], *args: Any, drop_axis: int | Sequen
     ----------
     function : callable
         Takes tensors in memory, one block of each Dask array, in place of the arrays; returns a tensor, or a container of
-        tensors. It is captured as a program, once for each shape that blocks have.
+        tensors. It is captured as a program, once for each shape that blocks have, on tensors without elements.
     *args, **kwargs
         Its arguments. Dask arrays (tensors or raw) are cut alike, as the one with the most axes; those with fewer axes go
         along its last ones, as in broadcasting. All else is given to every block as it is: tensors and arrays in memory, which
@@ -802,11 +802,11 @@ def map_blocks(function: Callable[..., Any], *args: Any, drop_axis: int | Sequen
     Raises
     ------
     CaptureError
-        If no program can hold what the function does: it chooses its way by a value, draws random numbers, writes to
-        tensors around it, uses a `Function`.
+        If no program can hold what the function does: it chooses its way by a value or asks for one, draws random numbers,
+        writes to tensors around it, uses a `Function` or an operation whose kernel is a library's and reads values.
     CompileError
-        If the function depends on Python state that nothing sees: the second, fourth, eighth call and so on compare it, on
-        blocks that are made up, with its program.
+        If the function depends on Python state that nothing sees: the second, fourth, eighth call and so on capture it once
+        more, and it gives another program.
     ValueError
         If no argument is a Dask array, arrays cannot be cut alike, or the results' blocks do not go together.
     TypeError

@@ -41,7 +41,7 @@ Do = tuple[Any, Any, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class TaskList:
     """Steps that run one after another.
 
     Attributes
@@ -94,38 +94,38 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A program that runs at many places alike, at one of them.
+    """A task list that runs at many places alike, at one of them.
 
     Attributes
     ----------
     number : int
         Of the place.
     names : tuple of (name, key)
-        As what the program knows each value that it is given there.
+        As what the list knows each value that it is given there.
     own : dict
         What it is given there alone, by name.
     keys : tuple
         Of its results.
     """
 
-    program: Program
+    task_list: TaskList
     number: int
     names: tuple[tuple[Any, Any], ...]
     own: dict[Any, Any]
     keys: tuple[Any, ...]
 
     def __call__(self, values: Mapping[Any, Any]) -> dict[Any, Any]:
-        made = self.program.run({name: values[key] for name, key in self.names} | self.own)
+        made = self.task_list.run({name: values[key] for name, key in self.names} | self.own)
         return dict(zip(self.keys, made if len(self.keys) > 1 else (made,), strict=True))
 
 
 class Pattern(NamedTuple):
-    """A program that runs at many places alike.
+    """A task list that runs at many places alike.
 
     Attributes
     ----------
     blocks : sequence of (name, callable)
-        As what the program knows each value that it is given, and what gives its key by the number of a place.
+        As what the list knows each value that it is given, and what gives its key by the number of a place.
     shared : tuple of (name, key)
         The same for what all places are given.
     own : mapping of name to callable
@@ -134,7 +134,7 @@ class Pattern(NamedTuple):
         What gives the keys of the results.
     """
 
-    program: Program
+    task_list: TaskList
     blocks: Sequence[tuple[Any, Callable[[int], Any]]]
     shared: tuple[tuple[Any, Any], ...]
     own: Mapping[Any, Callable[[int], Any]]
@@ -144,7 +144,7 @@ class Pattern(NamedTuple):
         """Return what is done at a place."""
         names = (*((name, key(i)) for name, key in self.blocks), *self.shared)
         own = {name: value(i) for name, value in self.own.items()}
-        place = Place(self.program, i, names, own, tuple(key(i) for key in self.results))
+        place = Place(self.task_list, i, names, own, tuple(key(i) for key in self.results))
         return place, None, tuple(key for _, key in names)
 
 
@@ -156,19 +156,19 @@ def aligned(value: Any) -> Any:
         return tuple(map(aligned, value))
     if isinstance(value, DataNode):
         return DataNode(value.key, aligned(value.value))
-    if isinstance(value, Program):
+    if isinstance(value, TaskList):
         return replace(value, steps=tuple((aligned(task), *rest) for task, *rest in value.steps))
     if type(value) is dict:  # the tasks in a fused one, data among them
         return {k: aligned(v) if isinstance(v, DataNode) else v for k, v in value.items()}
     return value
 
 
-def program_of(
+def task_list_of(
     steps: Sequence[Do],
     results: tuple[Any, ...],
     places: Mapping[Any, tuple[Any, int | None]],
-) -> Program:
-    """Return the program of some steps, in this order.
+) -> TaskList:
+    """Return the list of some steps, in this order.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def program_of(
     for key in last.keys() - set(results):
         done[last[key]].append(key)
     both = zip(steps, done, strict=True)
-    return Program(tuple(given.values()), tuple((*step, tuple(keys)) for step, keys in both), results)
+    return TaskList(tuple(given.values()), tuple((*step, tuple(keys)) for step, keys in both), results)
 
 
 def depth_first(graph: Graph, wanted: Iterable[Any], members: Collection[Any]) -> list[Do]:
@@ -207,8 +207,8 @@ def depth_first(graph: Graph, wanted: Iterable[Any], members: Collection[Any]) -
     return list(found.values())
 
 
-def direct(node: GraphNode) -> GraphNode | Program | Call:
-    """Return what does the same as a task: a call, and for one that Dask fused a program, put in order once."""
+def direct(node: GraphNode) -> GraphNode | TaskList | Call:
+    """Return what does the same as a task: a call, and for one that Dask fused a task list, put in order once."""
     if type(node) is not Task:
         return node
     if not node.has_subgraph():
@@ -225,7 +225,7 @@ def direct(node: GraphNode) -> GraphNode | Program | Call:
         else:  # data that Dask has put in the place of a key
             data[name] = DataNode(name, ref({}) if isinstance(ref, GraphNode) else ref)
     graph = inner | data
-    return program_of(depth_first(graph, (result,), graph), (result,), outer)
+    return task_list_of(depth_first(graph, (result,), graph), (result,), outer)
 
 
 # -- tasks that are alike -----------------------------------------------------------------------------------------------
@@ -391,7 +391,7 @@ class Run:
         self.leaving, self.folds = leaving, folds
         self.owned: dict[int, dict[Any, GraphNode]] = {}
         self.handed = {} if handed is None else handed
-        made = pattern.program.results if pattern else ()
+        made = pattern.task_list.results if pattern else ()
         outer = {name: grid for fold in folds for name, grid in fold.sources if name not in made}
         self.sources = [[keys_of(*each) for each in fold.sources] for fold in folds]
         #: What gives the keys of what is needed at a place, and the keys of what is needed at all of them.
@@ -421,7 +421,7 @@ class Run:
         needs = (key for key in (*self.needs(places), *inner, *self.shared, *self.own) if key not in own)
         return tuple(dict.fromkeys(self.handed[key][0] if key in self.handed else key for key in needs))
 
-    def program(self, places: range) -> Program:
+    def task_list(self, places: range) -> TaskList:
         """Return what a task does."""
         own, steps = dict(self.owned.get(places.start, {})), list[Do]()
         for i in places:
@@ -435,7 +435,7 @@ class Run:
                     some = range(i - before, i + 1)
                     blocks = tuple(tuple(map(key, some)) for key in self.sources[j])
                     steps.append((Add(j, some, blocks), None, ((TOTAL, j), *itertools.chain.from_iterable(blocks))))
-        return program_of(steps, self.results(places), self.handed)
+        return task_list_of(steps, self.results(places), self.handed)
 
     def tasks(self) -> dict[Any, GraphNode]:
         """Return the tasks."""
@@ -462,22 +462,22 @@ class Run:
 
 
 class Group:
-    """What a task does: a program that is put together where it first runs, or is sent."""
+    """What a task does: a task list that is put together where it first runs, or is sent."""
 
-    __slots__ = "kept", "places", "program", "run"
+    __slots__ = "kept", "places", "run", "task_list"
 
-    def __init__(self, run: Run | None, places: range, kept: bool, program: Program | None = None) -> None:
-        self.run, self.places, self.kept, self.program = run, places, kept, program
+    def __init__(self, run: Run | None, places: range, kept: bool, task_list: TaskList | None = None) -> None:
+        self.run, self.places, self.kept, self.task_list = run, places, kept, task_list
 
-    def made(self) -> Program:
-        """Return the program."""
-        if self.program is not None:
-            return self.program
+    def made(self) -> TaskList:
+        """Return the task list."""
+        if self.task_list is not None:
+            return self.task_list
         assert self.run is not None
-        program = self.run.program(self.places)
+        task_list = self.run.task_list(self.places)
         if self.kept:
-            self.program = program
-        return program
+            self.task_list = task_list
+        return task_list
 
     def __reduce__(self) -> Any:
         return _sent, (self.places, self.kept, self.made())
@@ -486,20 +486,20 @@ class Group:
         return str(id(self))  # its task has a key of its own: a cluster's client would look through all contents
 
 
-def _sent(places: range, kept: bool, program: Program) -> Group:
-    return Group(None, places, kept, aligned(program))
+def _sent(places: range, kept: bool, task_list: TaskList) -> Group:
+    return Group(None, places, kept, aligned(task_list))
 
 
 def run_group(adders: tuple[Adder, ...], group: Group, keys: tuple[Any, ...], *values: Any) -> Any:
     """Run a task of a run, with what others hand in; gives its results and, last, what each adder made of its places."""
-    given, program = dict(zip(keys, values, strict=True)), group.made()
+    given, task_list = dict(zip(keys, values, strict=True)), group.made()
     if not adders:
-        return program(given)
+        return task_list(given)
     with ExitStack() as stack:
         begun = [adder.begin(group.places, *(given[key] for key in adder.shared)) for adder in adders]
         totals = [stack.enter_context(each) for each in begun]
-        found = program(given | {(TOTAL, j): total for j, total in enumerate(totals)})
-    blocks = (found,) if len(program.results) == 1 else found
+        found = task_list(given | {(TOTAL, j): total for j, total in enumerate(totals)})
+    blocks = (found,) if len(task_list.results) == 1 else found
     return (*blocks, tuple(total.result() for total in totals))
 
 
@@ -520,6 +520,6 @@ def taken(key: Any, task: Any, which: int) -> Task:
 
 def alone(node: GraphNode, key: Any, handed: Mapping[Any, tuple[Any, int]]) -> Task:
     """Return a task of Dask's that is handed some of several results of others."""
-    program = program_of([(node, key, tuple(node.dependencies))], (key,), handed)
-    outer = tuple(dict.fromkeys(each for _, each, _ in program.given))
-    return Task(key, run_group, (), Group(None, range(1), True, program), outer, *map(TaskRef, outer))
+    task_list = task_list_of([(node, key, tuple(node.dependencies))], (key,), handed)
+    outer = tuple(dict.fromkeys(each for _, each, _ in task_list.given))
+    return Task(key, run_group, (), Group(None, range(1), True, task_list), outer, *map(TaskRef, outer))

@@ -1,8 +1,8 @@
 """One task per chunk: a loss that adds up over rows runs whole, forward and backward, inside every chunk of the data.
 
 Recorded on Dask tensors, such a loss gives ten to thirty tasks per chunk, which are built, optimised and fused anew at
-every step. Here the loss is captured once for each number of rows that runs of it have (`losses`), and its program runs on the
-rows of every chunk; only its value and the gradients leave the task, and a tree of tasks adds them up: a `Fold` of the data,
+every step. Here the loss is captured once for each number of rows that runs of it have (`programs`, `losses`), and its program runs on
+the rows of every chunk; only its value and the gradients leave the task, and a tree of tasks adds them up: a `Fold` of the data,
 like any sum over chunks. Which tasks those are is worked out once, by `runs`, and remembered with the data (`Plan`); per call
 only the parameters (`Step`) are new. They are one node of the graph, which every task refers to.
 
@@ -419,7 +419,7 @@ def value_and_grad(
 
     The loss is captured, forward and backward, and its program runs once per chunk, in memory; only value and gradients
     leave the chunk. Neighbouring chunks of together at most 128 KiB share a run; larger chunks take a run for each 2 MiB
-    or so, unless the parameters are not small beside that.
+    or so, or each 64 MiB that the loss makes of its rows, unless the parameters are not small beside that.
 
     Parameters
     ----------
@@ -440,13 +440,12 @@ def value_and_grad(
     check : bool, optional
         Check on some rows of three chunks that the loss adds up so, at the parameters of the first call and at others
         near them, and on those of one chunk at the second, fourth, eighth call and so on. A loss that draws random
-        numbers is not checked. Without the check, and with `has_aux`, every run of the loss sees exactly one chunk,
-        however small.
-
+        numbers is not checked. Without the check chunks do not share runs, and a loss that takes whole chunks alone gets
+        these; with `has_aux` every run has exactly one chunk, whatever its size.
     capture : bool, optional
-        Call the loss here, once for each number of rows that runs have, on rows that are made up (numbers between 0 and
-        1, zeros for integers), and run the program of what it does in the chunks. False: call the loss itself in every
-        chunk, as also where no program can hold it; then neighbours of together at most 2 MiB share a run.
+        Call the loss here, once for each number of rows that runs have, on tensors that have no elements, and run the program
+        of what it does in the chunks. False: call the loss itself in every chunk, as also where no program can hold it; then
+        neighbours of together at most 2 MiB share a run.
 
     Returns
     -------
@@ -482,10 +481,11 @@ def value_and_grad(
     the chunk.
 
     A program means what the loss means, by the rules of `agrad.compile`: tensors and plain values that the loss reads
-    from closures, globals and attributes are looked up at every call. The second, fourth, eighth call and so on
-    compare it with the loss itself, on rows that are made up. Workers of a cluster need no module of the caller's. The
-    loss itself runs in every chunk where no program can hold it (it chooses its way by a value, makes shapes that
-    depend on values, writes to tensors around it, or fails on made-up rows), which a `CompileWarning` tells once; where
+    from closures, globals and attributes are looked up at every call. The second, fourth, eighth call and so on capture
+    the loss once more, which must give the same program. None of this takes data: what the calling process computes of it
+    are the few rows of the check. Workers of a cluster need no module of the caller's. The
+    loss itself runs in every chunk where no program can hold it (it chooses its way by a value or asks for one, makes shapes
+    that depend on values, writes to tensors around it, or fails), which a `CompileWarning` tells once; where
     chunks have unknown sizes; for numbers of rows beyond the 16 most frequent; and under
     `agrad.autograd.detect_anomaly`. What it does to objects around it then happens in the task, and on a cluster in another
     process.
@@ -545,7 +545,7 @@ class Lowered:
             call = parse(self, args, kwargs)
             anomaly = ag.autograd.is_anomaly_check_nan_enabled()
             planned = plan(self, call, PROGRAM_BYTES)
-            programs = NOTHING if anomaly or not self.capture else captured_for(self, call, planned)
+            programs = NOTHING if anomaly or not self.capture else capture(self, call, planned)
             if not programs.kinds:
                 planned = plan(self, call, RUN_BYTES)
             part = run(self, call, planned, programs, anomaly=anomaly)
@@ -569,7 +569,7 @@ class Lowered:
         return self.losses[chosen]
 
 
-class Call(NamedTuple):
+class Parsed(NamedTuple):
     """A call, taken apart.
 
     Attributes
@@ -593,7 +593,7 @@ class Call(NamedTuple):
     gives: Any
 
 
-def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Parsed:
     """Tell parameters, data and constants among the arguments."""
     leaves, structure = tree.flatten((args, kwargs))
     chosen = check_argnums(asked.argnums, len(args))
@@ -617,22 +617,22 @@ def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call
     arrays = [data_of(leaves[place]) for place in data]
     for place in data:
         leaves[place] = None
-    return Call(Rows(loss, leaves, structure, places, data), programs, arrays, raw, gives)
+    return Parsed(Rows(loss, leaves, structure, places, data), programs, arrays, raw, gives)
 
 
-def plan(asked: Lowered, call: Call, join: float) -> Plan:
+def plan(asked: Lowered, call: Parsed, join: float) -> Plan:
     """Return the tasks for the data; small neighbours share a run, unless the caller looks at chunks."""
     return plan_of(call.arrays, join if asked.check and not asked.has_aux else 0)
 
 
-def captured_for(asked: Lowered, call: Call, planned: Plan) -> Captured:
+def capture(asked: Lowered, call: Parsed, planned: Plan) -> Captured:
     """Return the programs of the loss for the numbers of rows that runs have; none where shapes are unknown."""
     if any(math.isnan(n) for array in call.arrays for n in array.shape[1:]):
         return NOTHING
     return captured(call.programs, call.rows, call.arrays, planned.kinds, split=not asked.has_aux)
 
 
-def run(asked: Lowered, call: Call, planned: Plan, programs: Captured, *, anomaly: bool) -> Part:
+def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured, *, anomaly: bool) -> Part:
     """Run the loss in every chunk; return what all of them together contribute."""
     rows, arrays = call.rows, call.arrays
     step = Step(
@@ -665,7 +665,7 @@ def run(asked: Lowered, call: Call, planned: Plan, programs: Captured, *, anomal
     return found  # type: ignore[no-any-return]
 
 
-def collect(asked: Lowered, call: Call, programs: Captured, part: Part) -> tuple[Any, Any]:
+def collect(asked: Lowered, call: Parsed, programs: Captured, part: Part) -> tuple[Any, Any]:
     """Return value and gradients as the caller gets them."""
     rows = call.rows
     made = [ag.asarray(g) for g in part.found[1:]]

@@ -2,7 +2,7 @@
 
 Dask's graph of an array expression is a stack of layers, and most layers of a loss and its gradient are *even*: each of
 their blocks is made of the blocks that stand at its place, and of arrays in one block. All places of such layers are
-alike, so what happens at one of them is worked out once (a `Program`), and every task runs that: another layer costs
+alike, so what happens at one of them is worked out once (a `TaskList`), and every task runs that: another layer costs
 nothing per chunk. A *run* is what hangs together of even layers between two points where chunks meet, and of the folds at
 its end, which add up what all places give. Neighbouring small chunks share a task. All other layers are left to Dask.
 """
@@ -21,7 +21,7 @@ from dask.array.optimization import GETTERS, optimize
 from dask.blockwise import Blockwise, blockwise_token
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from agrad_dask.fusing import Fold, Grid, Pattern, Run, alone, depth_first, group_size, keys_of, program_of, taken
+from agrad_dask.fusing import Fold, Grid, Pattern, Run, alone, depth_first, group_size, keys_of, taken, task_list_of
 from agrad_dask.staging import name_of
 
 #: In how many pieces at least a run is looked at where it is decided in which pass things are made.
@@ -355,11 +355,13 @@ class Runs:
         if not tasks:
             return None
         leaving = tuple(name for name in tasks if name in wanted)
-        program = program_of(depth_first(tasks, leaving, tasks), leaving, {})
+        task_list = task_list_of(depth_first(tasks, leaving, tasks), leaving, {})
         beside = {name for part in parts for name in part.beside or ()}
-        given = {key for key, _, _ in program.given} - own.keys()
+        given = {key for key, _, _ in task_list.given} - own.keys()
         blocks = [(name, self.key(name)) for name in given & beside]
-        return Pattern(program, blocks, tuple((key, key) for key in given - beside), own, list(map(self.key, leaving)))
+        return Pattern(
+            task_list, blocks, tuple((key, key) for key in given - beside), own, list(map(self.key, leaving))
+        )
 
     def _template(self, part: Part, own: dict[Any, Callable[[int], Any]]) -> Task:
         """Return the task of an even layer, with the names of arrays in the place of keys, at any place.
