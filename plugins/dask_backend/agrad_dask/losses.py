@@ -155,10 +155,8 @@ class Captured(NamedTuple):
 
     Attributes
     ----------
-    kept : dict of int to Kept
-        By numbers of rows, with their guards.
     kinds : dict of int to Kind
-        The same, for tasks.
+        By numbers of rows.
     most : int
         How many rows a run has at most; 0: a run has a whole chunk.
     reason : str
@@ -167,7 +165,6 @@ class Captured(NamedTuple):
         All numbers of rows are there.
     """
 
-    kept: dict[int, Kept]
     kinds: dict[int, Kind]
     most: int
     reason: str
@@ -175,7 +172,7 @@ class Captured(NamedTuple):
 
 
 #: Where nothing is captured.
-NOTHING = Captured({}, {}, 0, "", whole=False)
+NOTHING = Captured({}, 0, "", whole=False)
 
 
 def captured(programs: PerShape, loss: Rows, arrays: Sequence[Any], sizes: Sequence[int], *, split: bool) -> Captured:
@@ -195,10 +192,7 @@ def captured(programs: PerShape, loss: Rows, arrays: Sequence[Any], sizes: Seque
     most = rows_of_runs(programs, loss, arrays, max(sizes)) if split and sizes else 0
     found = _captured_pieces(programs, loss, arrays, sizes, most)
     if most and not found.kinds:  # it may be one that takes whole chunks alone
-        found = _captured_pieces(programs, loss, arrays, sizes, 0)
-    if found.kept:
-        rows = min(found.kept)
-        programs.confirm(found.kept[rows], *loss.like(arrays, rows))
+        return _captured_pieces(programs, loss, arrays, sizes, 0)
     return found
 
 
@@ -250,14 +244,16 @@ def _captured_pieces(
             tuple(at for at, _ in found.keys),
             tuple(at for _, at in found.leaves if at >= 0),
         )
-    return Captured(kept, kinds, most if kinds else 0, reason, whole=bool(every) and len(kinds) == len(every))
+    if kept:
+        programs.confirm(kept[min(kept)], *loss.like(arrays, min(kept)))
+    return Captured(kinds, most if kinds else 0, reason, whole=bool(every) and len(kinds) == len(every))
 
 
-def filled(aux: Any, kept: dict[int, Kept], parameters: int) -> Any:
+def filled(aux: Any, kinds: dict[int, Kind], parameters: int) -> Any:
     """Return auxiliary values as the loss gave them, of those that a program has computed."""
     if not isinstance(aux, Filled):
         return aux
-    results = kept[aux.rows].program.results
+    results = kinds[aux.rows].program.results
     assert results is not None
     values = iter(aux.values)
     leaves: list[Any] = [None] * (1 + parameters)

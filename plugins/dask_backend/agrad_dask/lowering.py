@@ -543,12 +543,13 @@ class Lowered:
         @functools.wraps(self.function)
         def both(*args: Any, **kwargs: Any) -> Any:
             call = parse(self, args, kwargs)
-            anomaly = ag.autograd.is_anomaly_check_nan_enabled()
-            planned = plan(self, call, PROGRAM_BYTES)
-            programs = NOTHING if anomaly or not self.capture else capture(self, call, planned)
-            if not programs.kinds:
+            programs, planned = NOTHING, None
+            if self.capture and not ag.autograd.is_anomaly_check_nan_enabled():
+                planned = plan(self, call, PROGRAM_BYTES)
+                programs = capture(self, call, planned)
+            if planned is None or not programs.kinds:
                 planned = plan(self, call, RUN_BYTES)
-            part = run(self, call, planned, programs, anomaly=anomaly)
+            part = run(self, call, planned, programs)
             if programs.reason and not self.told:
                 self.told = True
                 what = f"runs {call.rows.loss} as it is in every chunk, not as a program: {programs.reason}"
@@ -632,7 +633,7 @@ def capture(asked: Lowered, call: Parsed, planned: Plan) -> Captured:
     return captured(call.programs, call.rows, call.arrays, planned.kinds, split=not asked.has_aux)
 
 
-def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured, *, anomaly: bool) -> Part:
+def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part:
     """Run the loss in every chunk; return what all of them together contribute."""
     rows, arrays = call.rows, call.arrays
     step = Step(
@@ -647,7 +648,7 @@ def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured, *, anom
         ends=planned.ends,
         check=frozenset(additive.due(planned.checked, asked.calls) if asked.check else ()),
         call=asked.calls,
-        anomaly=anomaly,
+        anomaly=ag.autograd.is_anomaly_check_nan_enabled(),
         sent=not programs.whole,
         most=programs.most,
     )
@@ -678,7 +679,7 @@ def collect(asked: Lowered, call: Parsed, programs: Captured, part: Part) -> tup
     gradients = [tree.unflatten(child, itertools.islice(each, child.num_leaves)) for child in arguments]
     returned: Any = value
     if asked.has_aux:
-        returned = value, [filled(aux, programs.kept, len(rows.places)) for aux in part.aux]
+        returned = value, [filled(aux, programs.kinds, len(rows.places)) for aux in part.aux]
     one = isinstance(asked.argnums, int)
     return bare_all(returned) if call.raw else returned, gradients[0] if one else tuple(gradients)
 

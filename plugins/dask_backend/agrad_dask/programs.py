@@ -54,11 +54,8 @@ class PerShape:
         CaptureError
             If no program can hold the call; because of an error of the function's own, if there is one.
         """
-
-        def found() -> Kept:
-            return self.compiled.find(args, kwargs) or self.compiled.record(args, kwargs)
-
-        return Context().run(found)
+        found = Context().run(self.compiled.find, args, kwargs)
+        return Context().run(_drawing_apart, self.compiled.record, args, kwargs) if found is None else found
 
     def confirm(self, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Take note that a program is used; the second, fourth, eighth time and so on capture it anew.
@@ -70,7 +67,13 @@ class PerShape:
         """
         kept.calls += 1
         if kept.calls > 1 and not kept.calls & (kept.calls - 1):
-            Context().run(self.compiled.compare, kept, args, kwargs)
+            Context().run(_drawing_apart, self.compiled.compare, kept, args, kwargs)
+
+
+def _drawing_apart(do: Callable[..., Any], *args: Any) -> Any:
+    """Call a function whose random numbers are not the caller's next ones."""
+    with random.using(random.Generator(0)):
+        return do(*args)
 
 
 def like(meta: Any, shape: tuple[int, ...]) -> Tensor:
