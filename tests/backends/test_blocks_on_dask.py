@@ -352,6 +352,13 @@ def by_value(block):
     return block if block[0, 0] > 0.5 else -block
 
 
+@ag.elementwise(
+    name="blocks.sines", x=lambda xp, x: xp.cos(x), kernel=lambda _, x: np.sin(np.asarray(x)), memory="fresh"
+)
+def sines(x, /):
+    """Sines, by a kernel that is NumPy's and needs values."""
+
+
 class Own(ag.Function):
     @staticmethod
     def forward(ctx, x):
@@ -368,6 +375,7 @@ class Own(ag.Function):
         (by_value, {}, CaptureError, "a value decides"),
         (lambda u: u * ag.rand(*u.shape), {}, CaptureError, "draws random numbers"),
         (Own.apply, {}, CaptureError, "the Function Own"),
+        (lambda u: sines(u), {}, CaptureError, r"what blocks\.sines gives is not known without values"),
         (lambda u: u.shape[0], {}, TypeError, "returns tensors"),
         (lambda u: u[1:], {}, ValueError, "give results as long"),
         (lambda u: ag.sum(u), {}, ValueError, "drop_axis="),

@@ -130,7 +130,7 @@ def test_another_program_is_an_error():
     next(left)
     two = one  # the program takes what both names mean: it is right as it is
     for held, kept in captures[:-1]:
-        with pytest.raises(CompileError, match="differs from the function in .*\n.*something that no program sees"):
+        with pytest.raises(CompileError, match=r"differs from the function in .*\n.*something that no program sees"):
             held.compare(kept, (blank(2, 2),), {})
     held, kept = captures[-1]
     assert held.find((blank(2, 2),), {}) is kept
