@@ -18,7 +18,7 @@ from agrad.compiled.cached import Kept
 from agrad.core import engine, errors
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
-from agrad.program.arguments import name_of, split_aux
+from agrad.program.arguments import Argnums, check_argnums, name_of, split_aux
 from agrad.program.program import Leaf, Number
 from agrad.program.recording import CaptureError
 from agrad_dask.programs import Kind, PerShape, like
@@ -42,12 +42,12 @@ class Loss:
     ----------
     function : callable
         The caller's.
-    chosen : tuple of int
+    argnums : int or tuple of int
         By which arguments.
     """
 
     function: Callable[..., Any]
-    chosen: tuple[int, ...]
+    argnums: Argnums
     reduce: str
     has_aux: bool
 
@@ -88,8 +88,14 @@ class Loss:
 
     def places(self, structure: tree.TreeDef) -> list[int]:
         """Return where the parameters stand among the leaves of all arguments."""
-        starts = [0, *itertools.accumulate(child.num_leaves for child in structure.children[0].children)]
-        return [place for k in self.chosen for place in range(starts[k], starts[k + 1])]
+        arguments = structure.children[0].children
+        starts = [0, *itertools.accumulate(child.num_leaves for child in arguments)]
+        return [place for k in check_argnums(self.argnums, len(arguments)) for place in range(starts[k], starts[k + 1])]
+
+    def parameters(self, structure: tree.TreeDef) -> list[tree.TreeDef]:
+        """Return the structures of the arguments that the parameters are."""
+        arguments = structure.children[0].children
+        return [arguments[k] for k in check_argnums(self.argnums, len(arguments))]
 
     def __str__(self) -> str:
         code = getattr(self.function, "__code__", None)

@@ -21,7 +21,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ from agrad.core.backend import backend_of
 from agrad.core.cpython import uncollected
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.program.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw
+from agrad.program.arguments import Argnums, bare_all, give_all, givers, is_raw
 from agrad_dask import additive, computing, indexing, runs
 from agrad_dask.fusing import Adder, Fold, Folded, group_size
 from agrad_dask.losses import NOTHING, Captured, Filled, Loss, Rows, captured, filled
@@ -507,7 +507,12 @@ def value_and_grad(
     """
     if reduce not in ("mean", "sum"):
         raise ValueError(f'reduce is "mean" or "sum", got {reduce!r}{called()}')
-    return Lowered(loss, argnums, has_aux, reduce, after, check, capture).as_function()
+    differentiated = Loss(loss, argnums, reduce, has_aux)
+
+    def run(*args: Any, **kwargs: Any) -> Any:  # captures look for state in what this leads to: not in classes
+        return Loss.run(differentiated, args, kwargs)
+
+    return Lowered(differentiated, PerShape(functools.wraps(loss)(run)), after, check, capture).as_function()
 
 
 @dataclass(eq=False)
@@ -516,31 +521,26 @@ class Lowered:
 
     Attributes
     ----------
-    function : callable
-        The loss.
-    losses : dict
-        By the arguments that it is differentiated by: the loss so, and its programs.
+    programs : PerShape
+        Of the loss.
     calls : int
         How many there have been.
     told : bool
         The user knows that the loss runs as it is.
     """
 
-    function: Callable[..., Any]
-    argnums: Argnums
-    has_aux: bool
-    reduce: str
+    loss: Loss
+    programs: PerShape
     after: Callable[[Tensor], Tensor] | None
     check: bool
     capture: bool
-    losses: dict[tuple[int, ...], tuple[Loss, PerShape]] = field(default_factory=dict)
     calls: int = 0
     told: bool = False
 
     def as_function(self) -> Callable[..., Any]:
         """Return the function that the user calls."""
 
-        @functools.wraps(self.function)
+        @functools.wraps(self.loss.function)
         def both(*args: Any, **kwargs: Any) -> Any:
             call = parse(self, args, kwargs)
             programs, planned = NOTHING, None
@@ -558,17 +558,6 @@ class Lowered:
 
         return both
 
-    def by(self, chosen: tuple[int, ...]) -> tuple[Loss, PerShape]:
-        """Return the loss, differentiated by some arguments, and its programs."""
-        if chosen not in self.losses:
-            differentiated = Loss(self.function, chosen, self.reduce, self.has_aux)
-
-            def run(*args: Any, **kwargs: Any) -> Any:  # captures look for state in what this leads to: not in classes
-                return Loss.run(differentiated, args, kwargs)
-
-            self.losses[chosen] = differentiated, PerShape(functools.wraps(self.function)(run))
-        return self.losses[chosen]
-
 
 class Parsed(NamedTuple):
     """A call, taken apart.
@@ -577,8 +566,6 @@ class Parsed(NamedTuple):
     ----------
     rows : Rows
         The loss and its arguments except the data.
-    programs : PerShape
-        Of that loss.
     arrays : list of dask.array.Array
         The data.
     raw : bool
@@ -588,7 +575,6 @@ class Parsed(NamedTuple):
     """
 
     rows: Rows
-    programs: PerShape
     arrays: list[Any]
     raw: bool
     gives: Any
@@ -597,12 +583,11 @@ class Parsed(NamedTuple):
 def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Parsed:
     """Tell parameters, data and constants among the arguments."""
     leaves, structure = tree.flatten((args, kwargs))
-    chosen = check_argnums(asked.argnums, len(args))
-    loss, programs = asked.by(chosen)
+    loss = asked.loss
     places = loss.places(structure)
     data = tuple(i for i, leaf in enumerate(leaves) if data_of(leaf) is not None)
     raw = is_raw(*leaves)
-    gives = givers([leaves[place] for place in places], [structure.children[0].children[k] for k in chosen])
+    gives = givers([leaves[place] for place in places], loss.parameters(structure))
     for leaf in leaves:
         _check_constant(leaf)
     for place in places:
@@ -618,19 +603,19 @@ def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pars
     arrays = [data_of(leaves[place]) for place in data]
     for place in data:
         leaves[place] = None
-    return Parsed(Rows(loss, leaves, structure, places, data), programs, arrays, raw, gives)
+    return Parsed(Rows(loss, leaves, structure, places, data), arrays, raw, gives)
 
 
 def plan(asked: Lowered, call: Parsed, join: float) -> Plan:
     """Return the tasks for the data; small neighbours share a run, unless the caller looks at chunks."""
-    return plan_of(call.arrays, join if asked.check and not asked.has_aux else 0)
+    return plan_of(call.arrays, join if asked.check and not asked.loss.has_aux else 0)
 
 
 def capture(asked: Lowered, call: Parsed, planned: Plan) -> Captured:
     """Return the programs of the loss for the numbers of rows that runs have; none where shapes are unknown."""
     if any(math.isnan(n) for array in call.arrays for n in array.shape[1:]):
         return NOTHING
-    return captured(call.programs, call.rows, call.arrays, planned.kinds, split=not asked.has_aux)
+    return captured(asked.programs, call.rows, call.arrays, planned.kinds, split=not asked.loss.has_aux)
 
 
 def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part:
@@ -639,8 +624,8 @@ def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part
     step = Step(
         rows,
         str(rows.loss),
-        asked.reduce,
-        asked.has_aux,
+        rows.loss.reduce,
+        rows.loss.has_aux,
         programs.kinds,
         parameters=len(rows.places),
         key=random.default_generator.key(),
@@ -675,12 +660,12 @@ def collect(asked: Lowered, call: Parsed, programs: Captured, part: Part) -> tup
         value, slope = func.value_and_grad(asked.after)(value)
         made = [g * ag.astype(slope, g.dtype) for g in made]
     each = iter(give_all(call.gives, made))
-    arguments = [rows.structure.children[0].children[k] for k in rows.loss.chosen]
+    arguments = rows.loss.parameters(rows.structure)
     gradients = [tree.unflatten(child, itertools.islice(each, child.num_leaves)) for child in arguments]
     returned: Any = value
-    if asked.has_aux:
+    if rows.loss.has_aux:
         returned = value, [filled(aux, programs.kinds, len(rows.places)) for aux in part.aux]
-    one = isinstance(asked.argnums, int)
+    one = isinstance(rows.loss.argnums, int)
     return bare_all(returned) if call.raw else returned, gradients[0] if one else tuple(gradients)
 
 
