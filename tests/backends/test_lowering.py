@@ -1056,6 +1056,24 @@ def test_on_a_cluster(cluster):
         np.testing.assert_allclose(value.item(), np.mean((X @ (W + 1) - Y) ** 2), rtol=1e-12)
 
 
+def test_the_client_of_a_cluster_gets_a_few_rows(monkeypatch, cluster):
+    monkeypatch.setattr(losses, "MADE_BYTES", 2**22)
+    data = da.ones((3 * 400, 2**12), chunks=(400, -1))  # 12.5 MiB each
+
+    def loss(w, x):
+        return ag.sum(ag.tanh(x[..., None] * w)) / x.shape[0]
+
+    step = agrad_dask.value_and_grad(loss)
+    with cluster.as_current():
+        for _ in range(2):
+            tracemalloc.start()
+            _, gradient = step(np.zeros(4), data)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            np.testing.assert_allclose(gradient, 2**12, rtol=1e-12)
+            assert peak < 400 * 2**12 * 8 / 2, "half a chunk; what is made of it is 50 MiB"
+
+
 def test_a_cluster_gives_what_threads_give(cluster):
     def run():
         ag.manual_seed(5)
