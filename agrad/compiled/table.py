@@ -768,7 +768,7 @@ _MORE = {
     },
     "agrad.program.capture": {"captures a program": "capture"},
     "agrad.program.program": {
-        "looks at a program": "Program.source Program.memory Program.explain Program.about Program.text"
+        "looks at a program": "Program.source Program.memory Program.explain Program.text"
     },
     "agrad.testing.gradcheck": {"compares values": "*"},
 }
