@@ -767,9 +767,7 @@ _MORE = {
         "sets the state of a schedule": "LRScheduler.load_state_dict",
     },
     "agrad.program.capture": {"captures a program": "capture"},
-    "agrad.program.program": {
-        "looks at a program": "Program.source Program.memory Program.explain Program.text"
-    },
+    "agrad.program.program": {"looks at a program": "Program.source Program.memory Program.explain Program.text"},
     "agrad.testing.gradcheck": {"compares values": "*"},
 }
 
