@@ -58,6 +58,16 @@ class Run:
         Places of the steps that are run in tiles.
     ahead : list of int
         Places of the steps between them that are run before.
+    sums : list of int
+        Those of them that are sums over what the tiles are cut along, and perhaps over the rest.
+    partial : set of int
+        Those of the sums that are over the leading axes alone.
+    values : set of int
+        What the other members make.
+    wide : set of int
+        Roots of what members take whole.
+    shape : tuple of int
+        Of all values.
     axis : int
         How many leading axes are made one and cut.
     """
@@ -67,15 +77,15 @@ class Run:
         self.members: list[int] = []
         self.ahead: list[int] = []
         self.sums: list[int] = []
+        self.partial: set[int] = set()
+        self.values: set[int] = set()
+        self.wide: set[int] = set()
         self.start = self.stop = start
-        self._made: set[int] = set()  # roots of what members make
-        self._values: set[int] = set()  # what members make, but for sums
-        self._layouts: set[Layout] = set()  # of what is broadcast
-        self._partial: set[int] = set()  # places of sums over the leading axes alone
-        self._fixed: int | None = None  # how many axes these are
-        self._wide: set[int] = set()  # roots of what members take whole
         self.shape: tuple[int, ...] = ()
         self.axis = 0
+        self._made: set[int] = set()  # roots of what members make
+        self._layouts: set[Layout] = set()  # of what is broadcast
+        self._fixed: int | None = None  # how many axes partial sums are over
         ahead: list[int] = []
         for at in range(start, stop):
             step = text.program.steps[at]
@@ -114,7 +124,7 @@ class Run:
         size = math.prod(shape) * place.layout[2].itemsize
         if place.layout[2].kind not in "biufc" or (not self.members and size < CUT_FROM):
             return False
-        if any(text.places[r].root in self._made and r not in self._values for r in step.refs):
+        if any(text.places[r].root in self._made and r not in self.values for r in step.refs):
             return False  # a view of what a member makes, or a sum
         layouts = [text.places[r].layout for r in step.refs]
         axis = cut(shape, {*self._layouts, *layouts}, self._fixed)
@@ -122,10 +132,10 @@ class Run:
             return False
         self.shape, self.axis = shape, axis
         self._layouts.update(x for x in layouts if x[0] != shape)
-        self._wide.update(text.places[r].root for r in step.refs if text.places[r].layout[0] != shape)
+        self.wide.update(text.places[r].root for r in step.refs if text.places[r].layout[0] != shape)
         self.members.append(at)
         self._made.add(step.made[0])
-        self._values.add(step.made[0])
+        self.values.add(step.made[0])
         return True
 
     def _admit_sum(self, at: int, step: Step) -> bool:
@@ -134,7 +144,7 @@ class Run:
             return False
         number = step.args[0].number
         layout = text.places[number].layout
-        if number not in self._values or layout[2].itemsize < 4 or layout[2].kind not in "fc":
+        if number not in self.values or layout[2].itemsize < 4 or layout[2].kind not in "fc":
             return False
         if not step.kwargs.keys() <= {"axis", "keepdims", "dtype"} or step.kwargs.get("dtype") is not None:
             return False
@@ -149,7 +159,7 @@ class Run:
             if cut(self.shape, self._layouts, count) is None:
                 return False
             self._fixed = self.axis = count
-            self._partial.add(at)
+            self.partial.add(at)
         self.sums.append(at)
         self._made.add(step.made[0])
         self.members.append(at)
@@ -168,99 +178,21 @@ class Run:
 
     def lines(self) -> Iterator[str]:
         """Return the lines that run it; its tiles are a function of their own, which is added to the text."""
-        text, steps = self.text, self.text.program.steps
-        uses: dict[int, int] = {}  # by number, the last member that takes it
-        outside = {r for at in self.ahead for r in steps[at].refs}
-        for at in self.members:
-            uses.update(dict.fromkeys(steps[at].refs, at))
-        made = [steps[at].made[0] for at in self.members if at not in self.sums]
-        kept = [n for n in made if text.last.get(n, -1) >= self.stop or n in outside]
+        text, tiles = self.text, _Tiles(self)
         block = self.shape[self.axis :]
-        rows = math.prod(self.shape[: self.axis])
-        width = math.prod(block)
-        itemsize = max(text.places[n].layout[2].itemsize for n in made)
+        rows, width = math.prod(self.shape[: self.axis]), math.prod(block)
+        itemsize = max(text.places[n].layout[2].itemsize for n in self.values)
         length = max(1, TILE // max(1, width * itemsize))
-        names: dict[int, str] = {}  # in the function, of a tile
-        cuts: list[str] = []  # in the function, what is cut to a tile
-        arguments: dict[str, str] = {}  # of the function: its name for it, and what it is given
-        for at in self.members:
-            for number in steps[at].refs:
-                if number not in names and number not in self.inside:
-                    names[number] = self._given(number, cuts, arguments)
-        donors: dict[int, list[int]] = {}
-        scratch: list[int] = []  # bytes of each
-        free: dict[int, list[int]] = {}
-        holds: dict[int, int] = {}
-        lines: list[str] = []
-        before: list[str] = []
-        views: dict[tuple[int, Any], str] = {}
-        for at in self.members:
-            step = steps[at]
-            number = step.made[0]
-            dying = [n for n in dict.fromkeys(step.refs) if uses[n] == at]
-            if at in self.sums:
-                whole = at not in self._partial
-                lines.append(
-                    f"sums[{self.sums.index(at)}].append(add_reduce({names[step.args[0].number]}, {None if whole else 0}))"
-                )
-            else:
-                layout = text.places[number].layout
-                form = text.form(step, text.places[number])
-                size = layout[2].itemsize
-                for n in dying:  # whose buffers may be written over
-                    root = text.places[n].root
-                    if (
-                        text.ends(root) == at
-                        and root not in self._wide
-                        and text.is_whole(n)
-                        and text.places[n].layout[0] == self.shape
-                    ):
-                        donors.setdefault(text.places[n].layout[2].itemsize, []).append(root)
-                if number in kept:
-                    target = self._result(number, donors.get(size, []), before)
-                    names[number] = self._cut(number, target, cuts, arguments)
-                elif form is not None:
-                    over = next((n for n in dying if n in holds and scratch[holds[n]] == size), None)
-                    if over is not None:
-                        holds[number] = holds.pop(over)
-                    elif free.get(size):
-                        holds[number] = free[size].pop()
-                    else:
-                        scratch.append(size)
-                        holds[number] = len(scratch) - 1
-                    names[number] = views.setdefault((holds[number], layout[2]), f"s{len(views)}")
-                else:
-                    names[number] = f"t{number}"
-                lines += text.in_a_tile(step, names, copied=number in kept)
-            for n in dying:
-                if n in holds:
-                    slot = holds.pop(n)
-                    free.setdefault(scratch[slot], []).append(slot)
-        text.names.update(add_reduce=np.add.reduce, copyto=np.copyto, spread=spread, empty=np.empty)
         name = f"tiles_{self.start}"
-        shorter = [f"{s} = {s}[:stop - at]" for s in views.values()]
-        taking = [f"{', '.join(views.values())}, = scratch"] if views else []
-        body = [
-            f"def {name}(start, stop, scratch{''.join(f', {a}' for a in arguments)}):",
-            f"    sums = {[[] for _ in self.sums]!r}",
-            *(f"    {line}" for line in taking),
-            f"    for at in range(start, stop, {length}):",
-            f"        to = at + {length}",
-            "        if to > stop:",
-            "            to = stop",
-            *(f"            {line}" for line in shorter),
-            *(f"        {line}" for line in (*cuts, *lines)),
-            "    return sums",
-            "",
-        ]
-        text.tiled.append("\n".join(body))
+        text.tiled.append(tiles.written(name, length))
+        text.names.update(add_reduce=np.add.reduce, copyto=np.copyto, spread=spread, empty=np.empty)
         threads = text.threads if rows * width * itemsize >= SPREAD_FROM else 1
-        rooms = text.scratch(name, scratch, views, (length, *block), threads)
-        yield from before
-        given = "".join(f", {value}" for value in arguments.values())
+        rooms = text.scratch(name, tiles.buffers.sizes, tiles.buffers.names, (length, *block), threads)
+        given = "".join(f", {value}" for value in tiles.arguments.values())
+        yield from tiles.before
         yield f"{'sums = ' if self.sums else ''}spread({name}, {rows}, {length}, {rooms}{given})"
         for i, at in enumerate(self.sums):
-            yield self._total(i, steps[at])
+            yield self._total(i, text.program.steps[at])
 
     def _total(self, i: int, step: Step) -> str:
         """Return the line that adds the sums of tiles up."""
@@ -273,41 +205,174 @@ class Run:
             total = f"{text.called('divide', np.divide)}({total}, {text.constant(np.asarray(count, layout[2]))})"
         return f"v{number} = {total}{f'.reshape({layout[0]})' if layout[0] else ''}"
 
-    def _result(self, number: int, donors: list[int], before: list[str]) -> str:
+
+class _Buffers:
+    """Memory for what only a tile needs: each buffer is used again when the value it holds has had its last use.
+
+    Attributes
+    ----------
+    sizes : list of int
+        Bytes of one element of each.
+    names : dict
+        The names in the text, by buffer and dtype.
+    """
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.names: dict[tuple[int, Any], str] = {}
+        self._free: dict[int, list[int]] = {}  # by size
+        self._holding: dict[int, int] = {}  # by value, its buffer
+
+    def take(self, number: int, dtype: Any, dying: Sequence[int]) -> str:
+        """Give a value a buffer: of a value that the same step is the last to take, else a free or a new one; return its name."""
+        size = dtype.itemsize
+        over = next((n for n in dying if n in self._holding and self.sizes[self._holding[n]] == size), None)
+        if over is not None:
+            buffer = self._holding.pop(over)
+        elif self._free.get(size):
+            buffer = self._free[size].pop()
+        else:
+            buffer = len(self.sizes)
+            self.sizes.append(size)
+        self._holding[number] = buffer
+        return self.names.setdefault((buffer, dtype), f"s{len(self.names)}")
+
+    def give_back(self, numbers: Sequence[int]) -> None:
+        """Free the buffers of values that are not needed any more."""
+        for number in numbers:
+            if number in self._holding:
+                buffer = self._holding.pop(number)
+                self._free.setdefault(self.sizes[buffer], []).append(buffer)
+
+
+class _Tiles:
+    """The function that computes the tiles of a run, written step by step.
+
+    Attributes
+    ----------
+    arguments : dict of str to str
+        What the function is given: its own name for it, and the name outside.
+    before : list of str
+        The lines that make, before the run, arrays which the function fills.
+    buffers : _Buffers
+        What values of a tile lie in that nobody needs after it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.text = run, run.text
+        self.arguments: dict[str, str] = {}
+        self.before: list[str] = []
+        self.buffers = _Buffers()
+        self._names: dict[int, str] = {}  # by number, what the function calls a value, or its tile
+        self._cuts: list[str] = []  # the lines that cut arguments to a tile
+        self._lines: list[str] = []  # those of the steps
+        self._donors: dict[int, list[int]] = {}  # by bytes of an element, the roots of arrays that may be written over
+        steps = self.text.program.steps
+        taken = {number: at for at in run.members for number in steps[at].refs}
+        self._last = taken  # the last member that takes a value
+        ahead = {number for at in run.ahead for number in steps[at].refs}
+        self._kept = {n for n in run.values if self.text.last.get(n, -1) >= run.stop or n in ahead}
+        for number in taken:
+            if number not in run.inside:
+                self._names[number] = self._given(number)
+        for at in run.members:
+            step = steps[at]
+            dying = [n for n in dict.fromkeys(step.refs) if taken[n] == at]
+            if at in run.sums:
+                self._sum(at, step)
+            else:
+                self._compute(at, step, dying)
+            self.buffers.give_back(dying)
+
+    def written(self, name: str, length: int) -> str:
+        """Return the text of the function, whose tiles have so many rows."""
+        buffers = self.buffers.names.values()
+        body = [
+            f"def {name}(start, stop, scratch{''.join(f', {a}' for a in self.arguments)}):",
+            f"    sums = {[[] for _ in self.run.sums]!r}",
+            *([f"    {', '.join(buffers)}, = scratch"] if buffers else []),
+            f"    for at in range(start, stop, {length}):",
+            f"        to = at + {length}",
+            "        if to > stop:",
+            "            to = stop",
+            *(f"            {buffer} = {buffer}[:stop - at]" for buffer in buffers),
+            *(f"        {line}" for line in (*self._cuts, *self._lines)),
+            "    return sums",
+            "",
+        ]
+        return "\n".join(body)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _sum(self, at: int, step: Step) -> None:
+        """Write a sum, over all of a tile or over its rows."""
+        axis = 0 if at in self.run.partial else None
+        sums, of = self.run.sums.index(at), self._names[step.args[0].number]
+        self._lines.append(f"sums[{sums}].append(add_reduce({of}, {axis}))")
+
+    def _compute(self, at: int, step: Step, dying: Sequence[int]) -> None:
+        """Write an elementwise step, and decide where its result lies; it is the last to take the values that are dying."""
+        text, number = self.text, step.made[0]
+        place = text.places[number]
+        dtype, form = place.layout[2], text.form(step, place)
+        for n in dying:
+            if self._may_be_written_over(n, at):
+                taken = text.places[n]
+                self._donors.setdefault(taken.layout[2].itemsize, []).append(taken.root)
+        kept = number in self._kept
+        if kept:
+            self._names[number] = self._cut(number, self._result(number, self._donors.get(dtype.itemsize, [])))
+        elif form is not None:
+            self._names[number] = self.buffers.take(number, dtype, dying)
+        else:
+            self._names[number] = f"t{number}"
+        self._lines += text.in_a_tile(step, self._names, copied=kept)
+
+    def _may_be_written_over(self, number: int, at: int) -> bool:
+        """Return whether tile by tile a result may take the place of a value that a step takes: the whole of an array that dies."""
+        text, run = self.text, self.run
+        place = text.places[number]
+        dies = text.ends(place.root) == at and text.is_whole(number)
+        return dies and place.layout[0] == run.shape and place.root not in run.wide
+
+    def _result(self, number: int, donors: list[int]) -> str:
         """Give what is needed after the run an array; return its name."""
         text = self.text
         layout = text.places[number].layout
         if text.is_seen(number):
-            before.append(f"v{number} = empty({layout[0]}, {text.constant(layout[2], ('dtype', layout[2].str))})")
+            self.before.append(f"v{number} = empty({layout[0]}, {text.constant(layout[2], ('dtype', layout[2].str))})")
             return f"v{number}"
         while donors:
             if text.move(donors.pop(), number):
                 return text.name(number)
         return text.take(number)
 
-    def _given(self, number: int, cuts: list[str], arguments: dict[str, str]) -> str:
+    # -- arguments ----------------------------------------------------------------------------------------------------
+
+    def _given(self, number: int) -> str:
         """Return what the function calls a value that it is given."""
-        text = self.text
+        text, run = self.text, self.run
         shape = text.places[number].layout[0]
         name = text.name(number)
         if math.prod(shape) == 1:
             whole = name if not shape else text.reshaped(number, ())
-        elif padded(shape, self.shape)[: self.axis] == self.shape[: self.axis]:
-            return self._cut(number, name, cuts, arguments)
+        elif padded(shape, run.shape)[: run.axis] == run.shape[: run.axis]:
+            return self._cut(number, name)
         else:
-            block = len(self.shape) - self.axis
+            block = len(run.shape) - run.axis
             whole = name if len(shape) <= block else text.reshaped(number, shape[len(shape) - block :])
         if number in text.kept and whole == name:
             return name
-        arguments[f"w{number}"] = whole
+        self.arguments[f"w{number}"] = whole
         return f"w{number}"
 
-    def _cut(self, number: int, name: str, cuts: list[str], arguments: dict[str, str]) -> str:
+    def _cut(self, number: int, name: str) -> str:
         """Return what the function calls a tile of an array that has all rows."""
+        run = self.run
         shape = self.text.places[number].layout[0]
-        full = (math.prod(self.shape[: self.axis]), *shape[self.axis :])
-        arguments[f"f{number}"] = name if full == shape else self.text.reshaped(number, full)
-        cuts.append(f"a{number} = f{number}[at:to]")
+        full = (math.prod(run.shape[: run.axis]), *shape[run.axis :])
+        self.arguments[f"f{number}"] = name if full == shape else self.text.reshaped(number, full)
+        self._cuts.append(f"a{number} = f{number}[at:to]")
         return f"a{number}"
 
 
