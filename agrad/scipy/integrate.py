@@ -646,152 +646,220 @@ def solve_ivp(
     >>> found.y[0, -1].detach(), ag.grad(found.y[0, -1], k)  # cos(2), -sin(2) / 4
     (tensor(-0.4161), (tensor(-0.2273),))
     """
-    if gradient not in ("adjoint", "discrete"):
-        raise ValueError(f"solve_ivp: gradient is 'adjoint' or 'discrete', not {gradient!r}{called()}")
-    if gradient == "discrete" and method not in ("RK23", "RK45"):
-        how = f"scipy.integrate.solve_ivp with gradient='discrete' and method={method!r}"
-        raise UnsupportedOp(how, "", "it repeats the steps of RK23 and RK45")
-    function = fun
-    if vectorized:
-        function = lambda t, y, *args: reshape(fun(t, reshape(y, (-1, 1)), *args), (-1,))
-    problem = _Problem("solve_ivp", function, y0, args or (), (t_span, t_eval), by_time=True)
+    _check_gradient(gradient, method)
+    problem = _Problem(
+        "solve_ivp", _on_columns(fun) if vectorized else fun, y0, args or (), (t_span, t_eval), by_time=True
+    )
     begin, end = (problem.times(t) for t in t_span)
     if problem.y0.ndim != 1:
         raise ValueError(f"`y0` must be 1-dimensional.{called()}")
-    moving = moves((problem.y0, begin, end, problem.theta))
-    if events is not None and moving:
+    if events is not None and moves((problem.y0, begin, end, problem.theta)):
         raise UnsupportedOp(
             "scipy.integrate.solve_ivp with events, of what is differentiated,",
             "",
             f"an event's time has a derivative by func.implicit; detach the arguments{called()}",
         )
     options["jac"] = problem.numbers(options.get("jac"), by_time=True)
-    several = isinstance(events, list | tuple)
-    watched = [problem.numbers(e, by_time=True, is_event=True) for e in (events if several else [events])]
-    run = _Ivp(method, _least(rtol), _least(atol), {name: options[name] for name in ("max_step",) if name in options})
-    system, like = _System(problem.rhs, run), _plain(problem.y0)
-    system.plain = problem.plain(
-        begin, alone=events is None and not callable(options["jac"]) and isinstance(method, str)
-    )
+    kept = {name: options[name] for name in ("max_step",) if name in options}
+    system = _System(problem.rhs, _Ivp(method, _least(rtol), _least(atol), kept))
+    alone = events is None and not callable(options["jac"]) and isinstance(method, str)
+    system.plain = problem.plain(begin, alone=alone)
     if system.plain is None:
         problem.check("solve_ivp", begin)
     wanted = None if t_eval is None else problem.times(t_eval)
     found = scipys("integrate").solve_ivp(
-        system.numbers([_plain(t) for t in problem.theta], like),
+        system.numbers([_plain(t) for t in problem.theta], problem.y0),
         (float(_plain(begin)), float(_plain(end))),
-        _host(like),
+        _host(problem.y0),
         method=method,
         t_eval=None if wanted is None else _host(_plain(wanted)),
         dense_output=dense_output or gradient == "discrete",
-        events=watched if several else watched[0],
+        events=_as_scipy_calls(problem, events),
         rtol=rtol,
         atol=atol,
         **{name: value for name, value in options.items() if value is not None},
     )
-    count, arrived = len(found.t), found.success and events is None
-    if wanted is None:
-        last = [reshape(end, (1,))] if arrived and count > 1 else []
-        inner = asarray(found.t[1 : count - len(last)], device=problem.device)
-        times = concat([reshape(begin, (1,)), inner, *last])
-    else:
-        times = wanted[:count]
-    path = found.sol
+    repeated = _RungeKutta(problem, method, found.sol.ts) if gradient == "discrete" else None
+    solution = _Solution(problem, system, (begin, end), found.sol, repeated, checkpoints)
+    count = len(found.t)
+    if count:
+        arrived = found.success and events is None
+        times = solution.steps(found.t, arrived=arrived) if wanted is None else wanted[:count]
+        states = permute_dims(solution.states(times, found.y), (1, 0))
+        found.t, found.y = problem.given(times), problem.given(states)
+    found.sol = solution.sol if dense_output else None
+    return found
 
-    def states(times: Tensor, values: Any) -> Tensor:
-        """Return the states at times, whose values are known, a row each."""
-        values = asarray(values.T, device=problem.device)
-        if not moving and not moves(times):
-            return values
-        if gradient == "discrete":
-            return _repeated(problem, method, path.ts, (begin, end), times, checkpoints)
-        every = concat([reshape(begin, (1,)), times])
-        system.found = None if checkpoints else concat([stack([like]), values])
-        return problem.flow(system, every, checkpoints)[1:, ...]
 
-    def sol(t: Any) -> Any:
+def _check_gradient(gradient: str, method: Any) -> None:
+    """Refuse a `gradient` that is none, or that a method has not."""
+    if gradient not in ("adjoint", "discrete"):
+        raise ValueError(f"solve_ivp: gradient is 'adjoint' or 'discrete', not {gradient!r}{called()}")
+    if gradient == "discrete" and method not in ("RK23", "RK45"):
+        how = f"scipy.integrate.solve_ivp with gradient='discrete' and method={method!r}"
+        raise UnsupportedOp(how, "", "it repeats the steps of RK23 and RK45")
+
+
+def _on_columns(fun: Rhs) -> Rhs:
+    """Return a function of one state, of one that takes several as columns."""
+    return lambda t, y, *args: reshape(fun(t, reshape(y, (-1, 1)), *args), (-1,))
+
+
+def _as_scipy_calls(problem: _Problem, events: Any) -> Any:
+    """Return an event, or a list of them, as functions of arrays."""
+    if isinstance(events, list | tuple):
+        return [problem.numbers(event, by_time=True, is_event=True) for event in events]
+    return problem.numbers(events, by_time=True, is_event=True)
+
+
+class _Solution:
+    """What SciPy found of a problem, between two times, as tensors that have derivatives.
+
+    Attributes
+    ----------
+    path : callable or None
+        SciPy's solution at any time, where it was asked for.
+    repeated : _RungeKutta or None
+        The steps, where derivatives are those of the steps.
+    """
+
+    def __init__(
+        self,
+        problem: _Problem,
+        system: _System,
+        span: tuple[Tensor, Tensor],
+        path: Any,
+        repeated: _RungeKutta | None,
+        checkpoints: int,
+    ) -> None:
+        self.problem, self.system, self.path, self.repeated = problem, system, path, repeated
+        self.begin, self.end = span
+        self.checkpoints = checkpoints
+        self._moving = moves((problem.y0, *span, problem.theta))
+
+    def steps(self, times: Any, *, arrived: bool) -> Tensor:
+        """Return the times of the solver's own steps: the first is the begin, the last the end if that was reached."""
+        last = [reshape(self.end, (1,))] if arrived and len(times) > 1 else []
+        inner = asarray(times[1 : len(times) - len(last)], device=self.problem.device)
+        return concat([reshape(self.begin, (1,)), inner, *last])
+
+    def states(self, times: Tensor, values: Any) -> Tensor:
+        """Return the states at times, a row each; their values are known, a column each."""
+        rows = asarray(values.T, device=self.problem.device)
+        if not self._moving and not moves(times):
+            return rows
+        if self.repeated is not None:
+            return self.repeated.states((self.begin, self.end), times, self.checkpoints)
+        self.system.found = None if self.checkpoints else concat([stack([_plain(self.problem.y0)]), rows])
+        every = concat([reshape(self.begin, (1,)), times])
+        return self.problem.flow(self.system, every, self.checkpoints)[1:, ...]
+
+    def sol(self, t: Any) -> Any:
         """Return the states at times within the span: of one time (unknowns,), of several (unknowns, times)."""
+        problem, path = self.problem, self.path
         made = problem.times(t)
         asked = reshape(made, (-1,))
         numbers = asked.tolist()
         low, high = sorted((path.t_min, path.t_max))
         if not all(low <= number <= high for number in numbers):
             raise ValueError(f"sol: times must be within the span, from {low} to {high}{called()}")
-        order = sorted(range(len(numbers)), key=numbers.__getitem__, reverse=float(_plain(begin)) > float(_plain(end)))
-        back = sorted(range(len(numbers)), key=order.__getitem__)
+        backwards = float(_plain(self.begin)) > float(_plain(self.end))
+        order = sorted(range(len(numbers)), key=numbers.__getitem__, reverse=backwards)
+        places = sorted(range(len(numbers)), key=order.__getitem__)
         ordered = asked[asarray(order, device=problem.device)]
-        rows = states(ordered, path(_host(_plain(ordered))))[asarray(back, device=problem.device)]
+        rows = self.states(ordered, path(_host(_plain(ordered))))[asarray(places, device=problem.device)]
         found = rows[0, ...] if not made.ndim else permute_dims(rows, (1, 0))
         return bare(found) if problem.raw and not isinstance(t, Tensor) else found
 
-    if count:
-        found.t, found.y = (problem.given(t) for t in (times, permute_dims(states(times, found.y), (1, 0))))
-    found.sol = sol if dense_output else None
-    return found
 
+class _RungeKutta:
+    """The steps that a Runge-Kutta method of SciPy's has taken, to be repeated in agrad's functions.
 
-def _repeated(
-    problem: _Problem, method: str, steps: Any, span: tuple[Tensor, Tensor], times: Tensor, checkpoints: int
-) -> Tensor:
-    """Return the states at times by the steps that a Runge-Kutta method has taken, a row each.
-
-    Parameters
+    Attributes
     ----------
-    steps : array
-        Where the steps begin and end; as parts of the span they are constants.
-    checkpoints : int
-        So many parts are repeated in backward. 0: everything is kept.
+    ends : array
+        Where the steps begin and end. As parts of the span they are constants.
+    inner, weights, between : Tensor
+        Of the method: by which slopes a stage goes on, which make the step, and which the states within it.
+    nodes : list of float
+        Where in a step its stages are, as parts of it.
     """
-    tableau = getattr(scipys("integrate"), method)
-    inner, weights, between = (asarray(getattr(tableau, name), device=problem.device) for name in "ABP")
-    nodes, stages = tableau.C.tolist(), tableau.n_stages
-    first, whole = float(steps[0]), float(steps[-1] - steps[0])
-    shares = [float(t - first) / whole for t in steps] if whole else [0.0]
-    asked = times.tolist()
-    ahead = whole >= 0
 
-    def run(
+    def __init__(self, problem: _Problem, method: str, ends: Any) -> None:
+        tableau = getattr(scipys("integrate"), method)
+        self.problem, self.ends = problem, ends
+        self.inner, self.weights, self.between = (
+            asarray(getattr(tableau, name), device=problem.device) for name in "ABP"
+        )
+        self.nodes = tableau.C[: tableau.n_stages].tolist()
+        whole = float(ends[-1]) - float(ends[0])
+        self._shares = [(float(t) - float(ends[0])) / whole for t in ends] if whole else [0.0]
+        self._ahead = whole >= 0
+
+    def states(self, span: tuple[Tensor, Tensor], times: Tensor, checkpoints: int) -> Tensor:
+        """Return the states at times, a row each.
+
+        Parameters
+        ----------
+        checkpoints : int
+            So many parts are repeated in backward. 0: everything is kept.
+        """
+        problem, steps = self.problem, len(self.ends) - 1
+        places = [(place, self._step_of(t)) for place, t in enumerate(times.tolist())]
+        y = problem.y0
+        rows: list[Tensor] = []
+        if steps > 0:
+            f = problem.rhs(y, span[0], *problem.theta)
+            parts = max(1, min(checkpoints, steps))
+            cuts = [i * steps // parts for i in range(parts + 1)]
+            for low, high in itertools.pairwise(cuts):
+                mine = [(place, step) for place, step in places if low <= step < high]
+                given: tuple[Any, ...] = (range(low, high), mine, y, f, *span, times, *problem.theta)
+                y, f, *more = checkpoint(self._run, *given) if checkpoints else self._run(*given)
+                rows += more
+        return stack(rows or [y for _ in places])
+
+    def _step_of(self, t: float) -> int:
+        """Return the number of the step that a time is within."""
+        ends = self.ends
+        later = [i for i in range(1, len(ends)) if (t <= ends[i] if self._ahead else t >= ends[i])]
+        return later[0] - 1 if later else len(ends) - 2
+
+    def _run(
+        self,
         numbers: range,
         places: list[tuple[int, int]],
         y: Tensor,
         f: Tensor,
         begin: Tensor,
         end: Tensor,
-        at: Tensor,
-        *theta: Any,
+        times: Tensor,
+        *theta: Tensor,
     ) -> tuple[Tensor, ...]:
+        """Take some of the steps; return the last state, its slope, and the states at those times whose steps these are."""
         rows = []
         for i in numbers:
-            t, h = begin + shares[i] * (end - begin), (shares[i + 1] - shares[i]) * (end - begin)
-            k = [f]
-            for s in range(1, stages):
-                k.append(problem.rhs(y + h * matmul(inner[s, :s], stack(k)), t + nodes[s] * h, *theta))
-            new = y + h * matmul(weights, stack(k))
-            f = problem.rhs(new, t + h, *theta)
+            start, size = self._shares[i], self._shares[i + 1] - self._shares[i]
+            t, h = begin + start * (end - begin), size * (end - begin)
+            new, slopes = self._step(y, f, t, h, theta)
             for place, step in places:
                 if step == i:
-                    x = (at[place] - t) / h
-                    powers = stack([x**p for p in range(1, between.shape[1] + 1)])
-                    rows.append(y + h * matmul(matmul(between, powers), stack([*k, f])))
-            y = new
+                    rows.append(y + h * self._within((times[place] - t) / h, slopes))
+            y, f = new, slopes[-1]
         return (y, f, *rows)
 
-    def step_of(t: float) -> int:
-        later = [i for i in range(1, len(steps)) if (t <= steps[i] if ahead else t >= steps[i])]
-        return later[0] - 1 if later else len(steps) - 2
+    def _step(self, y: Tensor, f: Tensor, t: Tensor, h: Tensor, theta: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Take a step from a state and its slope; return the next state, and the slopes of all stages and of that state."""
+        rhs, slopes = self.problem.rhs, [f]
+        for s in range(1, len(self.nodes)):
+            slopes.append(rhs(y + h * matmul(self.inner[s, :s], stack(slopes)), t + self.nodes[s] * h, *theta))
+        new = y + h * matmul(self.weights, stack(slopes))
+        return new, [*slopes, rhs(new, t + h, *theta)]
 
-    places = [(place, step_of(t)) for place, t in enumerate(asked)]
-    y, (begin, end) = problem.y0, span
-    rows: list[Tensor] = []
-    if len(steps) > 1:
-        f = problem.rhs(y, begin, *problem.theta)
-        parts = max(1, min(checkpoints, len(steps) - 1))
-        cuts = [i * (len(steps) - 1) // parts for i in range(parts + 1)]
-        for low, high in itertools.pairwise(cuts):
-            mine = [(place, step) for place, step in places if low <= step < high]
-            given: tuple[Any, ...] = (range(low, high), mine, y, f, begin, end, times, *problem.theta)
-            y, f, *more = checkpoint(run, *given) if checkpoints else run(*given)
-            rows += more
-    return stack(rows or [y for _ in asked])
+    def _within(self, x: Tensor, slopes: list[Tensor]) -> Tensor:
+        """Return the mean slope up to a part of a step."""
+        powers = stack([x**p for p in range(1, self.between.shape[1] + 1)])
+        return matmul(matmul(self.between, powers), stack(slopes))
 
 
 # -- integrals --------------------------------------------------------------------------------------------------------
