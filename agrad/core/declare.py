@@ -8,7 +8,7 @@ standard's functions, for an op the standard lacks.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -101,7 +101,13 @@ def elementwise(
     tensor([1.0000, 0.4200])
     """
     return lambda stub: _declare(
-        stub, "elementwise", partials, name=name, kernel=kernel, source=source, real=real, memory=memory, facts=facts
+        stub,
+        "elementwise",
+        partials,
+        name=name,
+        facts=_lying(facts, memory),
+        of_rule={"source": source, "real": real},
+        of_op={"kernel": kernel},
     )
 
 
@@ -160,18 +166,11 @@ def linear(
         "linear",
         adjoints,
         name=name,
-        kernel=kernel,
-        source=source,
-        sequence=sequence,
+        facts=_lying(facts, memory),
         index=index,
         keys=keys,
-        outputs=outputs,
-        drops=drops,
-        crosses=crosses,
-        batch=batch,
-        least_axes=least_axes,
-        memory=memory,
-        facts=facts,
+        of_rule={"source": source, "sequence": sequence, "outputs": outputs, "drops": drops, "crosses": crosses},
+        of_op={"kernel": kernel, "batch": batch, "least_axes": least_axes},
     )
 
 
@@ -210,13 +209,9 @@ def multilinear(
         "multilinear",
         adjoints,
         name=name,
-        kernel=kernel,
-        source=source,
-        batch=batch,
-        contracts=contracts,
-        shapes=shapes,
-        memory=memory,
-        facts=facts,
+        facts=_lying(facts, memory),
+        of_rule={"source": source},
+        of_op={"kernel": kernel, "batch": batch, "contracts": contracts, "shapes": shapes},
     )
 
 
@@ -265,20 +260,11 @@ def custom(
         "custom",
         vjp,
         name=name,
-        kernel=kernel,
-        source=source,
-        sequence=sequence,
+        facts=_lying(facts, memory),
         index=index,
         keys=keys,
-        outputs=outputs,
-        drops=drops,
-        jvp=jvp,
-        real=real,
-        batch=batch,
-        contracts=contracts,
-        least_axes=least_axes,
-        memory=memory,
-        facts=facts,
+        of_rule={"source": source, "sequence": sequence, "outputs": outputs, "drops": drops, "jvp": jvp, "real": real},
+        of_op={"kernel": kernel, "batch": batch, "contracts": contracts, "least_axes": least_axes},
     )
 
 
@@ -327,15 +313,16 @@ def fused(
         "fused",
         vjp,
         name=name,
-        kernel=kernel,
-        source=source,
+        facts=_lying(facts, memory),
         index=index,
-        define=define,
-        residuals=tuple(residuals),
-        joint=tuple(joint),
-        real=real,
-        memory=memory,
-        facts=facts,
+        of_rule={
+            "source": source,
+            "define": define,
+            "residuals": tuple(residuals),
+            "joint": tuple(joint),
+            "real": real,
+        },
+        of_op={"kernel": kernel},
     )
 
 
@@ -375,15 +362,10 @@ def nondifferentiable(
         "none",
         {},
         name=name,
-        kernel=kernel,
+        facts=_lying(facts, memory),
         index=operands,
-        outputs=outputs,
-        boolean=boolean,
-        batch=batch,
-        least_axes=least_axes,
-        adjoint_of=adjoint_of,
-        memory=memory,
-        facts=facts,
+        of_rule={"outputs": outputs, "boolean": boolean, "adjoint_of": adjoint_of},
+        of_op={"kernel": kernel, "batch": batch, "least_axes": least_axes},
     )
 
 
@@ -425,83 +407,58 @@ def _lying(facts: Facts, memory: str) -> Facts:
 def _declare(
     stub: F,
     kind: str,
-    vjp: dict[str, Derivative],
+    vjp: Mapping[str, Derivative],
     *,
     name: str | None,
-    kernel: Kernel | None,
-    memory: str,
     facts: Facts,
-    source: str = "",
-    sequence: str | None = None,
     index: Sequence[str] = (),
     keys: Sequence[str] = (),
-    outputs: int | None = None,
-    jvp: Kernel | None = None,
-    define: Kernel | None = None,
-    residuals: tuple[str, ...] = (),
-    joint: tuple[str, ...] = (),
-    boolean: bool = False,
-    drops: bool = False,
-    crosses: bool = False,
-    real: bool = False,
-    batch: Kernel | None = None,
-    contracts: Kernel | None = None,
-    least_axes: int = 0,
-    adjoint_of: str = "",
-    shapes: Callable[..., None] | None = None,
+    of_rule: Mapping[str, Any],
+    of_op: Mapping[str, Any],
 ) -> F:
+    """Make the op that a function stands for, and register it; return its entry, which takes the function's place.
+
+    Parameters
+    ----------
+    stub : callable
+        Its signature and its docstring are the op's.
+    kind, vjp
+        As of `Rule`.
+    name, facts, index, keys
+        As for `linear`.
+    of_rule, of_op : mapping
+        What else `Rule` and `Op` are made of, as it is.
+    """
     full = name or stub.__name__
     if full in OPS:
         own = f"{full}_2" if "." in full else f"mine.{full}"
         raise errors.RuleError(
             f"{full}: an op of this name exists already; give yours a name of its own, as name={own!r}"
         )
-    if batch is not None and not callable(batch):
-        raise errors.RuleError(f"{full}: batch= takes a function, as agrad.ops.batch_rules.pointwise; got {batch!r}")
     public = inspect.signature(stub)
     is_own = (stub.__module__ or "").startswith("agrad.")
     aliases = aliases_in(public) if is_own else {}  # in others' signatures a name is its own
     names = [name for name in public.parameters if name not in aliases]
+    sequence, batch = of_rule.get("sequence"), of_op.get("batch")
     for operand in (*vjp, *index, *((sequence,) if sequence else ())):
         if operand not in names:
             raise errors.RuleError(f"{full}: {operand!r} is no name of its signature ({', '.join(names)})")
-    operands = tuple(n for n in names if n in vjp)
+    if batch is not None and not callable(batch):
+        raise errors.RuleError(f"{full}: batch= takes a function, as agrad.ops.batch_rules.pointwise; got {batch!r}")
+    indices = {*index, *keys}
     rule = Rule(
         op=full,
         kind=kind,
-        operands=operands,
-        sequence=sequence,
-        index=tuple(n for n in names if n in index or n in keys),
-        params=tuple(n for n in names if n not in vjp and n not in index and n not in keys),
+        operands=tuple(n for n in names if n in vjp),
+        index=tuple(n for n in names if n in indices),
+        params=tuple(n for n in names if n not in vjp and n not in indices),
         vjp=dict(vjp),
-        jvp=jvp,
-        define=define,
-        residuals=residuals,
-        joint=joint,
-        outputs=outputs,
-        source=source,
-        boolean=boolean,
-        drops=drops,
-        crosses=crosses,
-        real=real,
-        adjoint_of=adjoint_of,
         guarded=not is_own,
+        **of_rule,
     )
     if not all(part.isidentifier() for part in full.split(".")):
         raise errors.RuleError(f"{full}: the name of an op is made of identifiers, as name='mine.square'")
-    op = Op(
-        full,
-        public,
-        rule,
-        aliases=aliases,
-        kernel=kernel,
-        keys=keys,
-        batch=batch,
-        contracts=contracts,
-        least_axes=least_axes,
-        shapes=shapes,
-        facts=_lying(facts, memory),
-    )
+    op = Op(full, public, rule, aliases=aliases, keys=keys, facts=facts, **of_op)
     op.entry = make_entry(op, stub)
     OPS[full] = op
     MADE.pop(full, {}).pop(full, None)
