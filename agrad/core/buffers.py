@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from itertools import chain, repeat, starmap
+from itertools import repeat, starmap
 from typing import Any
 
 from agrad.core import errors, mode
-from agrad.core.node import AccumulateGrad
+from agrad.core.cpython import assign_all
+from agrad.core.node import AccumulateGrad, Node
 from agrad.core.spec import Spec
 from agrad.core.tensor import Storage, Tensor, array_slot, bases, history, is_moved, spec_slot, wrap
 
@@ -75,10 +76,7 @@ def assign_data(
     grads: Sequence[Tensor | None] = (),
     dropped: Sequence[Tensor] = (),
 ) -> None:
-    """Assign new values to several tensors, unrecorded: all or none, as it is one call in C.
-
-    Between its steps no signal handler can run, and what is replaced is kept until the end, so that no code of anybody's
-    is called by its going.
+    """Assign new values to several tensors, unrecorded: all or none, whenever a signal arrives.
 
     Parameters
     ----------
@@ -92,7 +90,8 @@ def assign_data(
         Leaves that lose their `.grad`.
     """
     if mode.recorder() is not None:
-        any(map(mode.note_write, tensors))  # each gives None
+        for tensor in tensors:
+            mode.note_write(tensor)
     others: list[tuple[Any, Tensor | None]] = [(t._state(), None) for t in dropped]
     others += [(t._state(), g) for t, g in zip(tensors, grads, strict=False) if g is not None]
     before = [t._raw for t in tensors], [state.grad for state, _ in others]  # to read `_raw` ends an ownership
@@ -102,13 +101,11 @@ def assign_data(
     for leaf, spec in leaves:
         if is_moved(leaf.spec, spec):
             leaf.moved = True  # early is harmless: it makes a pass look
-    any(  # runs through all: each gives None
-        chain(
-            map(array_slot.__set__, tensors, arrays),
-            starmap(spec_slot.__set__, moving),
-            map(setattr, [leaf for leaf, _ in leaves], repeat("spec"), [spec for _, spec in leaves]),
-            map(setattr, [state for state, _ in others], repeat("grad"), [g for _, g in others]),
-        )
+    assign_all(
+        map(array_slot.__set__, tensors, arrays),
+        starmap(spec_slot.__set__, moving),
+        map(setattr, [leaf for leaf, _ in leaves], repeat("spec"), [spec for _, spec in leaves]),
+        map(setattr, [state for state, _ in others], repeat("grad"), [g for _, g in others]),
     )
     del before
 
@@ -132,35 +129,9 @@ def rebind(
         Writes to the array that the target owned, and gives it: the value, of which `result` has the history only.
     """
     mode.note_write(target)
-    spec = target._spec
-    base, owner = target._base, None
-    if base is not None:
-        if type(base) is Storage:
-            owner = base.owner(target)
-            base = base if owner is None else owner._base
-        copied = base is not None and len(base) > 2
-        while base is not None and base[0]() is None:
-            base = base[1]
-            copied = copied or (base is not None and len(base) > 2)
-        if base is not None:
-            errors.warn_lost_write(what, numpy_copies=copied)
-    if result._spec is not spec:
-        if result.shape != spec.shape:
-            raise RuntimeError(
-                f"output with shape {list(spec.shape)} doesn't match the broadcast shape {list(result.shape)}"
-                f"\n  {what} cannot change the shape of its target. Called at {errors.line_of(*errors.caller())}."
-            )
-        if result.dtype != spec.dtype:
-            kinds = ("bool", "int", "float", "complex")
-            backend = spec.backend
-            if kinds.index(backend.kind(result.dtype)) > kinds.index(backend.kind(spec.dtype)):
-                raise RuntimeError(
-                    f"result type {result.dtype} can't be cast to the desired output type {spec.dtype}"
-                    f"\n  {what} cannot change the dtype of its target. Called at {errors.line_of(*errors.caller())}."
-                )
-            result = result.type(spec.dtype)
-        if result._spec.backend is not spec.backend and mode.batch_levels.get():
-            mode.check_write(target if owner is None else owner, what, mapped=True)
+    owner = None if target._base is None else _written_through(target, what)
+    if result._spec is not target._spec:
+        result = _fitting(target, result, what, target if owner is None else owner)
     node = target._node
     if mode.is_grad_enabled():
         if isinstance(node, AccumulateGrad):
@@ -175,23 +146,16 @@ def rebind(
             owner.data = wrap(result._raw, result._spec)
             target._base, fresh = Storage.of(bases(owner), result._raw, result._raw), False
     if write is not None:
-        if node is target._node:
-            array = write()
-            if array is not owned(target):
-                own(target, array)
-            return
-        held = target.__dict__
-        held.pop("_buffer")  # what is written may be another array: interrupted, the target owns none
-        written = map(array_slot.__set__, [target], map(operator.call, [write]))
-        any(chain(written, starmap(setattr, history(target, node))))  # runs through all: each gives None
-        held["_buffer"] = array_slot.__get__(target)
+        _write_owned(target, node, write)
         return
     tangents, array = result._tangents, result._raw
     if tangents is not None and target._tangents is None:
         mode.check_write(target, what)
     before = target._raw  # to read it ends its ownership: to assign to it calls nothing then
     if target._retained is not None and node is not target._node:
-        any(starmap(setattr, [*history(target, node), (target, "_tangents", tangents), (target, "_raw", array)]))
+        changes = [*history(target, node), (target, "_tangents", tangents), (target, "_raw", array)]
+        assign_all(starmap(setattr, changes))
+    # Plain assignments call nothing either, and nothing is called between them.
     target._node = node
     if tangents is not target._tangents:
         target._tangents = tangents
@@ -200,6 +164,62 @@ def rebind(
     del before
     if fresh:
         own(target, array)
+
+
+def _written_through(target: Tensor, what: str) -> Tensor | None:
+    """Return the tensor whose ``.data`` a view is, to which a write to it goes; warn where a write does not reach the base."""
+    base = target._base
+    assert base is not None
+    owner = None
+    if type(base) is Storage:
+        owner = base.owner(target)
+        base = base if owner is None else owner._base
+    copied = False  # whether NumPy's function of the name copies, somewhere on the way
+    while base is not None:
+        copied = copied or len(base) > 2
+        if base[0]() is not None:
+            errors.warn_lost_write(what, numpy_copies=copied)
+            break
+        base = base[1]
+    return owner
+
+
+def _fitting(target: Tensor, result: Tensor, what: str, written: Tensor) -> Tensor:
+    """Return a result that can take the place of a target's value, cast to its dtype; raise where none can.
+
+    `written` is what the write goes to, which a batch must not vary: the target, or the tensor that it is the ``.data`` of.
+    """
+    spec = target._spec
+    if result.shape != spec.shape:
+        raise RuntimeError(
+            f"output with shape {list(spec.shape)} doesn't match the broadcast shape {list(result.shape)}"
+            f"\n  {what} cannot change the shape of its target. Called at {errors.line_of(*errors.caller())}."
+        )
+    if result.dtype != spec.dtype:
+        kinds, kind = ("bool", "int", "float", "complex"), spec.backend.kind
+        if kinds.index(kind(result.dtype)) > kinds.index(kind(spec.dtype)):
+            raise RuntimeError(
+                f"result type {result.dtype} can't be cast to the desired output type {spec.dtype}"
+                f"\n  {what} cannot change the dtype of its target. Called at {errors.line_of(*errors.caller())}."
+            )
+        result = result.type(spec.dtype)
+    if result._spec.backend is not spec.backend and mode.batch_levels.get():
+        mode.check_write(written, what, mapped=True)
+    return result
+
+
+def _write_owned(target: Tensor, node: Node | None, write: Callable[[], Any]) -> None:
+    """Let the array of a tensor that owns it be written to, and its history be that of the result."""
+    if node is target._node:
+        array = write()
+        if array is not owned(target):
+            own(target, array)
+        return
+    held = target.__dict__
+    held.pop("_buffer")  # what is written may be another array: interrupted, the target owns none
+    written = map(array_slot.__set__, [target], map(operator.call, [write]))
+    assign_all(written, starmap(setattr, history(target, node)))
+    held["_buffer"] = array_slot.__get__(target)
 
 
 def check_leaf(target: Tensor, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What agrad asks of CPython beyond the language: frames, instructions, reference counts, the collector, profile functions.
+"""What agrad asks of CPython beyond the language: frames, instructions, reference counts, the collector, signals, profilers.
 
 Each trick stands here once, with the reason for it, and what is lost where an interpreter has no such thing. Nothing above
 uses `sys._getframe`, `opcode`, `gc`, or their kin itself; `agrad.compiled` knows code objects besides, which it makes.
@@ -10,7 +10,8 @@ import contextlib
 import gc
 import opcode
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from types import CodeType, FrameType
 from typing import Any
 
@@ -169,6 +170,27 @@ collect: Callable[[], int] = gc.collect
 
 #: What objects refer to directly.
 referents: Callable[..., list[Any]] = gc.get_referents
+
+
+# -- signals ----------------------------------------------------------------------------------------------------------
+
+
+def assign_all(*assignments: Iterable[None]) -> None:
+    """Run assignments, all or none, whenever a signal arrives.
+
+    The handler of a signal, as Ctrl-C, may raise when a function written in Python begins, jumps backwards, or has called one
+    written in C. All of this is one call of such a function, which does nothing between two assignments but the next.
+
+    What is replaced must be held elsewhere until this has returned, so that no finalizer runs between two of them. In a
+    `finally`, where nothing may raise before the first, a function written in C has to be called itself.
+
+    Parameters
+    ----------
+    *assignments : iterable of None
+        Iterators written in C over functions written in C: ``map(setattr, objects, names, values)``, ``starmap(setattr, triples)``.
+        Each assignment gives None, so that `any` runs through all.
+    """
+    any(chain.from_iterable(assignments))
 
 
 # -- profile functions ------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of, numbers_of, plugins
-from agrad.core.cpython import getframe
+from agrad.core.cpython import assign_all, getframe
 from agrad.core.methods import Methods
 from agrad.core.node import AccumulateGrad, Node, hooks_of
 from agrad.core.port import Port, attaching_to
@@ -768,7 +768,7 @@ def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:
 
 def set_history(target: Tensor, node: Node | None) -> None:
     """Make a tensor the result of another node; what `retain_grad` asked for goes along."""
-    any(starmap(setattr, history(target, node)))  # in C, as in `assign_data`
+    assign_all(starmap(setattr, history(target, node)))
 
 
 def history(target: Tensor, node: Node | None) -> list[tuple[Any, str, Any]]:

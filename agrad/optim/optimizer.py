@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from agrad.core.backend import Backend
 from agrad.core.buffers import assign_data, own, owned
+from agrad.core.cpython import assign_all
 from agrad.core.errors import called
 from agrad.core.materialize import fill
 from agrad.core.mode import effect, enable_grad, guard, no_grad, not_recorded, recorder, setting, tells_settings
@@ -368,8 +368,7 @@ class Optimizer:
                 state[p] = {k: _apart(v, p) for k, v in values.items()}
         if wrong:
             raise ValueError("\n\t".join([f"Error(s) in loading state_dict for {type(self).__name__}:", *wrong]))
-        # in one call that runs in C, between whose steps no signal handler runs; each step gives None
-        any(chain(map(setattr, [self], ["state"], [state]), map(dict.update, self.param_groups, settings)))
+        assign_all(map(setattr, [self], ["state"], [state]), map(dict.update, self.param_groups, settings))
 
     def _misfits(self, number: Any, p: Tensor, values: Mapping[str, Any]) -> list[str]:
         """Return what is wrong with the state that is given for a parameter."""
