@@ -182,6 +182,11 @@ class _Other:
 class Backend:
     """The contract between agrad and an array library.
 
+    Only `namespace` has no default. The methods come in parts, each of which a backend may override by itself: what it lacks;
+    its devices; its functions and kernels; specs and dtypes; new arrays; what the standard has no function for, as assignment
+    by key; how values leave agrad; the way to other backends; floating-point errors; what lazy and chunked arrays need, which
+    other backends leave alone; and compiled programs. Names that begin with an underscore are agrad's own backends' alone.
+
     Attributes
     ----------
     name : str
@@ -231,7 +236,7 @@ class Backend:
     #: of batched arrays does. None: its own methods run.
     run_function: Callable[..., Any] | None = None
 
-    # -- what a backend must give -------------------------------------------------------------------------------------
+    # -- the library ---------------------------------------------------------------------------------------------------
 
     def namespace(self) -> Any:
         """Return the array library as a namespace of the standard, usually array-api-compat's."""
@@ -247,7 +252,7 @@ class Backend:
         library = sys.modules.get(name.partition(".")[0])
         return True, str(getattr(module, "__version__", None) or getattr(library, "__version__", ""))
 
-    # -- what follows, unless the library knows better -----------------------------------------------------------------
+    # -- what it has, and what it lacks --------------------------------------------------------------------------------
 
     def cannot(self, requirement: str, device: str | None = None) -> str:
         """Return why the backend, or one of its devices, lacks something; an empty text if it has it.
@@ -302,6 +307,18 @@ class Backend:
             return False
         return True
 
+    @once
+    def assigns(self) -> bool:
+        """Whether ``array[key] = value`` works as the standard has it; where not, `setitem` is composed of the rest."""
+        made = self.namespace().zeros((1,))
+        try:
+            made[0] = 1
+        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
+            return False
+        return True
+
+    # -- devices -------------------------------------------------------------------------------------------------------
+
     def native_devices(self) -> Mapping[str, Any]:
         """Return the library's own device objects by name, as ``{"mine:0": ...}``; empty if there is but one."""
         return {}
@@ -318,15 +335,6 @@ class Backend:
         """Return what the library's own ``device=`` takes for one of `devices`; None for its default."""
         return self._native_devices[device] if self._native_devices else None
 
-    def creation(self, device: str) -> dict[str, Any]:
-        """Return the keywords by which the namespace's creation functions make an array on a device, or at a `Place`."""
-        native = self.native_device(device)
-        return {} if native is None else {"device": native}
-
-    def beside(self, array: Any) -> dict[str, Any]:
-        """Return the keywords by which they make an array that can be used with another one."""
-        return self.creation(self.device_of(array))
-
     def device_of(self, array: Any) -> str:
         """Return the device of an array; a `Place`, where arrays carry more that those they meet must share."""
         if not self._native_devices:
@@ -339,6 +347,15 @@ class Backend:
                 f"the array is on {array.device}, which is none of the {self.name} backend's devices: {known}"
             ) from None
 
+    def creation(self, device: str) -> dict[str, Any]:
+        """Return the keywords by which the namespace's creation functions make an array on a device, or at a `Place`."""
+        native = self.native_device(device)
+        return {} if native is None else {"device": native}
+
+    def beside(self, array: Any) -> dict[str, Any]:
+        """Return the keywords by which they make an array that can be used with another one."""
+        return self.creation(self.device_of(array))
+
     @once
     def _native_devices(self) -> Mapping[str, Any]:
         return self.native_devices()
@@ -346,6 +363,8 @@ class Backend:
     @once
     def _device_names(self) -> dict[Any, str]:
         return {native: name for name, native in self._native_devices.items()}
+
+    # -- its functions -------------------------------------------------------------------------------------------------
 
     @once
     def xp(self) -> Any:
@@ -361,6 +380,8 @@ class Backend:
         """Return the backend's own kernel of an operation, None to take the namespace's function of that name."""
         return None
 
+    # -- what is known of an array: spec and dtype ---------------------------------------------------------------------
+
     def spec(self, array: Any) -> Spec:
         """Return the spec of an array: one object per shape, dtype and device while it is interned."""
         shape = tuple(array.shape)  # libraries have types of their own for it
@@ -374,25 +395,9 @@ class Backend:
             found = self._specs[key] = Spec(self, *key)
         return found
 
-    @once
-    def _specs(self) -> dict[Any, Spec]:
-        return {}
-
     def layout(self, array: Any) -> object:
         """Return the chunks of a chunked array, None otherwise."""
         return None
-
-    def as_array(self, value: Any) -> Any:
-        """Return a kernel's result as an array (libraries return scalar objects for 0-d results); a `Blank` as it is."""
-        return value
-
-    def taken(self, value: Any) -> Any:
-        """Return a user's array as the backend has it; for one that a later write gives another recipe, as it is now.
-
-        Derivatives count every element, so that one with missing elements has to be refused here. agrad itself refuses
-        arrays with an attribute `mask` that is no method.
-        """
-        return self.as_array(value)
 
     def kind(self, dtype: Any) -> str:
         """Return bool, int, float or complex for a dtype."""
@@ -406,10 +411,6 @@ class Backend:
                 found = "other"
             self._kinds[dtype] = found
         return found
-
-    @once
-    def _kinds(self) -> dict[Any, str]:
-        return {}
 
     def dtype(self, dtype: Any) -> Any:
         """Return the backend's own dtype for one of agrad's, another backend's, or a name."""
@@ -428,9 +429,9 @@ class Backend:
             self._dtypes[name] = found
         return found
 
-    @once
-    def _dtypes(self) -> dict[str, Any]:
-        return {}
+    def dtype_name(self, dtype: Any) -> str:
+        """Return the standard's name of a dtype."""
+        return dtypes.name_of(dtype)
 
     def default_dtype(self, kind: str = "float", device: str | None = None) -> Any:
         """Return the backend's own dtype of Python numbers that come without one.
@@ -467,16 +468,26 @@ class Backend:
         return found
 
     @once
-    def _default_names(self) -> dict[tuple[str, str | None, str], str]:
+    def _specs(self) -> dict[Any, Spec]:
+        return {}
+
+    @once
+    def _kinds(self) -> dict[Any, str]:
+        return {}
+
+    @once
+    def _dtypes(self) -> dict[str, Any]:
         return {}
 
     @once
     def _defaults(self) -> dict[tuple[str, str | None, str], Any]:
         return {}
 
-    def dtype_name(self, dtype: Any) -> str:
-        """Return the standard's name of a dtype."""
-        return dtypes.name_of(dtype)
+    @once
+    def _default_names(self) -> dict[tuple[str, str | None, str], str]:
+        return {}
+
+    # -- new arrays: of numbers, of what users give --------------------------------------------------------------------
 
     def asarray(
         self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None, like: Any = None
@@ -491,9 +502,17 @@ class Backend:
         dtype = None if dtype is None else self.dtype(dtype)
         return self.namespace().asarray(value, dtype=dtype, copy=copy, **where)
 
-    def from_dlpack(self, x: Any, *, copy: bool | None = None) -> Any:
-        """Make an array of memory that another library exports by DLPack."""
-        return self.namespace().from_dlpack(x, copy=copy)
+    def as_array(self, value: Any) -> Any:
+        """Return a kernel's result as an array (libraries return scalar objects for 0-d results); a `Blank` as it is."""
+        return value
+
+    def taken(self, value: Any) -> Any:
+        """Return a user's array as the backend has it; for one that a later write gives another recipe, as it is now.
+
+        Derivatives count every element, so that one with missing elements has to be refused here. agrad itself refuses
+        arrays with an attribute `mask` that is no method.
+        """
+        return self.as_array(value)
 
     def scalar(self, value: complex, spec: Spec) -> Any:
         """Return a Python scalar as a 0-d array, with the dtype the standard's promotion gives it beside `spec`."""
@@ -512,6 +531,43 @@ class Backend:
             single = self.dtype_name(spec.dtype) in SHORT or self.cannot("complex128", spec.device)
             return self.dtype("complex64" if single else "complex128")
         return self.default_dtype("int" if isinstance(value, int) else "float", spec.device)
+
+    def _of_float(self, value: float) -> Any:
+        """Return a Python float, of that very class, as an array of float64 without axes."""
+        return self.asarray(value, dtype="float64")
+
+    def from_dlpack(self, x: Any, *, copy: bool | None = None) -> Any:
+        """Make an array of memory that another library exports by DLPack."""
+        return self.namespace().from_dlpack(x, copy=copy)
+
+    def random(
+        self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
+    ) -> Any:
+        """Sample from a key: the same key gives the same numbers.
+
+        Parameters
+        ----------
+        kind : str
+            uniform (on [0, 1)), normal, integers (parameters low, high) or permutation (parameter n).
+        key : tuple of int
+            Seed and counter.
+        """
+        source = random.Random(f"{key[0]}:{key[1]}")  # noqa: S311 (sampling, not secrets)
+        if kind == "permutation":
+            values: list[Any] = list(range(p["n"]))
+            source.shuffle(values)
+        else:
+            draw: Callable[[], Any] = {
+                "uniform": source.random,
+                "normal": lambda: source.gauss(0.0, 1.0),
+                "integers": lambda: source.randrange(p["low"], p["high"]),
+            }[kind]
+            size = functools.reduce(lambda a, b: a * b, shape, 1)
+            values = [draw() for _ in range(size)]
+        array = self.asarray(values, dtype=dtype, device=device)
+        return self.xp.reshape(array, shape)
+
+    # -- what the standard has no function for -------------------------------------------------------------------------
 
     def broadcast_like(self, array: Any, spec: Spec) -> Any:
         """Broadcast to a spec's shape (and chunks)."""
@@ -553,16 +609,6 @@ class Backend:
         order = xp.argsort(places, stable=True)  # of several values for one place the last stays last
         return self._put(array, xp.take(places, order), xp.take(values, order))
 
-    @once
-    def assigns(self) -> bool:
-        """Whether ``array[key] = value`` works as the standard has it; where not, `setitem` is composed of the rest."""
-        made = self.namespace().zeros((1,))
-        try:
-            made[0] = 1
-        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
-            return False
-        return True
-
     def _places(self, shape: tuple[int, ...], key: Any, where: dict[str, Any]) -> Any:
         """Return the numbers, in row-major order, of the places that a key takes."""
         xp = self.xp
@@ -599,80 +645,7 @@ class Backend:
         """Return whether an array has 0 in it; True also where to look would cost more than it saves, or nobody can."""
         return True
 
-    def in_layout(self, array: Any, spec: Spec) -> Any:
-        """Return a cotangent in the layout of a spec, its operand's: the chunks of a chunked array."""
-        return array
-
-    def rechunk(self, array: Any, chunks: Any) -> Any:
-        """Return an array in other chunks, on a backend that `is_chunked`."""
-        return array
-
-    def nbytes(self, array: Any) -> int:
-        """Return the bytes of an array's values."""
-        found = getattr(array, "nbytes", None)
-        if found is None:
-            bits = "".join(filter(str.isdigit, self.dtype_name(array.dtype))) or "8"  # a boolean takes a byte
-            found = math.prod(array.shape) * int(bits) // 8
-        return int(found)
-
-    def lend(self, array: Any) -> Any:
-        """Return an array as code of the user's may have it: one it cannot write to, where the library has such.
-
-        Elsewhere a 0-d array is copied: it may be a constant that all programs share.
-        """
-        return array if array.shape or self.is_lazy else self.namespace().asarray(array, copy=True)
-
-    def read_only(self, array: Any) -> Any:
-        """Return an array as it may leave agrad: as `lend`, and no memory in it that other libraries could write to."""
-        return self.lend(array)
-
-    def to_host(self, array: Any) -> Any:
-        """Return an array as an object with the buffer protocol or ``__array__`` in host memory."""
-        if hasattr(array, "__array__") or hasattr(array, "__buffer__"):
-            return array
-        if hasattr(array, "__dlpack__"):
-            return plugins().get("numpy").from_dlpack(array)
-        raise UnsupportedOp("to_device", self.name, "it has no way to the host's memory (Backend.to_host)")
-
-    def from_host(self, buffer: Any, device: str) -> Any:
-        """Make an array of an object with the buffer protocol or ``__array__``."""
-        return self.asarray(buffer, device=device)
-
-    def from_buffer(self, data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str) -> Any:
-        """Make an array of little-endian bytes in row-major order; it may keep their memory.
-
-        Raises
-        ------
-        TypeError
-            If a tensor has no dtype of that name.
-        """
-        host = plugins().get("numpy")
-        return self.from_host(host.from_buffer(data, dtype_name, shape, host.default_device()), device)
-
-    def receive(self, source: Backend, array: Any, device: str) -> Any:
-        """Take an array of another backend, or move one of its own to another of its devices."""
-        if source is self and self._native_devices:
-            import array_api_compat  # noqa: PLC0415 (as pluggy: only when a backend is first needed)
-
-            return array_api_compat.to_device(array, self.native_device(device))
-        return self.from_host(source.to_host(array), device)
-
-    def send(self, array: Any, target: Backend, device: str) -> Any:
-        """Hand an array of this backend to another: every crossing goes through here, and to the other's `receive`."""
-        return target.receive(self, array, device)
-
-    def join(self, others: Sequence[Backend]) -> Backend | None:
-        """Return the backend of a call whose operands are of this one and of others; None if this one knows of none.
-
-        Every backend among the operands is asked until one answers, so only one of them has to know the others: by what
-        the contract says of them, as `is_duck_array`, never by name. The operands of others become its own by `adopt`. The
-        answer is kept.
-        """
-        return None if others else self
-
-    def adopt(self, tensor: Any) -> Any:
-        """Return a Tensor of another backend as an operand of a call on this one; the crossing is recorded."""
-        return tensor.to_device(self.name)
+    # -- values that leave agrad: numbers, texts, memory ---------------------------------------------------------------
 
     def item(self, array: Any) -> Any:
         """Return the one element as a Python number."""
@@ -697,6 +670,77 @@ class Backend:
         """Return whether the text of a tensor shows elements of this array; else its shape and chunks, uncomputed."""
         return True
 
+    def nbytes(self, array: Any) -> int:
+        """Return the bytes of an array's values."""
+        found = getattr(array, "nbytes", None)
+        if found is None:
+            bits = "".join(filter(str.isdigit, self.dtype_name(array.dtype))) or "8"  # a boolean takes a byte
+            found = math.prod(array.shape) * int(bits) // 8
+        return int(found)
+
+    def lend(self, array: Any) -> Any:
+        """Return an array as code of the user's may have it: one it cannot write to, where the library has such.
+
+        Elsewhere a 0-d array is copied: it may be a constant that all programs share.
+        """
+        return array if array.shape or self.is_lazy else self.namespace().asarray(array, copy=True)
+
+    def read_only(self, array: Any) -> Any:
+        """Return an array as it may leave agrad: as `lend`, and no memory in it that other libraries could write to."""
+        return self.lend(array)
+
+    # -- the way to other backends, and to the host --------------------------------------------------------------------
+
+    def join(self, others: Sequence[Backend]) -> Backend | None:
+        """Return the backend of a call whose operands are of this one and of others; None if this one knows of none.
+
+        Every backend among the operands is asked until one answers, so only one of them has to know the others: by what
+        the contract says of them, as `is_duck_array`, never by name. The operands of others become its own by `adopt`. The
+        answer is kept.
+        """
+        return None if others else self
+
+    def adopt(self, tensor: Any) -> Any:
+        """Return a Tensor of another backend as an operand of a call on this one; the crossing is recorded."""
+        return tensor.to_device(self.name)
+
+    def send(self, array: Any, target: Backend, device: str) -> Any:
+        """Hand an array of this backend to another: every crossing goes through here, and to the other's `receive`."""
+        return target.receive(self, array, device)
+
+    def receive(self, source: Backend, array: Any, device: str) -> Any:
+        """Take an array of another backend, or move one of its own to another of its devices."""
+        if source is self and self._native_devices:
+            import array_api_compat  # noqa: PLC0415 (as pluggy: only when a backend is first needed)
+
+            return array_api_compat.to_device(array, self.native_device(device))
+        return self.from_host(source.to_host(array), device)
+
+    def to_host(self, array: Any) -> Any:
+        """Return an array as an object with the buffer protocol or ``__array__`` in host memory."""
+        if hasattr(array, "__array__") or hasattr(array, "__buffer__"):
+            return array
+        if hasattr(array, "__dlpack__"):
+            return plugins().get("numpy").from_dlpack(array)
+        raise UnsupportedOp("to_device", self.name, "it has no way to the host's memory (Backend.to_host)")
+
+    def from_host(self, buffer: Any, device: str) -> Any:
+        """Make an array of an object with the buffer protocol or ``__array__``."""
+        return self.asarray(buffer, device=device)
+
+    def from_buffer(self, data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str) -> Any:
+        """Make an array of little-endian bytes in row-major order; it may keep their memory.
+
+        Raises
+        ------
+        TypeError
+            If a tensor has no dtype of that name.
+        """
+        host = plugins().get("numpy")
+        return self.from_host(host.from_buffer(data, dtype_name, shape, host.default_device()), device)
+
+    # -- floating-point errors -----------------------------------------------------------------------------------------
+
     def quiet(self) -> AbstractContextManager[Any]:
         """Silence floating-point warnings of the library."""
         return nullcontext()
@@ -705,9 +749,15 @@ class Backend:
         """Return what the library does about floating-point errors, as the user has set it; None within `quiet`, or unknown."""
         return None
 
-    def _of_float(self, value: float) -> Any:
-        """Return a Python float, of that very class, as an array of float64 without axes."""
-        return self.asarray(value, dtype="float64")
+    # -- lazy and chunked arrays ---------------------------------------------------------------------------------------
+
+    def in_layout(self, array: Any, spec: Spec) -> Any:
+        """Return a cotangent in the layout of a spec, its operand's: the chunks of a chunked array."""
+        return array
+
+    def rechunk(self, array: Any, chunks: Any) -> Any:
+        """Return an array in other chunks, on a backend that `is_chunked`."""
+        return array
 
     def realize(
         self, *arrays: Any, keep: str = "host", max_memory: int | str | None = None, progress: bool | None = None
@@ -741,34 +791,7 @@ class Backend:
         """Return a lazy array as the library gets it, which computes it itself: what is computed so counts."""
         return array
 
-    def random(
-        self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
-    ) -> Any:
-        """Sample from a key: the same key gives the same numbers.
-
-        Parameters
-        ----------
-        kind : str
-            uniform (on [0, 1)), normal, integers (parameters low, high) or permutation (parameter n).
-        key : tuple of int
-            Seed and counter.
-        """
-        source = random.Random(f"{key[0]}:{key[1]}")  # noqa: S311 (sampling, not secrets)
-        if kind == "permutation":
-            values: list[Any] = list(range(p["n"]))
-            source.shuffle(values)
-        else:
-            draw: Callable[[], Any] = {
-                "uniform": source.random,
-                "normal": lambda: source.gauss(0.0, 1.0),
-                "integers": lambda: source.randrange(p["low"], p["high"]),
-            }[kind]
-            size = functools.reduce(lambda a, b: a * b, shape, 1)
-            values = [draw() for _ in range(size)]
-        array = self.asarray(values, dtype=dtype, device=device)
-        return self.xp.reshape(array, shape)
-
-    # -- recorded programs ----------------------------------------------------------------------------------------------
+    # -- recorded programs ---------------------------------------------------------------------------------------------
 
     def compile(self, program: Any, **options: Any) -> Callable[..., Any] | None:
         """Return a function that runs a recorded program as a whole; None: agrad runs it operation by operation.
