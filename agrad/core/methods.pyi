@@ -361,7 +361,7 @@ class Methods(_FromTables):
         ValueError: If one of `axis` is longer than 1.
         """
 
-    # agrad/ops/torch_methods.py, TorchMethods
+    # agrad/ops/torch_methods.py, Picking
 
     def gather(self, dim: int, index: Any) -> Tensor:
         """Elements at indices along an axis, each index for its own place along the others; see `agrad.gather`."""
@@ -397,6 +397,9 @@ class Methods(_FromTables):
 
         TypeError: If the mask is not boolean.
         """
+
+    # agrad/ops/torch_methods.py, Ordering
+
     def sort(self, dim: int=-1, descending: bool=False, *, stable: bool=True) -> Sorted:
         """Sorted along an axis: values and indices. `agrad.sort` gives values only.
 
@@ -421,6 +424,9 @@ class Methods(_FromTables):
         """
     def topk(self, k: int, dim: int=-1, largest: bool=True, sorted: bool=True) -> Any:
         """The largest elements along an axis: values and indices; see `agrad.topk`."""
+
+    # agrad/ops/torch_methods.py, ReductionsByDim
+
     def amax(self, dim: Any=None, keepdim: bool=False) -> Tensor:
         """Largest element over axes; see `agrad.max`."""
     def amin(self, dim: Any=None, keepdim: bool=False) -> Tensor:
@@ -433,6 +439,9 @@ class Methods(_FromTables):
         """Exponentials that sum to 1 along an axis; see `agrad.softmax`."""
     def log_softmax(self, dim: int, dtype: Any=None) -> Tensor:
         """The logarithm of `softmax`; see `agrad.log_softmax`."""
+
+    # agrad/ops/torch_methods.py, Shapes
+
     def reshape(self, *shape: Any, order: str='C') -> Tensor:
         """The same elements in another shape; see `agrad.reshape`.
 
@@ -563,6 +572,9 @@ class Methods(_FromTables):
         """The number of axes."""
     def nelement(self) -> int:
         """The number of elements."""
+
+    # agrad/ops/torch_methods.py, Elementwise
+
     @property
     def real(self) -> Tensor:
         """Real part; this tensor itself, if it is not complex."""
@@ -636,6 +648,9 @@ class Methods(_FromTables):
         ValueError: If `rounding_mode` is something else.
         """
     divide = div
+
+    # agrad/ops/torch_methods.py, Matrices
+
     @property
     def H(self) -> Tensor:
         """The conjugate transpose of a matrix."""
@@ -685,6 +700,9 @@ class Methods(_FromTables):
         """Inverse of a matrix; see `agrad.linalg.inv`."""
     def matrix_power(self, n: int) -> Tensor:
         """Power of a matrix; see `agrad.linalg.matrix_power`."""
+
+    # agrad/ops/torch_methods.py, Conversions
+
     def to(self, *args: Any, dtype: Any=None, device: Any=None, non_blocking: bool=False, copy: bool=False, memory_format: Any=None) -> Tensor:
         """Converted to a dtype, moved to a device, or both.
 
@@ -733,6 +751,9 @@ class Methods(_FromTables):
         """One value in a shape, of the dtype and on the device of this tensor."""
     def new_tensor(self, data: Any, *, dtype: Any=None, device: Any=None, requires_grad: bool=False) -> Tensor:
         """A leaf of given values, of the dtype and on the device of this tensor."""
+
+    # agrad/ops/torch_methods.py, InPlace
+
     def zero_(self) -> Tensor:
         """Set to zeros."""
     def fill_(self, value: Any) -> Tensor:

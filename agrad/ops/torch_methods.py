@@ -115,6 +115,7 @@ REDUCTION_ARGUMENTS = {
 }
 
 
+@attached
 class Reductions:
     """Methods under PyTorch's names of arguments and the standard's; NumPy's ``out=None`` by position is no `keepdims`."""
 
@@ -356,10 +357,9 @@ class Reductions:
         return manipulation.squeeze(self, frozen(axis))
 
 
-class TorchMethods(Reductions):
-    """PyTorch's methods."""
-
-    # -- picking and placing elements -----------------------------------------------------------------------------------
+@attached
+class Picking:
+    """Methods that take elements, or return a copy with others in their places."""
 
     def gather(self: Any, dim: int, index: Any) -> Tensor:
         """Elements at indices along an axis, each index for its own place along the others; see `agrad.gather`."""
@@ -437,7 +437,10 @@ class TorchMethods(Reductions):
         """
         return extra.masked_fill(self, mask, value)
 
-    # -- order ----------------------------------------------------------------------------------------------------------
+
+@attached
+class Ordering:
+    """Methods that sort, or find elements by their rank."""
 
     def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True) -> Sorted:
         """Sorted along an axis: values and indices. `agrad.sort` gives values only.
@@ -491,7 +494,10 @@ class TorchMethods(Reductions):
         """The largest elements along an axis: values and indices; see `agrad.topk`."""
         return extra.topk(self, k, dim, largest, sorted)
 
-    # -- reductions -----------------------------------------------------------------------------------------------------
+
+@attached
+class ReductionsByDim:
+    """Reductions that have PyTorch's names of arguments alone."""
 
     def amax(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
         """Largest element over axes; see `agrad.max`."""
@@ -517,7 +523,10 @@ class TorchMethods(Reductions):
         """The logarithm of `softmax`; see `agrad.log_softmax`."""
         return extra.log_softmax(self, dim, dtype=dtype)
 
-    # -- shapes ---------------------------------------------------------------------------------------------------------
+
+@attached
+class Shapes:
+    """Methods that arrange the same elements in another shape, repeat them, or take them apart."""
 
     def reshape(self: Any, *shape: Any, order: str = "C") -> Tensor:
         """The same elements in another shape; see `agrad.reshape`.
@@ -780,7 +789,10 @@ class TorchMethods(Reductions):
         """The number of elements."""
         return self.size
 
-    # -- elementwise ------------------------------------------------------------------------------------------------------
+
+@attached
+class Elementwise:
+    """Methods that act element by element."""
 
     @property
     def real(self: Any) -> Tensor:
@@ -915,7 +927,10 @@ class TorchMethods(Reductions):
 
     divide = div
 
-    # -- matrices ---------------------------------------------------------------------------------------------------------
+
+@attached
+class Matrices:
+    """Products, norms and decompositions of matrices."""
 
     @property
     def H(self: Any) -> Tensor:
@@ -1003,7 +1018,10 @@ class TorchMethods(Reductions):
         """Power of a matrix; see `agrad.linalg.matrix_power`."""
         return solving.matrix_power(self, n)
 
-    # -- dtypes, devices, new tensors ---------------------------------------------------------------------------------------
+
+@attached
+class Conversions:
+    """Other dtypes and devices, and new tensors like this one."""
 
     def to(
         self: Any,
@@ -1097,7 +1115,10 @@ class TorchMethods(Reductions):
         """A leaf of given values, of the dtype and on the device of this tensor."""
         return creation.tensor(data, **_like(self, dtype, device, requires_grad))
 
-    # -- in place -----------------------------------------------------------------------------------------------------------
+
+@attached
+class InPlace:
+    """In-place spellings: the tensor is rebound to the result of the method without the underscore."""
 
     def zero_(self: Any) -> Tensor:
         """Set to zeros."""
@@ -1368,9 +1389,8 @@ def _summary(op: str) -> str:
 _OPERAND = "Parameters\n----------\nother : Tensor, array or scalar\n    The second operand.\n\n"
 
 complete(vars(Reductions), REDUCTION_ARGUMENTS, methods=True)
-complete(vars(TorchMethods), ARGUMENTS, methods=True)
-attached(Reductions)
-attached(TorchMethods)
+for chapter in (Picking, Ordering, ReductionsByDim, Shapes, Elementwise, Matrices, Conversions, InPlace):
+    complete(vars(chapter), ARGUMENTS, methods=True)
 for name, op in UNARY_METHODS.items():
     _put(name, make_operator(OPS[op], name), _summary(op))
     _put(f"{name}_", _in_place(OPS[op].entry, f"{name}_()"), f"`{name}`, in place.", "This tensor.")
