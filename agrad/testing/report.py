@@ -13,7 +13,7 @@ import json
 import platform
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -309,60 +309,89 @@ document.querySelectorAll("button").forEach(b=>b.onclick=()=>{navigator.clipboar
 
 def to_html(report: Report) -> str:
     """Return a report as a page of HTML that needs nothing else."""
-    escape, counts = html.escape, _counts(report["results"])
+    title = html.escape(_title(report))
     parts = [
         '<!doctype html><html lang="en"><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f"<title>{escape(_title(report))}</title><style>{_STYLE}</style><h1>{escape(_title(report))}</h1>",
-        f'<p class="dim">Python {escape(report["python"])}, {escape(report["platform"])}, ',
+        f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>",
+        f'<p class="dim">Python {html.escape(report["python"])}, {html.escape(report["platform"])}, ',
         f"version {report['contract']} of the contract</p>",
-        '<div class="bar">',
-        *(f'<i class="{o}" style="flex:{counts[o]}"></i>' for o in OUTCOMES if counts[o]),
-        '</div><div class="key">',
-        *(
-            f'<span class="{o}"><i></i>{counts[o]:,} {"left out " if o in LEFT_OUT else ""}{WORDS.get(o, o)}</span>'
-            for o in OUTCOMES
-            if counts[o]
-        ),
-        f"</div><p>{escape(judged(report))}</p>",
+        *_outcomes_html(report),
+        *_causes_html(report),
+        *_lacking_html(report),
+        *_operations_html(report),
+        *_others_html(report),
+        f"<script>{_SCRIPT}</script></html>\n",
     ]
+    return "".join(parts)
+
+
+def _outcomes_html(report: Report) -> Iterator[str]:
+    """Yield a bar of how the tests ended, and what its colours mean."""
+    counts = _counts(report["results"])
+    found = [outcome for outcome in OUTCOMES if counts[outcome]]
+    yield '<div class="bar">'
+    yield from (f'<i class="{o}" style="flex:{counts[o]}"></i>' for o in found)
+    yield '</div><div class="key">'
+    for o in found:
+        left_out = "left out " if o in LEFT_OUT else ""
+        yield f'<span class="{o}"><i></i>{counts[o]:,} {left_out}{WORDS.get(o, o)}</span>'
+    yield f"</div><p>{html.escape(judged(report))}</p>"
     if not report["available"]:
-        parts.append(f"<p>Not available: {escape(report['reason'])}</p>")
-    found = causes(report)
+        yield f"<p>Not available: {html.escape(report['reason'])}</p>"
+
+
+def _causes_html(report: Report) -> Iterator[str]:
+    """Yield the causes of failures, each with a program that shows it."""
+    found, escape = causes(report), html.escape
     if found:
-        parts.append("<h2>What failed, by cause</h2>")
+        yield "<h2>What failed, by cause</h2>"
     for cause in found:
         place = f'<p class="dim">raised at {escape(cause.place)}</p>' if cause.place else ""
-        parts.append(
+        yield (
             f"<details><summary><b>{len(cause.records):,}</b>{escape(cause.error)}</summary>{place}"
             f'<p class="dim">{escape(cause.whose)}</p>'
             f"<button>copy</button><pre>{escape(cause.program)}</pre></details>"
         )
+
+
+def _lacking_html(report: Report) -> Iterator[str]:
+    """Yield the table of what the backend cannot do."""
     required = _required(report)
-    lacking = [
-        ("has not", name, reason, f"{required.pop(name, 0):,} tests") for name, reason in report["cannot"].items()
-    ]
-    lacking += [("has not", name, "", f"{count:,} tests") for name, count in required.items()]
-    lacking += [("lacks", op, reason, "") for op, reason in report["lacks"].items()]
-    if lacking:
-        parts.append("<h2>What it cannot do</h2>")
-        parts.append(_table(("", "", "", "left out"), [[escape(cell) for cell in row] for row in lacking]))
+    rows = [("has not", name, reason, f"{required.pop(name, 0):,} tests") for name, reason in report["cannot"].items()]
+    rows += [("has not", name, "", f"{count:,} tests") for name, count in required.items()]
+    rows += [("lacks", op, reason, "") for op, reason in report["lacks"].items()]
+    if rows:
+        yield "<h2>What it cannot do</h2>"
+        yield _table(("", "", "", "left out"), [[*map(html.escape, row)] for row in rows])
+
+
+def _operations_html(report: Report) -> Iterator[str]:
+    """Yield the table of operations by mode."""
     modes, table = _cells(report)
     if table:
-        parts.append("<h2>Operations</h2>")
         heads = ("operation", *(mode.replace("_", " ") for mode in modes))
-        rows = [[escape(op), *(_chips(found.get(mode, [])) for mode in modes)] for op, found in sorted(table.items())]
-        parts.append(f'<input placeholder="filter">{_table(heads, rows)}')
-    others = [r for r in report["results"] if not r["op"]]
-    if others:
-        parts.append("<h2>All other tests</h2>")
-        ended = [[r["area"], r["id"], WORDS.get(r["outcome"], r["outcome"]), r["reason"]] for r in others]
         rows = [
-            [*map(escape, row[:2]), f'<span class="{r["outcome"]}">{escape(row[2])}</span>', escape(row[3])]
-            for row, r in zip(ended, others, strict=True)
+            [html.escape(op), *(_chips(found.get(mode, [])) for mode in modes)] for op, found in sorted(table.items())
         ]
-        parts.append(f'<input placeholder="filter">{_table(("area", "test", "", ""), rows)}')
-    return "".join([*parts, f"<script>{_SCRIPT}</script></html>\n"])
+        yield f'<h2>Operations</h2><input placeholder="filter">{_table(heads, rows)}'
+
+
+def _others_html(report: Report) -> Iterator[str]:
+    """Yield the table of the tests that are of no operation."""
+    escape = html.escape
+    rows = [
+        [
+            escape(r["area"]),
+            escape(r["id"]),
+            f'<span class="{r["outcome"]}">{escape(WORDS.get(r["outcome"], r["outcome"]))}</span>',
+            escape(r["reason"]),
+        ]
+        for r in report["results"]
+        if not r["op"]
+    ]
+    if rows:
+        yield f'<h2>All other tests</h2><input placeholder="filter">{_table(("area", "test", "", ""), rows)}'
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

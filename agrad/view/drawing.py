@@ -110,7 +110,7 @@ class Row:
     @property
     def bytes(self) -> int:
         """The bytes kept, an array that is kept twice counted once."""
-        return sum({s.key: s.bytes for s in self.saved}.values())
+        return _total(self.saved)
 
 
 class Graph:
@@ -135,7 +135,11 @@ class Graph:
         return _text(self.rows, self.note)
 
     def __repr__(self) -> str:
-        said = self.note if self._kind == "program" else f"{_size(_total(self.rows))} kept"
+        said = (
+            self.note
+            if self._kind == "program"
+            else f"{_size(_total(itertools.chain(*(row.saved for row in self.rows))))} kept"
+        )
         return f"<{self._kind} of {len(self.rows)} nodes, {said}>"
 
     def _repr_svg_(self) -> str | None:
@@ -270,7 +274,7 @@ class Memory:
     def __init__(self, saved: list[tuple[Row, Saved]]) -> None:
         self._saved = sorted(saved, key=lambda pair: -pair[1].bytes)
         self.rows = [(row.name, s.name, s.shape, s.dtype, s.bytes, row.line) for row, s in self._saved]
-        self.total = sum({s.key: s.bytes for _, s in saved}.values())
+        self.total = _total(s for _, s in saved)
 
     def __str__(self) -> str:
         lines = [[row.name, s.name, f"{s.dtype} {s.shape}", s.size, row.line] for row, s in self._saved]
@@ -408,11 +412,12 @@ def _kept(saved: Iterable[Saved]) -> str:
     saved = list(saved)
     packed = sum(s.packed for s in saved)
     note = f", and {packed} packed by saved-tensor hooks" if packed else ""
-    return f"kept for backward: {_size(sum({s.key: s.bytes for s in saved}.values()))}{note}"
+    return f"kept for backward: {_size(_total(saved))}{note}"
 
 
-def _total(rows: list[Row]) -> int:
-    return sum({s.key: s.bytes for row in rows for s in row.saved}.values())
+def _total(saved: Iterable[Saved]) -> int:
+    """Return the bytes of values, an array that is kept several times counted once."""
+    return sum({s.key: s.bytes for s in saved}.values())
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -484,39 +489,49 @@ _Spot: TypeAlias = int | tuple[int, int]  # a node by its number; or the edges t
 
 
 def _layout(rows: list[Row]) -> tuple[list[dict[_Spot, float]], list[tuple[_Spot, _Spot]]]:
-    """Place the nodes: the middle of each in each layer, from the top, and what is joined to what in the next one.
+    """Place the nodes: the middle of each in each layer, from the top, and what is joined to what in the next one."""
+    level, first = _levels(rows)
+    above = _joined(rows, level, first)
+    members: list[list[_Spot]] = [[] for _ in range(max(level.values()) + 1)]
+    for spot in above:
+        members[spot[1] if isinstance(spot, tuple) else level[spot]].append(spot)
+    tops = (row.number for row in rows if not level[row.number])
+    layers: list[dict[_Spot, float]] = [{number: i * (_WIDTH + _GAP_X) for i, number in enumerate(tops)}]
+    leaves = {row.number for row in rows if row.leaf}
+    for spots in members[1:]:
+        upper = layers[-1]
+        wanted = {spot: sum(upper[p] for p in above[spot]) / len(above[spot]) for spot in spots}
+        spots.sort(key=lambda spot: (wanted[spot], spot in leaves))
+        layers.append(dict(_spread(spots, wanted, leaves)))
+    return layers, [(p, spot) for spot, parents in above.items() for p in parents]
 
-    The layer of a node is the longest way to it. Edges to one node that pass a layer pass it together.
-    """
+
+def _levels(rows: list[Row]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the layer of each node, which is the longest way to it, and the highest layer that leads to it."""
     level = {row.number: 0 for row in rows}
-    first: dict[int, int] = {}  # the highest layer that leads to a node
+    first: dict[int, int] = {}
     for row in rows:
         for i in row.inputs:
             level[i] = max(level[i], level[row.number] + 1)
             first[i] = min(first.get(i, level[row.number]), level[row.number])
+    return level, first
+
+
+def _joined(rows: list[Row], level: dict[int, int], first: dict[int, int]) -> dict[_Spot, list[_Spot]]:
+    """Return by spot those of the layer above that it is joined to: edges to one node that pass a layer pass it together."""
     above: dict[_Spot, list[_Spot]] = {}
     for row in rows:
         for i in dict.fromkeys(row.inputs):
             down = level[row.number] + 1
             above.setdefault(i if down == level[i] else (i, down), []).append(row.number)
-        if row.number in first:
-            lanes = [(row.number, down) for down in range(first[row.number] + 2, level[row.number])]
-            for lane in lanes:
-                above.setdefault(lane, []).append((row.number, lane[1] - 1))
-            if level[row.number] > first[row.number] + 1:
-                above.setdefault(row.number, []).append((row.number, level[row.number] - 1))
-    layers: list[dict[_Spot, float]] = [{} for _ in range(max(level.values()) + 1)]
-    for i, row in enumerate(row for row in rows if not level[row.number]):
-        layers[0][row.number] = i * (_WIDTH + _GAP_X)
-    members: list[list[_Spot]] = [[] for _ in layers]
-    for spot in above:
-        members[spot[1] if isinstance(spot, tuple) else level[spot]].append(spot)
-    leaves = {row.number for row in rows if row.leaf}
-    for upper, spots, layer in zip(layers, members[1:], layers[1:], strict=False):
-        wanted = {spot: sum(upper[p] for p in above[spot]) / len(above[spot]) for spot in spots}
-        spots.sort(key=lambda spot: (wanted[spot], spot in leaves))
-        layer.update(_spread(spots, wanted, leaves))
-    return layers, [(p, spot) for spot, parents in above.items() for p in parents]
+        if row.number not in first:
+            continue
+        end = level[row.number]
+        for down in range(first[row.number] + 2, end):
+            above.setdefault((row.number, down), []).append((row.number, down - 1))
+        if end > first[row.number] + 1:
+            above.setdefault(row.number, []).append((row.number, end - 1))
+    return above
 
 
 def _spread(spots: list[_Spot], wanted: dict[_Spot, float], leaves: set[int]) -> Iterable[tuple[_Spot, float]]:
@@ -560,31 +575,40 @@ def _svg(rows: list[Row]) -> str:
         ),
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fff"/>',
     ]
-    for start, end in edges:
-        (x1, y1), (x2, y2) = middle[start], middle[end]
-        y1 += _HEIGHT
-        bend = (y2 - y1) / 2
-        path = f"M{x1:.1f} {y1:.1f}C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2:.1f}"
-        lane = isinstance(end, tuple)
-        tip = f'V{y2 + _HEIGHT:.1f}"' if lane else '" marker-end="url(#tip)"'
-        parts.append(f'<path d="{path}{tip} fill="none" stroke="#777"/>')
+    parts += [_edge(middle[start], middle[end], passes=isinstance(end, tuple)) for start, end in edges]
     for row in rows:
-        x, y = middle[row.number]
-        fill, radius = ("#e3f1e3", 14) if row.leaf else (_fill(row), 4)
-        about = " | ".join(part for part in (row.name, row.result, _keeps(row), row.line) if part)
-        parts.append(f"<g><title>{escape(about)}</title>")
-        parts.append(
+        parts += _box(row, *middle[row.number])
+    return "\n".join([*parts, "</svg>"])
+
+
+def _edge(start: tuple[float, float], end: tuple[float, float], *, passes: bool) -> str:
+    """Draw the way from one spot to another in the next layer, which it ends at with an arrow, or passes."""
+    (x1, y1), (x2, y2) = start, end
+    y1 += _HEIGHT
+    bend = (y2 - y1) / 2
+    path = f"M{x1:.1f} {y1:.1f}C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2:.1f}"
+    tip = f'V{y2 + _HEIGHT:.1f}"' if passes else '" marker-end="url(#tip)"'
+    return f'<path d="{path}{tip} fill="none" stroke="#777"/>'
+
+
+def _box(row: Row, x: float, y: float) -> list[str]:
+    """Draw a node, the middle of whose upper edge is given."""
+    fill, radius = ("#e3f1e3", 14) if row.leaf else (_fill(row), 4)
+    about = " | ".join(part for part in (row.name, row.result, _keeps(row), row.line) if part)
+    parts = [
+        f"<g><title>{escape(about)}</title>",
+        (
             f'<rect x="{x - _WIDTH / 2:.1f}" y="{y:.1f}" width="{_WIDTH}" height="{_HEIGHT}" rx="{radius}"'
             f' fill="{fill}" stroke="#556"{_BOLD if row.output else ""}/>'
-        )
-        lines = _label(row)
-        for i, line in enumerate(lines):
-            weight = ' font-weight="bold"' if i == 0 else ""
-            shown = line if len(line) <= 30 else line[:29] + "…"
-            down = y + _HEIGHT / 2 + 4 + 14 * (i - (len(lines) - 1) / 2)
-            parts.append(f'<text x="{x:.1f}" y="{down:.1f}" text-anchor="middle"{weight}>{escape(shown)}</text>')
-        parts.append("</g>")
-    return "\n".join([*parts, "</svg>"])
+        ),
+    ]
+    lines = _label(row)
+    for i, line in enumerate(lines):
+        weight = ' font-weight="bold"' if i == 0 else ""
+        shown = line if len(line) <= 30 else line[:29] + "…"
+        down = y + _HEIGHT / 2 + 4 + 14 * (i - (len(lines) - 1) / 2)
+        parts.append(f'<text x="{x:.1f}" y="{down:.1f}" text-anchor="middle"{weight}>{escape(shown)}</text>')
+    return [*parts, "</g>"]
 
 
 def _table(rows: list[Row], note: str, ends: int = 0, left_out: str = "") -> str:
