@@ -29,7 +29,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
 from agrad.core.errors import BackendError
@@ -279,16 +279,7 @@ def _completed(short: str, function: FunctionType, name: str, chapter: Chapter) 
     if methods and N != "\n":
         short = short.replace(f"{N}    ", N)  # they stand further in
     stub: FunctionType = getattr(function, "__wrapped__", function)
-    code = stub.__code__
-    positional, named = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
-    names, stars = code.co_varnames[methods:positional], {}
-    if code.co_flags & CO_VARARGS:
-        stars[code.co_varnames[named]] = "*"
-        names += (code.co_varnames[named],)
-    names += code.co_varnames[positional:named]
-    if code.co_flags & CO_VARKEYWORDS:
-        stars[code.co_varnames[named + len(stars)]] = "**"
-        names += (code.co_varnames[named + len(stars) - 1],)
+    names, stars = _names_in(stub.__code__, first=int(methods))
     op = getattr(function, "op", None)
     rule = NONE if op is None else op.rule
     text, _, examples = short.rstrip().partition(PROMPT)
@@ -299,37 +290,16 @@ def _completed(short: str, function: FunctionType, name: str, chapter: Chapter) 
     annotations = stub.__annotations__
     if elementwise:
         text, _, derivative = text.partition(" Derivative: ")
-        kind, first = annotations[names[0]], names[0]
-        operands = KINDS[kind] + (", any shape." if first == "x" else "; shapes broadcast, dtypes promote.")
-        for each in (first,) if first == "x" else names:
-            said[each] = f"{said.get(each) or whole[each]} {operands}"
-        if derivative:
-            notes = f"Derivative: {derivative}{N}{notes}" if notes else f"Derivative: {derivative}"
-        elif not notes and kind in {"Bits", "Integral"}:
-            notes = f"No derivative: the result is {KINDS[kind].lower()}."
-        if kind in HOLOMORPHIC and rule.kind == "elementwise" and any(rule.vjp.values()):
-            notes += COMPLEX
-    takes = last = ""
-    for each in names:
-        entry = said.get(each) or whole.get(each)
-        if entry is None and op is not None and each in ALIASES:
-            entry = OF_PYTORCH
-        if entry:
-            if entry == last:
-                takes = f"{takes.removesuffix(last)}, {each}{last}"
-            else:
-                takes += f"{N}{stars.get(each, '')}{each}{entry}"
-            last = entry
-    if takes:
+        kind = annotations[names[0]]
+        said |= _elementwise_operands(names, kind, whole, said)
+        notes = _elementwise_notes(notes, derivative, kind, rule)
+    if op is not None:
+        whole = dict.fromkeys(ALIASES, OF_PYTORCH) | whole
+    if takes := _entries(names, stars, whole | said):
         text += PARAMETERS + takes
     gives: str = annotations.get("return", "None")
     if gives != "None":
-        if "Returns" in said:
-            result = said["Returns"]
-        elif elementwise or rule.boolean or rule.kind == "elementwise":
-            result = RESULTS.get((rule.boolean, len(names)), RESULT)
-        else:
-            result = THIS if name[-1] == "_" else RESULT
+        result = said.get("Returns") or _usual_result(name, names, rule, elementwise=elementwise)
         text += RETURNS + (result[3:] if result[:3] == " : " else TYPES.get(gives, gives) + result)
     if methods and name[-1] == "_":
         said.setdefault("Raises", IN_PLACE)
@@ -344,6 +314,62 @@ def _completed(short: str, function: FunctionType, name: str, chapter: Chapter) 
     if examples:
         text += EXAMPLES + examples if "import agrad" in examples else EXAMPLES + IMPORT + examples
     return text + N
+
+
+def _names_in(code: CodeType, first: int) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the names of a function's parameters from one on, in the order of its signature, and the stars of those with some."""
+    positional, named = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    names, stars = code.co_varnames[first:positional], {}
+    if code.co_flags & CO_VARARGS:
+        stars[code.co_varnames[named]] = "*"
+        names += (code.co_varnames[named],)
+    names += code.co_varnames[positional:named]
+    if code.co_flags & CO_VARKEYWORDS:
+        last = code.co_varnames[named + len(stars)]
+        stars[last] = "**"
+        names += (last,)
+    return names, stars
+
+
+def _elementwise_operands(
+    names: tuple[str, ...], kind: str, whole: Mapping[str, str], said: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what is said of the operands of an elementwise function whose annotation is `kind`: `x`, or `x1` and `x2`."""
+    alone = names[0] == "x"
+    more = KINDS[kind] + (", any shape." if alone else "; shapes broadcast, dtypes promote.")
+    return {each: f"{said.get(each) or whole[each]} {more}" for each in (names[:1] if alone else names)}
+
+
+def _elementwise_notes(notes: str, derivative: str, kind: str, rule: Rule) -> str:
+    """Return the notes on an elementwise function: its derivative, or that there is none, and what holds of complex operands."""
+    if derivative:
+        notes = f"Derivative: {derivative}{N}{notes}" if notes else f"Derivative: {derivative}"
+    elif not notes and kind in {"Bits", "Integral"}:
+        notes = f"No derivative: the result is {KINDS[kind].lower()}."
+    if kind in HOLOMORPHIC and rule.kind == "elementwise" and any(rule.vjp.values()):
+        notes += COMPLEX
+    return notes
+
+
+def _entries(names: tuple[str, ...], stars: Mapping[str, str], described: Mapping[str, str]) -> str:
+    """Return the entries of parameters; neighbours that are described alike share one."""
+    takes = last = ""
+    for each in names:
+        entry = described.get(each)
+        if entry:
+            if entry == last:
+                takes = f"{takes.removesuffix(last)}, {each}{last}"
+            else:
+                takes += f"{N}{stars.get(each, '')}{each}{entry}"
+            last = entry
+    return takes
+
+
+def _usual_result(name: str, names: tuple[str, ...], rule: Rule, *, elementwise: bool) -> str:
+    """Return what a result is that a docstring says nothing of."""
+    if elementwise or rule.boolean or rule.kind == "elementwise":
+        return RESULTS.get((rule.boolean, len(names)), RESULT)
+    return THIS if name[-1] == "_" else RESULT
 
 
 def read(
