@@ -539,30 +539,40 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
         self.cycle_momentum, self.three_phase = cycle_momentum, three_phase
-        up = pct_start * total_steps - 1
         #: Where each phase ends, and between which of a group's rates and momenta it leads.
-        self.phases: tuple[tuple[float, str, str, str, str], ...] = (
-            (up, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-            (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"),
-        )
-        if three_phase:
-            self.phases = (
-                self.phases[0],
-                (2 * pct_start * total_steps - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
-                (total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
-            )
+        self.phases = self._phases(pct_start)
         if last_epoch == -1:
-            peaks = _per_group("values for max_lr", max_lr, optimizer)
-            low = _per_group("values for base_momentum", base_momentum, optimizer)
-            high = _per_group("values for max_momentum", max_momentum, optimizer)
-            if cycle_momentum and not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
-                raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
-            for group, peak, least, most in zip(optimizer.param_groups, peaks, low, high, strict=True):
-                group["max_lr"], group["initial_lr"] = peak, peak / div_factor
-                group["min_lr"] = group["initial_lr"] / final_div_factor
-                if cycle_momentum:
-                    group["base_momentum"], group["max_momentum"] = least, most
+            self._set_bounds(optimizer, (max_lr, base_momentum, max_momentum), div_factor, final_div_factor)
         super().__init__(optimizer, last_epoch)
+
+    def _phases(self, pct_start: float) -> tuple[tuple[float, str, str, str, str], ...]:
+        steps = self.total_steps
+        up = (pct_start * steps - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum")
+        if not self.three_phase:
+            return up, (steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")
+        return (
+            up,
+            (2 * pct_start * steps - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+            (steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+        )
+
+    def _set_bounds(
+        self,
+        optimizer: Optimizer,
+        bounds: tuple[float | Sequence[float], float | Sequence[float], float | Sequence[float]],
+        div_factor: float,
+        final_div_factor: float,
+    ) -> None:
+        """Give each group its rates, and its momenta where these are cycled: of the peak rate, the least and the largest momentum."""
+        names = ("max_lr", "base_momentum", "max_momentum")
+        each = [_per_group(f"values for {name}", bound, optimizer) for name, bound in zip(names, bounds, strict=True)]
+        if self.cycle_momentum and not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
+            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        for group, peak, least, most in zip(optimizer.param_groups, *each, strict=True):
+            group["max_lr"], group["initial_lr"] = peak, peak / div_factor
+            group["min_lr"] = group["initial_lr"] / final_div_factor
+            if self.cycle_momentum:
+                group["base_momentum"], group["max_momentum"] = least, most
 
     def get_lr(self) -> list[float]:
         step = self.last_epoch

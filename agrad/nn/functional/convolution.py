@@ -202,7 +202,18 @@ def _transposed(
     input, single = images_of(name, input)
     steps, spread = pair_of(name, stride, "stride"), pair_of(name, dilation, "dilation")
     cut, more = pair_of(name, padding, "padding"), pair_of(name, output_padding, "output_padding")
-    shape, filters = input.shape, weight.shape
+    _check_channels(name, input.shape, weight.shape, bias, groups)
+    _check_real_filters(name, input, weight)
+    size = _transposed_size(name, input.shape[2:], weight.shape[2:], steps, cut, more, spread)
+    sides = (cut[0], cut[0]), (cut[1], cut[1])
+    result = ops.conv2d_input(input, weight, size, steps, sides, spread, groups)
+    if bias is not None:
+        result = result + along(bias, 1, 4)
+    return back(result, single)
+
+
+def _check_channels(name: str, shape: tuple[int, ...], filters: tuple[int, ...], bias: Any, groups: int) -> None:
+    """Refuse filters of a transposed convolution that do not fit its input, and a bias that does not fit them."""
     if len(filters) != 4:
         raise RuntimeError(
             f"{name}(): weight must be (in, out / groups, height, width), got {filters}{errors.called()}"
@@ -219,28 +230,37 @@ def _transposed(
             f"Given transposed=1, weight of size {list(filters)}, expected bias to be 1-dimensional with {channels}"
             f" elements, but got bias of size {list(bias.shape)} instead\n  in {name}().{errors.called()}"
         )
-    _check_real_filters(name, input, weight)
-    if min(*steps, *spread, *filters[2:]) < 1 or min(*cut, *more) < 0:
+
+
+def _transposed_size(
+    name: str,
+    shape: tuple[int, ...],
+    lengths: tuple[int, ...],
+    steps: tuple[int, int],
+    cut: tuple[int, int],
+    more: tuple[int, int],
+    spread: tuple[int, int],
+) -> tuple[int, int]:
+    """Return the height and width that a transposed convolution gives, by those of its input and filters; refuse what has none."""
+    if min(*steps, *spread, *lengths) < 1 or min(*cut, *more) < 0:
         raise ValueError(
             f"{name}(): kernel size, stride and dilation must be positive and paddings not negative; got"
-            f" {tuple(filters[2:])}, {steps}, {spread}, {cut} and {more}{errors.called()}"
+            f" {lengths}, {steps}, {spread}, {cut} and {more}{errors.called()}"
         )
     if any(m >= s for m, s in zip(more, steps, strict=True)):
         raise RuntimeError(
             f"output padding must be smaller than stride, but got output_padding={more} and stride={steps}\n  in"
             f" {name}().{errors.called()}"
         )
-    size = [(shape[2 + a] - 1) * steps[a] - 2 * cut[a] + spread[a] * (filters[2 + a] - 1) + more[a] + 1 for a in (0, 1)]
-    if min(size) < 1:
+    height, width = (
+        (shape[a] - 1) * steps[a] - 2 * cut[a] + spread[a] * (lengths[a] - 1) + more[a] + 1 for a in (0, 1)
+    )
+    if min(height, width) < 1:
         raise RuntimeError(
-            f"Given input size per channel: ({shape[2]} x {shape[3]}). Calculated output size per channel: ({size[0]} x"
-            f" {size[1]}). Output size is too small\n  in {name}().{errors.called()}"
+            f"Given input size per channel: ({shape[0]} x {shape[1]}). Calculated output size per channel: ({height} x"
+            f" {width}). Output size is too small\n  in {name}().{errors.called()}"
         )
-    sides = (cut[0], cut[0]), (cut[1], cut[1])
-    result = ops.conv2d_input(input, weight, (size[0], size[1]), steps, sides, spread, groups)
-    if bias is not None:
-        result = result + along(bias, 1, 4)
-    return back(result, single)
+    return height, width
 
 
 def conv_transpose1d(
