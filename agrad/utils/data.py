@@ -446,6 +446,25 @@ def _cut(items: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]
 # -- batches ------------------------------------------------------------------------------------------------------------
 
 
+def _check_order(
+    dataset: Any, batch_size: int, shuffle: bool | None, sampler: Any, batch_sampler: Any, *, drop_last: bool
+) -> None:
+    """Refuse options of a loader that say the order of samples, or their batches, in two ways."""
+    if isinstance(dataset, IterableDataset):
+        for name, given in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
+            if given is not None and given is not False:
+                raise ValueError(
+                    f"DataLoader with IterableDataset: expected unspecified {name} option, but got"
+                    f" {name}={given}{called()}"
+                )
+    if sampler is not None and shuffle:
+        raise ValueError(f"sampler option is mutually exclusive with shuffle{called()}")
+    if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+        raise ValueError(
+            f"batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last{called()}"
+        )
+
+
 class DataLoader:
     """Batches of a dataset, in order or shuffled anew at every pass; the next ones are read while one is worked on.
 
@@ -543,19 +562,7 @@ class DataLoader:
                 " dataset draws from agrad's generator is seeded anew for each pass.",
                 stacklevel=2,
             )
-        if isinstance(dataset, IterableDataset):
-            for name, given in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
-                if given is not None and given is not False:
-                    raise ValueError(
-                        f"DataLoader with IterableDataset: expected unspecified {name} option, but got"
-                        f" {name}={given}{called()}"
-                    )
-        if sampler is not None and shuffle:
-            raise ValueError(f"sampler option is mutually exclusive with shuffle{called()}")
-        if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
-            raise ValueError(
-                f"batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last{called()}"
-            )
+        _check_order(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last=drop_last)
         self.dataset, self.batch_size, self.shuffle, self.drop_last = dataset, batch_size, bool(shuffle), drop_last
         self.sampler, self.batch_sampler = sampler, batch_sampler
         self.num_workers, self.pin_memory, self.persistent_workers = num_workers, pin_memory, persistent_workers
