@@ -1,10 +1,12 @@
 """What the caller's environment says does not reach the tests; and the ops that a doctest declares are forgotten.
 
-Examples that are run are agrad's own: docstrings that refer to another library's are not followed by these.
+Examples that are run are agrad's own: docstrings that refer to another library's are not followed by these. What is collected
+is nothing to the garbage collector.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 from collections.abc import Iterator
@@ -29,6 +31,17 @@ docs.ORIGINALS = False
 
 #: What extends a library needs it.
 collect_ignore = [] if importlib.util.find_spec("xarray") else ["agrad/chunk_manager.py", "agrad/xarray.py"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Let the collector pass over the tests themselves: they are millions of objects, and stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
