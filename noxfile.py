@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,8 @@ DEMO = ["matplotlib", "rich", "scikit-learn"]
 
 def check(session: nox.Session) -> None:
     """Run the linter, the formatter in check mode, and the type checker."""
+    # agrad.einops is a backend of einops, and the kit is tests of pytest's.
+    session.install(*CORE, *CHECKERS, "einops", "pytest>=8.4")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy")
@@ -48,22 +51,33 @@ def check(session: nox.Session) -> None:
 OTHERS = ["array-api-extra", "bottleneck", "einops", "ipython", "opt_einsum", "pandas", "scikit-learn", "xarray"]
 
 
+#: What pytest collects.
+ALL = ["tests", "agrad"]
+
+
+def suite(session: nox.Session, *options: str) -> None:
+    """Run tests and doctests in two processes; options replace what pytest collects."""
+    session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *OTHERS, *DEMO, *CHECKERS)
+    # Two processes on two cores: BLAS's own threads would only be in their way.
+    session.env.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    # Tests start hundreds of processes: none shall compile all modules again, wherever that is usual.
+    session.env["PYTHONDONTWRITEBYTECODE"] = ""
+    # The suite in agrad.testing is for `--pyargs` and a chosen backend; it is no doctest.
+    given = ["-n", "2", "--dist", "worksteal", "--doctest-modules", "--ignore=agrad/testing/suite"]
+    session.run("pytest", *given, *options)
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Lint, check types, run tests, doctests and quick kits on three backends; arguments replace what pytest collects.
 
-    A quick kit is one of a sample per operation, without batches; the whole ones are parts of `everything`.
+    A quick kit is one of a sample per operation, without batches; the whole ones are parts of `everything`, and so are the
+    tests marked ``long``.
 
     ``nox -s tests -- tests/test_house.py -k layers`` runs part of them.
     """
-    session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *OTHERS, *DEMO, *CHECKERS)
     check(session)
-    # The suite in agrad.testing is for `--pyargs` and a chosen backend; it is no doctest.
-    collect = session.posargs or ["tests", "agrad"]
-    # Two processes on two cores: BLAS's own threads would only be in their way.
-    session.env.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    suite = ["-n", "2", "--dist", "worksteal", "--doctest-modules", "--ignore=agrad/testing/suite"]
-    session.run("pytest", *suite, *collect)
+    suite(session, "-m", "not long", *(session.posargs or ALL))
     for name in () if session.posargs else ("numpy", "strict", "dask"):
         quick = [*BACKENDS[name][1], "--agrad-quick", "-k", "not batches"]
         session.run("pytest", "-n", "2", "-q", *quick, env={"DASK_SCHEDULER": "synchronous"})
@@ -355,9 +369,6 @@ def mutation(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Lint and check types only."""
-    session.install(
-        *CORE, *CHECKERS, "einops", "pytest>=8.4"
-    )  # whose backend agrad.einops is; whose tests the kit's are
     check(session)
 
 
@@ -409,8 +420,10 @@ def second(session: nox.Session, *options: str) -> None:
     session.run("pytest", "--compiled-steps", *(options or folders))
 
 
-#: What `tests` leaves out, by name.
+#: What `tests` leaves out, by name. Each takes less than an hour on two cores.
 REST: dict[str, Callable[[nox.Session], None]] = {
+    "long": lambda session: suite(session, "-m", "long", *ALL),
+    "shuffled": lambda session: suite(session, "-m", "not long", f"--shuffle={int(time.time())}", *ALL),
     "numpy": lambda session: kit(session, "numpy"),
     "strict": lambda session: kit(session, "strict"),
     "dask": lambda session: kit(session, "dask"),
@@ -423,8 +436,9 @@ REST: dict[str, Callable[[nox.Session], None]] = {
 def everything(session: nox.Session) -> None:
     """Run what `tests` leaves out, more than two hours of it; ``nox -s everything -- compiled soak`` runs parts.
 
-    These are the whole kits of ``numpy``, ``strict`` and ``dask`` (each also ``nox -s backend -- NAME``), the tests with their
-    functions ``compiled`` (``nox -s compiled``), and the ``soak`` of functions with state (``nox -s soak -- --stateful``).
+    These are the tests marked ``long`` (``pytest -m long``), the others ``shuffled`` (``pytest --shuffle=SEED``), the whole kits of
+    ``numpy``, ``strict`` and ``dask`` (each also ``nox -s backend -- NAME``), the tests with their functions ``compiled``
+    (``nox -s compiled``), and the ``soak`` of functions with state (``nox -s soak -- --stateful``).
     """
     names = session.posargs or [*REST]
     if unknown := {*names} - {*REST}:

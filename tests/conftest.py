@@ -8,7 +8,9 @@ outside the standard. Others are asked for with
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
+import random
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +53,7 @@ def ready(name):
 
 def pytest_addoption(parser):
     parser.addoption("--compiled-steps", action="store_true", help="compile the functions that tests define")
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests of each, in random order")
 
 
 def pytest_configure(config):
@@ -60,6 +63,18 @@ def pytest_configure(config):
 
         compiled_steps.install(Path(__file__).parent)
         config.addinivalue_line("filterwarnings", "ignore::agrad.compiled.compiling.CompileWarning")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        files = {}
+        for item in items:
+            files.setdefault(item.path, []).append(item)
+        drawn = random.Random(seed)
+        shuffled = [drawn.sample(files[path], len(files[path])) for path in drawn.sample(sorted(files), len(files))]
+        items[:] = itertools.chain.from_iterable(shuffled)
 
 
 def pytest_collection_finish(session):

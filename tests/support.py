@@ -23,6 +23,15 @@ def in_agrad(code):
     return code.co_filename.startswith(OWN)
 
 
+def some_of(cells, n):
+    """Leave all but every n-th of a test's cells to `nox -s everything -- long`; a tuple is several parameters."""
+
+    def left(cell):
+        return pytest.param(*(cell if type(cell) is tuple else (cell,)), marks=pytest.mark.long)
+
+    return [left(cell) if i % n else cell for i, cell in enumerate(cells)]
+
+
 _NUMBERS = itertools.count()
 
 

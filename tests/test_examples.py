@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import struct
@@ -14,17 +15,50 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
-def run(name, *arguments, **environment):
+def run(name, *arguments):
     """Run an example in a terminal wide enough that no line is broken."""
+    return started(EXAMPLES / name, *arguments)
+
+
+def started(*arguments):
     kept = {key: value for key, value in os.environ.items() if not key.startswith("AGRAD_")}
     return subprocess.run(
-        [sys.executable, EXAMPLES / name, *map(str, arguments)],
-        env={**kept, "COLUMNS": "200", "PYTHONWARNINGS": "error::UserWarning:agrad", **environment},
+        [sys.executable, *map(str, arguments)],
+        env={**kept, "COLUMNS": "200", "PYTHONWARNINGS": "error::UserWarning:agrad"},
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
     )
+
+
+#: Runs a program as a shell would, once for each of some arguments, in one process: its libraries take the time.
+EACH = """
+import contextlib, io, json, runpy, sys
+
+program, runs = sys.argv[1], json.loads(sys.argv[2])
+for arguments in runs:
+    sys.argv[:] = [program, *arguments]
+    status, said = 0, io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            runpy.run_path(program, run_name="__main__")
+        except SystemExit as end:
+            status = end.code
+    print(json.dumps([status, said.getvalue()]))
+"""
+
+
+def refused(name, mistakes, *beside):
+    """Check that an example explains what is wrong with its arguments, and ends at once."""
+    runs = json.dumps([[*arguments, *map(str, beside)] for arguments, _ in mistakes])
+    done = started("-c", EACH, EXAMPLES / name, runs)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line, (_, words) in zip(done.stdout.splitlines(), mistakes, strict=True):
+        status, said = json.loads(line)
+        assert status == 2
+        assert words in said
+        assert "Traceback" not in said
 
 
 class TestDigits:
@@ -33,6 +67,7 @@ class TestDigits:
         for library in ("sklearn", "matplotlib", "rich"):
             pytest.importorskip(library)
 
+    @pytest.mark.long
     def test_the_perceptron_learns(self, tmp_path):
         done = run("digits.py", "--output", tmp_path, "--require", "0.97")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -42,19 +77,22 @@ class TestDigits:
         assert re.search(r"│\s+100 │\s+0\.\d{4} │", done.stdout), "the table has no line for the last epoch"
         assert not done.stderr
 
+    @pytest.mark.long
     def test_the_convolutional_network_learns(self, tmp_path):
         done = run("digits.py", "--model", "cnn", "--epochs", 8, "--output", tmp_path, "--require", "0.95")
         assert done.returncode == 0, done.stdout + done.stderr
         assert (tmp_path / "cnn.png").exists()
 
-    def test_the_picture_is_one(self, tmp_path):
-        done = run("digits.py", "--epochs", 1, "--output", tmp_path / "new" / "folder")
-        assert done.returncode == 0, done.stdout + done.stderr
+    def test_a_required_accuracy_that_is_missed_fails_and_the_picture_is_one(self, tmp_path):
+        done = run("digits.py", "--epochs", 1, "--output", tmp_path / "new" / "folder", "--require", "1.0")
+        assert done.returncode == 1
+        assert "The test accuracy is below the required 100.00%." in done.stderr
         header = (tmp_path / "new" / "folder" / "mlp.png").read_bytes()[:24]
         assert header.startswith(b"\x89PNG")
         width, height = struct.unpack(">II", header[16:])
         assert (width, height) == (1500, 960)
 
+    @pytest.mark.long
     def test_the_seed_decides(self, tmp_path):
         texts = [
             run("digits.py", "--epochs", 2, "--seed", seed, "--output", tmp_path).stdout.split("Trained")[0]
@@ -63,27 +101,17 @@ class TestDigits:
         tables = [text.partition("Loss and accuracy")[2] for text in texts]
         assert tables[0] == tables[1] != tables[2]
 
-    def test_a_required_accuracy_that_is_missed_fails(self, tmp_path):
-        done = run("digits.py", "--epochs", 1, "--output", tmp_path, "--require", "1.0")
-        assert done.returncode == 1
-        assert "The test accuracy is below the required 100.00%." in done.stderr
-
-    @pytest.mark.parametrize(
-        ("arguments", "words"),
-        [
+    def test_mistakes_are_explained(self, tmp_path):
+        mistakes = [
             (["--backend", "abacus"], "--backend abacus: unknown backend 'abacus'. Installed backends:"),
             (["--epochs", "0"], "--epochs and --batch-size must be at least 1"),
             (["--require", "97"], "--require takes a share from 0 to 1"),
             (["--model", "rnn"], "invalid choice: 'rnn'"),
-        ],
-    )
-    def test_mistakes_are_explained(self, arguments, words, tmp_path):
-        done = run("digits.py", *arguments, "--output", tmp_path)
-        assert done.returncode == 2
-        assert words in done.stderr
-        assert "Traceback" not in done.stderr
+        ]
+        refused("digits.py", mistakes, "--output", tmp_path)
         assert not list(tmp_path.iterdir())
 
+    @pytest.mark.long
     def test_dask_trains_the_same_network(self, tmp_path, dask_backend):
         text = run("digits.py", "--epochs", 2, "--batch-size", 400, "--output", tmp_path, "--backend", "dask").stdout
         table = run("digits.py", "--epochs", 2, "--batch-size", 400, "--output", tmp_path).stdout
@@ -99,6 +127,7 @@ class TestLargerThanMemory:
         for library in ("dask", "rich", "scipy", "zarr"):
             pytest.importorskip(library)
 
+    @pytest.mark.long
     def test_it_learns_within_the_limit(self):
         done = run("larger_than_memory.py", "--small", "--passes", 6, "--require", "0.85")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -117,6 +146,7 @@ class TestLargerThanMemory:
         assert int(last[1]) == 320
         assert int(last[3]) < 320
 
+    @pytest.mark.long
     def test_on_worker_processes(self, tmp_path):
         pytest.importorskip("distributed")
         arguments = ("--small", "--rows", 40_960, "--passes", 2, "--memory", 256, "--cluster", 2, "--store", tmp_path)
@@ -126,18 +156,12 @@ class TestLargerThanMemory:
         assert "Peak on 2 worker processes" in done.stdout
         assert (tmp_path / "X").exists(), "a store that was named is kept"
 
-    @pytest.mark.parametrize(
-        ("arguments", "words"),
-        [
+    def test_mistakes_are_explained(self):
+        mistakes = [
             (["--rows", "100"], "--rows must be at least 163840: 20 chunks"),
             (["--passes", "0"], "--memory, --passes, --epochs and --cluster must be at least 1"),
-        ],
-    )
-    def test_mistakes_are_explained(self, arguments, words):
-        done = run("larger_than_memory.py", *arguments)
-        assert done.returncode == 2
-        assert words in done.stderr
-        assert "Traceback" not in done.stderr
+        ]
+        refused("larger_than_memory.py", mistakes)
 
 
 #: What HIPS autograd 1.9.1 prints for ``--autograd --short``.
@@ -217,7 +241,7 @@ class TestXarrayCalibration:
         for library in ("scipy", "xarray"):
             pytest.importorskip(library)
 
-    @pytest.mark.parametrize("backend", ["numpy", "dask"])
+    @pytest.mark.parametrize("backend", ["numpy", pytest.param("dask", marks=pytest.mark.long)])
     def test_the_parameters_are_found(self, backend):
         pytest.importorskip(backend)
         done = run("xarray_calibration.py", "--small", "--backend", backend, "--require", "0.03")

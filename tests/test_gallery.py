@@ -12,6 +12,7 @@ import pytest
 PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "gallery").glob("*.py"))
 
 
+@pytest.mark.long  # `nox -s docs` runs them too
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages_run(page, tmp_path):
     for library in ("dask", "matplotlib", "scipy", "sklearn", "xarray", "zarr"):

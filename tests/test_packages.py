@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long  # `nox -s wheels` runs them too
+
 ROOT = Path(__file__).resolve().parent.parent
 
 #: The distributions: where their project is, and the packages and modules in them.

@@ -80,44 +80,40 @@ REVEALED = [
 ]
 
 
-def test_mypy_knows_what_functions_give_and_take(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(textwrap.dedent(PROGRAM))
+def mypy(tmp_path, *programs):
+    """Give, by program, what mypy says of it: one run, which reads agrad once."""
+    names = [f"program{i}.py" for i in range(len(programs))]
+    for name, text in zip(names, programs, strict=True):
+        (tmp_path / name).write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *names],
         capture_output=True,
         text=True,
         check=False,
         cwd=tmp_path,
     )
-    notes = [line.partition("Revealed type is ")[2].strip('"') for line in done.stdout.splitlines()]
+    assert not done.stderr
+    return [[line for line in done.stdout.splitlines() if line.startswith(f"{name}:")] for name in names]
+
+
+def test_mypy_knows_what_functions_give_and_take_and_finds_the_mistakes_of_a_program_and_nothing_else(tmp_path):
+    said, of_typed = mypy(tmp_path, textwrap.dedent(PROGRAM), TYPED.read_text())
+    notes = [line.partition("Revealed type is ")[2].strip('"') for line in said]
     found = [note.replace("builtins.", "").replace("typing.", "") for note in notes if note]
-    assert found == REVEALED, done.stdout + done.stderr
-    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
-    assert len(errors) == 3, done.stdout
+    assert found == REVEALED, said
+    errors = [line for line in said if ": error:" in line]
+    assert len(errors) == 3, said
     assert 'Missing positional argument "x2" in call to "multiply"' in errors[0] or "Too few arguments" in errors[0]
     assert '"axes"' in errors[1]
     assert '"no_such_function"' in errors[2]
+    errors = [line.split(":", 2) for line in of_typed if ": error:" in line]
+    assert mistakes([(int(line), message) for _, line, message in errors]) == MISTAKES, of_typed
+    assert len(errors) == len(MISTAKES)
 
 
 def mistakes(errors):
     """Lines of errors, with the word that each is about."""
     return {line: word for line, message in errors for word in [MISTAKES.get(line, message)] if word in message}
-
-
-def test_mypy_finds_the_mistakes_of_a_program_and_nothing_else(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(TYPED.read_text())
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), program.name],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    errors = [line.split(":", 2) for line in done.stdout.splitlines() if ": error:" in line]
-    assert mistakes([(int(line), message) for _, line, message in errors]) == MISTAKES, done.stdout + done.stderr
-    assert len(errors) == len(MISTAKES)
 
 
 def test_pyright_finds_the_mistakes_of_a_program_and_nothing_else(tmp_path):

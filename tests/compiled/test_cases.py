@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pytest
 from stateful import Seen, alike
+from support import some_of
 
 import agrad as ag
 from agrad.compiled.compiling import CompileWarning
@@ -219,7 +220,7 @@ def test_a_compiled_function_does_what_it_does_as_it_is(case, tmp_path):
         assert len(world.declined) == 1
 
 
-@pytest.mark.parametrize("case", ALL, ids=str)
+@pytest.mark.parametrize("case", some_of(ALL, 8), ids=str)
 def test_the_comparison_of_the_second_call_raises_no_false_alarm(case, tmp_path):
     different, world, _ = run(case, tmp_path, lambda f: ag.compile(f, check="first"))
     assert different is None
@@ -227,8 +228,10 @@ def test_the_comparison_of_the_second_call_raises_no_false_alarm(case, tmp_path)
         assert world.declined == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ALL, ids=str)
 def test_a_function_does_the_same_in_both_worlds(case, tmp_path):
+    """A case that does something else when it is run again, as it is, would say nothing of compiling."""
     assert run(case, tmp_path, lambda f: f)[0] is None
 
 
@@ -253,6 +256,7 @@ class Stale:
         return self.result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [case for case in ALL if case.changes], ids=str)
 def test_every_change_shows(case, tmp_path):
     """A change that leaves no trace where a function is stale from then on would test nothing."""

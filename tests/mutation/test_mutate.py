@@ -169,6 +169,7 @@ def test_a_file_whose_tests_are_all_left_out_is_not_chosen(mutants):
     assert reached.choose(mutant, 20.0) == {"tests/test_used.py": ["test_used"]}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="the processes are forked")
 @pytest.mark.parametrize(
     ("before", "after", "outcome"),
