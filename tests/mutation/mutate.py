@@ -53,6 +53,8 @@ AREAS = {
     "core": ["agrad/core/**/*.py"],
     "ops": ["agrad/ops/**/*.py"],
     "func": ["agrad/func/**/*.py"],
+    "program": ["agrad/program/**/*.py"],
+    "compiled": ["agrad/compiled/**/*.py"],
     "numpy": ["plugins/numpy_backend/agrad_numpy/**/*.py"],
     "dask": ["plugins/dask_backend/agrad_dask/**/*.py"],
     "cupy": ["plugins/cupy_backend/agrad_cupy/**/*.py"],

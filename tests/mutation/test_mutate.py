@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+JUDGED = HERE.joinpath("survivors.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +96,16 @@ def test_a_sample_stays_where_the_source_changes_elsewhere(mutants, tmp_path):
     assert len(before) == len({mutant.line for mutant in before}) == 30
     assert len({m.key for m in before} & {m.key for m in after}) >= 28
     assert len({m.key for m in before} & {m.key for m in other}) < 20
+
+
+def test_what_survivors_are_judged_is_what_they_are(mutants):
+    """A judgement of what is no longer there says nothing; what came of it wants one of its own."""
+    rows = re.findall(
+        r"^\| `(\w{8})` \| [\w ]+ \| `(.+?)` (.*?) ?\| `(.+?)` to `(.+?)` \| ", JUDGED, flags=re.MULTILINE
+    )
+    assert len(rows) == len(re.findall(r"^\| `\w{8}`", JUDGED, flags=re.MULTILINE))
+    found = {m.key: (m.path, m.where, m.before, m.after) for m in mutants.read(ROOT, {path for _, path, *_ in rows})}
+    assert [row for row in rows if row[1:] != found.get(row[0])] == []
 
 
 #: The files of a project. Only what stands in agrad/core is mutated.
