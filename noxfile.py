@@ -67,19 +67,27 @@ def suite(session: nox.Session, *options: str) -> None:
     session.run("pytest", *given, *options)
 
 
+#: What the quick kits run, by backend.
+QUICK = {
+    "numpy": "not batches",
+    "strict": "not batches",
+    "dask": "not batches and not (test_programs and second_order)",
+}
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Lint, check types, run tests, doctests and quick kits on three backends; arguments replace what pytest collects.
 
-    A quick kit is one of a sample per operation, without batches; the whole ones are parts of `everything`, and so are the
-    tests marked ``long``.
+    A quick kit is one of a sample per operation, without batches, and on Dask without second derivatives of programs; the
+    whole ones are parts of `everything`, and so are the tests marked ``long``.
 
     ``nox -s tests -- tests/test_house.py -k layers`` runs part of them.
     """
     check(session)
     suite(session, "-m", "not long", *(session.posargs or ALL))
-    for name in () if session.posargs else ("numpy", "strict", "dask"):
-        quick = [*BACKENDS[name][1], "--agrad-quick", "-k", "not batches"]
+    for name, chosen in {} if session.posargs else QUICK.items():
+        quick = [*BACKENDS[name][1], "--agrad-quick", "-k", chosen]
         session.run("pytest", "-n", "2", "-q", *quick, env={"DASK_SCHEDULER": "synchronous"})
 
 

@@ -104,10 +104,11 @@ class OfSamples(Conformance):
     def run(self, check: Callable[..., None], op: str, dtype: str, *, once: bool = False, few: bool = False) -> None:
         """Check all samples of an operation; the error says of which it is.
 
-        ``once`` is for longer tests: a lazy backend, where every call costs, runs them in its best precision alone. Of
-        the others it runs one sample of each operation in single precision; and `FEW` in the longer tests of what acts
-        element by element, whose samples differ by values and broadcasting. ``few``: that many of such operations on
-        any backend, and of every operation on a lazy one. ``--agrad-every`` runs all of them in each test.
+        ``once`` is for longer tests (with ``--agrad-quick``, for more of them): a lazy backend, where every call costs,
+        runs them in its best precision alone. Of the others it runs one sample of each operation in single precision;
+        and `FEW` in the longer tests of what acts element by element, whose samples differ by values and broadcasting.
+        ``few``: that many of such operations on any backend, and of every operation on a lazy one. ``--agrad-every``
+        runs all of them in each test.
         """
         self.counts = Counter(samples=len(of_kind(op, dtype)))
         once, few = once and not self.every, few and not self.every

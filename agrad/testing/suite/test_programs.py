@@ -174,7 +174,7 @@ class TestPrograms(OfSamples):
             )
             self.same(found, wanted, dtype, "the gradient of the program")
 
-        self.run(check, op, dtype)
+        self.run(check, op, dtype, once=self.quick)
 
     @of_rules
     def test_forward_mode(self, op: str, dtype: str) -> None:

@@ -116,7 +116,7 @@ class TestRules(OfSamples):
             apart = f"the modes are not adjoint: <v, forward> is {forward}, <reverse, v> is {backward}"
             assert abs(forward - backward) <= VALUE[dtype] * scale, apart
 
-        self.run(check, op, dtype)
+        self.run(check, op, dtype, once=self.quick)
 
     @of_rules
     def test_second_order(self, op: str, dtype: str) -> None:
