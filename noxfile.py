@@ -71,7 +71,7 @@ def suite(session: nox.Session, *options: str) -> None:
 QUICK = {
     "numpy": "not batches",
     "strict": "not batches",
-    "dask": "not batches and not (test_programs and second_order)",
+    "dask": "not batches and not (test_programs and (second_order or forward_mode))",
 }
 
 
@@ -79,7 +79,7 @@ QUICK = {
 def tests(session: nox.Session) -> None:
     """Lint, check types, run tests, doctests and quick kits on three backends; arguments replace what pytest collects.
 
-    A quick kit is one of a sample per operation, without batches, and on Dask without second derivatives of programs; the
+    A quick kit is one of a sample per operation, without batches, and on Dask of programs gradients alone; the
     whole ones are parts of `everything`, and so are the tests marked ``long``.
 
     ``nox -s tests -- tests/test_house.py -k layers`` runs part of them.

@@ -662,13 +662,6 @@ def test_tables_of_ops_are_found():
     assert found == ["A", "B", "C", "D", "e", "F", "g", "h"]
 
 
-@pytest.mark.parametrize("script", ["make_methods.py", "make_numpy_names.py"])
-def test_stubs_are_up_to_date(script):
-    script = ROOT / "docs" / script
-    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 # -- a fresh interpreter ----------------------------------------------------------------------------------------------
 
 BLOCK = """

@@ -16,6 +16,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.stats
+from support import some_of
 
 import agrad as ag
 from agrad.core.op import OPS
@@ -320,13 +321,14 @@ def defaults(op):
     return tuple(p.default for p in op.signature.parameters.values() if p.name in op.rule.params)
 
 
-def test_which_rules_are_fused():
-    """Every rule of the standard and of nn is; those that are not are special functions, and known."""
+@pytest.mark.parametrize("every", some_of([False, True], 2))
+def test_which_rules_are_fused(every):
+    """Every rule of the standard and of nn is, by all operands and by one (or any of them); others are special functions."""
     fused, stepwise = set(), set()
     for name, op in agrads_own():
         rule, params = op.rule, defaults(op)
         for needs in itertools.product((True, False), repeat=len(rule.operands)):
-            if not any(needs):
+            if not any(needs) or not (every or sum(needs) in {1, len(needs)}):
                 continue
             try:
                 rule_code(op.plan(needs, same_spec=True), "float32", params)

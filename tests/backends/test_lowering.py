@@ -1171,6 +1171,7 @@ def test_a_loss_that_cannot_be_sent_to_workers_is_named(cluster):
 # -- larger than memory -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the data of a process")
 def test_within_a_memory_limit_every_chunk_is_read_once_per_pass():
     pytest.importorskip("zarr")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import re
 import warnings
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from numpy_calls import CALLS, CONSTANTS, STEPS, calls, operands
 from numpy_checks import done, on, run, used
 from numpy_checks import value as on_host
+from support import some_of
 
 import agrad as ag
 import agrad.numpy as anp
@@ -449,9 +451,14 @@ def check_drawn(call, values, backend):
         assert ours == pytest.approx(slope, rel=1e-5, abs=1e-5)
 
 
+#: On Dask some, which `test_calls.py` has all of.
+ON_DASK = some_of([(name, "dask") for name in ROWS], 4)
+
+
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # outside of domains, also in Dask's tasks
-@pytest.mark.parametrize("backend", ["numpy", "dask", "strict"], indirect=True)
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    ("name", "backend"), [*itertools.product(ROWS, ["numpy", "strict"]), *ON_DASK], indirect=["backend"]
+)
 def test_every_name(name, backend):
     exact = ["int64"] if backend == "strict" else ["int64", "int8", "uint8", "bool"]  # strict has no half precision
 

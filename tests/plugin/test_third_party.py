@@ -176,6 +176,7 @@ def test_the_snippets_run(tmp_path):
     assert "1 passed" in collected
 
 
+@pytest.mark.long
 def test_the_kit_takes_the_file(tmp_path):
     (tmp_path / "agrad_mine.py").write_text(blocks("python")[0])
     first, second = blocks("console")[1:3]  # after what installs agrad

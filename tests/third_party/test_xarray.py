@@ -40,6 +40,7 @@ def series(x, **more):
     return xr.DataArray(x, dims=("run", "place"), coords={"place": [0.0, 1.0, 3.0]}, attrs={"units": "K"}, **more)
 
 
+@pytest.mark.long
 def test_every_operation():
     done = subprocess.run(
         [sys.executable, SURVEY, "--tables", "xarray", "--json"],

@@ -76,45 +76,64 @@ def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path
     assert "left out" not in text
 
 
-@pytest.mark.parametrize(
-    ("call", "note"),
-    [
-        ("ag.nanmean(x, dim=0)", "agrad.nanmean has axis= for it, and keepdims= for keepdim."),
-        ("ag.max(x, dim=1)", "agrad.amax(x, 1) gives the values, agrad.argmax(x, 1) the indices; "),
-        ("ag.max(x, keepdim=True)", "agrad.max has keepdims= for it."),
-        (
-            "ag.std(x, dim=1)",
-            "PyTorch's divides by n - 1, as x.std(dim, unbiased=True) does; agrad.std has axis= for it.",
-        ),
-        ("ag.sort(x, dim=1)", "as x.sort(dim) does; agrad.sort has axis= for it."),
-        ("ag.std(x, unbiased=True)", "agrad.std has correction= for it."),
-        ("ag.grad(ag.sum, argnum=1)", "agrad.func.grad has argnums= for it."),
-        ("ag.jacobian(ag.sum, argnum=1)", "agrad.jacrev has argnums= for it."),
-        ("ag.linspace(0, 1, steps=3)", "agrad.linspace has num= for it."),
-        ("ag.max(x, 0)", "agrad.argmax(x, 1) the indices; of two tensors, agrad.maximum(x, y)."),
-        ("ag.std(x, 0)", "PyTorch's divides by n - 1, as x.std(dim, unbiased=True) does"),
-        ("ag.norm(x, p=2, dim=1)", "all elements as one vector, as x.norm(p, dim) does"),
-        ("ag.nonzero(x, as_tuple=True)", "agrad.nonzero(x) gives a tuple of indices"),
-        ("ag.where(x > 0)", "agrad.nonzero(condition) gives the indices where a condition holds."),
-        ("ag.squeeze(x)", "x.squeeze() removes every axis of length 1."),
-        ("x.max(0).values", "not there: x.max(dim) and x.min(dim) are the values"),
-        ("ag.sum(x, 0, True)", "agrad.sum takes dtype= by name only."),
-        ("x.unique()", "here it is agrad.unique."),
-        ("x.is_cuda", "not there: devices are backends"),
-        ("x.erf_()", "not there in place: use x = x.erf(...)."),
-        ("ag.nn.Linear(2, 1).compile()", "use agrad.compile(module)."),
-        ("ag.nn.LSTM(1, 1).flatten_parameters()", "use the module without it: there is no block of memory"),
-        ("x.index_put_((x > 0,), x)", "not there: use x[key] = values; where places repeat"),
-        ("import agrad.nn.quantized", "not there: there are no quantised dtypes"),
-        ("from agrad.nn.utils import weight_norm", "here it is agrad.nn.utils.parametrizations.weight_norm."),
-        ("import agrad.distributions", "here it is agrad.scipy.stats."),
-        ("ag.backends.cudnn.deterministic = True", "leave the line out."),
-    ],
-)
-def test_names_of_other_libraries_are_explained_where_an_error_is_shown(call, note, tmp_path):
-    text = shown(f"import agrad as ag\nx = ag.ones(3)\n{call}\n", tmp_path)
-    assert note in text
-    assert call in text
+#: Calls, and what is said where their error is shown.
+EXPLAINED = {
+    "ag.nanmean(x, dim=0)": "agrad.nanmean has axis= for it, and keepdims= for keepdim.",
+    "ag.max(x, dim=1)": "agrad.amax(x, 1) gives the values, agrad.argmax(x, 1) the indices; ",
+    "ag.max(x, keepdim=True)": "agrad.max has keepdims= for it.",
+    "ag.std(x, dim=1)": "PyTorch's divides by n - 1, as x.std(dim, unbiased=True) does; agrad.std has axis= for it.",
+    "ag.sort(x, dim=1)": "as x.sort(dim) does; agrad.sort has axis= for it.",
+    "ag.std(x, unbiased=True)": "agrad.std has correction= for it.",
+    "ag.grad(ag.sum, argnum=1)": "agrad.func.grad has argnums= for it.",
+    "ag.jacobian(ag.sum, argnum=1)": "agrad.jacrev has argnums= for it.",
+    "ag.linspace(0, 1, steps=3)": "agrad.linspace has num= for it.",
+    "ag.max(x, 0)": "agrad.argmax(x, 1) the indices; of two tensors, agrad.maximum(x, y).",
+    "ag.std(x, 0)": "PyTorch's divides by n - 1, as x.std(dim, unbiased=True) does",
+    "ag.norm(x, p=2, dim=1)": "all elements as one vector, as x.norm(p, dim) does",
+    "ag.nonzero(x, as_tuple=True)": "agrad.nonzero(x) gives a tuple of indices",
+    "ag.where(x > 0)": "agrad.nonzero(condition) gives the indices where a condition holds.",
+    "ag.squeeze(x)": "x.squeeze() removes every axis of length 1.",
+    "x.max(0).values": "not there: x.max(dim) and x.min(dim) are the values",
+    "ag.sum(x, 0, True)": "agrad.sum takes dtype= by name only.",
+    "x.unique()": "here it is agrad.unique.",
+    "x.is_cuda": "not there: devices are backends",
+    "x.erf_()": "not there in place: use x = x.erf(...).",
+    "ag.nn.Linear(2, 1).compile()": "use agrad.compile(module).",
+    "ag.nn.LSTM(1, 1).flatten_parameters()": "use the module without it: there is no block of memory",
+    "x.index_put_((x > 0,), x)": "not there: use x[key] = values; where places repeat",
+    "import agrad.nn.quantized": "not there: there are no quantised dtypes",
+    "from agrad.nn.utils import weight_norm": "here it is agrad.nn.utils.parametrizations.weight_norm.",
+    "import agrad.distributions": "here it is agrad.scipy.stats.",
+    "ag.backends.cudnn.deterministic = True": "leave the line out.",
+}
+
+#: Shows the error of every file, as Python does when it ends a program.
+EACH = """
+import runpy, sys
+for file in sys.argv[1:]:
+    try:
+        runpy.run_path(file)
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+    print("\\0", end="", file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory):
+    """Give what is shown of the calls, each in a program of its own; one process runs them."""
+    folder = tmp_path_factory.mktemp("calls")
+    files = [folder / f"{i}.py" for i in range(len(EXPLAINED))]
+    for file, call in zip(files, EXPLAINED, strict=True):
+        file.write_text(f"import agrad as ag\nx = ag.ones(3)\n{call}\n")
+    done = subprocess.run([sys.executable, "-c", EACH, *files], capture_output=True, text=True, check=True)
+    return dict(zip(EXPLAINED, done.stderr.split("\0")[:-1], strict=True))
+
+
+@pytest.mark.parametrize("call", EXPLAINED)
+def test_names_of_other_libraries_are_explained_where_an_error_is_shown(call, explained):
+    assert EXPLAINED[call] in explained[call]
+    assert call in explained[call]
 
 
 @pytest.mark.parametrize(
