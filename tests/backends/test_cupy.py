@@ -61,26 +61,27 @@ def test_cupy_is_not_imported_by_looking_for_backends():
     assert out.split() == ["False", "False"]
 
 
-@pytest.mark.parametrize(
-    ("broken", "reason"),
-    [
-        ("sys.modules['cupy'] = None", "CuPy is not installed"),
-        ("del cupy.cuda; fail_import('libcudart.so.12: cannot open')", "a library of CuPy is missing (libcudart.so.12"),
-        (
-            "count(35, 'cudaErrorInsufficientDriver: too old')",
-            "no NVIDIA driver, or one too old for this CUDA (cudaErrorI",
-        ),
-        ("count(100, 'cudaErrorNoDevice: none')", "no device (cudaErrorNoDevice: none)"),
-        ("count(999, 'cudaErrorUnknown: ?')", "CUDA does not start (cudaErrorUnknown: ?)"),
-        ("cupy.cuda.runtime.getDeviceCount = lambda: 0", "no device (the driver counts none)"),
-        ("lose('nvrtc')", "a library of CUDA is missing, nvrtc ("),
-        ("lose('cublas')", "a library of CUDA is missing, cublas ("),
-        ("headers(None)", "CUDA's headers are missing; pip install "),
-    ],
-)
-def test_every_reason_is_told_apart(broken, reason):
+#: What is broken, and the reason that the plugin gives.
+BROKEN = {
+    "sys.modules['cupy'] = None": "CuPy is not installed",
+    "del cupy.cuda; fail_import('libcudart.so.12: cannot open')": "a library of CuPy is missing (libcudart.so.12",
+    "count(35, 'cudaErrorInsufficientDriver: too old')": "no NVIDIA driver, or one too old for this CUDA (cudaErrorI",
+    "count(100, 'cudaErrorNoDevice: none')": "no device (cudaErrorNoDevice: none)",
+    "count(999, 'cudaErrorUnknown: ?')": "CUDA does not start (cudaErrorUnknown: ?)",
+    "cupy.cuda.runtime.getDeviceCount = lambda: 0": "no device (the driver counts none)",
+    "lose('nvrtc')": "a library of CUDA is missing, nvrtc (",
+    "lose('cublas')": "a library of CUDA is missing, cublas (",
+    "headers(None)": "CUDA's headers are missing; pip install ",
+}
+
+
+@pytest.fixture(scope="module")
+def reasons():
+    """Give, by what is broken, the row of the backend and the error: of a fork each, which import what they need once."""
     out = python(f"""
-        import fake_cupy, agrad
+        import contextlib, os, warnings, fake_cupy, agrad
+        with contextlib.suppress(ImportError):
+            import dask.array  # which the rows ask for, too
         cupy = fake_cupy.install()
 
         def count(status, text):
@@ -105,17 +106,29 @@ def test_every_reason_is_told_apart(broken, reason):
             del sys.modules["cupy"]
             sys.meta_path.insert(0, Finder())
 
-        {broken}
-        row = next(row for row in agrad.backends() if row.name == "cupy")
-        print(row.available, row.reason)
-        try:
-            agrad.zeros(2, device="cupy")
-        except agrad.BackendError as error:
-            print(error)
+        warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # of a process with threads: BLAS's
+        for broken in {[*BROKEN]!r}:
+            if child := os.fork():
+                assert os.waitpid(child, 0)[1] == 0
+                continue
+            exec(broken)
+            row = next(row for row in agrad.backends() if row.name == "cupy")
+            print(row.available, row.reason)
+            try:
+                agrad.zeros(2, device="cupy")
+            except agrad.BackendError as error:
+                print(str(error).splitlines()[0], flush=True)
+            os._exit(0)
     """)
-    first, second = out.splitlines()
-    assert first.startswith(f"False {reason}")
-    assert second.startswith(f"the cupy backend is not available: {reason}")
+    lines = out.splitlines()
+    return dict(zip(BROKEN, zip(lines[::2], lines[1::2], strict=True), strict=True))
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_every_reason_is_told_apart(broken, reasons):
+    first, second = reasons[broken]
+    assert first.startswith(f"False {BROKEN[broken]}")
+    assert second.startswith(f"the cupy backend is not available: {BROKEN[broken]}")
 
 
 # -- its own code on the stand-in -------------------------------------------------------------------------------------
