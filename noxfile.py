@@ -310,7 +310,7 @@ def minimum(session: nox.Session) -> None:
     """Run the tests of agrad's parts on Python 3.11 with the lowest versions that the projects declare."""
     session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *CHECKERS, *lowest())
     session.run("pip", "list", silent=False)
-    session.run("pytest", "-n", "2", *(session.posargs or PARTS))
+    session.run("pytest", "-n", "2", "-m", "not long", *(session.posargs or PARTS))
 
 
 @nox.session
@@ -442,7 +442,7 @@ REST: dict[str, Callable[[nox.Session], None]] = {
 
 @nox.session
 def everything(session: nox.Session) -> None:
-    """Run what `tests` leaves out, more than two hours of it; ``nox -s everything -- compiled soak`` runs parts.
+    """Run what `tests` leaves out, for hours; ``nox -s everything -- compiled soak`` runs two of its parts.
 
     These are the tests marked ``long`` (``pytest -m long``), the others ``shuffled`` (``pytest --shuffle=SEED``), the whole kits of
     ``numpy``, ``strict`` and ``dask`` (each also ``nox -s backend -- NAME``), the tests with their functions ``compiled``

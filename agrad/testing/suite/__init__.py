@@ -14,8 +14,8 @@ A plugin without entry point is named as a module, or a file, and what in it is 
     pytest --pyargs agrad.testing.suite --agrad-backend=mine --agrad-plugin=tests/my_backend.py:MyPlugin
 
 ``--agrad-backend`` may also name a device, as ``cupy:1``. ``-n 4`` (pytest-xdist) and ``-k`` work as always;
-``--agrad-quick`` runs one sample per operation, ``--agrad-every`` every sample in the longer tests, too, which take a few
-of operations on single elements. A backend whose library cannot be used here (no GPU) passes the tests of
+``--agrad-quick`` runs one sample per operation, in the better precision alone where a lazy backend takes long;
+``--agrad-every`` every sample in the longer tests, too, which take a few of operations on single elements. A backend whose library cannot be used here (no GPU) passes the tests of
 its registration, and the others are skipped with its reason.
 
 There is a file per topic: `test_basics` (what all others stand on), `test_registration`, `test_namespace`, `test_rules` (every rule of ``ag.rules`` in every mode
