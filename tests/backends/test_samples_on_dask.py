@@ -56,18 +56,20 @@ def has_indices(value):
 #: Chunks, and whether index arrays are lazy; by whether there are any. In chunks of 2, lazy, the kit runs all of them.
 CHUNKS = {False: [(100, False)], True: [(2, False), (100, False), (100, True)]}
 
-CASES = [
-    (i, sample, chunks, lazy)
-    for i, sample in enumerate(ALL)
-    for chunks, lazy in CHUNKS[has_indices([*sample.args, *sample.kwargs.values()])]
-]
+#: The first and the last sample of every op: a single chunk is handled alike whatever is in it.
+ENDS = {id(sample) for samples in SAMPLES.values() for sample in (samples[0], samples[-1])}
 
 
-@pytest.mark.parametrize(
-    ("sample", "chunks", "lazy_indices"),
-    [case[1:] for case in CASES],
-    ids=[f"{i}-{sample}-chunks of {chunks}{'-lazy' if lazy else ''}" for i, sample, chunks, lazy in CASES],
-)
+def cases():
+    for i, sample in enumerate(ALL):
+        indices = has_indices([*sample.args, *sample.kwargs.values()])
+        for chunks, lazy in CHUNKS[indices]:
+            name = f"{i}-{sample}-chunks of {chunks}{'-lazy' if lazy else ''}"
+            marks = () if indices or id(sample) in ENDS else pytest.mark.long
+            yield pytest.param(sample, chunks, lazy, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("sample", "chunks", "lazy_indices"), [*cases()])
 def test_values_and_gradients(sample, chunks, lazy_indices, dask_backend):
     call = Call(sample, chunks, lazy_indices)
     expected = call.raw(call.arrays)
