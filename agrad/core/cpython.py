@@ -157,8 +157,8 @@ def uncollected() -> Iterator[None]:
     Nor do finalizers of what goes in circles run in between. Without a collector there is nothing to do.
     """
     was = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()  # an interrupt that comes right after it finds the way back, too
         yield
     finally:
         if was:

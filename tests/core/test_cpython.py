@@ -2,10 +2,12 @@
 
 import ast
 import gc
+import itertools
 import sys
 import threading
 
 import pytest
+from support import Interrupt, in_agrad, interrupted
 
 from agrad.core import cpython
 
@@ -111,6 +113,21 @@ def test_no_garbage_is_looked_for():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_an_interrupt_leaves_the_collector_on():
+    def work():
+        with cpython.uncollected():
+            pass
+
+    try:
+        for n in itertools.count(1):
+            ended = interrupted(Interrupt(n, in_agrad), work)
+            assert gc.isenabled(), n
+            if ended:
+                break
+    finally:
+        gc.enable()
 
 
 def test_python_tells_of_calls():
