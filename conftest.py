@@ -36,12 +36,13 @@ collect_ignore = [] if importlib.util.find_spec("xarray") else ["agrad/chunk_man
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[object]:
     """Let the collector pass over the tests themselves: they are millions of objects, and stay until the end."""
-    gc.disable()
+    usual = gc.get_threshold()
+    gc.set_threshold(0)  # not gc.disable(): Dask asks when it is imported, and would turn the collector off for good
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.enable()
+        gc.set_threshold(*usual)
 
 
 @pytest.fixture(autouse=True)
