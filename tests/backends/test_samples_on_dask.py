@@ -56,8 +56,8 @@ def has_indices(value):
 #: Chunks, and whether index arrays are lazy; by whether there are any. In chunks of 2, lazy, the kit runs all of them.
 CHUNKS = {False: [(100, False)], True: [(2, False), (100, False), (100, True)]}
 
-#: The first and the last sample of every op: a single chunk is handled alike whatever is in it.
-ENDS = {id(sample) for samples in SAMPLES.values() for sample in (samples[0], samples[-1])}
+#: Of every op, the first sample and each third one: a single chunk is handled alike whatever is in it.
+SOME = {id(sample) for samples in SAMPLES.values() for sample in samples[::3]}
 
 
 def cases():
@@ -65,7 +65,7 @@ def cases():
         indices = has_indices([*sample.args, *sample.kwargs.values()])
         for chunks, lazy in CHUNKS[indices]:
             name = f"{i}-{sample}-chunks of {chunks}{'-lazy' if lazy else ''}"
-            marks = () if indices or id(sample) in ENDS else pytest.mark.long
+            marks = () if indices or id(sample) in SOME else pytest.mark.long
             yield pytest.param(sample, chunks, lazy, id=name, marks=marks)
 
 
