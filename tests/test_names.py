@@ -11,8 +11,9 @@ import textwrap
 import pytest
 
 import agrad as ag
-from agrad.core import elsewhere, names
+from agrad.core import names
 from agrad.torch_functions import NAMES
+from agrad.view import elsewhere
 from agrad.view.tracebacks import shortened
 
 NAMESPACES = [

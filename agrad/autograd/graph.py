@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from agrad import tree
-from agrad.core import files, mode
+from agrad.core import mode
 from agrad.core import names as _names
 from agrad.core.engine import Pass, running
 from agrad.core.node import Node
 from agrad.core.saved import Disabled, Pair, around
-from agrad.serialization import load, save_aside
+from agrad.serialization import files, load, save_aside
 
 if TYPE_CHECKING:
     from agrad.core.hooks import Handle

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from agrad import dtypes
-from agrad.core import errors, notebook
+from agrad.core import errors
 from agrad.core.errors import BackendError, UnsupportedOp
 from agrad.core.once import once
 from agrad.core.port import Port
@@ -161,6 +161,8 @@ class Outlook:
         )
 
     def _repr_html_(self) -> str:
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+
         return notebook.text(repr(self))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from agrad.core import notebook
 from agrad.core.op import OPS
 from agrad.core.rule import Rule
 
@@ -36,6 +35,8 @@ class _Rules(Mapping[str, Rule]):
         return f"<rules of {len(self)} ops>"
 
     def _repr_html_(self) -> str:
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+
         lines = [(name, rule.kind, ", ".join(rule.vjp), rule.source) for name, rule in self.items()]
         return notebook.table(("operation", "kind", "differentiated by", "source"), lines)
 

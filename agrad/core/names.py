@@ -59,7 +59,7 @@ def hint(namespace: str, name: str) -> str:
     """
     import difflib  # noqa: PLC0415 (for messages alone, as the table)
 
-    from agrad.core import elsewhere  # noqa: PLC0415 (see above)
+    from agrad.view import elsewhere  # noqa: PLC0415 (see above)
 
     if name.startswith("_"):
         return ""
@@ -104,6 +104,6 @@ def hint(namespace: str, name: str) -> str:
 
 def hint_of_module(name: str) -> str:
     """Return the end of a message about an attribute that an `nn.Module` does not have, "" if it may be the user's own."""
-    from agrad.core import elsewhere  # noqa: PLC0415 (as above)
+    from agrad.view import elsewhere  # noqa: PLC0415 (as above)
 
     return f"; use {elsewhere.MODULE[name]}" if name in elsewhere.MODULE else ""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agrad.core import errors, notebook
+from agrad.core import errors
 from agrad.core.cpython import span_of
 from agrad.core.once import once
 
@@ -156,6 +156,8 @@ class Rule:
             )
 
     def _repr_html_(self) -> str:
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+
         return notebook.text(str(self))
 
     def __str__(self) -> str:

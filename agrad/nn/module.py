@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from agrad.core import errors, notebook
+from agrad.core import errors
 from agrad.core.buffers import assign_data
 from agrad.core.hooks import Handle, _next_key, _Table
 from agrad.core.tensor import Tensor
@@ -630,6 +630,8 @@ class Module:
         return f"{type(self).__name__}({lines}\n)"
 
     def _repr_html_(self) -> str:
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+
         parameters = [(name, tuple(p.shape), p.dtype, p.device) for name, p in self.named_parameters()]
         head = ("parameter", "shape", "dtype", "device")
         return notebook.text(repr(self)) + (notebook.table(head, parameters) if parameters else "")

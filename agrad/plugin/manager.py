@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from agrad.core import errors, notebook
+from agrad.core import errors
 from agrad.core.backend import CONTRACT, Backend, Device, Place
 from agrad.core.kernels import forget_kernels
 from agrad.core.mode import Setting, not_recorded
@@ -76,6 +76,8 @@ class Rows(tuple[BackendInfo, ...]):
     __slots__ = ()
 
     def _repr_html_(self) -> str:
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+
         lines = [(row.name, row.version, ", ".join(row.devices), row.reason) for row in self]
         return notebook.table(("backend", "version", "devices", "why it is not usable"), lines)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agrad.core import notebook
 from agrad.core.op import OPS, facts_of
 from agrad.program.program import LOOP, Program, Step, attached, refs_in
 
@@ -96,6 +95,8 @@ class Memory:
         return next((one for one in (("GB", 1e9), ("MB", 1e6)) if self.peak >= one[1]), ("kB", 1e3))
 
     def _repr_html_(self) -> str:
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+
         return notebook.text(self.table())
 
     def __repr__(self) -> str:
@@ -132,6 +133,8 @@ class Shows:
         return memory_of(self)
 
     def _repr_html_(self: Any) -> str:
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+
         lines = str(self).splitlines()
         if len(lines) > 2 * SHOWN:
             lines[SHOWN:-SHOWN] = [f"    ... {len(lines) - 2 * SHOWN} more lines: print() shows them"]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from agrad import tree
-from agrad.core.archive import FormatError
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS
 from agrad.core.operands import from_raw
@@ -39,6 +38,7 @@ from agrad.program.program import (
 from agrad.program.unrolling import unrolled
 from agrad.random import Generator, default_generator
 from agrad.serialization import Kind, register
+from agrad.serialization.archive import FormatError
 
 #: Modules that declare the operations called ``scipy.*`` when they are first imported.
 WAITING = ("agrad.ops.scipy.linalg", "agrad.ops.scipy.signal")

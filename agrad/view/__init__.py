@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import names as _names
-from agrad.core import notebook
 from agrad.core.blank import Blank
 from agrad.core.mode import recorder
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.manipulation import concat
 from agrad.plugin import manager
+from agrad.view import notebook
 from agrad.view.drawing import Graph, Memory, dot, graph, html, memory, svg, text
 from agrad.view.format import OPTIONS, edges, format_tensor
 from agrad.view.profile import profile

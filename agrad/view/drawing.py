@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeAlias
 
-from agrad.core import notebook
 from agrad.core.backend import backend_of
 from agrad.core.errors import line_of
 from agrad.core.node import AccumulateGrad, Freed, Node, Output
@@ -23,6 +22,7 @@ from agrad.core.tensor import Tensor
 from agrad.ops.docs import complete as _complete
 from agrad.program.program import Program, number_text
 from agrad.tree import flatten
+from agrad.view import notebook
 
 __all__ = ["Graph", "Memory", "dot", "graph", "html", "memory", "svg", "text"]
 

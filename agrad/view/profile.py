@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from agrad.core import mode, notebook
+from agrad.core import mode
 from agrad.core.backend import backend_of
 from agrad.core.tensor import Tensor
+from agrad.view import notebook
 
 if TYPE_CHECKING:
     from agrad.core.backend import Backend

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from types import FrameType
 
 from agrad.core.cpython import place_in
-from agrad.core.elsewhere import INSTEAD, NAMESPACES
 from agrad.core.errors import INTERNAL_FILES, line_of
+from agrad.view.elsewhere import INSTEAD, NAMESPACES
 
 #: Modules that take NumPy's arrays alone, and what to write for their functions of tensors.
 _TAKERS = {

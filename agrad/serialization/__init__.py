@@ -27,11 +27,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple
 
-from agrad.core import errors, files
-from agrad.core.archive import Archive, FormatError
+from agrad.core import errors
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops.ufunc import to_numpy
 from agrad.plugin import manager
+from agrad.serialization import files
+from agrad.serialization.archive import Archive, FormatError
 
 # json, tempfile and zipfile load when something is saved or loaded: `import agrad` is to be fast.
 
