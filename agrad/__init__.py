@@ -84,14 +84,25 @@ if TYPE_CHECKING:
     from agrad import scipy as scipy
     from agrad.torch_names import *  # a stub, written by docs/make_methods.py
 else:  # a type checker reads the imports, and is to know what there is not
-    #: What stands here as well, but is not public.
-    _OTHERS = {"TYPE_CHECKING", "annotations", "core", "dtypes", "lazy", "ops", "plugin", "serialization", "testing"}
+    #: What stands here as well, but is not public; and `numpy`, which is: a star would hide NumPy.
+    _OTHERS = {
+        "TYPE_CHECKING",
+        "annotations",
+        "core",
+        "dtypes",
+        "lazy",
+        "numpy",
+        "ops",
+        "plugin",
+        "serialization",
+        "testing",
+    }
 
     __all__ = [name for name in globals() if name[0] != "_" and name not in _OTHERS]
     __all__ += ["__array_api_version__", "__version__"]
 
     #: Modules that load when they are first used.
-    _WAITING = {"compat", "einops", "numpy", "scipy", "torch_functions", "xarray"}
+    _WAITING = {"compat", "einops", "scipy", "torch_functions", "xarray"}
 
     def __getattr__(name: str) -> Any:
         if name in _WAITING:

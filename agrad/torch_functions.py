@@ -22,6 +22,7 @@ from agrad.core.methods import Sorted
 from agrad.core.op import OPS
 from agrad.core.operands import as_operand, as_operands, tensor_of
 from agrad.core.tensor import Tensor
+from agrad.numpy.protocol import numpys
 from agrad.ops import (
     creation,
     data_type,
@@ -38,7 +39,6 @@ from agrad.ops import (
 )
 from agrad.ops.docs import complete
 from agrad.ops.torch_methods import BINARY_METHODS, UNARY_METHODS
-from agrad.ops.ufunc import numpys
 
 #: Methods of tensors that are functions too.
 METHODS = {

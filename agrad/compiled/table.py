@@ -748,7 +748,7 @@ _MORE = {
     "agrad.core.tensor": {
         "gives Python values of a tensor": "Tensor.tolist Tensor.__reduce__",
     },
-    "agrad.ops.ufunc": {"gives Python values of a tensor": "Tensor.numpy Tensor.tobytes Tensor.__array__"},
+    "agrad.numpy.protocol": {"gives Python values of a tensor": "Tensor.numpy Tensor.tobytes Tensor.__array__"},
     "agrad.ops.methods": {"gives Python values of a tensor": "Tensor.__dlpack__"},
     "agrad.view": {"makes a text of a tensor": "Tensor.__repr__ Tensor._repr_html_ text_of"},
     "agrad.view.drawing": {"looks at the graph": "*"},

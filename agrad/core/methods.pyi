@@ -237,6 +237,60 @@ class Methods(_FromTables):
         True
         """
 
+    # agrad/numpy/protocol.py, ArrayMethods
+
+    def argpartition(self, kth: Any, axis: int | None=-1, kind: str='introselect') -> Tensor:
+        """Indices that part the elements at one or several ranks; here they sort altogether."""
+    def astype(self, dtype: Any, order: str='K', casting: str='unsafe', copy: bool=True) -> Tensor:
+        """The elements converted to another dtype."""
+    def choose(self, choices: Any, out: Any=None, mode: str='raise') -> Tensor:
+        """Elements of several tensors, this one saying of which."""
+    def compress(self, condition: Any, axis: int | None=None, out: Any=None) -> Tensor:
+        """The parts along an axis where a condition is true; it is looked at."""
+    def conjugate(self) -> Tensor:
+        """Complex conjugates."""
+    def copy(self, order: str='C') -> Tensor:
+        """A tensor of the same value, which stays in the graph."""
+    def fill(self, value: Any) -> None:
+        """One value everywhere, in place."""
+    @property
+    def flat(self) -> Tensor:
+        """All elements as a vector."""
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element."""
+    def put(self, indices: Any, values: Any, mode: str='raise') -> None:
+        """Values put at places of the elements counted in rows, in place."""
+    def searchsorted(self, v: Any, side: str='left', sorter: Any=None) -> Tensor:
+        """Where values would be inserted to keep the order."""
+    def take(self, indices: Any, axis: int | None=None, out: Any=None, mode: str='raise') -> Tensor:
+        """The elements at places along an axis, or counted in rows."""
+    def tobytes(self, order: str='C') -> bytes:
+        """The bytes of the value.
+
+        Returns: As NumPy has them.
+        RuntimeError: While a gradient is required and recording is on.
+        """
+
+    # agrad/numpy/protocol.py, NumpyMethods
+
+    def numpy(self) -> Any:
+        """Return the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
+
+        Returns
+        -------
+        numpy.ndarray
+            On the memory of this tensor.
+
+        Raises
+        ------
+        RuntimeError
+            While a gradient is required and recording is on, or a tangent in forward mode.
+        """
+    def __array__(self, dtype: Any=None, copy: bool | None=None) -> Any: ...
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any: ...
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any: ...
+
     # agrad/ops/methods.py, StandardMethods
 
     def __init__(self, *args: Any, dtype: Any=None, device: Any=None) -> None: ...
@@ -806,60 +860,6 @@ class Methods(_FromTables):
         """`index_copy`, in place."""
     def index_fill_(self, dim: int, index: Any, value: Any) -> Tensor:
         """`index_fill`, in place."""
-
-    # agrad/ops/ufunc.py, ArrayMethods
-
-    def argpartition(self, kth: Any, axis: int | None=-1, kind: str='introselect') -> Tensor:
-        """Indices that part the elements at one or several ranks; here they sort altogether."""
-    def astype(self, dtype: Any, order: str='K', casting: str='unsafe', copy: bool=True) -> Tensor:
-        """The elements converted to another dtype."""
-    def choose(self, choices: Any, out: Any=None, mode: str='raise') -> Tensor:
-        """Elements of several tensors, this one saying of which."""
-    def compress(self, condition: Any, axis: int | None=None, out: Any=None) -> Tensor:
-        """The parts along an axis where a condition is true; it is looked at."""
-    def conjugate(self) -> Tensor:
-        """Complex conjugates."""
-    def copy(self, order: str='C') -> Tensor:
-        """A tensor of the same value, which stays in the graph."""
-    def fill(self, value: Any) -> None:
-        """One value everywhere, in place."""
-    @property
-    def flat(self) -> Tensor:
-        """All elements as a vector."""
-    @property
-    def itemsize(self) -> int:
-        """The bytes of one element."""
-    def put(self, indices: Any, values: Any, mode: str='raise') -> None:
-        """Values put at places of the elements counted in rows, in place."""
-    def searchsorted(self, v: Any, side: str='left', sorter: Any=None) -> Tensor:
-        """Where values would be inserted to keep the order."""
-    def take(self, indices: Any, axis: int | None=None, out: Any=None, mode: str='raise') -> Tensor:
-        """The elements at places along an axis, or counted in rows."""
-    def tobytes(self, order: str='C') -> bytes:
-        """The bytes of the value.
-
-        Returns: As NumPy has them.
-        RuntimeError: While a gradient is required and recording is on.
-        """
-
-    # agrad/ops/ufunc.py, NumpyMethods
-
-    def numpy(self) -> Any:
-        """Return the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
-
-        Returns
-        -------
-        numpy.ndarray
-            On the memory of this tensor.
-
-        Raises
-        ------
-        RuntimeError
-            While a gradient is required and recording is on, or a tangent in forward mode.
-        """
-    def __array__(self, dtype: Any=None, copy: bool | None=None) -> Any: ...
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any: ...
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any: ...
 
     # agrad/view/__init__.py, Repr
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from agrad.ops.docs import referring
 
@@ -35,8 +34,7 @@ CHAPTERS = (
 ROOMS = ("fft", "linalg")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One name of NumPy's."""
 
     name: str

@@ -39,6 +39,7 @@ from agrad.numpy.common import (
     static,
     write_into,
 )  # fmt: skip
+from agrad.numpy.protocol import UFUNCS
 from agrad.numpy.table import DIFFERENTIATED, STEP, enter, table
 from agrad.ops import extra, special
 from agrad.ops.data_type import astype, iinfo
@@ -70,7 +71,6 @@ from agrad.ops.statistical import max as largest
 from agrad.ops.statistical import min as smallest
 from agrad.ops.statistical import prod
 from agrad.ops.statistical import sum as sum_of
-from agrad.ops.ufunc import UFUNCS
 from agrad.plugin import manager
 
 #: Numbers that leave the dtype of a floating-point tensor beside them as it is.

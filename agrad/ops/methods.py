@@ -1,4 +1,4 @@
-"""The operators and methods of `Tensor` that the standard has; `torch_methods` has PyTorch's, `ufunc` what NumPy calls.
+"""The operators and methods of `Tensor` that the standard has; `torch_methods` has PyTorch's, `numpy.protocol` what NumPy calls.
 
 In-place operators rebind the tensor to the result; see ``core.buffers.rebind``.
 """
@@ -17,9 +17,9 @@ from agrad.core.cpython import is_temporary, references
 from agrad.core.entry import make_operator
 from agrad.core.op import OPS
 from agrad.core.tensor import Tensor, attached
+from agrad.numpy.protocol import to_numpy
 from agrad.ops import creation, data_type, manipulation, searching, statistical
 from agrad.ops.namespace import namespace
-from agrad.ops.ufunc import to_numpy
 
 # -- operators ------------------------------------------------------------------------------------------------------------
 

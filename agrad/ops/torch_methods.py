@@ -19,6 +19,7 @@ from agrad.core.methods import Sorted
 from agrad.core.op import OPS, frozen
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, attached, bases
+from agrad.numpy.protocol import numpys
 from agrad.ops import (
     creation,
     data_type,
@@ -34,7 +35,6 @@ from agrad.ops import (
 )
 from agrad.ops.docs import complete, summary
 from agrad.ops.extra.common import along, checked_axis
-from agrad.ops.ufunc import numpys
 
 Axis = int | tuple[int, ...] | None
 

@@ -14,9 +14,9 @@ from agrad.func.grad import hvp, value_and_grad
 from agrad.func.implicit import ImplicitError, implicit, refuse_open
 from agrad.func.jacobian import hessian
 from agrad.lazy import compute
+from agrad.numpy.protocol import to_numpy
 from agrad.ops.creation import asarray
 from agrad.ops.manipulation import broadcast_to
-from agrad.ops.ufunc import to_numpy
 from agrad.plugin import manager
 from agrad.program.arguments import bare, moves
 

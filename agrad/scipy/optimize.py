@@ -16,6 +16,7 @@ from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.implicit import refuse_open
 from agrad.func.jacobian import jacrev
+from agrad.numpy.protocol import to_numpy
 from agrad.ops.creation import asarray
 from agrad.ops.decompositions import cholesky
 from agrad.ops.docs import refer
@@ -23,7 +24,6 @@ from agrad.ops.linalg import matmul, matrix_transpose
 from agrad.ops.scipy.linalg import solve_triangular
 from agrad.ops.solving import inv
 from agrad.ops.statistical import sum as total
-from agrad.ops.ufunc import to_numpy
 from agrad.optim.minimizing import OPEN, VANISHING, differentiable, refuse_limits, search
 from agrad.program.arguments import bare, is_raw, moves
 from agrad.scipy.integrate import refuse_lazy, scipys

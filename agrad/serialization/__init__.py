@@ -29,7 +29,7 @@ from typing import IO, Any, NamedTuple
 
 from agrad.core import errors
 from agrad.core.tensor import Tensor, wrap
-from agrad.ops.ufunc import to_numpy
+from agrad.numpy.protocol import to_numpy
 from agrad.plugin import manager
 from agrad.serialization import files
 from agrad.serialization.archive import Archive, FormatError

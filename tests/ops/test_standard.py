@@ -16,7 +16,7 @@ import pytest
 
 import agrad as ag
 from agrad.core.op import without_aliases
-from agrad.ops.ufunc import UFUNCS
+from agrad.numpy.protocol import UFUNCS
 
 #: The functions of the main namespace by chapter, as the standard's 2025.12 version writes them.
 MAIN = {

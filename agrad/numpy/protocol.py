@@ -1,4 +1,4 @@
-"""Tensors as NumPy sees them: its functions and ufuncs, ``np.asarray`` and ``tensor.numpy()``.
+"""Tensors as NumPy sees them: its functions and ufuncs, ``np.asarray`` and ``tensor.numpy()``; the protocol that NumPy calls.
 
 NumPy calls the methods at the end of this file. Only names are compared; NumPy itself is not imported.
 """
@@ -13,6 +13,7 @@ from agrad.core.cpython import getframe
 from agrad.core.op import OPS
 from agrad.core.operands import is_holder
 from agrad.core.tensor import Tensor, attached
+from agrad.numpy.table import CREATION, name_of, table
 from agrad.ops import elementwise, linalg  # noqa: F401 (whose ops they are)
 from agrad.ops.docs import complete
 from agrad.plugin import manager
@@ -29,8 +30,6 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
     TypeError
         For ufuncs without a counterpart, and what has no meaning for tensors.
     """
-    from agrad.numpy.table import table  # noqa: PLC0415 (its files use all chapters)
-
     if any(is_holder(x) or type(x).__name__ == "matrix" for x in inputs):
         return NotImplemented  # a holder calls the ufunc on what it holds; np.matrix is no operand beside tensors
     name = ufunc.__name__
@@ -56,8 +55,6 @@ def call_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
     TypeError
         For functions that the table does not have.
     """
-    from agrad.numpy.table import CREATION, name_of, table  # noqa: PLC0415 (its files use all chapters)
-
     entry = table().get(name_of(function))
     if entry is None:
         name = f"{function.__module__}.{function.__name__}"
@@ -77,8 +74,6 @@ def to_numpy(tensor: Tensor) -> Any:
 
 def numpys(name: str) -> Any:
     """Return a function of the table of NumPy's names."""
-    from agrad.numpy.table import table  # noqa: PLC0415 (its files use all chapters)
-
     return table()[name].function
 
 
