@@ -382,6 +382,18 @@ class Backend:
         """Return the backend's own kernel of an operation, None to take the namespace's function of that name."""
         return None
 
+    def module(self, name: str) -> Any:
+        """Return a module that agrad runs or quotes and does not import itself; None where it is not installed.
+
+        agrad asks the NumPy backend alone: for modules of SciPy, whose solvers run on NumPy's arrays, and for NumPy.
+
+        Parameters
+        ----------
+        name : str
+            In full, as ``"scipy.optimize"``.
+        """
+        return None
+
     # -- what is known of an array: spec and dtype ---------------------------------------------------------------------
 
     def spec(self, array: Any) -> Spec:

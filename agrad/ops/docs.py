@@ -230,7 +230,7 @@ def original_of(name: str) -> Any:
     library, *path = name.split(".")
     module = library if library == "numpy" else f"{library}.{path.pop(0)}"
     try:
-        return functools.reduce(getattr, path, manager.get("numpy").kernel(module))
+        return functools.reduce(getattr, path, manager.get("numpy").module(module))
     except (AttributeError, BackendError, ImportError):
         return None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from agrad import tree
-from agrad.core.errors import BackendError, UnsupportedOp, called
+from agrad.core.errors import UnsupportedOp, called
 from agrad.core.tensor import Tensor
 from agrad.func.grad import hvp, value_and_grad
 from agrad.func.implicit import ImplicitError, implicit, refuse_open
@@ -17,7 +17,7 @@ from agrad.lazy import compute
 from agrad.numpy.protocol import to_numpy
 from agrad.ops.creation import asarray
 from agrad.ops.manipulation import broadcast_to
-from agrad.plugin import manager
+from agrad.plugin.manager import scipys
 from agrad.program.arguments import bare, moves
 
 __all__ = ["minimize"]
@@ -155,9 +155,7 @@ def search(
     **options: Any,
 ) -> Any:
     """Return what SciPy reports, without derivatives; `minimize` has the parameters, the options are SciPy's."""
-    solve = manager.get("numpy").kernel("optim.minimize")
-    if solve is None:
-        raise BackendError(f"agrad.optim.minimize runs SciPy's, which is not installed: pip install scipy{called()}")
+    solve = scipys("optimize", "agrad.optim.minimize").minimize
     problem = _Problem(f, params, args)
     kind = method.lower()
     if kind not in VALUES:

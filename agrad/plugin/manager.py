@@ -354,6 +354,28 @@ def get(name: str) -> Backend:
     return backend
 
 
+def scipys(module: str, by: str = "") -> Any:
+    """Return a module of SciPy's, as ``"optimize"``, which the NumPy backend imports (`Backend.module`).
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    by : str, optional
+        What of agrad's runs its functions, for the message. Default: agrad's module of that name.
+
+    Raises
+    ------
+    BackendError
+        If SciPy is not installed.
+    """
+    found = get("numpy").module(f"scipy.{module}")
+    if found is None:
+        by = by or f"agrad.scipy.{module}"
+        raise errors.BackendError(f"{by} runs SciPy's, which is not installed: pip install scipy{errors.called()}")
+    return found
+
+
 def usable(name: str) -> Backend:
     """Return a backend by name, checked to be available.
 

@@ -21,7 +21,7 @@ from agrad import tree
 from agrad.compiled.adaptive import Often, OftenPlain
 from agrad.compiled.comparing import equal_in_bits
 from agrad.core import names as _names
-from agrad.core.errors import BackendError, UnsupportedOp, called
+from agrad.core.errors import UnsupportedOp, called
 from agrad.core.function import Function
 from agrad.core.mode import recorder
 from agrad.core.operands import from_raw
@@ -43,7 +43,7 @@ from agrad.ops.searching import where
 from agrad.ops.statistical import max as largest
 from agrad.ops.statistical import min as smallest
 from agrad.ops.statistical import sum as total
-from agrad.plugin import manager
+from agrad.plugin.manager import scipys
 from agrad.program.arguments import bare, is_raw, moves
 from agrad.utils.checkpoint import checkpoint
 
@@ -54,14 +54,6 @@ Rhs = Callable[..., Any]
 
 #: A state that was integrated backwards may differ from what it was by so many times the tolerance.
 SLACK = 30
-
-
-def scipys(module: str) -> Any:
-    """Return a module of SciPy, which the NumPy backend imports."""
-    found = manager.get("numpy").kernel(f"scipy.{module}")
-    if found is None:
-        raise BackendError(f"agrad.scipy.{module} runs SciPy's, which is not installed: pip install scipy{called()}")
-    return found
 
 
 def refuse_lazy(what: str, arguments: Any) -> None:

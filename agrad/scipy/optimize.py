@@ -25,8 +25,9 @@ from agrad.ops.scipy.linalg import solve_triangular
 from agrad.ops.solving import inv
 from agrad.ops.statistical import sum as total
 from agrad.optim.minimizing import OPEN, VANISHING, differentiable, refuse_limits, search
+from agrad.plugin.manager import scipys
 from agrad.program.arguments import bare, is_raw, moves
-from agrad.scipy.integrate import refuse_lazy, scipys
+from agrad.scipy.integrate import refuse_lazy
 
 __all__ = ["brentq", "curve_fit", "fixed_point", "least_squares", "minimize", "root"]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import subprocess
+import sys
 import types
 
 import array_api_compat.numpy as compat
@@ -380,6 +382,7 @@ VERSION_2 = """
     lend(self, array)
     may_hold_nan(self, array)
     may_hold_zero(self, array)
+    module(self, name)
     name
     namespace(self)
     native_device(self, device)
@@ -496,3 +499,46 @@ def test_a_method_named_mask_is_none(registered):
 
     registered(WholePlugin())
     assert ag.mean(np.array([1.0, 3.0]).view(Whole)).device == "gaps"
+
+
+# -- SciPy ------------------------------------------------------------------------------------------------------------
+
+
+def test_modules_of_other_libraries_come_through_one_door():
+    numpy = manager.get("numpy")
+    assert numpy.module("scipy.optimize") is pytest.importorskip("scipy.optimize")
+    assert numpy.module("numpy") is np
+    assert [numpy.kernel(name) for name in ("numpy", "scipy.optimize", "optim.minimize")] == [None] * 3
+    assert Mine().module("scipy.optimize") is None
+    with pytest.raises(ModuleNotFoundError, match=r"scipy\.nonsense"):
+        numpy.module("scipy.nonsense")
+
+
+def test_without_scipy_its_solvers_say_what_to_install():
+    source = """
+import sys
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "scipy":
+            raise ModuleNotFoundError(f"No module named {name!r}", name="scipy")
+
+sys.meta_path.insert(0, Block())
+import agrad as ag
+from agrad.scipy import integrate, optimize
+
+for solve in (
+    lambda: ag.optim.minimize(lambda x: x @ x, ag.ones(2)),
+    lambda: optimize.root(lambda x: x - 1, ag.ones(2)),
+    lambda: integrate.quad(lambda x: x, 0.0, 1.0),
+):
+    try:
+        solve()
+    except ag.BackendError as error:
+        print(str(error).splitlines()[0])
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        f"{what} runs SciPy's, which is not installed: pip install scipy"
+        for what in ("agrad.optim.minimize", "agrad.scipy.optimize", "agrad.scipy.integrate")
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,15 +19,6 @@ from agrad_numpy import allocator  # noqa: F401 (tells the allocator how large b
 from agrad_numpy.kernels import HALF, KERNELS
 
 errors.INTERNAL_FILES.add(__file__)  # messages name the line that called
-
-
-#: Modules that are reached like kernels: agrad itself imports neither library.
-MODULES = frozenset(
-    [
-        "numpy",
-        *(f"scipy.{name}" for name in ("integrate", "interpolate", "linalg", "optimize", "signal", "special", "stats")),
-    ]
-)
 
 
 def _nothing(kind: str, flag: int) -> None:
@@ -49,14 +41,6 @@ class NumpyBackend(Backend):
         return True, np.__version__
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
-        if op == "optim.minimize":  # no kernel, but reached like one: a function of a library beside this one
-            from agrad_numpy.minimizing import minimize  # noqa: PLC0415 (as below)
-
-            return minimize()
-        if op in MODULES:  # as above
-            from agrad_numpy.modules import module  # noqa: PLC0415 (as below)
-
-            return module(op)  # type: ignore[no-any-return] # whatever is reached so
         if op.startswith(("nn.", "optim.")):
             from agrad_numpy.nn_kernels import NN_KERNELS  # noqa: PLC0415 (most programs need none of them)
 
@@ -78,6 +62,15 @@ class NumpyBackend(Backend):
 
             return linalg_kernels.kernel(op, self.xp)
         return KERNELS.get(op)
+
+    def module(self, name: str) -> Any:
+        try:
+            importlib.import_module(name.partition(".")[0])  # SciPy may be blocked after a module of it was loaded
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != "scipy":
+                raise
+            return None
 
     def spec(self, array: Any) -> Spec:
         key = (array.shape, array.dtype)

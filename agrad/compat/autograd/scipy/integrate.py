@@ -9,8 +9,8 @@ from agrad.compat.autograd.plain import names_of as _names_of
 from agrad.compat.autograd.plain import plain as _plain
 from agrad.core.backend import backend_of as _backend_of
 from agrad.core.mode import recorder as _recorder
+from agrad.plugin.manager import scipys as _scipys
 from agrad.program.arguments import is_raw as _is_raw
-from agrad.scipy.integrate import scipys as _scipys
 from agrad.tree import flatten as _flatten
 
 #: What `odeint` may be off by where the caller does not say. SciPy's, 1.5e-8, is as much as finite differences of its
