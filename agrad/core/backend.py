@@ -817,7 +817,7 @@ class Backend:
             shapes and dtypes that it states, and pairs of integers for keys of draws; it gives a tuple of the outputs, in
             their order, that no later call writes to. It is called by several threads at a time. A step ``stop_unless`` has no
             result: if its value, as ``item`` gives it, is not the number beside it, or for a bool not as true, the function
-            raises `agrad.program.program.Stopped` before it runs any step that follows.
+            raises `agrad.plugin.programs.Stopped` before it runs any step that follows.
         **options
             ``exact`` (bool, default False): sums and matrix products are taken as they are operation by operation, so
             that the results are the same bits. ``threads`` (int or None): how many may work on large arrays; None leaves it to the backend.
@@ -854,7 +854,7 @@ class Backend:
     def infer(self, op: str, arguments: Sequence[Any], parameters: Mapping[str, Any]) -> Sequence[Spec] | None:
         """Return the specs of an operation's results where this library gives others than the standard; else None.
 
-        `agrad.program.inference.infer`, which is what users and plugins call, asks here first.
+        `agrad.plugin.programs.infer`, which is what users and plugins call, asks here first.
 
         Parameters
         ----------

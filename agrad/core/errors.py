@@ -31,6 +31,17 @@ def sources(package: str) -> set[str]:
 #: that stands between a ``with`` statement and a context manager of ours, and xarray's (added by ``agrad.xarray``).
 INTERNAL_FILES: set[str] = {str(contextlib.__file__)} | sources(PACKAGE)
 
+
+def internal(file: str) -> None:
+    """Count a file as one of the package: messages pass over its frames, and name the line that called."""
+    INTERNAL_FILES.add(file)
+
+
+def is_internal(file: str) -> bool:
+    """Return whether the frames of a file are not the user's."""
+    return file in INTERNAL_FILES
+
+
 #: Libraries that call tensors' methods in the user's name, and the loops that these run in: messages pass over their frames too.
 LIBRARIES = frozenset(
     {"asyncio", "concurrent", "dask", "distributed", "matplotlib", "numpy", "opt_einsum", "pandas", "scipy", "sklearn"}

@@ -1,19 +1,72 @@
-"""The contract as plugins import it; it stands in ``agrad.core.backend``."""
+"""What a plugin imports of agrad beside `agrad` itself: the contract, and what kernels and backends need of the core.
 
-from agrad.core.backend import CONTRACT, SPECS_KEPT, Backend, Device, Place
+Part of the contract and its version, as `agrad.plugin.programs` is. docs/plugin.md says in a sentence what each name is.
+"""
+
+from agrad.core.backend import CONTRACT, SPECS_KEPT, Backend, Device, Outlook, Place, backend_of, spec_of
 from agrad.core.blank import Blank
-from agrad.core.kernels import PRIMITIVES, SUBNAMESPACES, check_bounds, forget_kernels, key_parts
+from agrad.core.cpython import getframe, place_in, uncollected
+from agrad.core.errors import (
+    called,
+    in_dask,
+    inexact_only,
+    internal,
+    is_internal,
+    line_of,
+    more_than_numbers,
+    user_frame,
+)
+from agrad.core.facts import WITHOUT_OP
+from agrad.core.kernels import PRIMITIVES, SUBNAMESPACES, check_bounds, forget_kernels, is_mask, key_parts, visits_once
+from agrad.core.mode import not_recorded
+from agrad.core.names import MissingName
+from agrad.core.node import ancestors
+from agrad.core.once import lock, once
+from agrad.core.op import OPS, facts_of
+from agrad.core.spec import Spec
+from agrad.ops.nn import TAIL, TAIL_END, TAIL_K, Padding, Pair, output_size
 
 __all__ = [
     "CONTRACT",
+    "OPS",
     "PRIMITIVES",
     "SPECS_KEPT",
     "SUBNAMESPACES",
+    "TAIL",
+    "TAIL_END",
+    "TAIL_K",
+    "WITHOUT_OP",
     "Backend",
     "Blank",
     "Device",
+    "MissingName",
+    "Outlook",
+    "Padding",
+    "Pair",
     "Place",
+    "Spec",
+    "ancestors",
+    "backend_of",
+    "called",
     "check_bounds",
+    "facts_of",
     "forget_kernels",
+    "getframe",
+    "in_dask",
+    "inexact_only",
+    "internal",
+    "is_internal",
+    "is_mask",
     "key_parts",
+    "line_of",
+    "lock",
+    "more_than_numbers",
+    "not_recorded",
+    "once",
+    "output_size",
+    "place_in",
+    "spec_of",
+    "uncollected",
+    "user_frame",
+    "visits_once",
 ]

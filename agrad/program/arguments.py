@@ -269,6 +269,11 @@ def moves(arguments: Any) -> bool:
     return any(t._node is not None or t._tangents for t in tensors)
 
 
+def is_transformed(tensor: Tensor) -> bool:
+    """Return whether a transform around the call differentiates by a tensor."""
+    return tensor._is_followed() and bool(mode.transforming.get() or tensor._tangents)
+
+
 def _stays(result: Tensor) -> bool:
     """Return whether a result stays a Tensor whatever the arguments were: a transform outside may differentiate it."""
     if result._node is not None or result._spec.backend.is_batched:  # of a level of vmap

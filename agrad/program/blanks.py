@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agrad import dtypes
@@ -28,10 +28,10 @@ from agrad.core.tensor import Tensor
 from agrad.plugin.manager import default_backend
 from agrad.program.inference import OUTLINES, keyed
 from agrad.program.outlines import Counted, Outline
-from agrad.program.program import Shaped, mapped
+from agrad.program.program import Program, Shaped, mapped
 from agrad.program.recording import CaptureError, Recorded, Recorder, grad_of, recording_backend
 
-__all__ = ["BlankRecorder", "ShapeDtype", "blank", "blank_tensor", "run_on_blanks"]
+__all__ = ["BlankRecorder", "ShapeDtype", "blank", "blank_tensor", "program_of_kernels", "run_on_blanks"]
 
 
 class ShapeDtype:
@@ -268,3 +268,37 @@ def run_on_blanks(
             return function(recording.xp, values)
     finally:
         mode.set_mode(before)
+
+
+def program_of_kernels(function: Callable[..., Any], arrays: Sequence[Shaped], line: str = "") -> tuple[Program, bool]:
+    """Return the program of what a function of kernels and arrays does, as a rule is one; nothing is computed.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(xp, *arrays)``; it gives an array, or a tuple of arrays.
+    arrays : sequence of Shaped
+        Shapes and dtypes of the arrays: the inputs of the program, which are numbered from 0.
+    line : str, optional
+        Where the steps are said to be.
+
+    Returns
+    -------
+    Program
+        Its outputs are what the function gives.
+    bool
+        Whether that is a tuple.
+
+    Raises
+    ------
+    CaptureError
+        If no program can hold it.
+    """
+    recorder = BlankRecorder(len(arrays))
+    recorder.line = line
+    recorder.shapes |= enumerate(arrays)
+    made = run_on_blanks(recorder, lambda xp, values: function(xp, *values.values()), dict(recorder.shapes))
+    parts = made if isinstance(made, tuple) else (made,)
+    if not all(isinstance(part, Recorded) for part in parts):
+        raise CaptureError("capture: a result that is no array")
+    return recorder.program(range(len(arrays)), [part.ref.number for part in parts]), isinstance(made, tuple)

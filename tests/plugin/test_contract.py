@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import itertools
+import re
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import array_api_compat.numpy as compat
 import numpy as np
@@ -427,6 +430,34 @@ def test_the_contract_is_as_frozen():
         found.append(name + text)
     assert ag.CONTRACT == 2
     assert found == [line.strip() for line in VERSION_2.strip().splitlines()]
+
+
+#: What the modules for plugins name in version 2. A name may be added, and gets a sentence in docs/plugin.md.
+NAMES_2 = {
+    "agrad.plugin.backend": """
+        Backend Blank CONTRACT Device MissingName OPS Outlook PRIMITIVES Padding Pair Place SPECS_KEPT
+        SUBNAMESPACES Spec TAIL TAIL_END TAIL_K WITHOUT_OP ancestors backend_of called check_bounds facts_of
+        forget_kernels getframe in_dask inexact_only internal is_internal is_mask key_parts line_of lock
+        more_than_numbers not_recorded once output_size place_in spec_of uncollected user_frame visits_once
+    """,
+    "agrad.plugin.programs": """
+        Argnums Argument CaptureError CompileError CompileWarning DRAW DType Given HERE Kept LITERALS Leaf
+        Number Program Programs Ref STOP Shaped Step Stopped Write Writer bare_all broadcast check_argnums
+        environment find give_all givers infer is_elementwise is_foreign is_fresh is_number is_raw
+        is_transformed key_of mapped name_of optimized printable program_of_kernels refs_in split_aux symbol_of
+        tuple_text unrolled written_out
+    """,
+}
+
+
+@pytest.mark.parametrize("module", NAMES_2)
+def test_the_modules_for_plugins_are_as_frozen(module):
+    names = sorted(NAMES_2[module].split())
+    assert sorted(importlib.import_module(module).__all__) == names
+    page = (Path(__file__).parents[2] / "docs/plugin.md").read_text(encoding="utf-8")
+    table = page.split(f"\n`{module}` has ")[1].split("\n\n")[1]
+    cells = [line.split(" | ")[0] for line in table.splitlines()[2:]]
+    assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == names
 
 
 # -- arrays with missing elements --------------------------------------------------------------------------------------
