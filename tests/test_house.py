@@ -72,6 +72,8 @@ LAYERS = [
         "agrad.lazy",
         "agrad.nn.*",
         "agrad.optim.*",
+        "agrad.plugin.backend",
+        "agrad.plugin.programs",
         "agrad.testing.*",
         "agrad.utils.*",
         "agrad.view.*",
@@ -97,6 +99,19 @@ LAYERS = [
         "agrad.testing.suite.*",
     ],
 ]
+
+#: What plugins and examples import of agrad: no other module, and of these the names that they list.
+PUBLIC = {
+    "agrad",
+    "agrad.func",
+    "agrad.numpy",
+    "agrad.plugin.backend",
+    "agrad.plugin.programs",
+    "agrad.random",
+    "agrad.scipy.integrate",
+    "agrad.testing",
+    "agrad.tree",
+}
 
 #: Imports from a higher rank that wait: written in a function, or under TYPE_CHECKING for annotations alone. The layers
 #: do not hold for them, so each must stay within one of CIRCLES. This list may only become shorter.
@@ -227,6 +242,12 @@ SOURCES = FILES | {
 }
 
 
+#: Those of the plugins, and the examples, among which are plugins.
+OUTSIDE = {module: file for module, file in SOURCES.items() if module not in FILES} | {
+    name_of(file): file for file in sorted(ROOT.glob("examples/**/*.py")) if "tests" not in file.parts
+}
+
+
 @functools.cache
 def tree_of(module: str) -> ast.Module:
     return ast.parse(SOURCES[module].read_text(encoding="utf-8"), SOURCES[module])
@@ -326,6 +347,23 @@ def modules_bound(tree: ast.Module, module: str) -> dict[str, str]:
                     if target in SOURCES and target.endswith(f".{alias.name}"):
                         bound[alias.asname or alias.name] = target
     return bound
+
+
+def private(tree: ast.Module, module: str) -> Iterator[tuple[int, str]]:
+    """Return where a file imports what is not public, or reaches it as an attribute, and what."""
+    bound = modules_bound(tree, module)
+    for node in ast.walk(tree):
+        found: list[str] = []
+        match node:
+            case ast.Import():
+                found = [alias.name for alias in node.names if alias.name not in PUBLIC]
+            case ast.ImportFrom(module=str(base), level=0) if base.partition(".")[0] == "agrad":
+                shown = importlib.import_module(base).__all__ if base in PUBLIC else ()
+                members = [f"{base}.{alias.name}" for alias in node.names if alias.name not in shown]
+                found = [member for member in members if member not in PUBLIC]
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if bound.get(name) == "agrad":
+                found = [f"agrad.{attr}"] if f"agrad.{attr}" in {"agrad.core", "agrad.ops", "agrad.plugin"} else []
+        yield from ((node.lineno, name) for name in found if name.partition(".")[0] == "agrad")
 
 
 def ports(tree: ast.Module, module: str) -> tuple[set[str], set[str]]:
@@ -481,6 +519,45 @@ def test_layers_import_one_way(module):
             if rank > own:
                 found.append(f"{FILES[module].relative_to(ROOT)}:{node.lineno} imports {target}, a higher layer")
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("module", OUTSIDE)
+def test_plugins_and_examples_import_what_is_public(module):
+    file = OUTSIDE[module]
+    tree = ast.parse(file.read_text(encoding="utf-8"), file)
+    found = [
+        f"{file.relative_to(ROOT)}:{line} imports {name}, which is private" for line, name in private(tree, module)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_private_imports_are_found():
+    source = """
+        import numpy, agrad.core.op, agrad.func
+        import agrad as ag
+        from agrad import Tensor, core, func, nonsense, _OPS
+        from agrad.plugin import manager
+        from agrad.plugin.backend import Backend, Port
+        from agrad.program.program import Step
+        from agrad_dask import origins
+        def f():
+            from agrad.compiled import compiling
+            return ag.core.op, ag.func, ag.sin, origins.core
+    """
+    found = [name for _, name in private(ast.parse(textwrap.dedent(source)), "agrad_dask.blocks")]
+    assert sorted(found) == sorted(
+        [
+            "agrad.core.op",
+            "agrad.core",
+            "agrad.nonsense",
+            "agrad._OPS",
+            "agrad.plugin.manager",
+            "agrad.plugin.backend.Port",
+            "agrad.program.program.Step",
+            "agrad.compiled.compiling",
+            "agrad.core",
+        ]
+    )
 
 
 def test_what_waits_imports_one_way_too():

@@ -20,7 +20,7 @@ from agrad.program.arguments import (
     name_of,
     split_aux,
 )
-from agrad.program.blanks import program_of_kernels
+from agrad.program.blanks import blank_tensor, program_of_kernels
 from agrad.program.closures import Argument
 from agrad.program.inference import infer
 from agrad.program.passes import broadcast, find, is_elementwise, is_foreign, is_fresh, key_of, optimized
@@ -75,6 +75,7 @@ __all__ = [
     "Write",
     "Writer",
     "bare_all",
+    "blank_tensor",
     "broadcast",
     "check_argnums",
     "environment",

@@ -21,9 +21,8 @@ from cubed.storage.virtual import VirtualInMemoryArray
 
 import agrad as ag
 from agrad import Backend
-from agrad.core.spec import Spec
-from agrad.plugin.backend import PRIMITIVES, Place, check_bounds, key_parts
-from agrad.program.inference import infer
+from agrad.plugin.backend import PRIMITIVES, Place, Spec, check_bounds, key_parts
+from agrad.plugin.programs import infer
 
 #: cubed keeps arrays of up to this many bytes in memory, as parts of its plans.
 IN_MEMORY = 10**6

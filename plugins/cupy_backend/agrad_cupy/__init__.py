@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
-from agrad.core.names import MissingName
-from agrad.plugin import manager
+from agrad import backends
+from agrad.plugin.backend import MissingName
 
 if TYPE_CHECKING:
     from agrad_cupy.backend import CupyBackend as CupyBackend
@@ -76,7 +76,7 @@ def memory(device: str = "cupy") -> Memory:
 
 
 def _backend() -> CupyBackend:
-    return manager.get("cupy")  # type: ignore[return-value]
+    return backends.get("cupy")  # type: ignore[return-value]
 
 
 if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not

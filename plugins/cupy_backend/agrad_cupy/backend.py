@@ -26,13 +26,8 @@ except Exception as failure:
         else f"a library of CuPy is missing ({text})"
     ) from failure
 
-from agrad.core.backend import Backend
-from agrad.core.errors import BackendError
-from agrad.core.facts import WITHOUT_OP
-from agrad.core.kernels import PRIMITIVES, forget_kernels, visits_once
-from agrad.core.once import once
-from agrad.core.op import OPS
-from agrad.plugin.backend import Blank
+from agrad import BackendError
+from agrad.plugin.backend import OPS, PRIMITIVES, WITHOUT_OP, Backend, Blank, forget_kernels, once, visits_once
 from agrad_cupy import sampling
 from agrad_cupy.fusion import ARRAY, PREAMBLE, Code, NotFusible, fused, kernel_code, rule_code
 

@@ -18,13 +18,20 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from agrad.core.facts import WITHOUT_OP
-from agrad.core.op import OPS
-from agrad.program.blanks import BlankRecorder, run_on_blanks
-from agrad.program.passes import broadcast, item, optimized
-from agrad.program.program import STOP, DType, Program, Ref, Shaped, Step
-from agrad.program.recording import CaptureError, Recorded
-from agrad.program.source import written_out
+from agrad.plugin.backend import OPS, WITHOUT_OP, backend_of
+from agrad.plugin.programs import (
+    STOP,
+    CaptureError,
+    DType,
+    Program,
+    Ref,
+    Shaped,
+    Step,
+    broadcast,
+    optimized,
+    program_of_kernels,
+    written_out,
+)
 
 
 class NotFusible(Exception):
@@ -296,9 +303,10 @@ class Writer:
 
     def _constant(self, number: int) -> Any:
         array = self.program.constants[number]
-        if math.prod(array.shape) != 1:
+        owner = backend_of(array)
+        if owner is None or math.prod(array.shape) != 1:
             raise NotFusible("an array that is part of the program")
-        return item(array)
+        return owner.item(array)
 
     def _write(self, step: Step) -> None:
         op = step.op
@@ -379,18 +387,11 @@ SHAPE = (2, 3)
 
 def recorded_code(function: Callable[..., Any], dtype: str, count: int, name: str) -> Code:
     """Return the kernel of what an elementwise function of kernels and `count` arrays of one dtype does."""
-    recorder = BlankRecorder(count)
-    recorder.line = name
-    recorder.shapes |= dict.fromkeys(range(count), Shaped(SHAPE, dtype))
     try:
-        made = run_on_blanks(recorder, lambda xp, values: function(xp, *values.values()), dict(recorder.shapes))
+        program, several = program_of_kernels(function, [Shaped(SHAPE, dtype)] * count, name)
     except CaptureError as error:
         raise NotFusible(str(error)) from error
-    parts = made if isinstance(made, tuple) else (made,)
-    if not all(isinstance(part, Recorded) for part in parts):
-        raise NotFusible("a result that is no array")
-    program = recorder.program(range(count), [part.ref.number for part in parts])
-    return emit(program, name, single=not isinstance(made, tuple))
+    return emit(program, name, single=not several)
 
 
 def rule_code(plan: Any, dtype: str, params: tuple[Any, ...]) -> Code:

@@ -17,12 +17,8 @@ from typing import Any
 
 import cupy
 
-from agrad.compiled.compiling import CompileWarning
-from agrad.core.facts import WITHOUT_OP
-from agrad.core.once import lock
-from agrad.core.op import OPS
-from agrad.program.passes import is_fresh
-from agrad.program.program import DRAW, STOP, Program, Step
+from agrad.plugin.backend import OPS, WITHOUT_OP, lock
+from agrad.plugin.programs import DRAW, STOP, CompileWarning, Program, Step, is_fresh
 
 #: Held while a graph is captured, or the host queues work on its memory: that belongs to one call at a time.
 IN_USE = lock()

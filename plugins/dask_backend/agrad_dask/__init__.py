@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
-from agrad.core.names import MissingName
+from agrad.plugin.backend import MissingName
 
 if TYPE_CHECKING:
     from agrad_dask.backend import DaskBackend as DaskBackend

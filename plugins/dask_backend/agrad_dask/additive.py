@@ -13,12 +13,8 @@ from typing import Any
 import numpy as np
 
 import agrad as ag
-from agrad import random
-from agrad.core import errors
-from agrad.core.backend import backend_of
-from agrad.core.node import ancestors
-from agrad.core.spec import Spec
-from agrad.core.tensor import Tensor
+from agrad import Tensor, random
+from agrad.plugin.backend import Spec, ancestors, backend_of, internal
 
 #: How many rows of a chunk the check that a loss adds up looks at: so many at most, and no more than a run has, but so many.
 CHECKED_ROWS, LEAST_ROWS = 48, 6
@@ -30,7 +26,7 @@ STEPS = 0.5, 2.0**-5, 2.0**-10
 #: A loss fails the check if the sum of its parts is off by more than this many times its rounding error.
 NOISE = 16
 
-errors.INTERNAL_FILES.add(__file__)
+internal(__file__)
 
 
 def chosen(sizes: Sequence[float]) -> tuple[int, ...]:

@@ -16,11 +16,8 @@ import dask
 import dask.array as da
 import numpy as np
 
-from agrad.core import errors
-from agrad.core.backend import Backend, Outlook, backend_of
-from agrad.core.errors import UnsupportedOp
-from agrad.core.spec import Spec
-from agrad.core.tensor import Tensor
+from agrad import Tensor, UnsupportedOp
+from agrad.plugin.backend import Backend, Outlook, Spec, backend_of, in_dask, more_than_numbers
 from agrad_dask import computing, indexing, kernels, origins, repeats, scipy_kernels, special_kernels
 from agrad_dask.indexing import UnknownSizes
 from agrad_dask.sampling import sample
@@ -75,10 +72,10 @@ class DaskBackend(Backend):
                 " ag.where(dask.array.ma.getmaskarray(m), 0, x)."
             )
             raise TypeError(message)
-        if isinstance(value._meta, np.ndarray) and (error := errors.more_than_numbers(value._meta)) is not None:
+        if isinstance(value._meta, np.ndarray) and (error := more_than_numbers(value._meta)) is not None:
             raise error
         if isinstance(value._meta, Tensor) and value._meta._is_followed():
-            raise errors.in_dask()
+            raise in_dask()
         return indexing.filled(value)
 
     def taken(self, value: Any) -> Any:

@@ -23,16 +23,9 @@ from dask.array.overlap import coerce_boundary, coerce_depth, ensure_minimum_chu
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 import agrad as ag
-from agrad import tree
-from agrad.compiled.cached import Kept
-from agrad.compiled.tracing import Watcher
-from agrad.core import errors, mode
-from agrad.core.backend import backend_of
-from agrad.core.blank import NeedsValuesError
-from agrad.core.errors import called
-from agrad.core.tensor import Tensor
-from agrad.program.program import Given, Leaf, Program, Shaped
-from agrad.program.recording import CaptureError
+from agrad import Tensor, tree
+from agrad.plugin.backend import NeedsValuesError, backend_of, called, internal, not_recorded
+from agrad.plugin.programs import CaptureError, Given, Kept, Leaf, Program, Shaped
 from agrad_dask import origins
 from agrad_dask.lowering import data_of
 from agrad_dask.programs import Kind, PerShape, like
@@ -52,7 +45,7 @@ Axes = tuple[int | None, ...]
 #: A function of a Dask array that gives one.
 Map = Callable[[Any], Any]
 
-errors.INTERNAL_FILES.add(__file__)
+internal(__file__)
 
 
 # -- functions of blocks ------------------------------------------------------------------------------------------------
@@ -653,12 +646,7 @@ class Call:
                     f"agrad_dask.{name} takes arrays and tensors, got a {type(leaf).__name__}: give what it holds, a.data; "
                     f"a.copy(data=...) puts its labels on the result{called()}"
                 )
-        recorder = mode.recorder()
-        if recorder is not None:
-            refused = CaptureError(f"capture: agrad_dask.{name} makes programs of its own, of blocks{called()}")
-            if not isinstance(recorder, Watcher):
-                raise refused
-            recorder.give_up(refused)
+        not_recorded(f"agrad_dask.{name} makes programs of its own, of blocks")
         self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor) or backend_of(x) is not None]
         self.floats = [i for i, x in enumerate(self.leaves) if type(x) is float]
         self.operands = [ag.asarray(self.leaves[i]) for i in self.places]

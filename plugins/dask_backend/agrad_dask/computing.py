@@ -28,11 +28,8 @@ from dask.sizeof import sizeof
 from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
-from agrad.core.backend import Outlook
-from agrad.core.cpython import uncollected
-from agrad.core.errors import in_dask
-from agrad.core.once import once
-from agrad.core.tensor import Tensor
+from agrad import Tensor
+from agrad.plugin.backend import Outlook, in_dask, once, uncollected
 from agrad_dask import fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)

@@ -19,7 +19,7 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.highlevelgraph import Layer
 
-from agrad.core.once import once
+from agrad.plugin.backend import once
 from agrad_dask.staging import Graph
 
 #: Neighbouring chunks share a task while they have at most this many bytes together; the task reads them in turn.

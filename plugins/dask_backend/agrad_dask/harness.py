@@ -9,7 +9,7 @@ import dask
 import dask.array as da
 import numpy as np
 
-from agrad.core.backend import Backend
+from agrad.plugin.backend import Backend
 from agrad.testing import Harness
 
 

@@ -17,9 +17,7 @@ import numpy as np
 from dask.array.core import unify_chunks
 from dask.array.utils import meta_from_array
 
-from agrad.core.backend import backend_of
-from agrad.core.op import OPS
-from agrad.ops.nn import Padding, Pair, output_size
+from agrad.plugin.backend import OPS, Padding, Pair, backend_of, output_size
 from agrad_dask.reductions import added_up
 from agrad_dask.special_kernels import on_block
 from agrad_numpy.kernels import in_single

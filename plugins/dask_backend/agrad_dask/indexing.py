@@ -24,8 +24,8 @@ from dask.array.utils import meta_from_array
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
-from agrad.core.errors import UnsupportedOp
-from agrad.core.kernels import is_mask, key_parts
+from agrad import UnsupportedOp
+from agrad.plugin.backend import is_mask, key_parts
 from agrad_dask import computing
 from agrad_dask.reductions import added_up
 

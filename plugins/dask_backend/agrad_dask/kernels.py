@@ -14,10 +14,8 @@ import array_api_compat.dask.array as xp
 import dask.array as da
 import numpy as np
 
-from agrad.core.backend import spec_of
-from agrad.core.facts import WITHOUT_OP
-from agrad.core.op import OPS, facts_of
-from agrad.program.inference import infer
+from agrad.plugin.backend import OPS, WITHOUT_OP, facts_of, spec_of
+from agrad.plugin.programs import infer
 from agrad_dask import indexing
 from agrad_dask.image_kernels import IMAGE_KERNELS
 from agrad_dask.indexing import UnknownSizes

@@ -12,15 +12,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import agrad as ag
-from agrad import tree
-from agrad.autograd.backward import cotangent_for
-from agrad.compiled.cached import Kept
-from agrad.core import engine, errors
-from agrad.core.operands import from_raw
-from agrad.core.tensor import Tensor
-from agrad.program.arguments import Argnums, check_argnums, name_of, split_aux
-from agrad.program.program import Leaf, Number
-from agrad.program.recording import CaptureError
+from agrad import Tensor, tree
+from agrad.plugin.backend import internal
+from agrad.plugin.programs import Argnums, CaptureError, Kept, Leaf, Number, check_argnums, name_of, split_aux
 from agrad_dask.programs import Kind, PerShape, like
 
 #: Runs of a program have rows of at most about so many bytes, and make at most about so many of them in all, so that they stay
@@ -31,7 +25,7 @@ FIXED = 4
 #: For how many numbers of rows at most the loss is captured.
 KINDS = 16
 
-errors.INTERNAL_FILES.add(__file__)
+internal(__file__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +54,9 @@ class Loss:
             parameters.append(leaves[place])
         args, kwargs = tree.unflatten(structure, leaves)
         value, aux = self.value(args, kwargs)
-        found: dict[Any, Any] = {}
-        if value._node is not None:
-            roots = [(value._node, cotangent_for(0, value._node, None))]
-            targets = {t._node for t in parameters}
-            found = engine.run(roots, retain_graph=False, create_graph=False, targets=targets, accumulate=False)
-        gradients = [found.get(t._node) for t in parameters]
-        made = [ag.zeros_like(t) if g is None else from_raw(g) for t, g in zip(parameters, gradients, strict=True)]
+        made: Any = [ag.zeros_like(t) for t in parameters]
+        if parameters and value.grad_fn is not None:
+            made = ag.autograd.grad(value, parameters, materialize_grads=True)
         aux = tree.map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, aux)
         return [t.detach() for t in (value, *made)], aux
 

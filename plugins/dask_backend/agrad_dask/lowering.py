@@ -28,14 +28,9 @@ import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 
 import agrad as ag
-from agrad import func, random, tree
-from agrad.compiled.compiling import CompileWarning
-from agrad.core import errors, mode
-from agrad.core.backend import backend_of
-from agrad.core.cpython import uncollected
-from agrad.core.errors import called
-from agrad.core.tensor import Tensor
-from agrad.program.arguments import Argnums, bare_all, give_all, givers, is_raw
+from agrad import Tensor, func, random, tree
+from agrad.plugin.backend import backend_of, called, inexact_only, internal, uncollected
+from agrad.plugin.programs import Argnums, CompileWarning, bare_all, give_all, givers, is_raw, is_transformed
 from agrad_dask import additive, computing, indexing, runs
 from agrad_dask.fusing import Adder, Fold, Folded, group_size
 from agrad_dask.losses import NOTHING, Captured, Filled, Loss, Rows, captured, filled
@@ -49,7 +44,7 @@ PROGRAM_BYTES = 2**17
 #: What a task does is held for chunks of at most so many bytes. To work it out takes some 20 us a chunk.
 KEPT_BYTES = 2**21
 
-errors.INTERNAL_FILES.add(__file__)
+internal(__file__)
 
 
 # -- in the tasks -----------------------------------------------------------------------------------------------------
@@ -693,7 +688,7 @@ def _note_uncut(error: Exception, rows: float, others: Iterable[Any]) -> None:
 
 def _check_constant(leaf: Any) -> None:
     """Refuse an argument by which a transform outside differentiates: what comes back has no history."""
-    if isinstance(leaf, Tensor) and leaf._is_followed() and (mode.transforming.get() or leaf._tangents):
+    if isinstance(leaf, Tensor) and is_transformed(leaf):
         raise RuntimeError(
             "agrad_dask.value_and_grad cannot be differentiated: its value and gradient have no history. Detach the"
             f" argument, x.detach(), or call the loss itself on Dask tensors, which records it.{called()}"
@@ -709,5 +704,5 @@ def _parameter(leaf: Any) -> Any:
         )
     tensor = leaf if isinstance(leaf, Tensor) else ag.asarray(leaf)
     if not tensor._spec.inexact:
-        raise errors.inexact_only(tensor.dtype)
+        raise inexact_only(tensor.dtype)
     return tensor.detach()._raw

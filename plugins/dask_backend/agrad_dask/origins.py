@@ -17,10 +17,7 @@ import array_api_compat
 import dask
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from agrad.core.cpython import getframe, place_in
-from agrad.core.errors import INTERNAL_FILES, line_of
-from agrad.core.once import lock
-from agrad.core.spec import Spec
+from agrad.plugin.backend import Spec, getframe, is_internal, line_of, lock, place_in
 from agrad_dask.staging import name_of
 
 #: So many arrays are remembered, the latest.
@@ -106,7 +103,7 @@ def _here(op: str) -> Origin:
 
 def _is_users(frame: FrameType) -> bool:
     name = frame.f_code.co_filename
-    return name not in INTERNAL_FILES and not name.startswith(_FOLDERS)
+    return not is_internal(name) and not name.startswith(_FOLDERS)
 
 
 def users_frame(frame: FrameType, within: CodeType | None = None) -> FrameType:

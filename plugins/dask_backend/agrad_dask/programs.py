@@ -12,21 +12,14 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from agrad import random
-from agrad.compiled.cached import Kept
-from agrad.compiled.compiling import Compiled
-from agrad.core import errors
-from agrad.core.backend import backend_of
-from agrad.core.spec import Spec
-from agrad.core.tensor import Tensor
-from agrad.plugin.manager import default_backend
-from agrad.program.blanks import blank_tensor
-from agrad.program.program import Program
+from agrad import Tensor, default_backend, random
+from agrad.plugin.backend import Spec, backend_of, internal
+from agrad.plugin.programs import Kept, Program, Programs, blank_tensor
 
 #: How programs run in tasks: to the same bits at the first run and later ones, on the thread of the task.
 HOW = {"exact": True, "threads": 1}
 
-errors.INTERNAL_FILES.add(__file__)
+internal(__file__)
 
 
 class PerShape:
@@ -44,7 +37,7 @@ class PerShape:
     """
 
     def __init__(self, function: Callable[..., Any], *, pure: bool = False) -> None:
-        self.compiled = Compiled(function, check=False, explain=False, pure=pure, **HOW)
+        self.compiled = Programs(function, pure=pure, **HOW)
 
     def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
         """Return the program for such arguments, tensors that are `like` blocks among them.

@@ -24,9 +24,8 @@ from typing import Any
 from dask._task_spec import DataNode
 from dask.highlevelgraph import MaterializedLayer
 
-from agrad.core.backend import backend_of
-from agrad.core.cpython import getframe
-from agrad.core.errors import RecomputeWarning
+from agrad import RecomputeWarning
+from agrad.plugin.backend import backend_of, getframe
 from agrad_dask import origins
 
 #: Layers by their ``id``: parameters, and those that were computed.

@@ -14,10 +14,8 @@ import dask.array as da
 import numpy as np
 
 import agrad as ag
-from agrad.core import errors
-from agrad.core.cpython import getframe
-from agrad.core.errors import called
-from agrad.core.tensor import Tensor
+from agrad import Tensor
+from agrad.plugin.backend import called, getframe, internal, user_frame
 
 #: A chunk of more bytes than this is mapped anew by glibc at every allocation (its threshold grows to this and no
 #: further), and page faults then take most of the time.
@@ -25,7 +23,7 @@ LARGEST = 2**25
 #: What chunks are made of when the caller leaves it to us: several of them, and results of their size, are in memory.
 USUAL = 2**24
 
-errors.INTERNAL_FILES.add(__file__)
+internal(__file__)
 
 
 class ChunkWarning(UserWarning):
@@ -301,7 +299,7 @@ def _advise(array: Any, stored: tuple[int, ...] | None) -> None:
         fix = "The store's own chunks are above 32 MiB; write it anew with smaller ones."
     else:
         fix = f"Better: chunks={better}."
-    frame = errors.user_frame(getframe(1))
+    frame = user_frame(getframe(1))
     warnings.warn_explicit(
         f"the chunks {chunks_of(array)}: {'; '.join(problems)}. {fix}",
         ChunkWarning,

@@ -11,8 +11,7 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
-from agrad.core.backend import backend_of
-from agrad.core.op import OPS
+from agrad.plugin.backend import OPS, backend_of
 
 
 def kernel(op: str) -> Callable[..., Any] | None:

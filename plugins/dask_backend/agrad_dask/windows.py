@@ -13,8 +13,7 @@ import numpy as np
 from dask.array.lib.stride_tricks import sliding_window_view
 from dask.array.overlap import ensure_minimum_chunksize
 
-from agrad.core.backend import backend_of
-from agrad.core.op import OPS
+from agrad.plugin.backend import OPS, backend_of
 from agrad_numpy.kernels import in_single
 
 _FULL = slice(None)

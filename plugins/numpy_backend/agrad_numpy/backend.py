@@ -10,15 +10,11 @@ from typing import Any
 import array_api_compat.numpy
 import numpy as np
 
-from agrad.core import errors
-from agrad.core.backend import SPECS_KEPT, Backend
-from agrad.core.kernels import visits_once
-from agrad.core.spec import Spec
-from agrad.plugin.backend import Blank
+from agrad.plugin.backend import SPECS_KEPT, Backend, Blank, Spec, internal, more_than_numbers, visits_once
 from agrad_numpy import allocator  # noqa: F401 (tells the allocator how large blocks are)
 from agrad_numpy.kernels import HALF, KERNELS
 
-errors.INTERNAL_FILES.add(__file__)  # messages name the line that called
+internal(__file__)  # messages name the line that called
 
 
 def _nothing(kind: str, flag: int) -> None:
@@ -85,7 +81,7 @@ class NumpyBackend(Backend):
     def as_array(self, value: Any) -> Any:
         if type(value) is np.ndarray:
             return value
-        if isinstance(value, np.ndarray) and (error := errors.more_than_numbers(value)) is not None:
+        if isinstance(value, np.ndarray) and (error := more_than_numbers(value)) is not None:
             raise error
         return value if isinstance(value, Blank) else np.asarray(value)
 

@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from agrad.core.op import facts_of
-from agrad.program.passes import find, is_foreign, is_fresh, key_of
-from agrad.program.program import (
+from agrad.plugin.backend import facts_of
+from agrad.plugin.programs import (
     DRAW,
     HERE,
     STOP,
@@ -35,13 +34,17 @@ from agrad.program.program import (
     Shaped,
     Step,
     Stopped,
+    Writer,
     environment,
+    find,
+    is_foreign,
+    is_fresh,
     is_number,
+    key_of,
     mapped,
     refs_in,
     symbol_of,
 )
-from agrad.program.writing import Writer
 from agrad_numpy import tiles
 from agrad_numpy.kernels import DOT_BELOW, HALF
 from agrad_numpy.tiles import Layout, Run, is_contiguous

@@ -14,14 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
 from typing import Any
 
-from agrad.core import errors
-from agrad.core.backend import backend_of, spec_of
-from agrad.core.facts import WITHOUT_OP
-from agrad.core.op import OPS
-from agrad.program.closures import Argument
-from agrad.program.program import (
+from agrad.plugin.backend import OPS, WITHOUT_OP, backend_of, internal, spec_of
+from agrad.plugin.programs import (
     DRAW,
     LITERALS,
+    Argument,
     DType,
     Given,
     Leaf,
@@ -31,18 +28,19 @@ from agrad.program.program import (
     Shaped,
     Step,
     Write,
+    Writer,
     printable,
     refs_in,
+    tuple_text,
+    unrolled,
+    written_out,
 )
-from agrad.program.source import written_out
-from agrad.program.unrolling import unrolled
-from agrad.program.writing import Writer, tuple_text
 from agrad.tree import TreeDef
 from agrad_numpy import kernels
 from agrad_numpy.kernels import DOT_BELOW
 from agrad_numpy.special_kernels import COUNTED, ORDERED
 
-errors.INTERNAL_FILES.add(__file__)  # messages name the line that called
+internal(__file__)  # messages name the line that called
 
 #: From so many elements on a constant is no literal of the module: its function takes it as a parameter.
 LARGE = 1000

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from agrad.core.once import once
-from agrad.ops.nn import output_size
+from agrad.plugin.backend import once, output_size
 
 Pair = tuple[int, int]
 Padding = tuple[Pair, Pair]

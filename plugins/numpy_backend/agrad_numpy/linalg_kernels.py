@@ -9,7 +9,7 @@ from typing import Any
 import array_api_compat.numpy.linalg as compat
 import numpy as np
 
-from agrad.core.op import OPS
+from agrad.plugin.backend import OPS
 from agrad_numpy.kernels import in_single
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from agrad.ops.nn import TAIL, TAIL_END, TAIL_K
+from agrad.plugin.backend import TAIL, TAIL_END, TAIL_K
 from agrad_numpy.image_kernels import IMAGE_KERNELS
 
 #: Bytes handled at a time by kernels of many passes: so few that the cache holds them, so many that calls cost little.

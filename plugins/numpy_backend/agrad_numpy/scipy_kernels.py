@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from agrad.core.errors import UnsupportedOp
-from agrad.core.op import OPS
+from agrad import UnsupportedOp
+from agrad.plugin.backend import OPS
 
 
 def kernel(op: str) -> Callable[..., Any] | None:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agrad.program.passes import is_elementwise
-from agrad.program.program import STOP, Ref, Step
+from agrad.plugin.programs import STOP, Ref, Step, is_elementwise
 
 if TYPE_CHECKING:
     from agrad_numpy.executor import Text
