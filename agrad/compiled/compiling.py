@@ -11,6 +11,7 @@ import operator
 import sys
 import types
 import warnings
+from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
@@ -198,9 +199,9 @@ class Compiled:
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]) -> Any:
         """Call the function as it is, with the caller's own containers where no raw array is in them."""
         values = list(map(as_given, leaves))
-        args, kwargs = passed(args, kwargs, leaves, values)
-        with written_back(leaves, values):
-            returned = self.function(*args, **kwargs)
+        given = passed(args, kwargs, leaves, values)
+        with written_back(leaves, values, (args, kwargs), given):
+            returned = self.function(*given[0], **given[1])
         return bare_all(returned) if is_raw(leaves) else returned
 
     # -- capture ------------------------------------------------------------------------------------------------------
@@ -297,7 +298,6 @@ class Compiled:
         inputs = () if self._pure else floats_in(leaves, treedef)
         taken = [watcher.float_argument(leaf) if at in inputs else leaf for at, leaf in enumerate(leaves)]
         given, values = introduced(watcher, taken)
-        args, kwargs = passed(args, kwargs, leaves, values)
         first = watcher.first = next_seq()
         kept = None
         try:
@@ -317,14 +317,15 @@ class Compiled:
         self, watcher: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], values: list[Any]
     ) -> Captured:
         """Call the function while the recorder follows it, and put the modes back."""
+        positional, named = passed(args, kwargs, leaves, values)
         before = left = mode.get_mode()
         try:
             try:
                 mode.push(recorder=watcher)
-                with written_back(leaves, values):
+                with written_back(leaves, values, (args, kwargs), (positional, named)):
                     if self._pure:
-                        return taken_as_pure(self.function, args, kwargs, values)
-                    return captured(watcher, self.function, args, kwargs, values)
+                        return taken_as_pure(self.function, positional, named, values)
+                    return captured(watcher, self.function, positional, named, values)
             finally:
                 left = mode.get_mode()
                 mode.set_mode(before)
@@ -588,11 +589,12 @@ def _take_over(before: Any, made: Any) -> None:
 
 
 class written_back:  # noqa: N801 (a context manager, which a capture may not make by contextlib's instrumented code)
-    """Let the caller's arrays have what is written within the block to the tensors that stand for them."""
+    """Let the caller's arrays and containers have what is written within the block to those that stand for them."""
 
-    def __init__(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
+    def __init__(self, leaves: Sequence[Any], values: Sequence[Any], arguments: Any, given: Any) -> None:
         pairs = zip(leaves, values, strict=True)
         self._lent = [(a, t, t._raw) for a, t in pairs if isinstance(t, Tensor) and not isinstance(a, Tensor)]
+        self._copies = [*copies_in(arguments, given)] if self._lent else []
 
     def __enter__(self) -> None:
         pass
@@ -601,6 +603,43 @@ class written_back:  # noqa: N801 (a context manager, which a capture may not ma
         for array, tensor, before in self._lent:
             if tensor._raw is not before and hasattr(type(array), "__setitem__"):
                 array[...] = tensor._raw
+        own = {id(tensor): array for array, tensor, _ in self._lent}
+        own.update((id(copy), container) for container, copy, _, _ in self._copies)
+        for container, copy, items, attributes in self._copies:
+            if not are_same(items, now := items_of(copy)):
+                container.clear()
+                kept = [(key, own.get(id(value), value)) for key, value in now]
+                if isinstance(container, dict):
+                    container.update(kept)
+                else:
+                    container.extend(value for _, value in kept)
+            held = getattr(copy, "__dict__", {})
+            if not are_same(attributes, [*held.items()]):
+                vars(container).clear()
+                vars(container).update({name: own.get(id(value), value) for name, value in held.items()})
+
+
+def copies_in(before: Any, made: Any) -> Iterator[tuple[Any, Any, list[tuple[Any, Any]], list[tuple[Any, Any]]]]:
+    """Return the caller's containers that have copies, with these, and with what they hold and their attributes."""
+    if before is made or children_of(before) is None:
+        return
+    yield before, made, items_of(made), [*getattr(made, "__dict__", {}).items()]
+    for part, copy in zip(children_of(before) or (), children_of(made) or (), strict=True):
+        yield from copies_in(part, copy)
+
+
+def items_of(container: Any) -> list[tuple[Any, Any]]:
+    """Return what is in a container that can change, with its keys; of others nothing."""
+    if isinstance(container, dict):
+        return [*container.items()]
+    return [*enumerate(container)] if isinstance(container, list | deque) else []
+
+
+def are_same(before: list[tuple[Any, Any]], now: list[tuple[Any, Any]]) -> bool:
+    """Return whether the same objects stand at the same keys, in the same order."""
+    return len(before) == len(now) and all(
+        a is b and (key is other or key == other) for (key, a), (other, b) in zip(before, now, strict=True)
+    )
 
 
 def taken_as_pure(
