@@ -1,8 +1,9 @@
-"""Hooks that only compute: which may be part of a captured backward pass, seen when it is captured.
+"""Code that only computes: hooks that may be part of a captured backward pass, and what a loop does in each call.
 
 A capture runs the backward pass of a call's results once, for nothing but its steps. What a hook did then beside computing
 would be done too often, and at no later call; so a hook runs instrumented there, as does the `backward` of a `Function`, and what
-would change something outside of it is refused before it is done. What it reads is a condition.
+would change something outside of it is refused before it is done. What it reads is a condition. So runs what a loop calls, once
+on arrays without elements, in place of all its calls.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from agrad.compiled.guards import PLAIN, Link, is_array, is_plain
 from agrad.compiled.hooks import NOW
 from agrad.compiled.table import catch_up
 from agrad.compiled.tracing import Watcher
-from agrad.compiled.tracking import FRESH, contents_of
+from agrad.compiled.tracking import EARLIER, FRESH, contents_of
 from agrad.core import errors, mode
+from agrad.core.backend import BACKENDS
 from agrad.core.cpython import uncollected
 from agrad.core.function import FunctionNode
 from agrad.core.node import Node
@@ -33,33 +35,25 @@ from agrad.random import again
 #: Members of tensors that leave something behind.
 LEAVING = frozenset({"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
 
+#: Members of tensors that say how they are differentiated, which one call of a loop cannot say for all.
+HISTORY = frozenset(
+    {"detach_", "grad", "grad_fn", "is_leaf", "output_nr", "requires_grad", "requires_grad_", "retains_grad"}
+)
+
 
 class Refused(BaseException):
     """A hook is about to do more than compute: it ends, and what recorded its steps does not try again."""
 
 
-class Judge(Tracker):
-    """A tracker of what runs in a backward pass: it lets nothing happen but computing.
+class Computing(Tracker):
+    """A tracker that lets nothing happen but computing."""
 
-    Parameters
-    ----------
-    watcher : Watcher
-        Records the pass.
-    """
-
-    runs_kernels = False  # the pass of the capture is one that nobody asked for
+    runs_kernels = False  # it runs for its steps alone
 
     def __init__(self, watcher: Watcher) -> None:
         super().__init__(watcher)
         self._what = ""
         self._refused: CaptureError | None = None
-        self._forward: set[int] = set()  # by id, what holds what the forward put there
-        self._numbers = False  # whether it may compute with numbers of the program
-
-    @property
-    def conditions(self) -> list[Link]:
-        """What must be as it was whenever the pass runs."""
-        return list(self.links.values())
 
     def no(self, why: str) -> NoReturn:
         """Refuse what is about to be done."""
@@ -71,10 +65,10 @@ class Judge(Tracker):
         """Call a function of which each change outside is refused."""
         self.go_on()
         self._what = what
-        asked, modes, before = len(self.watcher.conditions), mode.get_mode(), NOW.tracker
+        modes, before = mode.get_mode(), NOW.tracker
         catch_up()
         put_back = net(self, {})
-        with uncollected():  # what runs when something is let go of is nothing that the hook does
+        with uncollected():  # what runs when something is let go of is nothing that the function does
             NOW.tracker = self
             try:
                 made = again(self._draws(), function, *args)
@@ -90,15 +84,17 @@ class Judge(Tracker):
             why = PROFILED
         elif self.raised is not None:
             why = f"it goes on after an error, {type(self.raised).__name__}"
-        elif len(self.watcher.conditions) > asked:
-            why = f"it chooses its way by a value ({self.watcher.conditions[-1].line})"
         elif left:
             why = "it sets a mode that outlasts it"
         if why:
-            with contextlib.suppress(Refused):
-                self.no(why)
+            self._note(why)
         self.go_on()
         return made
+
+    def _note(self, why: str) -> None:
+        """Refuse what has been done."""
+        with contextlib.suppress(Refused):
+            self.no(why)
 
     def go_on(self) -> None:
         """Raise the error if something was refused."""
@@ -106,7 +102,7 @@ class Judge(Tracker):
             raise self._refused
 
     def _outside(self) -> None:
-        """Let nothing that is not instrumented begin in a hook that goes on though something was refused: the net is gone."""
+        """Let nothing that is not instrumented begin in code that goes on though something was refused: the net is gone."""
         if self._refused is not None:
             raise Refused
 
@@ -121,6 +117,66 @@ class Judge(Tracker):
     def _native(self, function: Any, *args: Any) -> Any:
         self._outside()
         return super()._native(function, *args)
+
+    def _draws(self) -> Iterator[Any]:
+        self.no("it draws random numbers")
+        yield
+
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
+    def writing_attribute(self, o: Any, name: str) -> Any:
+        if isinstance(o, Tensor) and name != "data":
+            self.no(f"the attribute {name} of a tensor is set")
+        if type(o) is types.FunctionType and self.at(o).status != FRESH:
+            self.no(f"the attribute {name} of {o.__name__} is set")
+        return super().writing_attribute(o, name)
+
+    def changing(self, value: Any, what: str = "") -> None:
+        if type(value) not in PLAIN and not isinstance(value, Tensor) and self.at(value).status != FRESH:
+            self.no(f"{what or self.called(value)} is changed")
+
+    def before_store(self, frame: types.FrameType, name: str, cell: types.CellType | None) -> None:
+        if cell is None or id(cell) in self._cells:
+            self.no(f"{name} is bound anew")
+
+    def told(self, o: Any) -> None:
+        self.no(f"it uses a {type(o).__name__}")
+
+    def _of_tensor(self, t: Tensor, name: str) -> Any:
+        if name in LEAVING:
+            self.no(f"it uses .{name}")
+        return super()._of_tensor(t, name)
+
+    def _is_output(self, f: Any) -> bool:
+        return False
+
+
+class Judge(Computing):
+    """A tracker of what runs in a backward pass.
+
+    Parameters
+    ----------
+    watcher : Watcher
+        Records the pass.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__(watcher)
+        self._forward: set[int] = set()  # by id, what holds what the forward put there
+        self._numbers = False  # whether it may compute with numbers of the program
+
+    @property
+    def conditions(self) -> list[Link]:
+        """What must be as it was whenever the pass runs."""
+        return list(self.links.values())
+
+    def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        asked = len(self.watcher.conditions)
+        made = super().run(what, function, *args)
+        if len(self.watcher.conditions) > asked:
+            self._note(f"it chooses its way by a value ({self.watcher.conditions[-1].line})")
+        self.go_on()
+        return made
 
     def hook(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         """Return what calls a hook on a tensor, seen."""
@@ -152,32 +208,13 @@ class Judge(Tracker):
         self.root(value)
         self.ensure(value)
 
-    def _draws(self) -> Iterator[Any]:
-        self.no("it draws random numbers")
-        yield
-
     # -- what is refused ----------------------------------------------------------------------------------------------
-
-    def writing_attribute(self, o: Any, name: str) -> Any:
-        if isinstance(o, Tensor) and name != "data":
-            self.no(f"the attribute {name} of a tensor is set")
-        if type(o) is types.FunctionType and self.at(o).status != FRESH:
-            self.no(f"the attribute {name} of {o.__name__} is set")
-        return super().writing_attribute(o, name)
 
     def lively(self, v: Any) -> Any:
         live = super().lively(v)
         if live is not v and not self._numbers:  # in second derivatives the hook of the capture runs
             self.no("it reads a number that the program computes")
         return live
-
-    def changing(self, value: Any, what: str = "") -> None:
-        if type(value) not in PLAIN and not isinstance(value, Tensor) and self.at(value).status != FRESH:
-            self.no(f"{what or self.called(value)} is changed")
-
-    def before_store(self, frame: types.FrameType, name: str, cell: types.CellType | None) -> None:
-        if cell is None or id(cell) in self._cells:
-            self.no(f"{name} is bound anew")
 
     def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
         if (isinstance(value, Tensor) or is_array(value)) and not self._is_given(before):
@@ -194,16 +231,87 @@ class Judge(Tracker):
         if id(o) not in self._forward:
             super()._graph(o, name)
 
-    def told(self, o: Any) -> None:
-        self.no(f"it uses a {type(o).__name__}")
+
+class Repeated(Computing):
+    """A tracker of what a loop does in each call: it runs once for all, on arrays without elements.
+
+    It knows what the tracker of the call knows, and goes on with its conditions. What the call has made before may be read and
+    not be changed.
+
+    Parameters
+    ----------
+    tracker : Tracker
+        Of the call.
+    """
+
+    def __init__(self, tracker: Tracker) -> None:
+        super().__init__(tracker.watcher)
+        vars(self).update({name: value for name, value in vars(tracker).items() if name not in ("_what", "_refused")})
+
+    def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        earlier = [tracked for tracked in self.known.values() if tracked.status == FRESH]
+        try:
+            for tracked in earlier:
+                tracked.status = EARLIER
+            return super().run(what, function, *args)
+        finally:
+            for tracked in earlier:
+                if tracked.status == EARLIER:
+                    tracked.status = FRESH
+
+    def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
+        first = before
+        while first.before is not None:
+            first = first.before
+        tracked = self.known.get(id(first.value))
+        if tracked is not None and tracked.status == EARLIER:  # what it holds the call has put there
+            return value if self.is_known(value) else self.at(value).value
+        return super().see(value, before, step, guard=guard)
+
+    def lent(self, v: Any) -> Any:
+        tracked = None if type(v) in PLAIN or isinstance(v, Tensor) else self.known.get(id(v))
+        if tracked is None or tracked.status not in (FRESH, EARLIER) or not is_array(v):
+            return super().lent(v)
+        backend = BACKENDS.get(type(v))
+        if backend is None or backend.is_lazy or backend.dtype_name(v.dtype).startswith("object"):
+            self.no("an array that the call has made is used")
+        return self.watcher.constant(backend.asarray(v, copy=True))  # an operand of the loop
+
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
+    def before_store(self, frame: types.FrameType, name: str, cell: types.CellType | None) -> None:
+        self.no(f"{name} is bound anew")
+
+    def writing_attribute(self, o: Any, name: str) -> Any:
+        if isinstance(o, Tensor):
+            self.no(f"the attribute {name} of a tensor is set")
+        return super().writing_attribute(o, name)
 
     def _of_tensor(self, t: Tensor, name: str) -> Any:
-        if name in LEAVING:
+        if name in HISTORY:  # what is carried has none here
             self.no(f"it uses .{name}")
         return super()._of_tensor(t, name)
 
-    def _is_output(self, f: Any) -> bool:
-        return False
+    def compare(self, op: str, l: Any, r: Any) -> Any:
+        tensors = [isinstance(side, Tensor) for side in (l, r)]
+        if op in ("is_", "is_not") and any(tensors) and not any(type(side) in PLAIN for side in (l, r)):
+            self.no("which object a tensor is decides")
+        return super().compare(op, l, r)
+
+    def identity(self, t: Any) -> None:
+        if isinstance(t, Tensor):
+            self.no("which object a tensor is decides")
+        super().identity(t)
+
+    def told_by_identity(self, key: Any) -> None:
+        if isinstance(key, Tensor):
+            self.no("a tensor is looked for in a container")
+        super().told_by_identity(key)
+
+    def hashed(self, key: Any) -> None:
+        if isinstance(key, Tensor):
+            self.no("a tensor is a key, or a member of a set")
+        super().hashed(key)
 
 
 class judged:  # noqa: N801 (a context manager)

@@ -70,8 +70,7 @@ def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any
         if self.fixed and (live is None or live.fixed):
             return result
         part = float(other) if live is None else live.array
-        kernel = getattr(watcher.kernels_of(backend_of(self.array)), op)
-        array = kernel(part, self.array) if reflected else kernel(self.array, part)
+        array = watcher.of_numbers(op, *((part, self.array) if reflected else (self.array, part)), of=self.array)
         return Live(result, watcher, array)
 
     return method
@@ -417,6 +416,15 @@ class Watcher(Recorder):
         made = Live(value, self, xp.astype(xp.reshape(array, ()), backend.dtype("float64"), copy=True))
         self.lives.append(made)
         return made
+
+    def of_numbers(self, op: str, *parts: Any, of: Any) -> Any:
+        """Return what an operation gives for numbers, of which one is an array: a step of the call, not of a loop within it."""
+        before = mode.get_mode()
+        try:
+            mode.push(recorder=self)
+            return getattr(self.kernels_of(backend_of(of)), op)(*parts)
+        finally:
+            mode.set_mode(before)
 
     def whole(self, value: int, array: Any) -> Whole:
         """Return an integer that is computed anew at every call, from an array of one element."""

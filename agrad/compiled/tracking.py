@@ -57,7 +57,7 @@ MISSING: Final = object()
 #: Parts of the standard library that run below what the table knows, and hold nothing.
 SLOT: Final = types.MemberDescriptorType
 
-FOUND, ARGUMENT, FRESH = "found", "argument", "fresh"
+FOUND, ARGUMENT, FRESH, EARLIER = "found", "argument", "fresh", "earlier"
 
 
 class Tracked:
@@ -68,7 +68,7 @@ class Tracked:
     value : object
         The object, which stays alive with this.
     status : str
-        "found", "argument" or "fresh".
+        "found", "argument" or "fresh"; "earlier" of what was fresh before a loop, while one of its calls is captured.
     at : Found or None
         The first way to it, of what is found.
     """

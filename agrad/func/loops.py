@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from agrad.compiled.comparing import equal_in_bits
+from agrad.compiled.hooks import NOW
+from agrad.compiled.purity import Repeated
+from agrad.compiled.tracing import Watcher
 from agrad.core import mode
 from agrad.core.backend import Backend, backend_of
 from agrad.core.declare import custom
-from agrad.core.op import OPS
+from agrad.core.op import OPS, Op
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
 from agrad.func.grad import jvp, vjp
@@ -27,7 +30,7 @@ from agrad.program.capture import recorded_run
 from agrad.program.inference import WRITTEN
 from agrad.program.outlines import Outline
 from agrad.program.program import LOOP, Body, Program, spec_of_value
-from agrad.program.recording import CaptureError, grad_of
+from agrad.program.recording import CaptureError, Recorder
 
 # -- the operation ------------------------------------------------------------------------------------------------------
 
@@ -306,6 +309,43 @@ def is_inexact(spec: ShapeDtype) -> bool:
 # -- capturing a body ---------------------------------------------------------------------------------------------------
 
 
+class BodyRecorder(BlankRecorder):
+    """Records one call of a loop, within another recording.
+
+    Parameters
+    ----------
+    around : Recorder
+        The other one: it is told what the program holds for, and knows the floats that the program computes.
+    """
+
+    def __init__(self, around: Recorder) -> None:
+        super().__init__()
+        self._around = around
+
+    def guard(self, get: Callable[[], Any], name: str) -> None:
+        self._around.guard(get, name)
+
+    def live_of(self, value: Any) -> Any:
+        return self._around.live_of(value)
+
+    def part(self, inner: Backend, op: str, part: Any) -> Any:
+        return super().part(inner, op, part if self.live_of(part) is None else self._around.part(inner, op, part))
+
+    def operand(self, op: Op, value: Any, array: Any) -> None:
+        live, owner = self.live_of(value), backend_of(array)
+        if live is None:
+            super().operand(op, value, array)
+            return
+        if owner is None:  # it stays a number of Python's
+            live.watcher.condition(live)
+            return
+        live.used = True
+        self.input(live.array)
+        made = self.kernels_of(owner).astype(live.array, array.dtype)
+        self.know(array, self.known(made))
+        self.held.append(array)
+
+
 class Traced(NamedTuple):
     """A body, the tensors and arrays from outside that its last constants are, and which of its inputs it uses."""
 
@@ -334,7 +374,8 @@ def traced(
     CaptureError
         If no body can hold it: it draws, writes, registers hooks, or keeps what it makes.
     """
-    recorder = BlankRecorder()
+    around = mode.recorder()
+    recorder = BlankRecorder() if around is None else BodyRecorder(around)
     given = [[blank_tensor(spec) for spec in specs] for specs in (carried, rows, constants)]
     numbers = [recorder.input(t._raw) for tensors in given for t in tensors]
     for tensors in given:
@@ -345,12 +386,11 @@ def traced(
         mode.push(levels=())  # tangents of what is from outside go through the loop as a whole
         nexts, results = recorded_run(recorder, function, tuple(map(list, given)), {})
         outputs = [recorder.input(t._raw) for t in (*nexts, *results)]
-        met = [
-            tensor for tensor, array, grad in recorder.met.values() if tensor._raw is array and grad_of(tensor) is grad
-        ]
+        met = [tensor for tensor, _, _ in recorder.met.values()]
         del nexts, results
         apart = recorder.draws or recorder.seeds or recorder.functions or recorder.hooked or recorder.also
-        if apart or len(met) != len(recorder.met) or recorder.escaped({*outputs, *numbers}) is not None:
+        is_seen = isinstance(NOW.tracker, Repeated)  # it would have refused what keeps an array
+        if apart or recorder.has_moved or (not is_seen and recorder.escaped({*outputs, *numbers}) is not None):
             raise CaptureError("scan: a call draws, writes to what is not its own, or keeps what it makes")
     finally:
         mode.set_mode(before)
@@ -373,17 +413,24 @@ def as_step(
 ) -> tuple[list[Tensor], list[Tensor]] | None:
     """Run a loop as one step of the program that is being recorded; return None where it has to be unrolled.
 
-    That is where a call does what no body can hold, or two calls differ in more than their arguments.
+    That is where a call does what no body can hold, or two calls differ in more than their arguments: two are captured. In a
+    compiled function all that Python does is seen, and one is enough.
     """
     ahead, row = [ShapeDtype(t.shape, t.dtype) for t in carried], [ShapeDtype(t.shape[1:], t.dtype) for t in rows]
 
     def once() -> Traced:
         return traced(lambda carry, row, _: function(carry, row), ahead, row, [], length=length)
 
+    around, tracker = mode.recorder(), NOW.tracker
+    if isinstance(around, Watcher) and (around.failure is not None or (around.sees and tracker is None)):
+        return None
     try:
-        first, second = once(), once()
-        if not is_same(first, second):
-            return None
+        if tracker is not None:
+            first = Repeated(tracker).run("what a loop calls", once)
+        else:
+            first = once()
+            if not is_same(first, once()):
+                return None
         body = first.body
         if out_specs(body)[: body.carried] != specs_of(body)[: body.carried]:
             return None

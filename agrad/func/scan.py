@@ -13,9 +13,8 @@ from agrad.core.tensor import Tensor
 from agrad.ops.creation import zeros
 from agrad.ops.manipulation import stack, unstack
 from agrad.program.arguments import argument_of, bare_all, is_raw, name_of
-from agrad.program.blanks import BlankRecorder, ShapeDtype
+from agrad.program.blanks import ShapeDtype
 from agrad.program.capture import eval_shape
-from agrad.program.recording import Recorder
 from agrad.tree import TreeDef
 
 
@@ -25,8 +24,8 @@ def scan(
     """Run a function over the rows of arrays, and carry values from each call to the next: JAX's ``lax.scan``.
 
     It is the loop ``for x in xs: carry, y = step(carry, x)``, with the results `y` stacked. All derivatives and `vmap` go
-    through it as through that loop. In a program that `capture` makes it is one step, however many rows there are, and so are
-    its derivatives.
+    through it as through that loop. In a program, of `capture` or a compiled function, it is one step, however many rows there
+    are, and so are its derivatives.
 
     Parameters
     ----------
@@ -58,9 +57,10 @@ def scan(
     -----
     Results are raw arrays if all of `init` and `xs` are, as of the transforms. `step` is given tensors.
 
-    For a program, `step` runs twice on arrays without elements, which tells what each call does. The loop is unrolled, a step of
-    the program for each operation of each call, where that is not enough: where `step` draws random numbers, writes to what is
-    from outside, does another thing the second time, or takes tensors that `vmap` maps from outside; and in compiled functions.
+    For a program, `step` runs on arrays without elements, which tells what each call does. The loop is unrolled, a step of the
+    program for each operation of each call, where that is not enough: where `step` draws random numbers, changes anything but
+    what it made, asks for a value or for the history of a tensor, or takes tensors that `vmap` maps from outside. `capture` runs
+    it twice and compares; a compiled function sees what it does, and lets it change nothing.
 
     Examples
     --------
@@ -72,12 +72,12 @@ def scan(
     (tensor(167.2000), tensor([120.0000, 152.0000, 167.2000]))
     """
     carried, structure = tree.flatten(init)
-    carried = [argument_of(leaf, "scan") for leaf in carried]
+    carried = [_first(leaf) for leaf in carried]
     given, rows_in = tree.flatten(xs)
     rows = [argument_of(leaf, "scan") for leaf in given]
     count = _count(rows, rows_in, length)
     now = recorder()
-    if count > 1 and type(now) in (Recorder, BlankRecorder):
+    if count > 1 and now is not None:
         whole = _as_step(step, carried, structure, rows, rows_in, count)
         if whole is not None:
             return whole
@@ -99,6 +99,13 @@ def scan(
         stacked = [_stacked(step, list(column)) for column in zip(*results, strict=True)]
     made = tree.unflatten(structure, carried), tree.unflatten(shape, stacked)
     return bare_all(made) if now is None and is_raw(init, xs) else made
+
+
+def _first(leaf: Any) -> Tensor:
+    """Return a value to begin with; of a number that a program computes, one that it computes."""
+    now = recorder()
+    live = None if now is None else now.live_of(leaf)
+    return argument_of(leaf, "scan") if live is None else argument_of(1.0, "scan") * live
 
 
 def _as_step(

@@ -141,6 +141,14 @@ class BlankRecorder(Recorder):
         super().seed(generator, state)
         self._states.setdefault(id(generator), (generator, (generator.seed, generator.counter)))
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether a tensor that the call did not make is another one now: its value, its gradient, its history."""
+        return bool(self.grads) or any(
+            tensor._raw is not array or grad_of(tensor) is not grad or tensor._node is not self._nodes[id(tensor)]
+            for tensor, array, grad in self.met.values()
+        )
+
     def put_back(self) -> None:
         """Give tensors and random generators from outside, once the recording is over, what they had before it."""
         before = mode.get_mode()

@@ -487,6 +487,10 @@ class Recorder:
         """Return the number of a Python float that the program computes or is given; None for all others."""
         return None
 
+    def live_of(self, value: Any) -> Any:
+        """Return what stands for a Python float that the program computes or is given; None for any other value."""
+        return None
+
     def setting(self, get: Callable[[], float]) -> float:
         """Return a number that Python keeps: it is part of the program."""
         return get()

@@ -331,11 +331,12 @@ def test_errors_of_the_step_are_its_own():
             capture(lambda x: scan(step, ag.zeros(3), x))(given)
 
 
-def test_compiled_functions_unroll_it():
+def test_compiled_functions_have_it():
     function = ag.func.value_and_grad(total(scan), (0, 1, 2))
     compiled = ag.compile(function)
     for k in range(4):
         all_close(compiled(INIT, k * ROWS, W), function(INIT, k * ROWS, W))
+    assert len(loops(compiled.programs[0])) == 2
 
 
 def test_arrays_of_the_function_s_own():
