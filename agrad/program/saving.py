@@ -20,6 +20,8 @@ from agrad.program.closures import Argument, Origin
 from agrad.program.program import (
     HERE,
     LITERALS,
+    LOOP,
+    Body,
     DType,
     Given,
     Leaf,
@@ -32,10 +34,10 @@ from agrad.program.program import (
     Write,
     attached,
     is_dtype,
+    know_loops,
     printable,
     refuse_seeds,
 )
-from agrad.program.unrolling import unrolled
 from agrad.random import Generator, default_generator
 from agrad.serialization import Kind, register
 from agrad.serialization.archive import FormatError
@@ -119,30 +121,16 @@ def target_code(target: Origin | Argument, place: Callable[[Origin], tuple[int, 
 def plain(program: Program) -> dict[str, Any]:
     """Return a program as plain containers of tensors."""
     refuse_seeds(program, "be saved")
-    program = unrolled(program)
+    bodies = {body: i for i, body in enumerate(bodies_of(program))}
     held, place = held_by(program)
     sources = {n: g for n, g in program.sources.items() if g is not default_generator}
     generators = list({id(g): g for g in sources.values()}.values())
     indices = {id(g): i for i, g in enumerate(generators)}
     return {
-        "inputs": list(program.inputs),
-        "outputs": list(program.outputs),
+        **computing_code(program, bodies),
+        **({"bodies": [body_code(body, bodies) for body in bodies]} if bodies else {}),
         "keys": list(program.keys),
-        "values": [[n, *shape_code(shaped)] for n, shaped in program.shapes.items()],
-        "constants": [[n, from_raw(value)] for n, value in program.constants.items()],
         "names": [[n, told(name)] for n, name in program.names.items()],
-        "steps": [
-            [
-                step.op,
-                [part_code(part) for part in step.args],
-                {name: part_code(part) for name, part in step.kwargs.items()},
-                list(step.outs),
-                step.several,
-                told(step.line),
-                step.region,
-            ]
-            for step in program.steps
-        ],
         "arguments": structure_code(program.arguments),
         "results": structure_code(program.results),
         "held": [list(part) for part in held],
@@ -154,6 +142,48 @@ def plain(program: Program) -> dict[str, Any]:
         "sources": [[n, indices[id(g)]] for n, g in sources.items()],
         "functions": list(map(told, program.functions)),
         "parameters": list(map(told, program.parameters)),
+    }
+
+
+def computing_code(program: Program, bodies: Mapping[Body, int]) -> dict[str, Any]:
+    """Return what a program computes as plain containers; of its loops the places of their bodies."""
+    return {
+        "inputs": list(program.inputs),
+        "outputs": list(program.outputs),
+        "values": [[n, *shape_code(shaped)] for n, shaped in program.shapes.items()],
+        "constants": [[n, from_raw(value)] for n, value in program.constants.items()],
+        "steps": [
+            [
+                step.op,
+                [{"body": bodies[part]} if type(part) is Body else part_code(part) for part in step.args],
+                {name: part_code(part) for name, part in step.kwargs.items()},
+                list(step.outs),
+                step.several,
+                told(step.line),
+                step.region,
+            ]
+            for step in program.steps
+        ],
+    }
+
+
+def bodies_of(program: Program) -> list[Body]:
+    """Return the bodies of all loops, each after those of the loops within it."""
+    found: dict[Body, None] = {}
+    for body in program.bodies:
+        found |= dict.fromkeys([*bodies_of(body.program), body])
+    return list(found)
+
+
+def body_code(body: Body, bodies: Mapping[Body, int]) -> dict[str, Any]:
+    """Return the body of a loop as plain containers."""
+    return {
+        **computing_code(body.program, bodies),
+        "carried": body.carried,
+        "rows": body.rows,
+        "length": body.length,
+        "reverse": body.reverse,
+        "kept": list(body.kept),
     }
 
 
@@ -258,8 +288,8 @@ def shaped_in(dtype: Any, shape: Any) -> Shaped:
     return found
 
 
-class Reader:
-    """Makes a program of plain containers.
+class Computing:
+    """Makes what a program, or the body of a loop, computes.
 
     Attributes
     ----------
@@ -267,50 +297,50 @@ class Reader:
         Of every value.
     known : set of int
         The numbers of values that are made so far.
+    bodies : list of Body
+        Those of loops that steps may name.
     """
 
-    def __init__(self, code: Any) -> None:
-        if type(code) is not dict or code.keys() != KEYS:
+    def __init__(self, code: Any, keys: frozenset[str], bodies: Sequence[Body]) -> None:
+        if type(code) is not dict or code.keys() != keys:
             wrong("its parts are others")
         self.code: Mapping[str, Any] = code
         self.shapes = {number_in(n): shaped_in(d, shape) for n, d, shape in rows_in(code["values"], None, None, list)}
         self.known: set[int] = set()
+        self.bodies = bodies
 
-    def program(self) -> Program:
-        """Return the program."""
+    def body(self) -> Body:
+        """Return the body of a loop."""
         code = self.code
-        inputs = tuple(self.new(n) for n in listed(code["inputs"]))
-        keys = tuple(map(self.of, listed(code["keys"])))
-        constants = {self.new(n): self.array(n, tensor) for n, tensor in rows_in(code["constants"], int, Tensor)}
-        arguments = self.structure(code["arguments"], inputs=frozenset(inputs))
-        leaves = () if arguments is None else arguments.leaves
-        outside, held = self.outside()
-        steps = tuple(self.step(*row) for row in rows_in(code["steps"], str, list, dict, list, None, None, None))
-        outputs = tuple(map(self.of, listed(code["outputs"])))
-        results = self.structure(code["results"], leaves=leaves)
-        writes = tuple(self.write(row, held, leaves) for row in rows_in(code["writes"], str, str, int, None, None))
-        self.order(outputs, results, writes)
-        generators = [generator_of(*row) for row in rows_in(code["generators"], int, int)]
-        sources = {self.of_key(n, keys): place_in(generators, i) for n, i in rows_in(code["sources"], int, int)}
-        unknown = self.known - self.shapes.keys() - {*keys}
-        if unknown or not {*keys}.isdisjoint(self.shapes):
+        inputs, constants, steps, outputs = self.inputs(), self.constants(), self.steps(), self.outputs()
+        carried, rows, length = (number_in(code[name]) for name in ("carried", "rows", "length"))
+        kept = tuple(map(number_in, listed(code["kept"])))
+        if not self.known <= self.shapes.keys():
             wrong("a value has no shape")
-        return Program(
-            inputs,
-            steps,
-            outputs,
-            self.shapes,
-            constants,
-            keys,
-            names={self.of(n): text_in(name) for n, name in rows_in(code["names"], int, str)},
-            arguments=arguments,
-            results=results,
-            outside=outside,
-            writes=writes,
-            sources=sources,
-            functions=tuple(text_in(name) for name in listed(code["functions"])),
-            parameters=tuple(text_in(name) for name in listed(code["parameters"])),
-        )
+        if carried + rows > len(inputs) or carried > len(outputs) or not inputs or not length:
+            wrong("a loop carries more than it takes or gives")
+        if any(self.shapes[a] != self.shapes[b] for a, b in zip(inputs[:carried], outputs, strict=False)):
+            wrong("a loop carries another shape or dtype on than it is given")
+        if len({*kept}) < len(kept) or any(k >= carried for k in kept):
+            wrong("a loop keeps what it does not carry")
+        program = Program(inputs, steps, outputs, self.shapes, constants)
+        return Body(program, carried, rows, length, reverse=flag_in(code["reverse"]), kept=kept)
+
+    def inputs(self) -> tuple[int, ...]:
+        """Return the inputs."""
+        return tuple(self.new(n) for n in listed(self.code["inputs"]))
+
+    def constants(self) -> dict[int, Any]:
+        """Return the constants."""
+        return {self.new(n): self.array(n, tensor) for n, tensor in rows_in(self.code["constants"], int, Tensor)}
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps."""
+        return tuple(self.step(*row) for row in rows_in(self.code["steps"], str, list, dict, list, None, None, None))
+
+    def outputs(self) -> tuple[int, ...]:
+        """Return the outputs."""
+        return tuple(map(self.of, listed(self.code["outputs"])))
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -348,6 +378,8 @@ class Reader:
 
     def step(self, op: str, args: Any, kwargs: Any, outs: Any, several: Any, line: Any, region: Any) -> Step:
         """Return a step."""
+        if op == LOOP:
+            return self.loop(args, kwargs, outs, several, line, region)
         if op not in OPS and op.startswith("scipy."):
             for module in WAITING:
                 importlib.import_module(module)
@@ -363,6 +395,36 @@ class Reader:
         if len(made) != 1 and not flag_in(several):
             wrong("a step has no result")
         return Step(op, parts, named, made, flag_in(several), text_in(line), number_in(region))
+
+    def loop(self, args: Any, kwargs: Any, outs: Any, several: Any, line: Any, region: Any) -> Step:
+        """Return the step of a loop, whose operands and results are as its body takes and gives them."""
+        know_loops()
+        match args:
+            case [[*refs], {"body": place}] if not kwargs and several is True:
+                body = place_in(self.bodies, place)
+            case _:
+                wrong("the arguments of a loop are none")
+        operands = [
+            part if type(part) is Ref else wrong("an operand of a loop is none") for part in map(self.part, refs)
+        ]
+        made = tuple(None if number is None else self.new(number) for number in outs)
+        program, carried = body.program, body.carried
+        taken = [self.shapes.get(ref.number) for ref in operands]
+        if taken != [self.stacked(body, i, n, i - carried < body.rows) for i, n in enumerate(program.inputs)]:
+            wrong("a loop is given what its body does not take")
+        given = [*program.outputs, *(program.inputs[k] for k in body.kept)]
+        wanted = [self.stacked(body, i, n, True) for i, n in enumerate(given)]
+        if len(made) != len(wanted) or any(
+            number is not None and self.shapes.get(number) != shaped
+            for number, shaped in zip(made, wanted, strict=True)
+        ):
+            wrong("a loop gives what its body does not")
+        return Step(LOOP, (operands, body), {}, made, True, text_in(line), number_in(region))
+
+    def stacked(self, body: Body, place: int, number: int, is_stacked: bool) -> Shaped:
+        """Return the shape of what a value of a body is outside of it, by its place among the inputs or the results."""
+        shaped = body.program.shapes[number]
+        return Shaped((body.length, *shaped.shape), shaped.dtype) if place >= body.carried and is_stacked else shaped
 
     def part(self, code: Any, depth: int = 0) -> Any:
         """Return an argument of a step."""
@@ -395,6 +457,56 @@ class Reader:
     def bound(self, code: Any) -> Any:
         """Return a bound of a slice."""
         return self.part(code) if type(code) in (int, type(None), dict) else wrong("a slice is none")
+
+
+class Reader(Computing):
+    """Makes a program of plain containers."""
+
+    def __init__(self, code: Any) -> None:
+        bodies: list[Body] = []
+        depths: dict[Body, int] = {}
+        for part in listed(code["bodies"]) if type(code) is dict and "bodies" in code else ():
+            body = Computing(part, BODY_KEYS, bodies).body()
+            depths[body] = 1 + max((depths[inner] for inner in body.program.bodies), default=0)
+            bodies.append(body)
+            if depths[body] > DEPTH:
+                wrong("its loops are nested too deeply")
+        super().__init__(code, KEYS | {"bodies"} if bodies else KEYS, bodies)
+
+    def program(self) -> Program:
+        """Return the program."""
+        code = self.code
+        inputs = self.inputs()
+        keys = tuple(map(self.of, listed(code["keys"])))
+        constants = self.constants()
+        arguments = self.structure(code["arguments"], inputs=frozenset(inputs))
+        leaves = () if arguments is None else arguments.leaves
+        outside, held = self.outside()
+        steps, outputs = self.steps(), self.outputs()
+        results = self.structure(code["results"], leaves=leaves)
+        writes = tuple(self.write(row, held, leaves) for row in rows_in(code["writes"], str, str, int, None, None))
+        self.order(outputs, results, writes)
+        generators = [generator_of(*row) for row in rows_in(code["generators"], int, int)]
+        sources = {self.of_key(n, keys): place_in(generators, i) for n, i in rows_in(code["sources"], int, int)}
+        unknown = self.known - self.shapes.keys() - {*keys}
+        if unknown or not {*keys}.isdisjoint(self.shapes):
+            wrong("a value has no shape")
+        return Program(
+            inputs,
+            steps,
+            outputs,
+            self.shapes,
+            constants,
+            keys,
+            names={self.of(n): text_in(name) for n, name in rows_in(code["names"], int, str)},
+            arguments=arguments,
+            results=results,
+            outside=outside,
+            writes=writes,
+            sources=sources,
+            functions=tuple(text_in(name) for name in listed(code["functions"])),
+            parameters=tuple(text_in(name) for name in listed(code["parameters"])),
+        )
 
     # -- what it is called with, and returns --------------------------------------------------------------------------
 
@@ -503,12 +615,12 @@ def made(code: Any) -> Program:
     return Reader(code).program()
 
 
-#: The parts of a program in a file.
-KEYS = frozenset(
-    [
-        *("inputs", "outputs", "keys", "values", "constants", "names", "steps", "arguments", "results"),
-        *("held", "outside", "writes", "generators", "sources", "functions", "parameters"),
-    ]
-)
+#: The parts of what a program or a body computes, of the body of a loop, and of a program, which has "bodies" if it has loops.
+COMPUTING_KEYS = frozenset(["inputs", "outputs", "values", "constants", "steps"])
+BODY_KEYS = COMPUTING_KEYS | {"carried", "rows", "length", "reverse", "kept"}
+KEYS = COMPUTING_KEYS | {
+    *("keys", "names", "arguments", "results", "held", "outside", "writes", "generators", "sources", "functions"),
+    "parameters",
+}
 
 register("program", Kind(Program, plain, made))

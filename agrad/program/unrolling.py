@@ -1,6 +1,6 @@
 """Loops written out: a program whose loops are one step each as one in which every call has its own steps.
 
-What does not know loops gets this: modules of NumPy's, files, and backends that run programs in a way of their own.
+What does not know loops gets this: modules of NumPy's, and backends that run programs in a way of their own.
 """
 
 from __future__ import annotations

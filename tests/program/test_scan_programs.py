@@ -391,12 +391,17 @@ def test_its_text_shows_the_bodies(program):
     assert "func.scan" in ag.view.text(program)
 
 
-def test_modules_and_files_have_it_unrolled(program, wanted, tmp_path):
+def test_modules_have_it_unrolled(program, wanted):
     names: dict = {}
     exec(program.source(), names)
     all_close(names["program"](*OTHER), wanted)
+
+
+def test_files_have_it(program, wanted, tmp_path):
     ag.save(program, tmp_path / "program")
-    all_close(ag.load(tmp_path / "program")(*OTHER), wanted)
+    again = ag.load(tmp_path / "program")
+    assert len(loops(again)) == 2
+    all_close(again(*OTHER), wanted)
 
 
 def test_copies(program, wanted):

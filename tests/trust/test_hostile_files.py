@@ -321,8 +321,20 @@ def program(w):
             w.sub_(rate * w)
         return {"loss": ag.sum(w[0] * x[..., 1:] + ag.rand(2)), "rows": (x[rows], ag.asarray([1.0, float("nan")]))}
 
+    return kept(ag.func.capture(step)(ag.ones((2, 3)), 0.5, rows=ag.asarray([1, 1])))
+
+
+def loop(w):
+    """Give a program with a loop, likewise."""
+    return kept(
+        ag.func.capture(lambda x: ag.func.scan(lambda c, row: (ag.sin(c) * w, c * row), x[0], x))(ag.ones((3, 2, 2)))
+    )
+
+
+def kept(made):
+    """Give a program as `load` makes it."""
     file = io.BytesIO()
-    ag.save(ag.func.capture(step)(ag.ones((2, 3)), 0.5, rows=ag.asarray([1, 1])), file)
+    ag.save(made, file)
     return ag.load(file)
 
 
@@ -334,6 +346,7 @@ def valid():
         [ag.arange(5), ag.asarray([True, False]), ag.ones((0, 3)), "ü\ud800"],
         {},
         program(w),
+        loop(w),
     ]
     for obj in objects:
         file = io.BytesIO()
