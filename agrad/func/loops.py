@@ -1,7 +1,7 @@
 """The loop of `scan` as one step of a program: the operation ``func.scan``, whose body is a program.
 
 Its derivatives and its rule under `vmap` are loops with other bodies, which are captured from the shapes of the first one:
-each is made when it is first asked for, and kept with the body. The module is imported when a program first holds a loop.
+each is made when it is first asked for, and kept with the body.
 """
 
 from __future__ import annotations

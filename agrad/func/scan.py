@@ -10,6 +10,7 @@ from agrad import tree
 from agrad.core.errors import called
 from agrad.core.mode import recorder
 from agrad.core.tensor import Tensor
+from agrad.func.loops import as_step
 from agrad.ops.creation import zeros
 from agrad.ops.manipulation import stack, unstack
 from agrad.program.arguments import argument_of, bare_all, is_raw, name_of
@@ -117,8 +118,6 @@ def _as_step(
     count: int,
 ) -> tuple[Any, Any] | None:
     """Make the loop one step of the program that is being captured; None where it must be unrolled."""
-    from agrad.func import loops  # noqa: PLC0415 (declares the operation, when a program first has a loop)
-
     shapes: list[TreeDef] = []
 
     def call(carry: list[Tensor], row: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -126,7 +125,7 @@ def _as_step(
         shapes.append(shape)
         return made, results
 
-    found = loops.as_step(call, carried, rows, count)
+    found = as_step(call, carried, rows, count)
     if found is None or shapes[0] != shapes[-1]:
         return None
     return tree.unflatten(structure, found[0]), tree.unflatten(shapes[0], found[1])

@@ -10,7 +10,6 @@ Programs are recorded by ``program.recording`` and made by ``func.capture``.
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
 import math
 import operator
@@ -823,13 +822,7 @@ class Body:
         return f"<Body of {self.length} calls of {len(self.program.steps)} steps>"
 
 
-def know_loops() -> None:
-    """Declare the operation of loops, for a program that was made elsewhere."""
-    importlib.import_module("agrad.func.loops")
-
-
 def _body(program: Program, carried: int, rows: int, length: int, reverse: bool, kept: tuple[int, ...]) -> Body:
-    know_loops()
     return Body(program, carried, rows, length, reverse=reverse, kept=kept)
 
 

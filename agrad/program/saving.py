@@ -34,7 +34,6 @@ from agrad.program.program import (
     Write,
     attached,
     is_dtype,
-    know_loops,
     printable,
     refuse_seeds,
 )
@@ -398,7 +397,6 @@ class Computing:
 
     def loop(self, args: Any, kwargs: Any, outs: Any, several: Any, line: Any, region: Any) -> Step:
         """Return the step of a loop, whose operands and results are as its body takes and gives them."""
-        know_loops()
         match args:
             case [[*refs], {"body": place}] if not kwargs and several is True:
                 body = place_in(self.bodies, place)
