@@ -36,8 +36,8 @@ def chapters() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, op in OPS.items():
         module = op.entry.__module__
-        if module.startswith("agrad.ops."):
-            found.setdefault(module.removeprefix("agrad.ops."), []).append(name)
+        if module.startswith("agrad."):
+            found.setdefault(module.removeprefix("agrad.").removeprefix("ops."), []).append(name)
     return dict(sorted(found.items()))
 
 

@@ -36,12 +36,12 @@ from agrad.program.recording import CaptureError, Recorder
 
 
 def _kernel(_xp: Any, operands: Sequence[Any], body: Body) -> list[Any]:
-    """Run the body so often, each time on arrays: its program is compiled once."""
+    """Run the body so often, each time on arrays: its program is compiled once, and nothing that comes out is an operand's memory."""
     backend = backend_of(operands[0])
     assert backend is not None
     xp = backend.xp
     program = body.program.on(backend.device_of(operands[0]))
-    run = program.runner(backend, exact=True)
+    run = program.runner(backend, **body.options)
     carried, rows, rest = body.split(operands)
     found: list[list[Any]] = [[] for _ in (*body.program.outputs[body.carried :], *body.kept)]
     for i in reversed(range(body.length)) if body.reverse else range(body.length):

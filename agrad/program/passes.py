@@ -18,6 +18,7 @@ from agrad.core.backend import Backend, backend_of
 from agrad.core.once import once
 from agrad.core.op import OPS, facts_of
 from agrad.ops.batch_rules import pointwise, rule_of
+from agrad.program.loop_passes import hoisted, running, trimmed
 from agrad.program.program import DETACH, DRAW, STOP, DType, Program, Ref, Shaped, Step, attached, is_number
 from agrad.program.unrolling import unrolled
 
@@ -56,7 +57,7 @@ class Running:
         if found is None:
             plain = self.without_detach()
             knows_loops = type(backend).compile is Backend.compile or backend._runs_loops
-            fewer = optimized(plain if knows_loops else unrolled(plain))
+            fewer = running(optimized(plain if knows_loops else unrolled(plain)), options)
             found = runs.setdefault(key, backend.compile(fewer, **options) or fewer.function(backend))
         return found  # type: ignore[no-any-return]
 
@@ -174,6 +175,8 @@ def merged(program: Program) -> Program:
 #: In the order they run.
 PASSES: tuple[Callable[[Program], Program], ...] = (
     dead_dropped,
+    trimmed,
+    hoisted,
     folded,
     scalars,
     folded,

@@ -755,6 +755,10 @@ class Program:
         return functools.partial(run, xp or kernels or backend.xp)
 
 
+#: The options that have a program give the bits of its steps, one by one.
+EXACT: Mapping[str, Any] = {"exact": True}
+
+
 class Body:
     """What a loop does in each of its calls: an argument of its step.
 
@@ -773,11 +777,13 @@ class Body:
         Whether the last row is the first.
     kept : tuple of int
         Carried values that the loop gives, stacked behind its results, as they were before each call.
+    options : mapping
+        How it is run on raw arrays: the options of `Program.runner`.
     derived : dict
         The bodies of its derivatives, by what they are of.
     """
 
-    __slots__ = ("__weakref__", "carried", "derived", "kept", "length", "program", "reverse", "rows")
+    __slots__ = ("__weakref__", "carried", "derived", "kept", "length", "options", "program", "reverse", "rows")
 
     def __init__(
         self,
@@ -788,9 +794,10 @@ class Body:
         *,
         reverse: bool = False,
         kept: tuple[int, ...] = (),
+        options: Mapping[str, Any] = EXACT,
     ) -> None:
         self.program, self.carried, self.rows = program, carried, rows
-        self.length, self.reverse, self.kept = length, reverse, kept
+        self.length, self.reverse, self.kept, self.options = length, reverse, kept, options
         self.derived: dict[Any, Any] = {}
 
     def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -802,13 +809,16 @@ class Body:
         """Return the body of a loop that gives other carried values as they were."""
         if kept == self.kept:
             return self
-        made = Body(self.program, self.carried, self.rows, self.length, reverse=self.reverse, kept=kept)
-        return self.derived.setdefault(("keeping", kept), made)  # type: ignore[no-any-return]
+        return self.derived.setdefault(("keeping", kept), self.doing(self.program, kept=kept))  # type: ignore[no-any-return]
 
     def taking(self, places: Sequence[int], rows: int) -> Body:
         """Return the body with these of its inputs, of which so many are rows."""
-        program = self.program.replaced(inputs=tuple(self.program.inputs[i] for i in places))
-        return Body(program, self.carried, rows, self.length, reverse=self.reverse, kept=self.kept)
+        return self.doing(self.program.replaced(inputs=tuple(self.program.inputs[i] for i in places)), rows=rows)
+
+    def doing(self, program: Program, **changes: Any) -> Body:
+        """Return the body of a loop whose calls run another program, with some attributes changed."""
+        names = ("carried", "rows", "length", "reverse", "kept", "options")
+        return Body(program, **{name: changes.get(name, getattr(self, name)) for name in names})
 
     def text(self, name: str) -> str:
         """Return what a call does, as the text of a function."""

@@ -53,6 +53,10 @@ class NumpyBackend(Backend):
             from agrad_numpy import scipy_kernels  # noqa: PLC0415 (as above)
 
             return scipy_kernels.kernel(op)
+        if op == "func.scan":
+            from agrad_numpy.loops import scan  # noqa: PLC0415 (as above)
+
+            return scan
         if op.startswith("linalg."):
             from agrad_numpy import linalg_kernels  # noqa: PLC0415 (as above)
 
