@@ -2,7 +2,7 @@
 
 The samples lie away from kinks and singular points, so that finite differences tell the derivative. They cover
 broadcasting, zero-size and 0-d operands, complex and mixed kinds, and every parameter that a derivative looks at.
-There is a file per chapter of the standard, and for `agrad.nn`, `agrad.special`, `agrad.extra` and `agrad.scipy`.
+There is a file per chapter of the standard, and for loops, `agrad.nn`, `agrad.special`, `agrad.extra` and `agrad.scipy`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from agrad.testing.samples import (  # noqa: F401 (each adds its own)
     fft,
     indexing,
     linalg,
+    loops,
     manipulation,
     nn,
     scipy,

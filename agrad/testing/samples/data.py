@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from agrad.core.spec import Spec
+from agrad.func.loops import traced
+from agrad.program.blanks import ShapeDtype
+from agrad.program.program import Body, spec_of_value
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,63 @@ class Like:
     dtype: str = "float64"
 
 
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Stands for the body of a loop on arrays of these shapes, whatever their precision.
+
+    Attributes
+    ----------
+    step : callable
+        What one call does: takes lists of tensors, what is carried, rows and constants; gives two, what is carried on and
+        results.
+    operands : list of Data
+        What the loop takes: what is carried, then arrays of rows, then constants.
+    carried, rows : int
+        How many of these are carried, and how many have rows.
+    length : int
+        How many calls there are.
+    reverse : bool
+        Whether the last row is the first.
+    kept : tuple of int
+        What is given as it was carried into each call.
+    """
+
+    step: Callable[..., tuple[list[Any], list[Any]]]
+    operands: list[Data]
+    carried: int
+    rows: int
+    length: int
+    reverse: bool = False
+    kept: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.step.__name__} {self.length} times{' from the end' if self.reverse else ''}"
+
+    def body(self, dtypes: tuple[str, ...]) -> Body:
+        """Return the body, for operands of these dtypes."""
+        return _body(self, dtypes)
+
+
+@functools.cache
+def _body(loop: Loop, dtypes: tuple[str, ...]) -> Body:
+    specs = [ShapeDtype(data.shape, dtype) for data, dtype in zip(loop.operands, dtypes, strict=True)]
+    first = loop.carried + loop.rows
+    rows = [ShapeDtype(spec.shape[1:], spec.dtype) for spec in specs[loop.carried : first]]
+    made = contextvars.Context().run(
+        functools.partial(traced, length=loop.length, reverse=loop.reverse),
+        loop.step,
+        specs[: loop.carried],
+        rows,
+        specs[first:],
+    )
+    return made.body.keeping(loop.kept)
+
+
+def _dtype(value: Any) -> str:
+    spec = value if isinstance(value, Spec) else spec_of_value(value)
+    return spec.backend.dtype_name(spec.dtype)
+
+
 @dataclass(frozen=True)
 class Sample:
     """One call of an op.
@@ -50,7 +114,8 @@ class Sample:
     op : str
         The op's name.
     args, kwargs
-        As the user would pass them, with `Data` for arrays and `Like` for specs, also within tuples, lists and slices.
+        As the user would pass them, with `Data` for arrays, `Like` for specs and `Loop` for bodies of loops, also within tuples,
+        lists and slices.
     beyond : str
         Why only some backends can run it: what it asks for beyond the standard. Empty if every backend can.
     """
@@ -77,7 +142,7 @@ def _text(value: Any) -> str:
 
 
 def resolve(value: Any, make: Callable[[Data], Any], spec: Callable[[Like], Any]) -> Any:
-    """Return an argument of a sample with arrays and specs in the place of `Data` and `Like`.
+    """Return an argument of a sample with arrays, specs and bodies in the place of `Data`, `Like` and `Loop`.
 
     Parameters
     ----------
@@ -92,6 +157,8 @@ def resolve(value: Any, make: Callable[[Data], Any], spec: Callable[[Like], Any]
         return make(value)
     if isinstance(value, Like):
         return spec(value)
+    if isinstance(value, Loop):
+        return value.body(tuple(_dtype(make(data)) for data in value.operands))
     if isinstance(value, tuple | list):
         return type(value)(resolve(v, make, spec) for v in value)
     return value

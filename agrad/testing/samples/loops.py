@@ -1,0 +1,63 @@
+"""Samples of the operation that `agrad.func.scan` is in programs."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import agrad as ag
+from agrad.testing.samples.data import Data, Loop, add
+
+Step = Callable[..., tuple[list[Any], list[Any]]]
+
+_random = random.Random(1828)  # noqa: S311 (sampling, not secrets)
+
+
+def real(*shape: int) -> Data:
+    """Return real numbers of either sign, at which no product over a few calls is large or small."""
+    values = (_random.choice((-1, 1)) * _random.uniform(0.4, 1.2) for _ in range(math.prod(shape)))
+    return Data(shape, tuple(values), "float64")
+
+
+def cplx(*shape: int) -> Data:
+    """Return complex numbers with such real and imaginary parts."""
+    return Data(shape, tuple(map(complex, real(*shape).values, real(*shape).values)), "complex128")
+
+
+def add_loop(step: Step, carried: list[Data], rows: list[Data], rest: list[Data], length: int, **more: Any) -> None:
+    """Add a loop."""
+    operands = [*carried, *rows, *rest]
+    add("func.scan", operands, Loop(step, operands, len(carried), len(rows), length, **more))
+
+
+def recurrent(carried: list[Any], rows: list[Any], rest: list[Any]) -> tuple[list[Any], list[Any]]:
+    """A cell with two states, of which one only adds up."""
+    (h, total), (x,), (w,) = carried, rows, rest
+    h = ag.tanh(ag.matmul(w, h) + x)
+    return [h, total + ag.sum(h * x)], [h * total]
+
+
+def powers(carried: list[Any], _: list[Any], rest: list[Any]) -> tuple[list[Any], list[Any]]:
+    """A product that goes on, without rows and results."""
+    return [carried[0] * rest[0] + 0.5], []
+
+
+def mapped(_: list[Any], rows: list[Any], rest: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Results of rows alone; nothing is carried."""
+    return [], [ag.sin(rows[0]) * rest[0], ag.sum(rows[1] ** 2)]
+
+
+def exchanged(carried: list[Any], rows: list[Any], _: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Values that change places, and go out as they are."""
+    return [carried[1], carried[0] * rows[0]], [carried[1], rows[0]]
+
+
+add_loop(recurrent, [real(3), real()], [real(4, 3)], [real(3, 3)], 4)
+add_loop(recurrent, [real(2), real()], [real(3, 2)], [real(2, 2)], 3, reverse=True, kept=(0, 1))
+add_loop(powers, [real(2, 2)], [], [real(2)], 3, kept=(0,))
+add_loop(mapped, [], [real(3, 2), real(3)], [real()], 3)
+add_loop(exchanged, [real(2), real(2)], [real(3, 2)], [], 3, kept=(1,))
+add_loop(exchanged, [cplx(2), cplx(2)], [cplx(2, 2)], [], 2, reverse=True)
+add_loop(powers, [cplx(2)], [], [cplx()], 3, kept=(0,))
