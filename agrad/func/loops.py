@@ -20,6 +20,7 @@ from agrad.core.backend import Backend, backend_of
 from agrad.core.declare import custom
 from agrad.core.op import OPS, Op
 from agrad.core.operands import from_raw
+from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.func.grad import jvp, vjp
 from agrad.func.vmap import vmap
@@ -360,9 +361,9 @@ class Traced(NamedTuple):
 
 def traced(
     function: Callable[[list[Tensor], list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]],
-    carried: Sequence[ShapeDtype],
-    rows: Sequence[ShapeDtype],
-    constants: Sequence[ShapeDtype],
+    carried: Sequence[ShapeDtype | Spec],
+    rows: Sequence[ShapeDtype | Spec],
+    constants: Sequence[ShapeDtype | Spec],
     *,
     length: int,
     reverse: bool = False,
@@ -416,7 +417,7 @@ def as_step(
     That is where a call does what no body can hold, or two calls differ in more than their arguments: two are captured. In a
     compiled function all that Python does is seen, and one is enough.
     """
-    ahead, row = [ShapeDtype(t.shape, t.dtype) for t in carried], [ShapeDtype(t.shape[1:], t.dtype) for t in rows]
+    ahead, row = [_about(t, t.shape) for t in carried], [_about(t, t.shape[1:]) for t in rows]
 
     def once() -> Traced:
         return traced(lambda carry, row, _: function(carry, row), ahead, row, [], length=length)
@@ -444,6 +445,14 @@ def as_step(
         return None
     found = list(OPS[LOOP].entry(operands, body))
     return found[: body.carried], found[body.carried : len(found) - len(body.kept)]
+
+
+def _about(tensor: Tensor, shape: tuple[int, ...]) -> ShapeDtype | Spec:
+    """Return what an array without elements is made of that stands for a tensor, or for a row of it."""
+    backend, dtype = _library(tensor), tensor.dtype
+    return (
+        ShapeDtype(shape, dtype) if backend.is_lazy else Spec(backend, shape, backend.dtype(dtype), tensor._spec.device)
+    )
 
 
 def _library(tensor: Tensor) -> Backend:

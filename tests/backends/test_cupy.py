@@ -617,6 +617,47 @@ def test_what_a_kernel_of_a_program_is_of():
     )
 
 
+def test_loops_are_one_step_whose_calls_are_kernels():
+    """Of a gradient, on a device that is not the default; compiled, too, and as one CUDA graph for each call."""
+    fake(
+        "fake_cupy.COUNT = 2"
+        + COMPARED
+        + textwrap.dedent("""
+        rng = np.random.default_rng(0)
+        init, xs, w = rng.normal(size=3), rng.normal(size=(6, 3)), rng.normal(size=(3, 3)) / 2
+
+        def loss(init, xs, w):
+            def step(h, x):
+                h = ag.tanh(ag.sin(w @ h + x) * x)
+                return h, ag.sum(h * x)
+
+            last, ys = ag.func.scan(step, init, xs)
+            return ag.sum(last**2) + ag.sum(ag.sin(ys))
+
+        def graded(init, xs, w):
+            value = loss(init, xs, w)
+            return value, *ag.autograd.grad(value, [init, xs, w])
+
+        for device in ("cupy:0", "cupy:1"):
+            for exact in (False, True):
+                (fewer, _), kernels = compared(graded, (init, xs, w), device=device, exact=exact)
+                assert [s.op for s in fewer.steps].count("func.scan") == 2, fewer
+                assert exact or sum(name.startswith("agrad_run") for name in kernels) >= 12, kernels
+
+        for options in ({}, {"exact": True}, {"mode": "reduce-overhead"}):
+            compiled = ag.compile(ag.func.value_and_grad(loss, (0, 1, 2)), **options)
+            for k in range(5):
+                arrays = [init * (k + 1), xs - k, w]
+                with cupy.cuda.Device(1):
+                    value, grads = compiled(*(ag.asarray(a, device="cupy:1") for a in arrays))
+                wanted, slopes = ag.func.value_and_grad(loss, (0, 1, 2))(*map(ag.asarray, arrays))
+                for ours, theirs in zip((value, *grads), (wanted, *slopes), strict=True):
+                    np.testing.assert_allclose(ours._raw.get(), theirs.numpy(), rtol=1e-11, atol=1e-12)
+            assert [s.op for s in compiled.programs[-1].steps].count("func.scan") == 2
+        """)
+    )
+
+
 def test_programs_drawn_at_random():
     """Of steps of other shapes, with their gradients: runs are put in an order in which each has what it needs."""
     fake(

@@ -467,6 +467,34 @@ def a_write_to_what_the_call_made():
     return f, None
 
 
+def a_write_to_an_array_of_the_call():
+    def f(c, xs):
+        a = np.zeros(3)
+
+        def step(c, x):
+            nonlocal_a = a
+            nonlocal_a += 1.0
+            return c + a * x, None
+
+        return scan(step, c, xs)[0] + a
+
+    return f, None
+
+
+def a_write_to_the_memory_of_an_array_of_the_call():
+    def f(c, xs):
+        a = np.zeros(3)
+
+        def step(c, x):
+            t = ag.asarray(a)
+            t.add_(1.0)
+            return c + t * x, None
+
+        return scan(step, c, xs)[0] + a
+
+    return f, None
+
+
 def an_item():
     return lambda c, xs: scan(lambda c, x: (c * float(x[0]), c.sum().item()), c, xs), None
 
@@ -617,6 +645,7 @@ OTHERS = [
         running_statistics,
     ),
     *(a_write_to_what_is_outside, a_write_to_what_is_carried, a_write_to_what_the_call_made, an_item, a_branch),
+    *(a_write_to_an_array_of_the_call, a_write_to_the_memory_of_an_array_of_the_call),
     *(which_tensor_it_is, whether_it_requires_a_gradient, whether_it_has_a_history, a_tensor_in_a_list),
     *(a_gradient_of_its_own, a_hook_of_its_own, a_requirement_of_its_own, an_error_it_goes_on_after),
     *(an_interrupt_it_goes_on_after, a_mode, prints, numpys_numbers),

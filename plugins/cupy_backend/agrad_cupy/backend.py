@@ -84,6 +84,7 @@ class CupyBackend(Backend):
         **{f"special.{name}": "CuPy has no such function" for name in _MISSING},
         **{f"scipy.{name}": "CuPy has no such function" for name in _UNWRITTEN},
     }
+    _runs_loops = True
 
     def __init__(self) -> None:
         #: Whether each kernel is waited for, so that its error is raised where it was called.
@@ -274,10 +275,11 @@ class CupyBackend(Backend):
         """Return what runs a program with its runs of elementwise steps, and the sums at their ends, as one kernel each.
 
         With ``exact=True`` steps stay single: CUDA's compiler rounds a product and a sum in one kernel together. With
-        ``mode="reduce-overhead"`` the kernels of a program are launched as one CUDA graph, if one can hold them.
+        ``mode="reduce-overhead"`` the kernels of a program are launched as one CUDA graph, if one can hold them; those of a
+        loop as one for each call.
         """
         fewer, codes = (program, {}) if exact else fused(program, lambda op: self._found(op) is None)
-        as_graph = mode == "reduce-overhead"
+        as_graph = mode == "reduce-overhead" and not program.bodies
         if not codes and self._count < 2 and not as_graph:
             return None
         kernels = _Kernels(self.xp, {name: _compiled(code) for name, code in codes.items()})
