@@ -24,6 +24,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "examples/digits.py": ("--epochs", "1"),
     "examples/export_step.py": ("--steps", "20"),
     "examples/fit_by_data.py": (),
+    "examples/kalman_filter.py": ("--length", "50", "--steps", "10"),
     "examples/larger_than_memory.py": ("--small", "--passes", "2"),
     "examples/numpy_style.py": ("--short",),
     "examples/xarray_calibration.py": ("--small", "--backend", "numpy"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -10,7 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import agrad as ag
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -198,6 +202,48 @@ class TestExportStep:
         done = run("export_step.py", "--steps", 0)
         assert done.returncode == 2
         assert "--steps must be at least 1" in done.stderr
+
+
+class TestKalmanFilter:
+    def test_it_fits(self):
+        done = run("kalman_filter.py", "--length", 300, "--steps", 40)
+        assert done.returncode == 0, done.stdout + done.stderr
+        losses = [float(found) for found in re.findall(r"loss ([\d.]+)", done.stdout)]
+        assert losses[-1] < losses[0] - 0.3
+        noise = re.search(r"^noise +([\d.]+)", done.stdout, re.MULTILINE)[1]
+        assert float(noise) == pytest.approx(0.3, rel=0.3)
+        assert "of which 2 are loops of 300 calls" in done.stdout
+        assert not done.stderr
+
+    def test_its_likelihood_is_that_of_all_measurements_at_once(self):
+        """They are normal together: their covariance follows from the system, without a filter."""
+        spec = importlib.util.spec_from_file_location("kalman_filter", EXAMPLES / "kalman_filter.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        n, values = 9, {"stiffness": 1.3, "friction": 0.4, "push": 0.7, "noise": 0.5}
+        measured = module.measurements(n, seed=4)
+        h, k, b = 0.1, values["stiffness"], values["friction"]
+        rates = np.array([[0.0, 1.0], [-k, -b]])
+        a = np.eye(2) + h * rates + 0.5 * h**2 * rates @ rates
+        state, covariance = np.eye(2), np.zeros((n, n))
+        push = np.diag([0.0, h * values["push"] ** 2])
+        states = []
+        for _ in range(n):
+            state = a @ state @ a.T + push
+            states.append(state)
+        for i in range(n):
+            for j in range(i, n):
+                covariance[i, j] = covariance[j, i] = (np.linalg.matrix_power(a, j - i) @ states[i])[0, 0]
+        covariance += values["noise"] ** 2 * np.eye(n)
+        square = measured @ np.linalg.solve(covariance, measured)
+        wanted = 0.5 * (square + np.linalg.slogdet(2 * np.pi * covariance)[1]) / n
+        found = module.loss({name: ag.asarray(np.log(value)) for name, value in values.items()}, measured)
+        assert float(found) == pytest.approx(wanted, rel=1e-12)
+
+    def test_mistakes_are_explained(self):
+        done = run("kalman_filter.py", "--length", 1)
+        assert done.returncode == 2
+        assert "--length must be at least 2" in done.stderr
 
 
 class TestCalibratedOde:
