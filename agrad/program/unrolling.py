@@ -1,11 +1,12 @@
-"""Loops written out: a program whose loops are one step each as one in which every call has its own steps.
+"""Loops for what does not know them: `unrolled`, every call with steps of its own, and `apart`, for who writes loops as text.
 
-What does not know loops gets this: modules of NumPy's, and backends that run programs in a way of their own.
+Backends that run programs in a way of their own get them unrolled. In a text, values of a body stand beside those around it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,50 @@ def unrolled(program: Program) -> Program:
         else:
             writer.steps.append(step)
     return program.replaced(steps=tuple(writer.steps), shapes=writer.shapes, constants=writer.constants).needed()
+
+
+def apart(program: Program) -> Program:
+    """Return a program in which each number is of one value, in whatever body, and bodies have no constants.
+
+    These are operands, and shapes are those of all.
+    """
+    if not program.bodies:
+        return program
+    shapes, constants = dict(program.shapes), dict(program.constants)
+    fresh = itertools.count(max(program.next_number(), max(shapes, default=-1) + 1)).__next__
+    steps = []
+    for step in program.steps:
+        if step.op == LOOP:
+            operands, body = step.args
+            inner = apart(body.program)
+            inner = renumbered(inner, {number: fresh() for number in inner.shapes})
+            shapes |= inner.shapes
+            given = {number: fresh() for number in inner.constants}
+            shapes |= {given[number]: inner.shapes[number] for number in given}
+            constants |= {given[number]: value for number, value in inner.constants.items()}
+            whole = inner.replaced(inputs=(*inner.inputs, *given), constants={})
+            step = replace(step, args=([*operands, *map(Ref, given.values())], body.doing(whole)))  # noqa: PLW2901
+        steps.append(step)
+    return program.replaced(steps=tuple(steps), shapes=shapes, constants=constants)
+
+
+def renumbered(program: Program, same: Mapping[int, int]) -> Program:
+    """Return a program with other numbers for all of its values, those of its bodies too."""
+
+    def moved(step: Step) -> Step:
+        if step.op == LOOP:
+            operands, body = step.args
+            step = replace(step, args=(operands, body.doing(renumbered(body.program, same))))
+        taking = step.taking({number: Ref(same[number]) for number in step.refs})
+        return replace(taking, outs=tuple(None if number is None else same[number] for number in step.outs))
+
+    return program.replaced(
+        inputs=tuple(same[number] for number in program.inputs),
+        steps=tuple(map(moved, program.steps)),
+        outputs=tuple(same[number] for number in program.outputs),
+        shapes={same[number]: shaped for number, shaped in program.shapes.items()},
+        constants={same[number]: value for number, value in program.constants.items()},
+    )
 
 
 class Unrolling:

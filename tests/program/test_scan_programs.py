@@ -391,10 +391,56 @@ def test_its_text_shows_the_bodies(program):
     assert "func.scan" in ag.view.text(program)
 
 
-def test_modules_have_it_unrolled(program, wanted):
+def module(program):
     names: dict = {}
     exec(program.source(), names)
-    all_close(names["program"](*OTHER), wanted)
+    return names["program"]
+
+
+def test_modules_have_a_loop_of_python_s(program, wanted):
+    all_close(module(program)(*OTHER), wanted)
+    text = program.source(notes=False)
+    assert "for i1 in range(5):" in text
+    assert "for i1 in reversed(range(5)):" in text
+    longer = capture(ag.func.value_and_grad(total(scan), (0, 1, 2)))(Spec((3,)), Spec((10_000, 3)), Spec((3, 3)))
+    assert longer.source(notes=False).count("\n") == text.count("\n")
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_modules_of_loops_of_many_kinds(name):
+    step, init, xs = LOOPS[name]
+    length = 5 if xs is None else len(xs)
+
+    def function(init, xs):
+        return scan(step, ag.tree.map(ag.asarray, init), ag.tree.map(ag.asarray, xs), length)
+
+    arrays = [ag.tree.map(np.asarray, part) for part in (init, xs)]
+    program = capture(function)(*arrays)
+    found, wanted = module(program)(*[a for a in arrays if a is not None], **program.arrays()), program(*arrays)
+    for one, other in zip(*(ag.tree.flatten(part)[0] for part in (found, wanted)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_modules_of_loops_with_what_is_large_or_long():
+    table = np.random.default_rng(5).normal(size=(40, 40))
+    function = lambda c, xs: scan(lambda c, x: (ag.sin(c @ ag.asarray(table.tolist())) + x, ag.sum(c)), c, xs)
+    args = table[0], table[:3]
+    program = capture(function)(*args)
+    assert len(program.arrays()) == 1
+    for one, other in zip(module(program)(*args, **program.arrays()), program(*args), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+    def long(c, xs):
+        for _ in range(2100):
+            c = ag.sin(c)
+        c, ys = scan(lambda c, x: (c * x + xs[0], c), c, xs)
+        for _ in range(2100):
+            c = ag.sin(c)
+        return c, ys
+
+    program = capture(long)(INIT, ROWS)
+    for one, other in zip(module(program)(INIT, ROWS), program(INIT, ROWS), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_files_have_it(program, wanted, tmp_path):
@@ -414,6 +460,43 @@ def test_other_backends_run_it(program, wanted):
     da = pytest.importorskip("dask.array")
     found = program(*(da.from_array(a, chunks=a.shape) for a in OTHER))
     all_close(ag.tree.map(lambda a: a.compute(), found), wanted)
+
+
+def test_an_error_of_a_run_tells_the_line_of_the_step():
+    def step(c, x):
+        return ag.linalg.inv(x) @ c, None
+
+    program = capture(lambda c, xs: scan(step, c, xs)[0])(np.ones(2), np.stack([np.eye(2)] * 4))
+    for _ in range(3):
+        with pytest.raises(np.linalg.LinAlgError) as error:
+            program(np.ones(2), np.stack([np.eye(2), np.eye(2), np.zeros((2, 2)), np.eye(2)]))
+        assert f"{__file__}:{step.__code__.co_firstlineno + 1}" in "".join(error.value.__notes__)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2])
+def test_few_rows(length):
+    def function(c, xs):
+        return scan(lambda c, x: ({"a": c["a"] + x}, (ag.sum(x), None)), {"a": c}, xs)
+
+    xs = ROWS[:length]
+    wanted = function(ag.asarray(INIT), ag.asarray(xs))
+    for run in (capture(function)(INIT, xs), ag.compile(function, fullgraph=True)):
+        for _ in range(3):
+            found = run(INIT, xs)
+            all_close(found, wanted)
+            assert found[1][0].shape == (length,)
+
+
+def test_a_leaf_that_changes_is_named():
+    def function(c, xs):
+        return scan(lambda c, x: ({"n": [c["n"][0] + x]}, None), c, xs)
+
+    given = {"n": [ag.asarray(1)]}, ag.ones(3)
+    for run in (function, capture(function), ag.compile(function)):
+        with pytest.raises(
+            TypeError, match=r"was given int64\[\] to carry at \['n'\]\[0\], and carries float64\[\] on"
+        ):
+            run(*given)
 
 
 def test_exact_runs_give_the_bits_of_the_loop():

@@ -11,13 +11,16 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import NoneType
 from typing import Any
 
 from agrad.plugin.backend import OPS, WITHOUT_OP, backend_of, internal, spec_of
 from agrad.plugin.programs import (
     DRAW,
+    INDENT,
     LITERALS,
+    LOOP,
     Argument,
     DType,
     Given,
@@ -29,10 +32,11 @@ from agrad.plugin.programs import (
     Step,
     Write,
     Writer,
+    apart,
     printable,
     refs_in,
+    trimmed,
     tuple_text,
-    unrolled,
     written_out,
 )
 from agrad.tree import TreeDef
@@ -60,7 +64,7 @@ IN_SINGLE = frozenset({*kernels.IN_SINGLE, "linalg.vector_norm", "sum"})
 
 def is_spelled(step: Step, shapes: Mapping[int, Shaped]) -> bool:
     """Return whether NumPy, SciPy or a helper does what a step does."""
-    if step.op in SPELLED or step.op in WITHOUT_OP:
+    if step.op in SPELLED or step.op in WITHOUT_OP or step.op == LOOP:
         return True
     op = OPS.get(step.op)
     if op is None or op.rule.guarded or step.op in BESIDE:
@@ -69,6 +73,18 @@ def is_spelled(step: Step, shapes: Mapping[int, Shaped]) -> bool:
     if chapter != "special":
         return chapter in ("", "fft", "linalg")
     return op.kernel is None or (step.op in REAL and any(shapes[n].dtype.startswith("complex") for n in step.refs))
+
+
+def spelled_out(program: Program) -> Program:
+    """Return a program of steps that NumPy, SciPy or a helper does, in the bodies of loops too."""
+    made = written_out(program, is_spelled)
+    steps = (
+        replace(step, args=(step.args[0], step.args[1].doing(spelled_out(step.args[1].program.without_detach()))))
+        if step.op == LOOP
+        else step
+        for step in made.steps
+    )
+    return made.replaced(steps=tuple(steps))
 
 
 # -- the text ---------------------------------------------------------------------------------------------------------
@@ -91,7 +107,8 @@ class Module(Writer):
     """
 
     def __init__(self, program: Program, *, notes: bool = True) -> None:
-        super().__init__(written_out(unrolled(program), is_spelled), notes=notes)
+        super().__init__(apart(trimmed(spelled_out(program))), notes=notes)
+        self.depth = 0  # of the loop that is written
         program = self.program
         self.helpers: dict[str, None] = {}  # by name, in the order of their first use
         self.taken = {"np", "scipy", "held", *HELPERS}
@@ -120,7 +137,7 @@ class Module(Writer):
     def _free(self, wanted: str) -> str:
         """Return an identifier like this that is not taken yet, and take it."""
         name = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_") or "value"
-        if not name.isidentifier() or keyword.iskeyword(name) or re.fullmatch(r"[vc]\d+|part_\d+", name):
+        if not name.isidentifier() or keyword.iskeyword(name) or re.fullmatch(r"[vci]\d+|part_\d+", name):
             name = name if name == wanted and name.startswith("c") and name[1:].isdigit() else f"_{name}"
         free, n = name, 2
         while free in self.taken:
@@ -322,6 +339,54 @@ class Module(Writer):
 
     def function(self, step: Step) -> str:
         return f"np.{step.op}"
+
+    def statements(self, at: int, step: Step) -> Iterator[str]:
+        if step.op != LOOP:
+            yield from super().statements(at, step)
+            return
+        yield from self.loop(step)
+        if gone := self.dropped(at, step):
+            yield gone.removeprefix("; ")
+
+    def dropped(self, at: int, step: Step) -> str:
+        return "" if self.depth else super().dropped(at, step)  # what a call makes goes when the next one makes it
+
+    def loop(self, step: Step) -> Iterator[str]:
+        """Return the lines of a loop."""
+        operands, body = step.args
+        program, count = body.program, body.carried
+        carried, rows, rest = body.split([self.name(ref.number) for ref in operands])
+        states, each, fixed = body.split(program.inputs)
+        self.names |= dict(zip(fixed, rest, strict=True))
+        stacks = [(n, *self.program.shapes[n]) for n in step.outs[count:] if n is not None]
+        for number, shape, dtype in stacks:
+            yield f"{self.name(number)} = np.empty({shape!r}, dtype=np.{dtype})"
+        if states:
+            yield f"{', '.join(map(self.name, states))} = {', '.join(carried)}"
+        self.depth += 1
+        i = f"i{self.depth}"
+        calls = f"range({body.length})"
+        yield f"for {i} in {f'reversed({calls})' if body.reverse else calls}:{self.note(step)}"
+        inside = [f"{self.name(n)} = {row}[{i}]" for n, row in zip(each, rows, strict=True)]
+        results = [*program.outputs[count:], *(states[k] for k in body.kept)]
+        before = len(program.outputs) - count
+        kept = [
+            f"{self.name(out)}[{i}] = {self.name(n)}"
+            for out, n in zip(step.outs[count:], results, strict=True)
+            if out is not None
+        ]
+        first = sum(out is not None for out in step.outs[count : count + before])
+        inside = [*kept[first:], *inside]
+        for inner in program.steps:
+            inside += self.statements(0, inner)
+        inside += kept[:first]
+        if states:
+            inside.append(f"{', '.join(map(self.name, states))} = {', '.join(map(self.name, program.outputs[:count]))}")
+        yield from (f"{INDENT}{line}" for line in inside or ["pass"])
+        self.depth -= 1
+        for out, state in zip(step.outs, states, strict=False):
+            if out is not None:
+                yield f"{self.name(out)} = np.array({self.name(state)})"
 
     def _special(self, step: Step) -> str:
         name = step.op.removeprefix("special.")
