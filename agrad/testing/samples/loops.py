@@ -7,7 +7,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import agrad as ag
+from agrad.ops.elementwise import sin, tanh
+from agrad.ops.linalg import matmul
+from agrad.ops.statistical import sum as sum_of
 from agrad.testing.samples.data import Data, Loop, add
 
 Step = Callable[..., tuple[list[Any], list[Any]]]
@@ -35,8 +37,8 @@ def add_loop(step: Step, carried: list[Data], rows: list[Data], rest: list[Data]
 def recurrent(carried: list[Any], rows: list[Any], rest: list[Any]) -> tuple[list[Any], list[Any]]:
     """A cell with two states, of which one only adds up."""
     (h, total), (x,), (w,) = carried, rows, rest
-    h = ag.tanh(ag.matmul(w, h) + x)
-    return [h, total + ag.sum(h * x)], [h * total]
+    h = tanh(matmul(w, h) + x)
+    return [h, total + sum_of(h * x)], [h * total]
 
 
 def powers(carried: list[Any], _: list[Any], rest: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -46,7 +48,7 @@ def powers(carried: list[Any], _: list[Any], rest: list[Any]) -> tuple[list[Any]
 
 def mapped(_: list[Any], rows: list[Any], rest: list[Any]) -> tuple[list[Any], list[Any]]:
     """Results of rows alone; nothing is carried."""
-    return [], [ag.sin(rows[0]) * rest[0], ag.sum(rows[1] ** 2)]
+    return [], [sin(rows[0]) * rest[0], sum_of(rows[1] ** 2)]
 
 
 def exchanged(carried: list[Any], rows: list[Any], _: list[Any]) -> tuple[list[Any], list[Any]]:
