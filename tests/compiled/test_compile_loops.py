@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 import warnings
@@ -237,6 +238,34 @@ def of_a_checkpoint():
     return f, lambda k: (k * INIT, ROWS)
 
 
+def a_method():
+    class Cell:
+        def __init__(self):
+            self.w, self.k = HELD * 2, 3.0
+
+        def __call__(self, c, x):
+            return c * self.w + x, self.again(c)
+
+        def again(self, c):
+            return c * self.k
+
+    cell = Cell()
+    return lambda init, xs: scan(cell, init, xs), lambda k: (k * INIT, ROWS)
+
+
+def a_partial():
+    def rule(scale, c, x, *, shift):
+        return c * scale + x + shift, None
+
+    step = functools.partial(rule, HELD, shift=0.5)
+    return lambda init, xs: scan(step, init, xs), lambda k: (k * INIT, ROWS)
+
+
+def a_compiled_step():
+    step = ag.compile(lambda c, x: (ag.sin(c) * HELD + x, c))
+    return lambda init, xs: scan(step, init, xs), lambda k: (k * INIT, ROWS)
+
+
 def a_setting():
     def f(init, xs):
         return scan(lambda c, x: (c + x + ag.ones(3), ag.zeros(2)), init, xs)
@@ -256,6 +285,7 @@ ONE_STEP = [
     ),
     *(tensors_from_outside, a_module, a_module_in_training, containers, arrays_of_the_call, inside_each_other, a_batch),
     *(tangents, gradients_twice, gradients_within, by_number, of_a_checkpoint, a_setting),
+    *(a_method, a_partial, a_compiled_step),
 ]
 
 
@@ -816,3 +846,29 @@ def test_it_is_seen_what_a_step_reads_at_other_calls():
             held.k = 3.0
         same(compiled(INIT, ROWS), f(ag.asarray(INIT), ag.asarray(ROWS)))
     assert len(compiled.programs) == 3
+
+
+def test_a_loop_in_a_hook_reads_what_is_there_when_it_runs():
+    held = Scale()
+
+    def hook(g):
+        return scan(lambda c, x: (c * held.k + x, None), g, ag.zeros((2, 3)))[0]
+
+    def f(x):
+        y = x * held.k
+        y.register_hook(hook)
+        return ag.sum(y * y)
+
+    compiled, found = ag.compile(f), {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ag.func.CompileWarning)
+        for name, run in (("compiled", compiled), ("plain", f)):
+            held.k = ag.tensor([2.0, 3.0, 4.0])
+            found[name] = []
+            for k in range(5):
+                x = ag.tensor(INIT * (k + 1), requires_grad=True)
+                value = run(x)
+                held.k.data = held.k.detach() + 1.0
+                value.backward()
+                found[name].append(x.grad)
+    same(found["compiled"], found["plain"])
