@@ -23,12 +23,15 @@ from agrad.program.arguments import (
 from agrad.program.blanks import blank_tensor, program_of_kernels
 from agrad.program.closures import Argument
 from agrad.program.inference import infer
+from agrad.program.loop_passes import trimmed
 from agrad.program.passes import broadcast, find, is_elementwise, is_foreign, is_fresh, key_of, optimized
 from agrad.program.program import (
     DRAW,
     HERE,
     LITERALS,
+    LOOP,
     STOP,
+    Body,
     DType,
     Given,
     Leaf,
@@ -48,16 +51,19 @@ from agrad.program.program import (
 )
 from agrad.program.recording import CaptureError
 from agrad.program.source import written_out
-from agrad.program.unrolling import unrolled
-from agrad.program.writing import Writer, tuple_text
+from agrad.program.unrolling import apart, unrolled
+from agrad.program.writing import INDENT, Writer, tuple_text
 
 __all__ = [
     "DRAW",
     "HERE",
+    "INDENT",
     "LITERALS",
+    "LOOP",
     "STOP",
     "Argnums",
     "Argument",
+    "Body",
     "CaptureError",
     "CompileError",
     "CompileWarning",
@@ -74,6 +80,7 @@ __all__ = [
     "Stopped",
     "Write",
     "Writer",
+    "apart",
     "bare_all",
     "blank_tensor",
     "broadcast",
@@ -98,6 +105,7 @@ __all__ = [
     "refs_in",
     "split_aux",
     "symbol_of",
+    "trimmed",
     "tuple_text",
     "unrolled",
     "written_out",

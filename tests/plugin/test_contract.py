@@ -441,11 +441,11 @@ NAMES_2 = {
         more_than_numbers not_recorded once output_size place_in spec_of uncollected user_frame visits_once
     """,
     "agrad.plugin.programs": """
-        Argnums Argument CaptureError CompileError CompileWarning DRAW DType Given HERE Kept LITERALS Leaf
-        Number Program Programs Ref STOP Shaped Step Stopped Write Writer bare_all blank_tensor broadcast check_argnums
+        Argnums Argument Body CaptureError CompileError CompileWarning DRAW DType Given HERE INDENT Kept LITERALS LOOP Leaf
+        Number Program Programs Ref STOP Shaped Step Stopped Write Writer apart bare_all blank_tensor broadcast check_argnums
         environment find give_all givers infer is_elementwise is_foreign is_fresh is_number is_raw
         is_transformed key_of mapped name_of optimized printable program_of_kernels refs_in split_aux symbol_of
-        tuple_text unrolled written_out
+        trimmed tuple_text unrolled written_out
     """,
 }
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from agrad.core.backend import backend_of
-from agrad.program.program import Body
+from agrad.plugin.backend import backend_of
+from agrad.plugin.programs import Body
 
 
 def scan(operands: Sequence[Any], body: Body) -> list[Any]:
