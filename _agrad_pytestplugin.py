@@ -26,6 +26,7 @@ def pytest_addoption(parser: Any) -> None:
         metavar="MODULE[:OBJECT]",
         help="plugin to register first, for one without entry point: a module or a file.py, and what in it",
     )
+    group.addoption("--agrad-executor", metavar="NAME", help="executor by which agrad.testing.suite runs programs")
     group.addoption("--agrad-quick", action="store_true", help="one sample per operation")
     group.addoption("--agrad-every", action="store_true", help="every sample in the longer tests too, which take a few")
     group.addoption("--agrad-xfails", metavar="FILE", help="tests expected to fail: lines of `test id  # reason`")

@@ -299,3 +299,12 @@ class TestXarrayCalibration:
         done = run("xarray_calibration.py", "--small", "--backend", "numpy", "--require", "0.001")
         assert done.returncode == 1
         assert "a parameter is off by" in done.stderr
+
+
+def test_xla_runs_programs_on_numpys_arrays():
+    pytest.importorskip("jax")
+    done = run("xla_executor.py")
+    assert done.returncode == 0, done.stderr
+    by_xla, by_numpy = re.match(r"by XLA ([\d.]+), by NumPy ([\d.]+)\n", done.stdout).groups()
+    assert float(by_xla) == pytest.approx(float(by_numpy), rel=1e-10)
+    assert done.stdout.endswith("are numpy's\n")

@@ -38,6 +38,7 @@ LAYERS = [
         "agrad.core.blank",
         "agrad.core.cpython",
         "agrad.core.errors",
+        "agrad.core.executor",
         "agrad.core.facts",
         "agrad.core.mode",
         "agrad.core.names",

@@ -73,7 +73,7 @@ class Answers:
     def _plain(self, values: list[Any]) -> Sequence[Any]:
         """Run the program without asking for the values that Python chose its way by."""
         with self.kept.backend.quiet():
-            return self.kept.program.run(self.kept.backend, values, **self.kept.options)
+            return self.kept.program.run(self.kept.backend, values, **{**self.kept.options, "executor": None})
 
     def allow(self, at: int, apart: float) -> bool:
         """Return whether an output that is so far apart from the function's differs by rounding alone."""

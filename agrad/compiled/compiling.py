@@ -29,7 +29,7 @@ from agrad.core.node import next_seq
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.core.tree import children_of
-from agrad.plugin.manager import default_backend
+from agrad.plugin.manager import default_backend, executor_named
 from agrad.program.arguments import NUMBERS, bare_all, is_raw, name_of, owner_of
 from agrad.program.capture import MODE_LEFT, graph_of, introduced
 from agrad.program.closures import Reach
@@ -659,6 +659,7 @@ def compile(
     explain: bool = False,
     exact: bool = False,
     threads: int | None = None,
+    executor: Any = None,
     mode: str | None = None,
     fullgraph: bool = False,
     pure: bool = False,
@@ -676,6 +677,7 @@ def compile(
     explain: bool = False,
     exact: bool = False,
     threads: int | None = None,
+    executor: Any = None,
     mode: str | None = None,
     fullgraph: bool = False,
     pure: bool = False,
@@ -692,6 +694,7 @@ def compile(
     explain: bool = False,
     exact: bool = False,
     threads: int | None = None,
+    executor: Any = None,
     mode: str | None = None,
     fullgraph: bool = False,
     pure: bool = False,
@@ -727,6 +730,9 @@ def compile(
         sums over many elements may differ.
     threads : int, optional
         How many threads may work on large arrays; default: what the environment allows.
+    executor : str or Executor, optional
+        What runs the programs, and those of their gradients: the name of an installed executor (``python -m agrad`` lists
+        them), or an object that is one. Programs that it does not run, run as without it. Default: the backend's own way.
     mode : {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}, optional
         As in PyTorch: ``"reduce-overhead"`` launches the kernels of a program as one CUDA graph where it runs on CuPy and a
         graph can hold them, else with one `CompileWarning`; it keeps the memory that they work on. Elsewhere it changes
@@ -754,6 +760,8 @@ def compile(
 
     Raises
     ------
+    BackendError
+        If there is no executor of the name, or it does not work here.
     CompileError
         From a compared call, where a replay gives something else and `check` is ``"doubling"``; with `fullgraph`, there
         too, and where no program can hold the call.
@@ -784,6 +792,7 @@ def compile(
             explain=explain,
             exact=exact,
             threads=threads,
+            executor=executor,
             mode=mode,
             fullgraph=fullgraph,
             pure=pure,
@@ -813,7 +822,10 @@ def compile(
         raise TypeError(f"compile takes a function, not {type(function).__name__}{errors.called()}")
     if disable:
         return function
-    more = {"mode": mode} if mode == "reduce-overhead" else {}
+    more: dict[str, Any] = {"mode": mode} if mode == "reduce-overhead" else {}
+    if executor is not None:
+        executor_named(executor)
+        more["executor"] = executor
     check = check or "first" if pure else check
     return Compiled(
         function, check, explain, fullgraph, pure=pure, effects=effects, exact=exact, threads=threads, **more

@@ -10,6 +10,7 @@ from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from agrad.func.scan import scan
 from agrad.func.stateless import functional_call, stack_module_state
 from agrad.func.vmap import vmap
+from agrad.plugin.manager import use_executor
 from agrad.program.blanks import ShapeDtype
 from agrad.program.capture import capture, eval_shape
 from agrad.program.memory import Memory as _Memory  # noqa: F401 (the file has methods of programs)
@@ -45,6 +46,7 @@ __all__ = [
     "linearize",
     "scan",
     "stack_module_state",
+    "use_executor",
     "value_and_grad",
     "vjp",
     "vmap",

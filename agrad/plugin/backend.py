@@ -16,6 +16,7 @@ from agrad.core.errors import (
     more_than_numbers,
     user_frame,
 )
+from agrad.core.executor import Executor, Refused
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.kernels import PRIMITIVES, SUBNAMESPACES, check_bounds, forget_kernels, is_mask, key_parts, visits_once
 from agrad.core.mode import not_recorded
@@ -39,12 +40,14 @@ __all__ = [
     "Backend",
     "Blank",
     "Device",
+    "Executor",
     "MissingName",
     "NeedsValuesError",
     "Outlook",
     "Padding",
     "Pair",
     "Place",
+    "Refused",
     "Spec",
     "ancestors",
     "backend_of",

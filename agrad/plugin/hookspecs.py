@@ -8,6 +8,7 @@ from typing import Any
 import pluggy
 
 from agrad.core.backend import Backend
+from agrad.core.executor import Executor
 
 hookspec = pluggy.HookspecMarker("agrad")
 hookimpl = pluggy.HookimplMarker("agrad")
@@ -34,3 +35,11 @@ def agrad_kernel(op: str, backend: Backend) -> Callable[..., Any] | None:
 @hookspec(firstresult=True)
 def agrad_harness(backend: str) -> str | None:
     """Return the path of the `agrad.testing.Harness` with which the conformance kit tests a backend of this name."""
+
+
+@hookspec
+def agrad_executors() -> Mapping[str, str] | Sequence[Executor]:  # type: ignore[empty-body]
+    """Return the executors of this plugin: paths by name, as ``{"mine": "agrad_mine.native:Native"}``, or objects.
+
+    The module of a path is imported when its executor is first named.
+    """

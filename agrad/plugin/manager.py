@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
 from agrad.core.backend import CONTRACT, Backend, Device, Place
+from agrad.core.executor import Executor
 from agrad.core.kernels import forget_kernels
 from agrad.core.mode import Setting, not_recorded
 from agrad.core.once import lock, shared
@@ -41,6 +42,9 @@ CHANGES = {
 }
 
 _backends: dict[str, Backend] = {}
+_executors: dict[
+    str, tuple[Any, str]
+] = {}  # an object, or the path of one that is made when it is first named, and its plugin
 _paths: dict[str, str] = {}  # "module:class" of backends that are made when they are first needed
 _givers: dict[str, str] = {}  # the plugin that gave a backend
 _failures: dict[str, str] = {}
@@ -68,6 +72,17 @@ class BackendInfo:
     def __str__(self) -> str:
         state = f"{self.version}, {', '.join(self.devices)}" if self.available else f"unavailable: {self.reason}"
         return f"{self.name}: {state}"
+
+
+@dataclass(frozen=True)
+class ExecutorInfo:
+    """One row of `executors`."""
+
+    name: str
+    backends: tuple[str, ...]
+    available: bool
+    version: str
+    reason: str
 
 
 class Rows(tuple[BackendInfo, ...]):
@@ -100,7 +115,7 @@ def _forget() -> None:
     global _plugins  # noqa: PLW0603 (as in `_load`)
     if not _loaded:
         _plugins = None
-        for known in (_backends, _paths, _givers, _failures, _unreported, _unclaimed):
+        for known in (_backends, _executors, _paths, _givers, _failures, _unreported, _unclaimed):
             known.clear()
 
 
@@ -166,6 +181,8 @@ def register(plugin: Any, name: str | None = None) -> None:
                 _givers.pop(given)
                 _backends.pop(given, None)
                 _paths.pop(given, None)
+            for given in [given for given, (_, giver) in _executors.items() if giver == name]:
+                _executors.pop(given)
             raise
         for backend in _backends.values():
             forget_kernels(backend)  # the plugin may replace some
@@ -198,6 +215,19 @@ def _collect() -> None:
                 if _givers.setdefault(name, giver) != giver:
                     raise errors.BackendError(f"the plugin {_givers[name]!r} gives a backend named {name!r} already")
                 (_paths if isinstance(one, str) else _backends).setdefault(name, one)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _fail(giver, error)
+    for implementation in _plugins.hook.agrad_executors.get_hookimpls():
+        giver = implementation.plugin_name
+        try:
+            given = implementation.function()
+            for name, one in (
+                given.items() if isinstance(given, Mapping) else [(_checked_executor(e).name, e) for e in given]
+            ):
+                if _executors.setdefault(name, (one, giver))[1] != giver:
+                    raise errors.BackendError(
+                        f"the plugin {_executors[name][1]!r} gives an executor named {name!r} already"
+                    )
         except Exception as error:  # noqa: BLE001 (as above)
             _fail(giver, error)
 
@@ -246,6 +276,61 @@ def _made(name: str) -> Backend | None:
             reason = f"{path}: {type(error).__name__}: {error}"
         raise ImportError(reason) from error
     return _backends.setdefault(name, backend)
+
+
+def _checked_executor(executor: Any) -> Executor:
+    """Return an executor, an object that has all that one needs."""
+    missing = [name for name in ("name", "backends", "supports", "build") if not hasattr(executor, name)]
+    if missing or not isinstance(executor.name, str) or not executor.name:
+        lacks = f"it has no {' and no '.join(missing)}" if missing else f"its name is {executor.name!r}"
+        raise errors.BackendError(f"{executor!r} is no executor: {lacks}{errors.called()}")
+    found = getattr(executor, "contract", CONTRACT)
+    if found != CONTRACT:
+        raise errors.BackendError(
+            f"the executor {executor.name!r} is written for version {found} of the contract, this is {CONTRACT}"
+        )
+    return executor  # type: ignore[no-any-return]
+
+
+def executor_named(which: Any) -> Executor:
+    """Return an executor by its name; an object that is one, as it is.
+
+    Raises
+    ------
+    BackendError
+        If there is none of the name, or it does not work here; the message says what there is, or what to install.
+    """
+    plugins()
+    if not isinstance(which, str):
+        return _checked_executor(which)
+    if which not in _executors:
+        known = ", ".join(sorted(_executors)) or "none"
+        raise errors.BackendError(f"unknown executor {which!r}. Installed executors: {known}{errors.called()}")
+    row, found = _executor_row(which)
+    if found is None:
+        raise errors.BackendError(f"the executor {which!r} is not available: {row.reason}{errors.called()}")
+    return found
+
+
+def executors() -> tuple[ExecutorInfo, ...]:
+    """Return all executors of the installed plugins: name, backends, whether usable, and why not."""
+    plugins()
+    return tuple(_executor_row(name)[0] for name in sorted(_executors))
+
+
+def _executor_row(name: str) -> tuple[ExecutorInfo, Executor | None]:
+    """Return what `executors` says of one, and the executor if it can be used."""
+    one, _ = _executors[name]
+    backends: tuple[str, ...] = ()
+    try:
+        found = _checked_executor(at_path(one) if isinstance(one, str) else one)
+        backends = tuple(found.backends)
+        if found.name != name:
+            raise errors.BackendError(f"it is named {found.name!r}, its plugin says {name!r}")
+        ok, text = found.availability() if hasattr(found, "availability") else (True, "")
+    except Exception as error:  # noqa: BLE001 (reported as the reason)
+        ok, text = False, str(error) if type(error) is ImportError else f"{type(error).__name__}: {error}"
+    return ExecutorInfo(name, backends, ok, text if ok else "", "" if ok else text), found if ok else None
 
 
 def _check_name(name: Any) -> None:
@@ -537,6 +622,42 @@ class use_backend(Setting):  # noqa: N801 (a function to its users)
         super().__enter__()
 
 
+_by: ContextVar[Any] = ContextVar("agrad_executor", default=None)
+
+
+class use_executor(Setting):  # noqa: N801 (a function to its users)
+    """Have programs that are called run by an executor, within a block and this context.
+
+    A function that `compile` gave has the executor that was named there.
+
+    Parameters
+    ----------
+    executor : str or Executor
+        The name of an installed one, or an object that is one. Programs that it does not run, run as without it.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> program = ag.func.capture(ag.sin)(ag.tensor(0.5))
+    >>> with ag.func.use_executor("abacus"):
+    ...     program(ag.tensor(1.0))
+    Traceback (most recent call last):
+        ...
+    agrad.core.errors.BackendError: unknown executor 'abacus'. ...
+    """
+
+    var = _by
+
+    def __enter__(self) -> None:
+        executor_named(self._value)
+        super().__enter__()
+
+
+def chosen_executor() -> Any:
+    """Return what `use_executor` has chosen, None where it has not."""
+    return _by.get()
+
+
 def device_of(device: Any) -> tuple[Backend, str]:
     """Return the backend and the full device for what a user passed as ``device=``; None is the default.
 
@@ -566,9 +687,11 @@ __all__ = [
     "ask",
     "backends",
     "default_backend",
+    "executors",
     "find_backend",
     "get",
     "register",
     "set_default_backend",
     "use_backend",
+    "use_executor",
 ]

@@ -11,13 +11,15 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agrad.core.backend import Backend, backend_of
 from agrad.core.once import once
 from agrad.core.op import OPS, facts_of
 from agrad.ops.batch_rules import pointwise, rule_of
+from agrad.plugin.manager import executor_named
+from agrad.program.executing import Asked
 from agrad.program.loop_passes import hoisted, running, trimmed
 from agrad.program.program import DETACH, DRAW, STOP, DType, Program, Ref, Shaped, Step, attached, is_number
 from agrad.program.unrolling import unrolled
@@ -49,17 +51,37 @@ def optimized(program: Program) -> Program:
 class Running:
     """How programs run on raw arrays."""
 
-    def runner(self: Any, backend: Backend, **options: Any) -> Callable[..., tuple[Any, ...]]:
-        """Return what runs the program on raw arrays of a backend with given options, made at the first use."""
+    def runner(self: Any, backend: Backend, *, executor: Any = None, **options: Any) -> Callable[..., tuple[Any, ...]]:
+        """Return what runs the program on raw arrays of a backend with given options, made at the first use.
+
+        An executor, by its name or itself, is asked before the backend.
+        """
         runs: dict[Any, Any] = self.__dict__.setdefault("_runs", {})
-        key = backend, *options.items()
+        key = backend, executor, *options.items()
         found = runs.get(key)
         if found is None:
-            plain = self.without_detach()
-            knows_loops = type(backend).compile is Backend.compile or backend._runs_loops
-            fewer = running(optimized(plain if knows_loops else unrolled(plain)), options)
-            found = runs.setdefault(key, backend.compile(fewer, **options) or fewer.function(backend))
+            asked = None if executor is None else executor_named(executor)
+            if asked is None or backend.name not in asked.backends:
+                found = _by_backend(self, backend, options)
+            else:
+                program = functools.partial(_fewer, self, getattr(asked, "loops", False), options)
+                following = functools.partial(self.runner, backend, **options)
+                found = Asked(asked, program, backend, options, following)
+            found = runs.setdefault(key, found)
         return found  # type: ignore[no-any-return]
+
+
+def _fewer(program: Program, loops: bool, options: Mapping[str, Any]) -> Program:
+    """Return a program for raw arrays with as few steps as there can be; without loops where nobody knows these."""
+    plain = program.without_detach()
+    return running(optimized(plain if loops else unrolled(plain)), options)
+
+
+def _by_backend(program: Program, backend: Backend, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return what runs a program without an executor."""
+    loops = type(backend).compile is Backend.compile or backend._runs_loops
+    fewer = _fewer(program, loops, options)
+    return backend.compile(fewer, **options) or fewer.function(backend)
 
 
 # -- the passes -------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from agrad.core.plan import compile_source, forget_source
 from agrad.core.port import attaching_to
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
-from agrad.plugin.manager import default_backend
+from agrad.plugin.manager import chosen_executor, default_backend
 from agrad.program.arguments import bare, is_raw
 from agrad.program.closures import Argument, Origin, target_of
 from agrad.random import default_generator
@@ -391,7 +391,7 @@ class Program:
         def memory(self) -> Any:
             """Return what is held at each step."""
 
-        def runner(self, backend: Backend, **options: Any) -> Callable[..., tuple[Any, ...]]:
+        def runner(self, backend: Backend, *, executor: Any = None, **options: Any) -> Callable[..., tuple[Any, ...]]:
             """Return what runs the program on raw arrays of a backend."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -648,7 +648,7 @@ class Program:
             owner = spec_of_value(value).backend
             arrays.append(raw if owner is backend else backend.receive(owner, raw, device))
         with backend.quiet():
-            outs = self.on(device).run(backend, arrays)
+            outs = self.on(device).run(backend, arrays, executor=chosen_executor())
         made = [backend.as_array(out) for out in outs]
         return [wrap(out, backend.spec(out)) for out in made]
 

@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("name", metavar="NAME", help="the backend, or one of its devices, as cupy:1")
     made.add_argument("--plugin", action="append", default=[], metavar="MODULE[:OBJECT]", help="of one not installed")
+    made.add_argument("--executor", metavar="NAME", help="an executor that runs the programs")
     made.add_argument("--basics", action="store_true", help="stop after the basics")
     made.add_argument("--quick", action="store_true", help="one sample per operation")
     made.add_argument("--programs", action="store_true", help="every sample captured and replayed, and nothing else")
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     pytest = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rN", f"--agrad-backend={given.name}"]
     pytest += [f"--agrad-plugin={text}" for text in given.plugin]
+    pytest += [f"--agrad-executor={given.executor}"] if given.executor else []
 
     print(f"The basics of {given.name}: arrays, transfers, the four operations, a gradient.", flush=True)
     status = subprocess.run([*pytest, "--pyargs", BASICS], check=False).returncode  # noqa: S603 (Python itself)

@@ -77,6 +77,9 @@ class Conformance:
     #: Whether the longer tests run every sample, too.
     every: bool = False
 
+    #: The executor that programs are run by; None: the backend's own way.
+    executor: Any = None
+
     name: str
     backend: Backend
     harness: Harness
@@ -97,6 +100,7 @@ class Conformance:
                 request.applymarker(pytest.mark.xfail(reason=self.xfails[test], strict=True))
         self.quick = request.config.getoption("agrad_quick", default=False)
         self.every = request.config.getoption("agrad_every", default=False)
+        self.executor = request.config.getoption("agrad_executor", default=None)
         self.use(device)
         for mark in request.node.iter_markers("agrad_requires"):
             self.require(*mark.args)

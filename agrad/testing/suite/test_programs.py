@@ -1,13 +1,14 @@
 """Programs: what was captured of an operation, its derivatives and transforms, gives what the calls themselves give.
 
 Every sample is captured with some values and replayed with others: bit for bit the eager result, to rounding on lazy
-backends and where `Harness.exact` is False.
+backends, where `Harness.exact` is False, and by an executor that is not exact.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import agrad as ag
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS, facts_of
+from agrad.plugin.manager import executor_named, use_executor
 from agrad.testing.calls import library
 from agrad.testing.samples import Sample
 from agrad.testing.suite.running import FACTORS, VALUE, OfSamples, Run, any_data, is_mask, of_rules
@@ -111,6 +113,17 @@ class Body:
 class TestPrograms(OfSamples):
     """Captured and replayed is as run."""
 
+    @pytest.fixture(autouse=True)
+    def _by_executor(self, _backend_under_test: None) -> Iterator[None]:
+        with contextlib.nullcontext() if self.executor is None else use_executor(self.executor):
+            yield
+
+    @property
+    def exact(self) -> bool:
+        """Whether replays are, to the last bit, what the calls give."""
+        whole = self.executor is None or getattr(executor_named(self.executor), "exact", False)
+        return whole and self.harness.exact and not self.backend.is_lazy
+
     # -- comparing ----------------------------------------------------------------------------------------------------
 
     def same(self, found: Any, wanted: Any, dtype: str, what: str, *, by_complex: bool = False) -> None:
@@ -124,10 +137,9 @@ class TestPrograms(OfSamples):
         hosts = self.hosts([t.detach() for part in pairs for t in part])
         for one, other in zip(hosts[: len(pairs[0])], hosts[len(pairs[0]) :], strict=True):
             is_complex = by_complex or np.isdtype(other.dtype, "complex floating")
-            if self.backend.is_lazy or not self.harness.exact or is_complex:
-                exact = self.harness.exact and not self.backend.is_lazy
+            if not self.exact or is_complex:
                 near = COMPLEX.get(OF_COMPLEX.get(dtype, dtype) if by_complex else dtype, 0.0)
-                self.close(one, other, near if exact else VALUE.get(dtype, 1e-12), what)
+                self.close(one, other, near if self.exact else VALUE.get(dtype, 1e-12), what)
             else:
                 assert one.shape == other.shape
                 assert one.tobytes() == other.tobytes(), f"{what}: {one!r} is not, bit for bit, {other!r}"
@@ -259,7 +271,7 @@ class TestPrograms(OfSamples):
                 return [*found, *(ag.sum(ag.where(part > 0, part, zeros(part.shape))) for part in floats)]
 
             given = batch, cotangents, body.extras
-            replay = ag.func.capture(totals)(*given).runner(self.backend, exact=True)
+            replay = ag.func.capture(totals)(*given).runner(self.backend, executor=self.executor, exact=True)
             raws = [leaf._raw for leaf in ag.tree.flatten(given)[0] if isinstance(leaf, ag.Tensor)]
             wanted = self.hosts([part.detach() for part in totals(*given)])
             for call in range(2):
@@ -356,7 +368,7 @@ class TestPrograms(OfSamples):
 
     def run_whole(self, factors: Sequence[float], **options: Any) -> tuple[list[Any], list[Any]]:
         """Run the program of `layer` on operands by factors; return the results, and what the calls give."""
-        run = ag.func.capture(layer)(*self.operands()).runner(self.backend, **options)
+        run = ag.func.capture(layer)(*self.operands()).runner(self.backend, executor=self.executor, **options)
         found = [run(*(t._raw for t in self.operands(factor))) for factor in factors]
         return found, [layer(*self.operands(factor)) for factor in factors]
 
@@ -375,7 +387,7 @@ class TestPrograms(OfSamples):
 
     def test_inputs_stay(self) -> None:
         """A run writes to nothing that it is given."""
-        run = ag.func.capture(layer)(*self.operands()).runner(self.backend)
+        run = ag.func.capture(layer)(*self.operands()).runner(self.backend, executor=self.executor)
         given = self.operands(1.5)
         for _ in range(3):
             run(*(t._raw for t in given))
@@ -385,7 +397,7 @@ class TestPrograms(OfSamples):
     def test_several_threads(self) -> None:
         """Runs at the same time do not disturb each other."""
         self.require("threads")
-        run = ag.func.capture(layer)(*self.operands()).runner(self.backend)
+        run = ag.func.capture(layer)(*self.operands()).runner(self.backend, executor=self.executor)
         factors = [0.1 * (i + 1) for i in range(24)]
         given = [[t._raw for t in self.operands(factor)] for factor in factors]
         with ThreadPoolExecutor(4) as pool:

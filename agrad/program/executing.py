@@ -1,0 +1,153 @@
+"""Programs run by an executor: what it is given of them, and what happens where it refuses."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agrad.core.backend import Backend
+from agrad.core.executor import Executor, Refused
+from agrad.core.once import once
+from agrad.program.program import DRAW, STOP, DType, Program, Step, Stopped, environment, mapped, refs_in, stop_unless
+
+
+class Asked:
+    """A program on arrays that an executor is asked to run, when it is first called.
+
+    Parameters
+    ----------
+    executor : Executor
+        The one that was named.
+    program : callable
+        Gives the program, for raw arrays and with as few steps as there can be.
+    backend : Backend
+        Of the arrays.
+    options : mapping
+        What was said where the program was called.
+    following : callable
+        Gives what runs the program without the executor.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        program: Callable[[], Program],
+        backend: Backend,
+        options: Mapping[str, Any],
+        following: Callable[[], Callable[..., Any]],
+    ) -> None:
+        self.executor = executor
+        self.following = functools.cache(following)
+        self.why_not = ""  # why another one runs the program
+        self._program, self._backend, self._options = program, backend, options
+        self._run: Callable[..., Any] | None = None
+
+    def __call__(self, *values: Any) -> Any:
+        failed = None
+        try:
+            return (self._run or self._first)(*values)
+        except Stopped:
+            raise
+        except Refused:
+            pass
+        except Exception as error:  # noqa: BLE001 (raised below)
+            failed = error
+        outs = self.following()(*values)  # raises what the operations raise
+        if failed is not None:  # they raise nothing: it is the executor's fault
+            raise failed
+        return outs
+
+    def _first(self, *values: Any) -> Any:
+        """Have a run made, and run it; where that is refused, what follows runs the program from now on."""
+        try:
+            run = self._made(values)
+            outs = run(*values)
+        except Refused as refusal:
+            self.why_not = str(refusal)
+            run = self.following()
+            outs = run(*values)
+        self._run = run
+        return outs
+
+    def _made(self, values: Sequence[Any]) -> Callable[..., Any]:
+        """Return what the executor runs the program by."""
+        prepared = Prepared(self._program(), self._backend)
+        given = prepared.values(values)
+        name = self.executor.name
+        if not self.executor.supports(prepared.program, **self._options):
+            raise Refused(f"the executor {name!r} does not support the program")
+        run = self.executor.build(prepared.program, self._backend, given, **self._options)
+        if run is None:
+            raise Refused(f"the executor {name!r} gives nothing that runs the program")
+        return prepared.around(run)
+
+    def __repr__(self) -> str:
+        return f"<{self.executor.name}{f': refused, {self.why_not}' if self.why_not else ''}>"
+
+
+class Prepared:
+    """A program as executors get it, which draw nothing and stop nowhere: draws are inputs, and what decides is an output.
+
+    Attributes
+    ----------
+    program : Program
+        Without keys, draws and ends.
+    """
+
+    def __init__(self, program: Program, backend: Backend) -> None:
+        self._draws = [step for step in program.steps if step.op == DRAW]
+        self._stops = [step for step in program.steps if step.op == STOP]
+        self._backend = backend
+        self._before = program
+        keys = {*program.keys}
+        self._kept = [at for at, number in enumerate(program.inputs) if number not in keys]
+        taken = {
+            ref.number for step in self._draws for part in (*step.args, *step.kwargs.values()) for ref in refs_in(part)
+        }
+        if not taken <= keys:
+            raise Refused("a draw depends on a value")
+        drawn = [number for step in self._draws for number in step.made]
+        self.program = program.replaced(
+            inputs=(*(program.inputs[at] for at in self._kept), *drawn),
+            outputs=(*program.outputs, *(step.args[0].number for step in self._stops)),
+            steps=tuple(step for step in program.steps if step.op not in (DRAW, STOP)),
+            keys=(),
+        )
+
+    def values(self, given: Sequence[Any]) -> list[Any]:
+        """Return the inputs: those that are no keys, and what is drawn from these."""
+        found = [given[at] for at in self._kept]
+        if self._draws:
+            keys = dict(zip(self._before.inputs, given, strict=True))
+            found += [self._draw(step, keys) for step in self._draws]
+        return found
+
+    @once
+    def _names(self) -> dict[str, Any]:
+        device = self._before.device_for((), self._backend)
+        return environment(self._backend, device, self._before.replaced(steps=()))
+
+    def _draw(self, step: Step, keys: Mapping[int, Any]) -> Any:
+        def value_of(part: Any) -> Any:
+            return self._names[part] if type(part) is DType else part
+
+        kind, shape, key = step.args
+        options = {name: mapped(value_of, part) for name, part in step.kwargs.items()}
+        return self._backend.as_array(self._names[DRAW](kind, shape, keys[key.number], **options))
+
+    def around(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what runs the program that this one was made of by what runs this one."""
+        if not self._draws and not self._stops:
+            return run
+        count = len(self._before.outputs)
+        stops = [step.args[1] for step in self._stops]
+        item = self._backend.item
+
+        def program(*given: Any) -> tuple[Any, ...]:
+            outs = run(*self.values(given))
+            for array, value in zip(outs[count:], stops, strict=True):
+                stop_unless(item, array, value)
+            return tuple(outs[:count])
+
+        return program
