@@ -26,6 +26,7 @@ TESTERS = [
     "distributed>=2025.9",
     "hatchling>=1.26",
     "hypothesis>=6.100",
+    "llvmlite>=0.45",
     "mpmath>=1.3",
     "opt_einsum>=3.3",
     "pytest>=8.4",

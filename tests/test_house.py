@@ -223,6 +223,21 @@ TABLES = {
     ("agrad_numpy.kernels", "KERNELS"): "kernels",
     ("agrad_numpy.linalg_kernels", "kernel"): "kernels",
     ("agrad_numpy.nn_kernels", "NN_KERNELS"): "kernels",
+    ("agrad_numpy.native.elementwise", "BASIC"): "instructions",
+    ("agrad_numpy.native.elementwise", "COMPARISONS"): "instructions",
+    ("agrad_numpy.native.elementwise", "FILLED"): "instructions",
+    ("agrad_numpy.native.elementwise", "LOGICAL"): "instructions",
+    ("agrad_numpy.native.elementwise", "POWERS"): "instructions",
+    ("agrad_numpy.native.elementwise", "UNARY"): "instructions",
+    ("agrad_numpy.native.elementwise", "supports"): "instructions",
+    ("agrad_numpy.native.elementwise", "value"): "instructions",
+    ("agrad_numpy.native.kernels", "__init__"): "copies",
+    ("agrad_numpy.native.kernels", "_value"): "shuffles",
+    ("agrad_numpy.native.kernels", "view_of"): "shuffles",
+    ("agrad_numpy.native.lowering", "VIEWS"): "shuffles",
+    ("agrad_numpy.native.lowering", "_is_copy"): "copies",
+    ("agrad_numpy.native.lowering", "_is_tiny"): "shuffles",
+    ("agrad_numpy.native.lowering", "_signature"): "what becomes the same kernel",
 }
 
 #: So many names of ops are a table.

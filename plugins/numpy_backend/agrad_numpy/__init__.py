@@ -26,6 +26,12 @@ def agrad_backends() -> dict[str, str]:
 
 
 @hookimpl
+def agrad_executors() -> dict[str, str]:
+    """Return the native executor, by its path."""
+    return {"native": "agrad_numpy.native:NativeExecutor"}
+
+
+@hookimpl
 def agrad_backend_of(array_type: type) -> str | None:
     """Claim NumPy's arrays and scalars, without importing NumPy; not its matrices, whose ``*`` means another thing."""
     names = {t.__name__ for t in array_type.__mro__ if t.__module__ == "numpy"}

@@ -1,0 +1,37 @@
+"""The native executor: programs on NumPy's arrays as machine code, made by LLVM. It needs llvmlite, ``agrad-numpy[native]``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agrad.core.executor import Executor, Refused
+
+
+class NativeExecutor(Executor):
+    """Runs programs as native kernels and a schedule; see docs/native.md."""
+
+    name = "native"
+    backends = ("numpy",)
+
+    def availability(self) -> tuple[bool, str]:
+        """Return whether llvmlite is there and works."""
+        from agrad_numpy.native import jit  # noqa: PLC0415 (llvmlite is asked for where the executor is)
+
+        if not getattr(sys, "_is_gil_enabled", lambda: True)():
+            return False, "Python runs without its lock"
+        return jit.availability()
+
+    def build(
+        self, program: Any, backend: Any, values: Sequence[Any], *, exact: bool = False, **options: Any
+    ) -> Callable[..., Any]:
+        """Return the program as native code."""
+        from agrad_numpy.executor import turned  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.running import Running, plain  # noqa: PLC0415 (as above)
+
+        running = Running(program if exact else turned(program), backend, own=not exact)
+        native = running.native([plain(value) for value in values])
+        if len(native.python) > max(4, len(program.steps) // 8):
+            raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")
+        return running

@@ -1,0 +1,61 @@
+"""LLVM as a compiler at hand: from text to addresses of functions."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+#: What LLVM spends on optimising: more takes longer and makes nothing here quicker.
+EFFORT = 1
+
+
+@functools.cache
+def _llvm() -> tuple[Any, Any, str, str]:
+    """Return llvmlite's binding, the target, and the names of this processor and what it has."""
+    import llvmlite.binding as llvm  # noqa: PLC0415 (an extra; and it takes 0.1 s)
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm, llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def availability() -> tuple[bool, str]:
+    """Return whether there is LLVM, and a processor that it makes good code for; the second part is a version or why not."""
+    try:
+        import llvmlite  # noqa: PLC0415 (as above)
+
+        features = _llvm()[3].split(",")
+    except Exception as error:  # noqa: BLE001 (whatever it is, the programs run as text)
+        return False, f'llvmlite does not work here ({error}); pip install "agrad-numpy[native]"'
+    target = _llvm()[1].triple
+    if target.startswith("x86_64") and not {"+fma", "+avx2"} <= set(features):
+        return False, "the processor has no AVX2 and FMA"
+    if not target.startswith(("x86_64", "aarch64", "arm64")):
+        return False, f"kernels are for x86-64 and 64-bit ARM, not for {target.partition('-')[0]}"
+    return True, f"llvmlite {llvmlite.__version__}"
+
+
+class Compiled:
+    """A module of LLVM's, compiled; its code is freed with it.
+
+    Parameters
+    ----------
+    text : str
+        The module's.
+    """
+
+    def __init__(self, text: str) -> None:
+        llvm, target, cpu, features = _llvm()
+        machine = target.create_target_machine(cpu=cpu, features=features, opt=EFFORT, jit=True)
+        module = llvm.parse_assembly(text)
+        module.triple, module.data_layout = target.triple, str(machine.target_data)
+        options = llvm.create_pipeline_tuning_options(speed_level=EFFORT)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        self._engine = llvm.create_mcjit_compiler(module, machine)
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Return where a function begins."""
+        return int(self._engine.get_function_address(name))

@@ -1,0 +1,764 @@
+"""Kernels: the functions that a schedule is made of, as LLVM's text.
+
+Each is written for a group of steps; two groups of one key have the same text, which is then there once. What a kernel works
+on comes by its arguments, pairs of a slot and an offset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from agrad.program.program import Ref, Step
+from agrad_numpy.native import elementwise
+from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, literal, vector
+from agrad_numpy.native.lowering import Group, Lowered, Place, collapsed, contiguous
+from agrad_numpy.native.vector_math import Math
+
+#: Sums of so many elements are taken one behind the other in eight places, and longer ones in halves: NumPy's order.
+LEAF = 128
+
+#: What NumPy's sums begin with: 0.0, or -0.0 in versions that keep the sign of a zero.
+FIRST = float(np.add.reduce(np.array([-0.0])))
+
+#: Loops of so many steps take two vectors at a time, so that one does not wait for the other.
+LONG = 12
+
+
+class Kernel:
+    """One kernel and what it works on in one place of the schedule.
+
+    Attributes
+    ----------
+    key : tuple
+        What decides its text.
+    args : list of (int, int)
+        Slots and offsets.
+    """
+
+    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+        self.low, self.group, self.math = low, group, math_
+        self.steps = [low.steps[at] for at in group.steps]
+        self.args: list[tuple[int, int]] = []
+        self.key: tuple[Any, ...] = ()
+        self.declared: set[str] = set()
+
+    def text(self, name: str) -> str:
+        """Return the kernel under a name, with what it calls of its own."""
+        f = Function()
+        pointers = []
+        for at in range(len(self.args)):
+            slot, offset = (f.get(f"load i64, ptr {f.at('%args', 16 * at + 8 * part)}") for part in (0, 1))
+            base = f.get(f"load ptr, ptr {f.get(f'getelementptr ptr, ptr %slots, i64 {slot}')}")
+            pointers.append(f.at(base, offset))
+        before = self.write(f, pointers, name)
+        self.declared |= f.declared
+        return "\n".join([*before, f"define void @{name}(ptr %slots, ptr %args) {{", *f.lines, "  ret void", "}"])
+
+    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+        """Write the kernel's lines; return the lines of functions that stand before it."""
+        raise NotImplementedError
+
+    # -- of fused steps -----------------------------------------------------------------------------------------------
+
+    def _fuse(self) -> None:
+        """Find what the steps take from memory, and what they write."""
+        low = self.low
+        self.made = [number for step in self.steps for number in step.made]
+        inside = set(self.made)
+        self.taken = [*dict.fromkeys(r for step in self.steps for r in step.refs if r not in inside)]
+        self.stored = [number for number in self.made if low.is_in_memory(number) and low.places[number].root == number]
+        self.args = [low.where(number) for number in (*self.taken, *self.stored)]
+
+    def _structure(self) -> tuple[Any, ...]:
+        """Return the steps with values by their places among those of the kernel."""
+        local = {number: at for at, number in enumerate((*self.taken, *self.made))}
+        stored = set(self.stored)
+
+        def part_of(part: Any) -> Any:
+            if type(part) is Ref:
+                return ("value", local[part.number])
+            if isinstance(part, tuple | list):
+                return tuple(map(part_of, part))
+            return type(part).__name__, repr(part)
+
+        return tuple(
+            (
+                step.op,
+                tuple(map(part_of, step.args)),
+                tuple((key, part_of(value)) for key, value in step.kwargs.items()),
+                tuple((self.low.shapes[n], n in stored) for n in step.made),
+                tuple(None if n is None else local[n] for n in step.outs),
+            )
+            for step in self.steps
+        )
+
+    def _layout(self, number: int) -> tuple[Any, ...]:
+        place = self.low.places[number]
+        return place.shape, place.strides, place.dtype.name
+
+
+class Tiny(Kernel):
+    """Values of a few elements, each one vector, in C's order: views are shuffles."""
+
+    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+        super().__init__(low, group, math_)
+        self._fuse()
+        orders = tuple(low.places[step.refs[0]].strides for step in self.steps if low.is_sum(step))
+        layouts = tuple(self._layout(number) for number in (*self.taken, *self.stored))
+        self.key = "tiny", self._structure(), layouts, orders
+
+    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+        low = self.low
+        self.f, self.values = f, dict[int, str]()
+        for number, pointer in zip(self.taken, pointers, strict=False):
+            self.values[number] = self._load(low.places[number], pointer)
+        stored = dict(zip(self.stored, pointers[len(self.taken) :], strict=True))
+        for step in self.steps:
+            if step.op == "unstack":
+                axis = step.kwargs.get("axis", 0)
+                whole = self._places(step.refs[0])
+                for at, number in enumerate(step.outs):
+                    if number is not None:
+                        self.values[number] = self._shuffled(step.refs[0], np.take(whole, at, axis))
+            else:
+                self.values[step.made[0]] = self._value(step)
+            for number in step.made:
+                if number in stored:
+                    self._store(self.values[number], low.places[number], stored[number])
+        return []
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def _load(self, place: Place, pointer: str) -> str:
+        dtype, count, f = place.dtype.name, place.size, self.f
+        kind, width = TYPES[dtype], count if count > 1 else 0
+        offsets = offsets_of(place)
+        if sorted(offsets) == [SIZES[dtype] * i for i in range(count)]:
+            found = f.load(pointer, dtype, width)
+            return f.shuffle(found, count, kind, [offset // SIZES[dtype] for offset in offsets])
+        if len(set(offsets)) == 1:
+            return f.spread(f.load(f.at(pointer, offsets[0]), dtype), kind, width)
+        found = "poison"
+        for at, offset in enumerate(offsets):
+            found = f.put(found, f.load(f.at(pointer, offset), dtype), at, kind, width)
+        return found
+
+    def _store(self, value: str, place: Place, pointer: str) -> None:
+        dtype, count = place.dtype.name, place.size
+        offsets = offsets_of(place)
+        order = np.argsort(offsets)
+        if place.span != count * SIZES[dtype]:
+            for at, offset in enumerate(offsets):
+                one = self.f.pick(value, at, TYPES[dtype], count if count > 1 else 0)
+                self.f.store(one, self.f.at(pointer, offset), dtype)
+            return
+        self.f.store(self.f.shuffle(value, count, TYPES[dtype], order), pointer, dtype, count if count > 1 else 0)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def _places(self, number: int) -> Any:
+        """Return an array of a value's shape that holds where each element stands in its vector."""
+        return np.arange(self.low.size(number)).reshape(self.low.shapes[number].shape)
+
+    def _shuffled(self, number: int, places: Any) -> str:
+        return self.f.shuffle(self.values[number], self.low.size(number), self._kind(number), np.ravel(places))
+
+    def _kind(self, number: int) -> str:
+        return TYPES[self.low.dtype(number)]
+
+    def _width(self, number: int) -> int:
+        size = self.low.size(number)
+        return size if size > 1 else 0
+
+    def _value(self, step: Step) -> str:
+        low, f = self.low, self.f
+        made = step.made[0]
+        shape, dtype, width = low.shapes[made].shape, low.dtype(made), self._width(made)
+        if elementwise.supports(step, low.shapes, own=low.own):
+
+            def operand(part: Any, wanted: str) -> str:
+                if type(part) is not Ref:
+                    return literal(part, wanted, width)
+                found = self._shuffled(part.number, np.broadcast_to(self._places(part.number), shape))
+                return elementwise.converted(f, found, low.dtype(part.number), wanted, width)
+
+            return elementwise.value(f, step, operand, low.dtype, width, self.math)
+        if step.op in ("stack", "concat"):
+            return self._joined(step)
+        if step.op == "scatter_add":
+            return self._put(step)
+        if low.is_sum(step):
+            return self._sum(step)
+        if step.op == "matmul":
+            return self._product(step)
+        if step.op in ("tril", "triu"):
+            keep = getattr(np, step.op)(np.ones(shape, bool), step.kwargs.get("k", 0)).ravel()
+            places = [at if kept else -1 for at, kept in enumerate(keep)]
+            zero = literal(0, dtype, width)
+            return self._or_zero(self.values[step.refs[0]], len(places), zero, dtype, places)
+        return self._shuffled(step.refs[0], view_of(step, self._places(step.refs[0]), shape))
+
+    def _or_zero(self, value: str, count: int, zero: str, dtype: str, places: Sequence[int]) -> str:
+        """Return elements at places of a value of so many, and zero where that is negative."""
+        kind = TYPES[dtype]
+        if len(places) == 1:
+            return (
+                self.f.pick(value, places[0], kind, count if count > 1 else 0) if places[0] >= 0 else literal(0, dtype)
+            )
+        if count > 1:
+            return self.f.select(value, count, literal(0, dtype, count), kind, places)
+        found = zero
+        for at, place in enumerate(places):
+            if place >= 0:
+                found = self.f.put(found, value, at, kind, len(places))
+        return found
+
+    def _joined(self, step: Step) -> str:
+        parts = [ref.number for ref in step.args[0]]
+        axis = step.kwargs.get("axis", step.args[1] if len(step.args) > 1 else 0)
+        marked = [np.stack([np.full_like(self._places(n), k), self._places(n)]) for k, n in enumerate(parts)]
+        shape = self.low.shapes[step.made[0]].shape
+        axis = axis + len(shape) if axis < 0 else axis
+        join = np.stack if step.op == "stack" else np.concatenate
+        of, at = join(marked, axis=axis + 1).reshape(2, -1)
+        found, width, kind = "poison", self._width(step.made[0]), self._kind(step.made[0])
+        for place, (k, element) in enumerate(zip(of, at, strict=True)):
+            one = self.f.pick(self.values[parts[k]], int(element), kind, self._width(parts[k]))
+            found = self.f.put(found, one, place, kind, width)
+        return found
+
+    def _put(self, step: Step) -> str:
+        """Return zeros with a value at a key."""
+        number, made = step.refs[0], step.made[0]
+        region = self._places(made)[step.args[1]]
+        places = np.full(self.low.size(made), -1)
+        places[np.ravel(region)] = np.ravel(np.broadcast_to(self._places(number), np.shape(region)))
+        dtype = self.low.dtype(made)
+        zero = literal(0, dtype, self._width(made))
+        return self._or_zero(self.values[number], self.low.size(number), zero, dtype, places.tolist())
+
+    def _sum(self, step: Step) -> str:
+        """Return a sum in NumPy's order: over the axes as they lie in memory, the last one in pairs."""
+        low, f = self.low, self.f
+        number, made = step.refs[0], step.made[0]
+        dtype, kind = low.dtype(made), self._kind(made)
+        order, axes = low.sum_order(step), low.axes(step)
+        assert order is not None
+        whole = self._places(number)
+        places = whole.transpose(order) if whole.ndim else whole
+        target = np.empty(
+            whole.shape, np.int64
+        )  # by element of the operand, which element of the result it is added to
+        kept = [1 if i in axes else n for i, n in enumerate(whole.shape)]
+        target[...] = np.arange(math.prod(kept)).reshape(kept)
+        targets = target.transpose(order) if whole.ndim else target
+        lying = [low.places[number].strides[i] for i in order]
+        shape, _ = collapsed(places.shape, [lying, reduced_strides(places.shape, order, axes)])
+        inner = shape[-1] if shape else 1
+        rows, ends = places.reshape(-1, inner), targets.reshape(-1, inner)
+        e = Arithmetic(f, dtype, 0)
+        count = low.size(number)
+        pick = lambda place: f.pick(self.values[number], int(place), kind, count if count > 1 else 0)
+        sums: dict[int, str] = {}
+        for row, end in zip(rows, ends, strict=True):
+            if inner > 1 and end[0] == end[-1]:  # along what is added up
+                parts = {int(end[0]): pairwise(e, [pick(place) for place in row])}
+            else:
+                parts = {int(to): pick(place) for place, to in zip(row, end, strict=True)}
+            for to, part in parts.items():
+                sums[to] = e.add(sums.get(to, e.number(FIRST)), part)
+        found, width = "poison", self._width(made)
+        for to, part in sorted(sums.items()):
+            one = e.divide(part, e.number(count // len(sums))) if step.op == "mean" else part
+            found = f.put(found, one, to, kind, width)
+        return found
+
+    def _product(self, step: Step) -> str:
+        """Return a product of matrices or vectors, whose terms are added in order, each rounded once."""
+        a, b = step.refs
+        left, right = self._places(a), self._places(b)
+        left = left.reshape(1, -1) if left.ndim == 1 else left
+        right = right.reshape(-1, 1) if right.ndim == 1 else right
+        rows, columns = left.shape[0], right.shape[1]
+        e = Arithmetic(self.f, self.low.dtype(step.made[0]), self._width(step.made[0]))
+        found = ""
+        for k in range(left.shape[1]):
+            x = self._shuffled(a, np.repeat(left[:, k], columns))
+            y = self._shuffled(b, np.tile(right[k], rows))
+            found = e.fused(x, y, found) if found else e.multiply(x, y)
+        return found
+
+
+def reduced_strides(shape: Sequence[int], order: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """Return strides of a sum's result along the axes of its operand, in an order; 0 along those that are added up."""
+    kept = [1 if axis in axes else n for axis, n in zip(order, shape, strict=True)]
+    return tuple(0 if axis in axes else s for axis, s in zip(order, contiguous(kept, 1), strict=True))
+
+
+def pairwise(e: Arithmetic, parts: list[str]) -> str:
+    """Return the sum of scalars in the order that NumPy adds a row: eight sums side by side, if there are as many."""
+    count = len(parts)
+    if count < 8:
+        total = e.number(-0.0)
+        for part in parts:
+            total = e.add(total, part)
+        return total
+    sums = parts[:8]
+    for at in range(8, count - count % 8):
+        sums[at % 8] = e.add(sums[at % 8], parts[at])
+    total = together(e, sums)
+    for part in parts[count - count % 8 :]:
+        total = e.add(total, part)
+    return total
+
+
+def together(e: Arithmetic, sums: Sequence[str]) -> str:
+    """Return the sum of eight."""
+    one, two, three, four = (e.add(sums[i], sums[i + 1]) for i in (0, 2, 4, 6))
+    return e.add(e.add(one, two), e.add(three, four))
+
+
+def offsets_of(place: Place) -> list[int]:
+    """Return the offsets of a value's elements, in C's order."""
+    found = np.zeros(place.shape, np.int64)
+    for axis, (n, stride) in enumerate(zip(place.shape, place.strides, strict=True)):
+        found = found + (np.arange(n) * stride).reshape([-1 if i == axis else 1 for i in range(len(place.shape))])
+    return [int(offset) for offset in found.ravel()]
+
+
+def view_of(step: Step, array: Any, shape: tuple[int, ...]) -> Any:
+    """Return what a step that moves elements makes of an array."""
+    op, more = step.op, step.args[1:]
+    if op == "getitem":
+        return array[more[0]]
+    if op == "permute_dims":
+        return array.transpose(more[0] if more else step.kwargs["axes"])
+    if op == "matrix_transpose":
+        return array.mT
+    if op in ("broadcast_to", "broadcast_like"):
+        return np.broadcast_to(array, shape)
+    if op == "linalg.diagonal":
+        return np.diagonal(array, step.kwargs.get("offset", 0), -2, -1)
+    if op == "flip":
+        return np.flip(array, more[0] if more else step.kwargs.get("axis"))
+    if op == "moveaxis":
+        return np.moveaxis(array, *more, **step.kwargs)
+    return array.reshape(shape)  # reshape, expand_dims, squeeze
+
+
+class Loop(Kernel):
+    """Elementwise steps over one shape, in vectors; and sums of what they make."""
+
+    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+        super().__init__(low, group, math_)
+        self._fuse()
+        self.sums = [step for step in self.steps if low.is_sum(step)]
+        self.others = [step for step in self.steps if not low.is_sum(step)]
+        self.order = self._order()
+        shape = group.shape
+        self.shape = [shape[i] for i in self.order]
+        kept = {number for step in self.sums for number in step.made}
+        self.read = self.taken
+        self.written = [number for number in self.stored if number not in kept]
+        self.strides = [[low.places[n].over(shape)[i] for i in self.order] for n in (*self.read, *self.written)]
+        for step in self.sums:
+            place, axes = low.places[step.made[0]], low.axes(step)
+            own = iter(place.strides)
+            if step.kwargs.get("keepdims"):
+                along = [0 if i in axes else place.strides[i] for i in range(len(shape))]
+            else:
+                along = [0 if i in axes else next(own) for i in range(len(shape))]
+            self.strides.append([along[i] for i in self.order])
+        dtypes = tuple(low.places[n].dtype.name for n in (*self.read, *self.written))
+        self.key = "loop", self._structure(), tuple(self.shape), tuple(map(tuple, self.strides)), dtypes
+
+    def _order(self) -> list[int]:
+        """Return the axes as they lie in memory: of what is added up as NumPy goes over it, else of a result."""
+        low = self.low
+        if self.sums:
+            order = low.sum_order(self.sums[0])
+            assert order is not None
+            return order
+        strides = low.places[self.stored[0] if self.stored else self.made[-1]].strides
+        return sorted(range(len(strides)), key=lambda i: (-strides[i], i))
+
+    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+        low = self.low
+        shape, strides = collapsed(self.shape, self.strides)
+        found = dict(zip((*self.taken, *self.stored), pointers, strict=True))
+        numbers = [*self.read, *self.written, *(step.made[0] for step in self.sums)]
+        self.pointers = [found[number] for number in numbers]
+        dtypes = [low.dtype(number) for number in self.made + self.read if low.dtype(number) != "bool"]
+        width = min((WIDTHS[dtype] for dtype in dtypes), default=8)
+        if len(self.others) >= LONG and math.prod(self.shape) >= 256:
+            width *= 2
+        if not self.sums:
+            f.nest(shape, strides, width, lambda offsets, w: self._body(f, self.pointers, offsets, strides, w) and None)
+            return []
+        return self._sums(f, shape, strides, width, name)
+
+    def _body(
+        self, f: Function, pointers: Sequence[str], offsets: Sequence[str], strides: Sequence[Sequence[int]], width: int
+    ) -> Callable[[int], str]:
+        """Write the steps but for sums at one place; return what gives a value there."""
+        low, values = self.low, dict[int, str]()
+
+        def value_of(number: int) -> str:
+            if number not in values:
+                at = self.read.index(number)
+                pointer = f.at(pointers[at], offsets[at])
+                step = strides[at][-1] if strides[at] else 0
+                values[number] = f.load_strided(pointer, step, low.dtype(number), width)
+            return values[number]
+
+        def operand(part: Any, wanted: str) -> str:
+            if type(part) is not Ref:
+                return literal(part, wanted, width)
+            return elementwise.converted(f, value_of(part.number), low.dtype(part.number), wanted, width)
+
+        for step in self.others:
+            made = step.made[0]
+            values[made] = elementwise.value(f, step, operand, low.dtype, width, self.math)
+            if made in self.written:
+                at = len(self.read) + self.written.index(made)
+                step_ = strides[at][-1] if strides[at] else 0
+                f.store_strided(values[made], f.at(pointers[at], offsets[at]), step_, low.dtype(made), width)
+        return value_of
+
+    def _sums(
+        self, f: Function, shape: list[int], strides: Sequence[Sequence[int]], width: int, name: str
+    ) -> list[str]:
+        """Write sums: rows are added in pairs, and what is added along other axes one behind the other."""
+        low = self.low
+        dtype = low.dtype(self.sums[0].made[0])
+        first = len(self.read) + len(self.written)
+        of_sums = range(first, len(strides))
+        e = Arithmetic(f, dtype, 0)
+        kept = [axis for axis in range(len(shape)) if strides[first][axis]]
+        outer = [shape[axis] for axis in kept]
+        steps = [[strides[at][axis] for axis in kept] for at in of_sums]
+
+        def begin(offsets: list[str], _: int) -> None:
+            for at, offset in zip(of_sums, offsets, strict=True):
+                f.store(e.number(FIRST), f.at(self.pointers[at], offset), dtype)
+
+        f.nest(outer, steps, 0, begin)
+        before: list[str] = []
+        if shape and not strides[first][-1]:
+            before = self._rows(dtype, [row[-1] for row in strides], name)
+
+            def row(offsets: list[str], _: int) -> None:
+                given = ", ".join(f"ptr {f.at(p, o)}" for p, o in zip(self.pointers, offsets, strict=True))
+                kinds = self._results(dtype)
+                found = f.get(f"call {kinds} @{name}.row({given}, i64 0, i64 {shape[-1]})")
+                for k, at in enumerate(of_sums):
+                    part = f.get(f"extractvalue {kinds} {found}, {k}")
+                    pointer = f.at(self.pointers[at], offsets[at])
+                    f.store(e.add(f.load(pointer, dtype), part), pointer, dtype)
+
+            f.nest(shape[:-1], [row_[:-1] for row_ in strides], 0, row)
+        else:
+
+            def columns(offsets: list[str], w: int) -> None:
+                value_of = self._body(f, self.pointers, offsets, strides, w)
+                wide = Arithmetic(f, dtype, w)
+                for step, at in zip(self.sums, of_sums, strict=True):
+                    pointer, along = f.at(self.pointers[at], offsets[at]), strides[at][-1] if strides[at] else 0
+                    total = wide.add(f.load_strided(pointer, along, dtype, w), value_of(step.refs[0]))
+                    f.store_strided(total, pointer, along, dtype, w)
+
+            f.nest(shape, strides, width, columns)
+        means = [step.op == "mean" for step in self.sums]
+        if any(means):
+            count = math.prod(self.shape) // max(math.prod(outer), 1)
+
+            def divide(offsets: list[str], _: int) -> None:
+                for at, offset, mean in zip(of_sums, offsets, means, strict=True):
+                    if mean:
+                        pointer = f.at(self.pointers[at], offset)
+                        f.store(e.divide(f.load(pointer, dtype), e.number(count)), pointer, dtype)
+
+            f.nest(outer, steps, 0, divide)
+        return before
+
+    def _results(self, dtype: str) -> str:
+        return f"{{{', '.join([TYPES[dtype]] * len(self.sums))}}}"
+
+    def _rows(self, dtype: str, steps: Sequence[int], name: str) -> list[str]:
+        """Return functions that add a row up: one for so many elements as NumPy adds one by one, one that halves longer rows."""
+        kind, kinds = TYPES[dtype], self._results(dtype)
+        names = [f"%p{k}" for k in range(len(self.pointers))]
+        given = ", ".join(f"ptr {p}" for p in names)
+        f = Function()
+        eight, one = Arithmetic(f, dtype, 8), Arithmetic(f, dtype, 0)
+        strides = [[step] for step in steps]
+        wide = [f.get(f"alloca {eight.kind}, align 32") for _ in self.sums]
+        totals = [f.get(f"alloca {kind}, align 8") for _ in self.sums]
+        for w, t in zip(wide, totals, strict=True):
+            f.do(f"store {eight.kind} {eight.number(-0.0)}, ptr {w}, align 32")
+            f.do(f"store {kind} {one.number(-0.0)}, ptr {t}, align 8")
+        whole, end = f.get("and i64 %count, -8"), f.get("add i64 %start, %count")
+        middle = f.get(f"add i64 %start, {whole}")
+
+        def part(width: int) -> Callable[[str], None]:
+            def body(index: str) -> None:
+                offsets = [f.times(index, step) for step in steps]
+                value_of = self._body(f, names, offsets, strides, width)
+                for step, w, t in zip(self.sums, wide, totals, strict=True):
+                    value = value_of(step.refs[0])
+                    if width:
+                        total = eight.add(f.get(f"load {eight.kind}, ptr {w}, align 32"), value)
+                        f.do(f"store {eight.kind} {total}, ptr {w}, align 32")
+                    else:
+                        f.do(
+                            f"store {kind} {one.add(f.get(f'load {kind}, ptr {t}, align 8'), value)}, ptr {t}, align 8"
+                        )
+
+            return body
+
+        self._if(f, f"icmp ne i64 {whole}, 0", lambda: self._eights(f, middle, part(8), wide, totals, dtype))
+        self._if(f, f"icmp slt i64 {middle}, {end}", lambda: f.loop(middle, end, 1, part(0)))
+        found = "poison"
+        for k, t in enumerate(totals):
+            found = f.get(f"insertvalue {kinds} {found}, {kind} {f.get(f'load {kind}, ptr {t}, align 8')}, {k}")
+        self.declared |= f.declared
+        head = f"({given}, i64 %start, i64 %count)"
+        leaf = [f"define internal {kinds} @{name}.leaf{head} noinline {{", *f.lines, f"  ret {kinds} {found}", "}"]
+        return [*leaf, *self._halving(name, given, kinds, dtype)]
+
+    def _if(self, f: Function, condition: str, then: Callable[[], None]) -> None:
+        name, truth = f.name("if"), f.get(condition)
+        f.do(f"br i1 {truth}, label %{name}.then, label %{name}.after")
+        f.label(f"{name}.then")
+        then()
+        f.do(f"br label %{name}.after")
+        f.label(f"{name}.after")
+
+    def _eights(
+        self, f: Function, middle: str, body: Callable[[str], None], wide: list[str], totals: list[str], dtype: str
+    ) -> None:
+        """Write the loop over vectors of eight, and add the eight sums up."""
+        f.loop("%start", middle, 8, body)
+        e, eight = Arithmetic(f, dtype, 0), vector(TYPES[dtype], 8)
+        for w, t in zip(wide, totals, strict=True):
+            sums = f.get(f"load {eight}, ptr {w}, align 32")
+            total = together(e, [f.pick(sums, k, TYPES[dtype], 8) for k in range(8)])
+            f.do(f"store {TYPES[dtype]} {total}, ptr {t}, align 8")
+
+    def _halving(self, name: str, given: str, kinds: str, dtype: str) -> list[str]:
+        kind = TYPES[dtype]
+        lines = [
+            f"define internal {kinds} @{name}.row({given}, i64 %start, i64 %count) noinline {{",
+            f"  %short = icmp ule i64 %count, {LEAF}",
+            "  br i1 %short, label %leaf, label %halves",
+            "leaf:",
+            f"  %whole = call {kinds} @{name}.leaf({given}, i64 %start, i64 %count)",
+            f"  ret {kinds} %whole",
+            "halves:",
+            "  %half = lshr i64 %count, 1",
+            "  %first = and i64 %half, -8",
+            "  %second = sub i64 %count, %first",
+            "  %from = add i64 %start, %first",
+            f"  %a = call {kinds} @{name}.row({given}, i64 %start, i64 %first)",
+            f"  %b = call {kinds} @{name}.row({given}, i64 %from, i64 %second)",
+        ]
+        made = "poison"
+        for k in range(len(self.sums)):
+            lines += [
+                f"  %a{k} = extractvalue {kinds} %a, {k}",
+                f"  %b{k} = extractvalue {kinds} %b, {k}",
+                f"  %sum{k} = fadd {kind} %a{k}, %b{k}",
+                f"  %made{k} = insertvalue {kinds} {made}, {kind} %sum{k}, {k}",
+            ]
+            made = f"%made{k}"
+        return [*lines, f"  ret {kinds} {made}", "}"]
+
+
+class Called(Kernel):
+    """An inner loop of NumPy's, called on whole arrays; the kernel itself knows no address."""
+
+    def __init__(self, low: Lowered, group: Group, math_: Math, address: Callable[[Any, tuple[str, ...]], list[tuple[int, int]]],
+                 constant: Callable[[Any, str], tuple[int, int]]) -> None:  # fmt: skip
+        super().__init__(low, group, math_)
+        (step,), (at,) = self.steps, group.steps
+        called = low.loop_called(at)
+        assert called is not None
+        ufunc, dtypes = called
+        made = step.made[0]
+        shape = low.shapes[made].shape
+        strides, self.args = [], []
+        for part, dtype in zip(step.args, dtypes, strict=False):
+            if type(part) is Ref:
+                strides.append(low.places[part.number].over(shape))
+                self.args.append(low.where(part.number))
+            else:
+                strides.append((0,) * len(shape))
+                self.args.append(constant(part, dtype))
+        strides.append(low.places[made].strides)
+        self.args += [low.where(made), *address(ufunc, dtypes)]
+        order = sorted(range(len(shape)), key=lambda i: (-strides[-1][i], i))
+        self.shape, self.strides = collapsed([shape[i] for i in order], [[row[i] for i in order] for row in strides])
+        self.key = "called", tuple(self.shape), tuple(self.strides)
+
+    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+        *operands, function, data = pointers
+        count = len(operands)
+        places = f.get(f"alloca [{count} x ptr], align 8")
+        length = f.get("alloca i64, align 8")
+        steps = f.get(f"alloca [{count} x i64], align 8")
+        f.do(f"store i64 {self.shape[-1] if self.shape else 1}, ptr {length}")
+        for k, row in enumerate(self.strides):
+            f.do(f"store i64 {row[-1] if row else 0}, ptr {f.at(steps, 8 * k)}")
+
+        def call(offsets: list[str], _: int) -> None:
+            for k, (pointer, offset) in enumerate(zip(operands, offsets, strict=True)):
+                f.do(f"store ptr {f.at(pointer, offset)}, ptr {f.at(places, 8 * k)}")
+            f.do(f"call void {function}(ptr {places}, ptr {length}, ptr {steps}, ptr {data})")
+
+        f.nest(self.shape[:-1], [row[:-1] for row in self.strides], 0, call)
+        return []
+
+
+class Product(Kernel):
+    """Products of matrices, by the loop of NumPy's ``matmul``, which calls BLAS as NumPy does."""
+
+    def __init__(
+        self, low: Lowered, group: Group, math_: Math, address: Callable[[Any, tuple[str, ...]], list[tuple[int, int]]]
+    ) -> None:
+        super().__init__(low, group, math_)
+        (step,) = self.steps
+        a, b = (low.places[n] for n in step.refs)
+        made = low.places[step.made[0]]
+        size = made.dtype.itemsize
+        left = (a.shape, a.strides) if len(a.shape) > 1 else ((1, *a.shape), (0, *a.strides))
+        right = (b.shape, b.strides) if len(b.shape) > 1 else ((*b.shape, 1), (*b.strides, 0))
+        rows, columns = len(a.shape) > 1, len(b.shape) > 1  # whether the result has these axes
+        count = len(made.shape) - rows - columns
+        along = made.strides[count] if rows else 0, made.strides[-1] if columns else 0
+        outer = made.shape[:count]
+
+        def over(own: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[int, ...]:
+            return Place(own[0][:-2], own[1][:-2], made.dtype, 0, 0).over(outer)
+
+        self.outer, self.strides = collapsed(outer, [over(left), over(right), made.strides[:count]])
+        self.sizes = left[0][-2], left[0][-1], right[0][-1]
+        self.inner = (*left[1][-2:], *right[1][-2:], *along)
+        self.args = [*(low.where(n) for n in (*step.refs, *step.made)), *address(np.matmul, (made.dtype.name,) * 3)]
+        self.key = "product", self.sizes, tuple(self.inner), tuple(self.outer), tuple(self.strides), size
+
+    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+        *operands, function, data = pointers
+        places = f.get("alloca [3 x ptr], align 8")
+        sizes = f.get("alloca [4 x i64], align 8")
+        steps = f.get("alloca [9 x i64], align 8")
+        last = [row[-1] if row else 0 for row in self.strides]
+        for k, n in enumerate((self.outer[-1] if self.outer else 1, *self.sizes)):
+            f.do(f"store i64 {n}, ptr {f.at(sizes, 8 * k)}")
+        for k, n in enumerate((*last, *self.inner)):
+            f.do(f"store i64 {n}, ptr {f.at(steps, 8 * k)}")
+
+        def call(offsets: list[str], _: int) -> None:
+            for k, (pointer, offset) in enumerate(zip(operands, offsets, strict=True)):
+                f.do(f"store ptr {f.at(pointer, offset)}, ptr {f.at(places, 8 * k)}")
+            f.do(f"call void {function}(ptr {places}, ptr {sizes}, ptr {steps}, ptr {data})")
+
+        f.nest(self.outer[:-1], [row[:-1] for row in self.strides], 0, call)
+        return []
+
+
+class Copied(Kernel):
+    """Operands put into parts of a result; zeros elsewhere."""
+
+    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+        super().__init__(low, group, math_)
+        (step,) = self.steps
+        made = step.made[0]
+        place = low.places[made]
+        slot, start = low.where(made)
+        self.zeros = place.nbytes if step.op == "scatter_add" else 0
+        parts: list[
+            tuple[int, tuple[int, ...], tuple[int, ...], int]
+        ] = []  # operand, shape, strides in the result, offset
+        if step.op in ("copy", "reshape"):
+            source = low.places[step.refs[0]].shape
+            parts.append(
+                (
+                    step.refs[0],
+                    source,
+                    place.strides if source == place.shape else contiguous(source, place.dtype.itemsize),
+                    0,
+                )
+            )
+        elif step.op in ("stack", "concat"):
+            axis = step.kwargs.get("axis", step.args[1] if len(step.args) > 1 else 0)
+            at = 0
+            for ref in step.args[0]:
+                shape = low.shapes[ref.number].shape
+                if step.op == "concat" and axis is None:
+                    parts.append(
+                        (ref.number, shape, contiguous(shape, place.dtype.itemsize), at * place.dtype.itemsize)
+                    )
+                    at += low.size(ref.number)
+                    continue
+                along = axis % len(place.shape)
+                strides = (
+                    place.strides if step.op == "concat" else (*place.strides[:along], *place.strides[along + 1 :])
+                )
+                parts.append((ref.number, shape, strides, at * place.strides[along]))
+                at += 1 if step.op == "stack" else shape[along]
+        else:
+            key = step.args[1]
+            if step.op == "setitem":
+                parts.append((step.args[0].number, place.shape, place.strides, 0))
+            region = region_of(place, key)
+            parts.append((step.args[2].number, region.shape, region.strides, region.offset))
+        self.parts = []
+        for number, shape, strides, offset in parts:
+            given = low.places[number]
+            rows = [given.over(shape), strides]
+            order = sorted(range(len(shape)), key=lambda i: (-abs(strides[i]), i))
+            self.parts.append(collapsed([shape[i] for i in order], [[row[i] for i in order] for row in rows]))
+            self.args += [low.where(number), (slot, start + offset)]
+        if self.zeros:
+            self.args.append((slot, start))
+        self.dtype = copied_as(place.dtype)
+        self.key = "copied", self.zeros, self.dtype, tuple((tuple(a), tuple(b)) for a, b in self.parts)
+
+    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+        if self.zeros:
+            f.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+            f.do(f"call void @llvm.memset.p0.i64(ptr align 8 {pointers[-1]}, i8 0, i64 {self.zeros}, i1 false)")
+        for k, (shape, strides) in enumerate(self.parts):
+            source, target = pointers[2 * k : 2 * k + 2]
+            steps = [row[-1] if row else 0 for row in strides]
+
+            def move(offsets: list[str], width: int, s: str = source, t: str = target, by: list[int] = steps) -> None:
+                value = f.load_strided(f.at(s, offsets[0]), by[0], self.dtype, width)
+                f.store_strided(value, f.at(t, offsets[1]), by[1], self.dtype, width)
+
+            f.nest(shape, strides, WIDTHS[self.dtype], move)
+        return []
+
+
+def copied_as(dtype: Any) -> str:
+    """Return the dtype whose loads and stores move elements of another one, bit for bit."""
+    return dtype.name if dtype.name in TYPES else {4: "int32", 8: "int64"}[dtype.itemsize]
+
+
+def region_of(place: Place, key: Any) -> Place:
+    """Return the part of a value that an index means."""
+    whole = np.empty(1, place.dtype)
+    whole = np.lib.stride_tricks.as_strided(whole, place.shape, place.strides)  # never read
+    part = whole[key if isinstance(key, tuple) else (key,)]
+    if not isinstance(part, np.ndarray):  # one element: an array of it has an address
+        part = whole[(*key, ...) if isinstance(key, tuple) else (key, ...)]
+    offset = int(part.__array_interface__["data"][0]) - int(whole.__array_interface__["data"][0])
+    return Place(part.shape, part.strides, place.dtype, place.root, offset)
+
+
+#: The kinds of kernels that take nothing but a group.
+KINDS = {"tiny": Tiny, "loop": Loop, "copy": Copied}

@@ -1,0 +1,657 @@
+"""From a program to kernels and a schedule: what is computed together, where values lie, and which kernels are the same.
+
+A program's steps are run one by one first, on the arrays of a call, which says how values lie in memory: NumPy's own
+strides are the places. Steps that belong together become *kernels*; equal ones are compiled once, and a loop in native code
+walks over a table of which to run on what. Programs repeat themselves: stretches that do are cut at their periods, so that
+each period becomes the same kernels. What no kernel is written for stays a step of Python's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agrad.core.executor import Refused
+from agrad.core.op import facts_of
+from agrad.program.passes import is_foreign
+from agrad.program.program import HERE, DType, Program, Ref, Shaped, Step, environment, mapped, symbol_of
+from agrad_numpy.executor import OPERATORS, address
+from agrad_numpy.native import elementwise
+from agrad_numpy.native.ir import FLOATS, TYPES
+from agrad_numpy.native.numpy_loops import loop_of, resolves
+
+#: Values of so many elements are kept in registers, whole.
+TINY = 16
+
+#: So many steps become one kernel at most, twice as many where that is the end.
+CHUNK = 150
+
+#: The longest period that is looked for, and how many steps of repetitions are worth it.
+PERIOD, REPEATED = 800, 24
+
+#: What is made of constants alone is kept up to so many bytes.
+KEPT = 2**16
+
+#: Programs of more steps are not lowered: nothing limits the time that takes.
+STEPS = 200_000
+
+#: Buffers begin at multiples of so many bytes.
+ALIGNED = 64
+
+VIEWS = frozenset({
+    "getitem", "reshape", "matrix_transpose", "permute_dims", "broadcast_to", "broadcast_like", "expand_dims", "squeeze",
+    "linalg.diagonal", "flip", "moveaxis",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How a value lies in memory.
+
+    Attributes
+    ----------
+    shape, strides : tuple of int
+        Strides in bytes.
+    dtype : numpy.dtype
+        Its own.
+    root : int
+        The number of the value whose memory it has.
+    offset : int
+        Of its first element behind that value's first one, in bytes.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+    root: int
+    offset: int
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self.size * int(self.dtype.itemsize)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether its elements fill their memory, in whatever order of axes."""
+        expected = self.dtype.itemsize
+        for stride, n in sorted((s, n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
+            if stride != expected:
+                return False
+            expected *= n
+        return True
+
+    @property
+    def span(self) -> int:
+        """Bytes from its first element to the end of the last one, of strides that are not negative."""
+        return sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + int(self.dtype.itemsize)
+
+    def over(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return its strides where it is broadcast to a shape."""
+        missing = len(shape) - len(self.shape)
+        own = (0 if n == 1 and m != 1 else s for s, n, m in zip(self.strides, self.shape, shape[missing:], strict=True))
+        return (*(0,) * missing, *own)
+
+
+def contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Return the strides of an array in C's order."""
+    return tuple(math.prod(shape[i + 1 :]) * itemsize for i in range(len(shape)))
+
+
+class Tried:
+    """A run of the steps one by one.
+
+    Attributes
+    ----------
+    places : dict of int to Place
+        By number.
+    kept : dict of int to array
+        Values that are the same in every call.
+    kernels : list of callable
+        Per step.
+    """
+
+    def __init__(self, program: Program, backend: Any, values: Sequence[Any]) -> None:
+        self.program, self.backend = program, backend
+        self.names = environment(backend, backend.default_device(), program)
+        self.places: dict[int, Place] = {}
+        self.kept: dict[int, Any] = {}
+        self.kernels: list[Any] = []
+        self._values: dict[int, Any] = dict(zip(program.inputs, values, strict=True))
+        for number in program.inputs:
+            self._note(number, self._values[number], ())
+        for number, value in program.constants.items():
+            self.kept[number] = self._values[number] = np.asarray(backend.as_array(value))
+            self._note(number, self.kept[number], ())
+        last = program.last_uses()
+        for at, step in enumerate(program.steps):
+            self._run(step)
+            for number in dict.fromkeys((*step.refs, *step.made)):
+                if last.get(number, at) == at and number not in self.kept:
+                    self._values.pop(number, None)
+        self._values.clear()
+
+    def _run(self, step: Step) -> None:
+        kernel = OPERATORS.get(symbol_of(step)) or operator.attrgetter(step.op)(self.backend.xp)
+        self.kernels.append(kernel)
+        found = self.call(kernel, step, self._values)
+        for number, part in zip(step.outs, found if step.several else (found,), strict=True):
+            if number is not None:
+                self._values[number] = made = np.asarray(part)
+                if not any(made is self._values.get(r) or base_of(self._values[r]) is base_of(made) for r in step.refs):
+                    self._values[number] = made = dense(made)
+                if (
+                    made.dtype.name != self.program.shapes[number].dtype
+                    or made.shape != self.program.shapes[number].shape
+                ):
+                    raise Refused(f"{step.op} gives another shape or dtype than the program states")
+                self._note(number, made, step.refs)
+        same = not step.op.startswith("empty") and all(ref in self.kept for ref in step.refs)
+        if same and sum(self._values[n].nbytes for n in step.made) <= KEPT:
+            for number in step.made:
+                self.kept[number] = self._values[number] = kept = self._values[number].copy(order="K")
+                self._note(number, kept, ())
+
+    def call(self, kernel: Any, step: Step, values: Mapping[int, Any]) -> Any:
+        """Return what a step's kernel gives of some values."""
+
+        def leaf(part: Any) -> Any:
+            kind = type(part)
+            if kind is Ref:
+                return values[part.number]
+            if kind is DType:
+                return self.names[part]
+            if kind is Shaped:
+                return self.names["spec"](part.shape, self.names[part.dtype])
+            return self.names["device"] if part is HERE else part
+
+        return kernel(*(mapped(leaf, a) for a in step.args), **{k: mapped(leaf, v) for k, v in step.kwargs.items()})
+
+    def _note(self, number: int, value: Any, refs: Sequence[int]) -> None:
+        """Note where a value lies: in the memory of an operand, or its own."""
+        root, offset = number, 0
+        below = base_of(value)
+        for ref in refs:
+            other = self._values[ref]
+            if other is value or (base_of(other) is below and value.size):
+                root, offset = self.places[ref].root, self.places[ref].offset + address(value) - address(other)
+                break
+        self.places[number] = Place(value.shape, value.strides, value.dtype, root, offset)
+
+
+def base_of(array: Any) -> Any:
+    """Return what has an array's memory."""
+    while (below := getattr(array, "base", None)) is not None:
+        array = below
+    return array
+
+
+def dense(array: Any) -> Any:
+    """Return an array, copied if its elements do not fill their memory."""
+    return array if Place(array.shape, array.strides, array.dtype, 0, 0).is_dense else array.copy(order="K")
+
+
+class Group:
+    """Steps that become one kernel.
+
+    Attributes
+    ----------
+    kind : str
+        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"copy"``, ``"view"`` or ``"python"``.
+    steps : list of int
+        Their places in the program.
+    """
+
+    __slots__ = ("kind", "shape", "steps")
+
+    def __init__(self, kind: str, steps: list[int], shape: tuple[int, ...] = ()) -> None:
+        self.kind, self.steps, self.shape = kind, steps, shape
+
+
+class Lowered:
+    """A program, lowered for inputs that lie as in one call.
+
+    Attributes
+    ----------
+    groups : list of Group
+        In the order in which they run.
+    slots : dict of int to int
+        By the number of a value with memory of its own outside the workspace, where its address stands.
+    workspace : int
+        Bytes of the workspace, whose address is slot 0.
+    outputs : list of int
+        The values that go out, each with memory of its own that no other one has.
+    """
+
+    def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool) -> None:
+        if len(program.steps) > STEPS:
+            raise Refused(f"it has {len(program.steps)} steps")
+        if any(is_foreign(step.op) for step in program.steps):
+            raise Refused("it calls kernels of the user's, which may keep what they are given")
+        self.own = own
+        self.tried = tried = Tried(program, backend, values)
+        self.program, self.shapes = program, dict(program.shapes)
+        self.places = tried.places
+        for number in (*program.inputs, *tried.kept):
+            place = self.places[number]
+            if not place.dtype.isnative or any(stride % max(place.dtype.alignment, 1) for stride in place.strides):
+                raise Refused("an array has elements in another order of bytes, or not at multiples of their size")
+        self.steps = list(program.steps)
+        self.kinds = [self._kind(at) for at in range(len(self.steps))]
+        self.outputs = self._with_outputs()
+        self.groups: list[Group] = []
+        for start, stop in self._stretches():
+            self._group(start, stop)
+        self._find_places()
+
+    # -- kinds --------------------------------------------------------------------------------------------------------
+
+    def size(self, number: int) -> int:
+        """Return how many elements a value has."""
+        return math.prod(self.shapes[number].shape)
+
+    def dtype(self, number: int) -> str:
+        """Return the dtype of a value."""
+        return self.shapes[number].dtype
+
+    def _kind(self, at: int) -> str:
+        step = self.steps[at]
+        if all(number in self.tried.kept for number in step.made):
+            return "kept"
+        if any(number not in self.shapes for number in (*step.refs, *step.made)):
+            return "python"
+        if self._is_tiny(step):
+            return "tiny"
+        if all(self.places[number].root != number for number in step.made):
+            return "view"
+        if any(self.size(number) == 0 for number in (*step.refs, *step.made)):
+            return "python"
+        if elementwise.supports(step, self.shapes, own=self.own):
+            return "loop"
+        if self.is_sum(step) and self.sum_order(step) is not None:
+            return "loop"
+        if self._is_product(step):
+            return "product"
+        if self.loop_called(at) is not None:
+            return "call"
+        return "copy" if self._is_copy(step) else "python"
+
+    def _is_tiny(self, step: Step) -> bool:
+        """Return whether a step can be a part of a kernel that holds values in registers."""
+        numbers = (*step.refs, *step.made)
+        if not all(0 < self.size(n) <= TINY and self.dtype(n) in TYPES for n in numbers) or not step.made:
+            return False
+        if elementwise.supports(step, self.shapes, own=self.own):
+            return True
+        if step.op in VIEWS:
+            return is_basic(step.args[1:]) if step.op == "getitem" else len(step.refs) == 1
+        if step.op in ("stack", "concat"):
+            return len({self.dtype(n) for n in numbers}) == 1 and step.kwargs.get("axis", 0) is not None
+        if step.op == "unstack":
+            return True
+        if step.op == "scatter_add":
+            return is_basic(step.args[1:2]) and self.dtype(step.made[0]) in FLOATS
+        if step.op in ("tril", "triu"):
+            return len(self.shapes[step.made[0]].shape) == 2 and self.dtype(step.made[0]) in FLOATS
+        if self.is_sum(step):
+            return self.sum_order(step) is not None
+        if self.own and self._is_product(step):
+            return all(len(self.shapes[n].shape) <= 2 for n in step.refs)
+        return False
+
+    def is_sum(self, step: Step) -> bool:
+        """Return whether a step is a sum or mean of floats, in their own dtype."""
+        if (
+            step.op not in ("sum", "mean")
+            or len(step.args) != 1
+            or not step.kwargs.keys() <= {"axis", "dtype", "keepdims"}
+        ):
+            return False
+        before, after = self.dtype(step.refs[0]), self.dtype(step.made[0])
+        return before == after and before in FLOATS and 0 < self.size(step.refs[0]) < 2**24
+
+    def sum_order(self, step: Step) -> list[int] | None:
+        """Return the axes of a sum's operand in the order in which NumPy goes over them, the quickest last; None if unknown."""
+        place = self.places[step.refs[0]]
+        if any(s <= 0 for s, n in zip(place.strides, place.shape, strict=True) if n > 1):
+            return None
+        order = sorted(range(len(place.shape)), key=lambda i: (-place.strides[i], i))
+        steps = [place.strides[i] for i in order if place.shape[i] > 1]
+        return order if len(set(steps)) == len(steps) else None
+
+    def axes(self, step: Step) -> tuple[int, ...]:
+        """Return the axes that a sum goes over."""
+        axis, count = step.kwargs.get("axis"), len(self.shapes[step.refs[0]].shape)
+        if axis is None or not count:
+            return tuple(range(count))
+        return tuple(sorted(i % count for i in ((axis,) if isinstance(axis, int) else axis)))
+
+    def _is_product(self, step: Step) -> bool:
+        if step.op != "matmul" or step.kwargs or len(step.refs) != 2 or len(step.args) != 2:
+            return False
+        numbers = (*step.refs, *step.made)
+        return len({self.dtype(n) for n in numbers}) == 1 and self.dtype(step.made[0]) in FLOATS
+
+    def _is_copy(self, step: Step) -> bool:
+        """Return whether a step puts operands into parts of its result, element by element as they are."""
+        if not self.is_movable(step.made[0]) or step.several:
+            return False
+        if step.op == "reshape":
+            return True
+        if step.op in ("stack", "concat"):
+            return len({self.dtype(n) for n in (*step.refs, *step.made)}) == 1
+        if step.op in ("scatter_add", "setitem"):
+            same = len({self.dtype(n) for n in (*step.refs, *step.made)}) == 1
+            return same and is_basic(step.args[1:2]) and type(step.args[2]) is Ref
+        return False
+
+    def is_movable(self, number: int) -> bool:
+        """Return whether a kernel can move elements of a value's dtype."""
+        return self.dtype(number) in TYPES or self.places[number].dtype.itemsize in (4, 8)
+
+    def loop_called(self, at: int) -> tuple[Any, tuple[str, ...]] | None:
+        """Return the ufunc whose inner loop a step is, and the dtypes of that; None if it is none."""
+        step, kernel = self.steps[at], self.tried.kernels[at]
+        if step.several or step.kwargs or len(step.made) != 1 or not step.refs:
+            return None
+        if symbol_of(step):
+            if step.op == "pow":
+                return None  # Python's operator takes some powers by other functions
+            kernel = getattr(np, facts_of(step.op).numpy.partition(" ")[0], None)
+        if not isinstance(kernel, np.ufunc) or kernel.signature or kernel.nout != 1 or kernel.nin != len(step.args):
+            return None
+        operands = [self.dtype(a.number) if type(a) is Ref else a for a in step.args]
+        if not all(isinstance(one, str | bool | int | float) for one in operands) or any(
+            type(a) is str for a in step.args
+        ):
+            return None
+        if not self.own and not self._lie_alike(step):
+            return None
+        dtypes = resolves(kernel, operands, self.dtype(step.made[0]))
+        return None if dtypes is None or loop_of(kernel, dtypes) is None else (kernel, dtypes)
+
+    def _lie_alike(self, step: Step) -> bool:
+        """Return whether operands lie as the result does, or have one element: NumPy's loops round otherwise by other strides."""
+        made = self.places[step.made[0]]
+        operands = [self.places[ref] for ref in step.refs]
+        alike = all(o.size == 1 or (o.shape == made.shape and o.strides == made.strides) for o in operands)
+        return alike and made.is_dense
+
+    # -- outputs ------------------------------------------------------------------------------------------------------
+
+    def _with_outputs(self) -> list[int]:
+        """Return the outputs, with copies in place of what has no memory of its own."""
+        number = self.program.next_number()
+        found: list[int] = []
+        given = {*self.program.inputs, *self.tried.kept}
+        makers = {n: at for at, step in enumerate(self.steps) for n in step.made}
+        for out in self.program.outputs:
+            plain = out not in given and out not in found and self.places[out].root == out
+            fresh = out not in given and out not in found and self.places[out].is_dense
+            if plain or (fresh and self.kinds[makers[out]] == "tiny"):
+                found.append(out)
+                continue
+            self.steps.append(Step("copy", (Ref(out),), {}, (number,)))
+            self.kinds.append("copy" if self.is_movable(out) and self.size(out) else "python")
+            self.tried.kernels.append(np.copy)
+            self.shapes[number] = self.shapes[out]
+            place = self.places[out]
+            strides = place.strides if place.is_dense else contiguous(place.shape, place.dtype.itemsize)
+            self.places[number] = Place(place.shape, strides, place.dtype, number, 0)
+            found.append(number)
+            number += 1
+        return found
+
+    # -- stretches ----------------------------------------------------------------------------------------------------
+
+    def _signature(self, at: int, makers: Mapping[int, int]) -> Any:
+        """Return what two steps have in common that become the same part of a kernel."""
+        step = self.steps[at]
+
+        def part_of(part: Any) -> Any:
+            if type(part) is Ref:
+                return "#"
+            return "i" if type(part) is int and step.op in ("getitem", "scatter_add") else repr(part)
+
+        near = tuple(min(at - makers.get(ref, -1000), 40) for ref in step.refs)
+        args = tuple(map(part_of, step.args)) if step.op not in ("stack", "concat") else len(step.refs)
+        kwargs = tuple((name, part_of(value)) for name, value in step.kwargs.items())
+        return step.op, args, kwargs, near, tuple(self.shapes.get(n) for n in (*step.refs, *step.made)), self.kinds[at]
+
+    def _stretches(self) -> Iterator[tuple[int, int]]:
+        """Give parts of the program, cut where it repeats itself."""
+        count = len(self.steps)
+        makers = {n: at for at, step in enumerate(self.steps) for n in step.made}
+        ids: dict[Any, int] = {}
+        signs = np.array([ids.setdefault(self._signature(at, makers), len(ids)) for at in range(count)], np.int64)
+        cuts, covered = {0, count}, np.zeros(count, bool)
+        for period in range(1, min(PERIOD, count // 3) + 1):
+            same = signs[period:] == signs[:-period]
+            if not same.any():
+                continue
+            edges = np.diff(np.concatenate([[0], same.astype(np.int8), [0]]))
+            for start, stop in zip(np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) + period, strict=True):
+                if stop - start < max(3 * period, REPEATED) or covered[start:stop].any():
+                    continue
+                covered[start:stop] = True
+                step = period
+                while 2 * step <= CHUNK // 2:  # several short ones as one
+                    step *= 2
+                cuts.update(range(int(start), int(stop), step))
+                cuts.add(int(stop))
+        ends = sorted(cuts)
+        for start, stop in itertools.pairwise(ends):
+            at = start
+            while stop - at > 2 * CHUNK:
+                yield at, at + CHUNK
+                at += CHUNK
+            yield at, stop
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def _group(self, start: int, stop: int) -> None:
+        """Put the steps of a stretch into groups."""
+        inside = {n: at for at in range(start, stop) for n in self.steps[at].made}
+        needs = {at: {inside[r] for r in self.steps[at].refs if r in inside} - {at} for at in range(start, stop)}
+        done: set[int] = {at for at in range(start, stop) if self.kinds[at] == "kept"}
+        todo = [at for at in range(start, stop) if at not in done]
+        while todo:
+            first = next(at for at in todo if needs[at] <= done)
+            kind = self.kinds[first]
+            if kind == "tiny":
+                group = Group("tiny", [])
+                for at in todo:
+                    if self.kinds[at] == "tiny" and needs[at] <= done | {*group.steps}:
+                        group.steps.append(at)
+            elif kind == "loop":
+                group = self._loops(todo, needs, done, self.loop_shape(first))
+            else:
+                group = Group(kind, [first])
+            done.update(group.steps)
+            todo = [at for at in todo if at not in done]
+            self.groups.append(group)
+
+    def loop_shape(self, at: int) -> tuple[int, ...]:
+        """Return the shape that a step's loop goes over."""
+        step = self.steps[at]
+        return self.shapes[step.refs[0] if self.is_sum(step) else step.made[0]].shape
+
+    def _loops(self, todo: list[int], needs: Mapping[int, set[int]], done: set[int], shape: tuple[int, ...]) -> Group:
+        """Return a group of what can be computed in one loop over a shape: elementwise steps, and sums over the same axes."""
+        group = Group("loop", [], shape)
+        members: set[int] = set()
+        axes: tuple[int, ...] | None = None
+        order: list[int] | None = None
+        made: set[int] = set()
+        for at in todo:
+            step = self.steps[at]
+            if self.kinds[at] != "loop" or not needs[at] <= done | members or self.loop_shape(at) != shape:
+                continue
+            if any(n in made and self.shapes[n].shape != shape for n in step.refs):
+                continue
+            if self.is_sum(step):
+                found = self.sum_order(step)
+                if axes is not None and (axes, order) != (self.axes(step), found):
+                    continue
+                axes, order = self.axes(step), found
+                group.steps.append(at)
+            else:
+                group.steps.append(at)
+                members.add(at)
+                made.update(step.made)
+        if axes is not None and members and not self.own and not self._goes_as_alone(group, members):
+            group.steps = [at for at in group.steps if at in members]
+        return group
+
+    def _goes_as_alone(self, group: Group, members: set[int]) -> bool:
+        """Return whether a loop goes over what is added up as NumPy does when it sees nothing else: that decides the bits."""
+        sums = [at for at in group.steps if at not in members]
+        step = self.steps[sums[0]]
+        order, axes = self.sum_order(step), self.axes(step)
+        assert order is not None
+        inside = {n for at in members for n in self.steps[at].made}
+        shape = [group.shape[i] for i in order]
+        kept = [0 if i in axes else 1 for i in order]
+        alone = [[self.places[step.refs[0]].strides[i] for i in order], [k * (2**40 - i) for i, k in enumerate(kept)]]
+        others = {r for at in group.steps for r in self.steps[at].refs if r not in inside}
+        together = [*alone, *([self.places[r].over(group.shape)[i] for i in order] for r in others)]
+        together += [[self.places[n].strides[i] for i in order] for n in inside]
+        return len(collapsed(shape, alone)[0]) == len(collapsed(shape, together)[0])
+
+    # -- places -------------------------------------------------------------------------------------------------------
+
+    def _find_places(self) -> None:
+        """Decide what is in memory, and where."""
+        group_of = {at: i for i, group in enumerate(self.groups) for at in group.steps}
+        makers = {n: at for at, step in enumerate(self.steps) for n in step.made}
+        self._before = dict(self.places)
+        self.needed: set[int] = {*self.outputs}
+        for at, step in enumerate(self.steps):
+            if at not in group_of:
+                continue
+            for ref in step.refs:
+                if ref in makers and makers[ref] in group_of and group_of[makers[ref]] != group_of[at]:
+                    self.needed.add(ref)
+        for group in self.groups:
+            for at in group.steps:
+                for number in self.steps[at].made:
+                    if self._has_memory(group, at, number):
+                        self._settle(group, at, number)
+        self.slots: dict[int, int] = {}
+        for number in (*self.program.inputs, *self.tried.kept, *self.outputs):
+            self.slots.setdefault(number, len(self.slots) + 1)
+        self._share()
+
+    def _has_memory(self, group: Group, at: int, number: int) -> bool:
+        """Return whether a value is written to memory."""
+        if group.kind in ("tiny", "loop"):
+            return number in self.needed or (group.kind == "loop" and self.is_sum(self.steps[at]))
+        return True
+
+    def _settle(self, group: Group, at: int, number: int) -> None:
+        """Give a value memory of its own, laid out as NumPy did, unless it lies in another one's."""
+        place = self.places[number]
+        if group.kind != "view":
+            # a product takes another way by other strides, so that even views that are copied have those they had
+            kept = place.is_dense or (group.kind == "tiny" and min(place.strides, default=1) > 0)
+            strides = place.strides if kept else contiguous(place.shape, place.dtype.itemsize)
+            self.places[number] = Place(place.shape, strides, place.dtype, number, 0)
+            return
+        step = self.steps[at]
+        ref = next(r for r in step.refs if self._before[r].root == self._before[number].root)
+        now, then = self.places[ref], self._before[ref]
+        if now.strides == then.strides:
+            offset = now.offset + place.offset - then.offset
+            self.places[number] = Place(place.shape, place.strides, place.dtype, now.root, offset)
+            return
+        # it was a view of a view, of which there is a copy now: a view of such a copy says how it lies
+        order = sorted(range(len(now.shape)), key=lambda i: -now.strides[i])
+        operand = np.empty([now.shape[i] for i in order], now.dtype).transpose(np.argsort(order))
+        found = self.tried.call(self.tried.kernels[at], step, {ref: operand})
+        part = found[step.outs.index(number)] if step.several else found
+        if not now.is_dense or operand.strides != now.strides or base_of(part) is not base_of(operand):
+            raise Refused(f"{step.op} is no view of a copy of its operand")
+        offset = now.offset + address(part) - address(operand)
+        self.places[number] = Place(part.shape, part.strides, part.dtype, now.root, offset)
+
+    def _share(self) -> None:
+        """Lay the workspace out: memory is used again behind the last use of what it held."""
+        last: dict[int, int] = {}
+        held: dict[int, list[int]] = {}
+        for i, group in enumerate(self.groups):
+            for at in group.steps:
+                step = self.steps[at]
+                roots = [self.places[n].root for n in (*step.refs, *step.made) if n in self.places]
+                last.update(dict.fromkeys(roots, i))
+                held.setdefault(i, []).extend(n for n in step.made if self._is_stored(group, at, n))
+        ends: dict[int, list[int]] = defaultdict(list)
+        for root, i in last.items():
+            ends[i].append(root)
+        free: dict[int, list[int]] = defaultdict(list)
+        self.starts: dict[int, int] = {}
+        self.workspace = 0
+        for i in range(len(self.groups)):
+            for number in held.get(i, ()):
+                room = self._room(number)
+                if free[room]:
+                    self.starts[number] = free[room].pop()
+                else:
+                    self.starts[number] = self.workspace
+                    self.workspace += room
+            for root in ends[i]:
+                if root in self.starts:
+                    free[self._room(root)].append(self.starts[root])
+
+    def _is_stored(self, group: Group, at: int, number: int) -> bool:
+        """Return whether a value has a part of the workspace."""
+        return self.places[number].root == number and number not in self.slots and self._has_memory(group, at, number)
+
+    def _room(self, number: int) -> int:
+        size = self.places[number].span
+        return max(-(-size // ALIGNED) * ALIGNED, ALIGNED) + (ALIGNED if size >= 4096 else 0)
+
+    def is_in_memory(self, number: int) -> bool:
+        """Return whether a value can be read from memory."""
+        root = self.places[number].root
+        return root in self.slots or root in self.starts
+
+    def where(self, number: int) -> tuple[int, int]:
+        """Return the slot and the offset of a value in memory."""
+        place = self.places[number]
+        if place.root in self.slots:
+            return self.slots[place.root], place.offset
+        return 0, self.starts[place.root] + place.offset
+
+
+def is_basic(key: Any) -> bool:
+    """Return whether an index is made of integers, slices, None and ``...`` alone."""
+    if type(key) is tuple:  # a reference is a named one
+        return all(map(is_basic, key))
+    if isinstance(key, slice):
+        return all(bound is None or type(bound) is int for bound in (key.start, key.stop, key.step))
+    return key is None or key is ... or type(key) is int
+
+
+def collapsed(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[tuple[int, ...]]]:
+    """Return a shape and strides of fewer axes: without those of one element, and with those as one that go on in all operands."""
+    axes = [i for i, n in enumerate(shape) if n != 1]
+    sizes = [shape[i] for i in axes]
+    rows = [[row[i] for i in axes] for row in strides]
+    for i in range(len(sizes) - 2, -1, -1):
+        if all(row[i] == row[i + 1] * sizes[i + 1] for row in rows):
+            sizes[i] *= sizes.pop(i + 1)
+            for row in rows:
+                row[i] = row.pop(i + 1)
+    return sizes, [tuple(row) for row in rows]

@@ -1,0 +1,291 @@
+"""Native programs: their code, memory and schedule; and what calls them."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from agrad.core.executor import Refused
+from agrad.program.program import Program
+from agrad_numpy.executor import address, aligned
+from agrad_numpy.native.entry import entry
+from agrad_numpy.native.jit import Compiled
+from agrad_numpy.native.kernels import KINDS, Called, Kernel, Product
+from agrad_numpy.native.lowering import Group, Lowered
+from agrad_numpy.native.numpy_loops import loop_of
+from agrad_numpy.native.vector_math import Math
+
+#: Layouts of inputs that there is code for; calls with further ones are refused.
+LAYOUTS = 8
+
+#: What walks over a schedule, pairs of a kernel's address and that of its arguments.
+RUN = """
+define void @run(ptr %slots, ptr %schedule, i64 %start, i64 %stop) {
+  %any = icmp slt i64 %start, %stop
+  br i1 %any, label %next, label %done
+next:
+  %i = phi i64 [%start, %0], [%more, %next]
+  %at = getelementptr {ptr, ptr}, ptr %schedule, i64 %i
+  %kernel = load ptr, ptr %at
+  %args.at = getelementptr {ptr, ptr}, ptr %schedule, i64 %i, i32 1
+  %args = load ptr, ptr %args.at
+  call void %kernel(ptr %slots, ptr %args)
+  %more = add i64 %i, 1
+  %go = icmp slt i64 %more, %stop
+  br i1 %go, label %next, label %done
+done:
+  ret void
+}
+"""
+
+_RUN = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+class Native:
+    """A program as native code, for inputs that lie as in one call.
+
+    Attributes
+    ----------
+    python : list of int
+        Places of the schedule at which a step of Python's runs before what follows, ascending.
+    kernels : int
+        How many distinct kernels there are.
+    """
+
+    def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool) -> None:
+        self.low = low = Lowered(program, backend, values, own=own)
+        self._math = Math()
+        self._slots: list[int] = [0] * (len(low.slots) + 1)
+        self._extra: dict[Any, int] = {}
+        self._held: list[Any] = []
+        for number, value in low.tried.kept.items():
+            self._slots[low.slots[number]] = address(value)
+        known: dict[Any, Kernel] = {}
+        names: dict[Any, str] = {}
+        entries: list[Kernel] = []
+        self.python: list[tuple[int, Group]] = []
+        for group in low.groups:
+            if group.kind == "view":
+                continue
+            if group.kind == "python":
+                self.python.append((len(entries), group))
+                continue
+            kernel = self._kernel(group)
+            if kernel.key not in known:
+                known[kernel.key] = kernel
+                names[kernel.key] = f"kernel{len(names)}"
+            entries.append(kernel)
+        self.kernels = len(known)
+        texts = [kernel.text(names[key]) for key, kernel in known.items()]
+        declared = {line for kernel in known.values() for line in kernel.declared} | self._math.declared
+        self.text = "\n".join([*sorted(declared), *self._math.texts.values(), *texts, RUN])
+        self._code = Compiled(self.text)
+        self._run = self._code.address("run")
+        at = {key: self._code.address(name) for key, name in names.items()}
+        self._args = np.array([n for kernel in entries for pair in kernel.args for n in pair] or [0], np.int64)
+        self._schedule = np.zeros((max(len(entries), 1), 2), np.int64)
+        self._count, start = len(entries), address(self._args)
+        for place, kernel in enumerate(entries):
+            self._schedule[place] = at[kernel.key], start
+            start += 16 * len(kernel.args)
+        self.call: Callable[..., Any] = self._entry() if not self.python else Stepwise(self)
+
+    def _kernel(self, group: Group) -> Kernel:
+        if group.kind == "call":
+            return Called(self.low, group, self._math, self._loop, self._number)
+        if group.kind == "product":
+            return Product(self.low, group, self._math, self._loop)
+        return KINDS[group.kind](self.low, group, self._math)
+
+    def _slot(self, key: Any, value: int) -> int:
+        """Return the slot of an address that is the same in every call."""
+        if key not in self._extra:
+            self._extra[key] = len(self._slots)
+            self._slots.append(value)
+        return self._extra[key]
+
+    def _loop(self, ufunc: Any, dtypes: tuple[str, ...]) -> list[tuple[int, int]]:
+        """Return where the addresses of a ufunc's inner loop stand."""
+        found = loop_of(ufunc, dtypes)
+        if found is None:
+            raise Refused(f"NumPy has no loop of {ufunc.__name__} for {', '.join(dtypes)}")
+        return [(self._slot((ufunc, dtypes, k), value), 0) for k, value in enumerate(found)]
+
+    def _number(self, value: Any, dtype: str) -> tuple[int, int]:
+        """Return where a number stands that is an operand."""
+        key = type(value), repr(value), dtype
+        if key not in self._extra:
+            array = np.asarray(value, np.dtype(dtype))
+            self._held.append(array)
+            self._slot(key, address(array))
+        return self._extra[key], 0
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def memory(self) -> tuple[Any, Any]:
+        """Return new slots and a new workspace."""
+        work = aligned(max(self.low.workspace, 8))
+        slots = np.array(self._slots, np.int64)
+        slots[0] = address(work)
+        return slots, work
+
+    def _entry(self) -> Any:
+        """Return a builtin function: while it runs no other thread does, so that it has one workspace."""
+        slots, work = self.memory()
+        inputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.program.inputs]
+        outputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.outputs]
+        schedule = self._run, address(self._schedule), self._count
+        held = work, self._code, self._args, self._schedule, self._held, self.low.tried.kept
+        return entry().function(inputs, outputs, schedule, slots, releases=False, held=held)
+
+    def run(self, slots: Any, start: int, stop: int) -> None:
+        """Run a part of the schedule."""
+        _RUN(self._run)(slots.ctypes.data, address(self._schedule), start, stop)
+
+    @property
+    def count(self) -> int:
+        """How many entries the schedule has."""
+        return self._count
+
+
+class Stepwise:
+    """Calls a program some of whose steps are Python's.
+
+    Parameters
+    ----------
+    native : Native
+        The program.
+    """
+
+    def __init__(self, native: Native) -> None:
+        self._native = native
+        self._free: list[tuple[Any, Any]] = []  # slots and workspaces that no call has
+        self._inputs = [(n, native.low.slots[n], native.low.places[n]) for n in native.low.program.inputs]
+        self._makers = {n: at for at, step in enumerate(native.low.steps) for n in step.made}
+
+    def __call__(self, *values: Any) -> tuple[Any, ...] | None:
+        if len(values) != len(self._inputs):
+            return None
+        for value, (_, _, place) in zip(values, self._inputs, strict=True):
+            if type(value) is not np.ndarray or value.dtype is not place.dtype or not value.flags.aligned:
+                return None
+            if value.shape != place.shape or value.strides != place.strides:
+                return None
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = self._native.memory()
+        try:
+            return self._called(values, *memory)
+        finally:
+            self._free.append(memory)
+
+    def _called(self, values: Sequence[Any], slots: Any, work: Any) -> tuple[Any, ...]:
+        native, low = self._native, self._native.low
+        arrays: dict[int, Any] = dict(low.tried.kept)
+        for value, (number, slot, _) in zip(values, self._inputs, strict=True):
+            arrays[number] = value
+            slots[slot] = address(value)
+        for number in low.outputs:
+            place = low.places[number]
+            arrays[number] = made = empty(place)
+            slots[low.slots[number]] = address(made)
+        at = 0
+        for stop, group in native.python:
+            native.run(slots, at, stop)
+            at = stop
+            self._step(group.steps[0], arrays, work)
+        native.run(slots, at, native.count)
+        return tuple(arrays[number] for number in low.outputs)
+
+    def _step(self, at: int, arrays: dict[int, Any], work: Any) -> None:
+        """Run a step by its kernel, and put what it gives where it is looked for."""
+        low = self._native.low
+        step = low.steps[at]
+        operands = {ref: self._array(ref, arrays, work) for ref in step.refs}
+        found = low.tried.call(low.tried.kernels[at], step, operands)
+        for number, part in zip(step.outs, found if step.several else (found,), strict=True):
+            if number is not None:
+                np.copyto(self._array(number, arrays, work), part)
+
+    def _array(self, number: int, arrays: dict[int, Any], work: Any) -> Any:
+        """Return a value as an array on its memory."""
+        found = arrays.get(number)
+        if found is not None:
+            return found
+        low = self._native.low
+        place = low.places[number]
+        if place.root == number:
+            found = np.ndarray(place.shape, place.dtype, work, low.starts[number], place.strides)
+        else:  # a view: its step gives it again
+            step = low.steps[self._makers[number]]
+            operands = {ref: self._array(ref, arrays, work) for ref in step.refs}
+            made = low.tried.call(low.tried.kernels[self._makers[number]], step, operands)
+            found = made[step.outs.index(number)] if step.several else made
+        arrays[number] = found
+        return found
+
+
+def empty(place: Any) -> Any:
+    """Return a new array that lies as a value does."""
+    order = sorted(range(len(place.shape)), key=lambda i: (-place.strides[i], i))
+    made = np.empty([place.shape[i] for i in order], place.dtype)
+    return made.transpose(np.argsort(order)) if order else made
+
+
+class Running:
+    """What an executor gives: a program, with code for each layout of its inputs.
+
+    Parameters
+    ----------
+    program : Program
+        The program.
+    backend : Backend
+        NumPy's.
+    own : bool
+        Whether functions of `vector_math` may stand for NumPy's.
+    """
+
+    def __init__(self, program: Program, backend: Any, *, own: bool) -> None:
+        self._program, self._backend, self._own = program, backend, own
+        self._natives: dict[Any, Native] = {}
+        self._lock = threading.Lock()
+        self._call: Callable[..., Any] | None = None
+
+    def __call__(self, *values: Any) -> Any:
+        call = self._call
+        outs = None if call is None else call(*values)
+        return self._otherwise(values) if outs is None else outs
+
+    def native(self, values: Sequence[Any]) -> Native:
+        """Return the code for inputs that lie as these arrays do."""
+        key = tuple(value.strides for value in values)
+        found = self._natives.get(key)
+        if found is None:
+            if len(self._natives) >= LAYOUTS:
+                raise Refused(f"the inputs lie in more than {LAYOUTS} ways")
+            found = self._natives.setdefault(key, Native(self._program, self._backend, values, own=self._own))
+        return found
+
+    def _otherwise(self, values: Sequence[Any]) -> Any:
+        """Run on inputs that are scalars, or lie in another way than the last ones."""
+        arrays = list(map(plain, values))
+        native = self.native(arrays)
+        outs = native.call(*arrays)
+        if outs is None:
+            raise Refused("the inputs are no plain arrays")
+        self._call = native.call
+        return outs
+
+
+def plain(value: Any) -> Any:
+    """Return a value as an array of NumPy's own class, aligned, of a dtype that is the one object of its kind."""
+    array = np.asarray(value)
+    dtype = np.dtype(array.dtype.type) if array.dtype.isnative and array.dtype.kind in "biufc" else array.dtype
+    if array.dtype is not dtype:
+        array = array.view(dtype)
+    return array if array.flags.aligned else array.copy()

@@ -1,0 +1,631 @@
+"""The native executor gives what the operations give: bit for bit where that is asked, else to rounding."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import re
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import agrad as ag
+from agrad.plugin.backend import Refused
+from agrad.program.passes import optimized
+
+pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip install agrad-numpy[native]")
+
+from agrad_numpy.native import NativeExecutor, jit
+from agrad_numpy.native.running import Running
+
+if not jit.availability()[0]:
+    pytest.skip(jit.availability()[1], allow_module_level=True)
+
+NUMPY = ag.backends.get("numpy")
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.75, 1e-40, -1e-310, 1e30, np.inf, -np.inf, np.nan]
+
+
+def native(function, *args, own=False):
+    """Return a function of arrays as native code, of the program of a call; refusals are raised."""
+    program = ag.func.capture(function)(*args)
+    return Running(optimized(program.without_detach()), NUMPY, own=own)
+
+
+def raws(*args):
+    return [np.asarray(leaf) for leaf in ag.tree.flatten(args)[0]]
+
+
+def eager(function, *args):
+    found = function(*[ag.asarray(a) for a in args])
+    return [np.asarray(part.detach()) for part in ag.tree.flatten(found)[0]]
+
+
+def same(found, wanted, what=""):
+    """Compare arrays bit for bit, but for the bits of NaN."""
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert np.array_equal(np.isnan(one), np.isnan(other)), f"{what} {one} {other}"
+        kept = ~np.isnan(other)
+        assert one[kept].tobytes() == other[kept].tobytes(), f"{what} {one} {other}"
+
+
+def check(function, *args, python=0):
+    """Compare native code, on the arrays of the capture and on others, with the function itself, bit for bit."""
+    run = native(function, *args)
+    for factor in (1, -0.5, 1.25):
+        given = [a * np.asarray(factor, a.dtype) if a.dtype.kind == "f" else a for a in args]
+        same(run(*given), eager(function, *given))
+    (made,) = run._natives.values()
+    assert len(made.python) == python
+    return made
+
+
+def special(dtype):
+    """Return special values, in all pairs."""
+    pairs = np.array(list(itertools.product(SPECIAL, SPECIAL)), np.float64)
+    with np.errstate(all="ignore"):
+        return [np.ascontiguousarray(column).astype(dtype) for column in pairs.T]
+
+
+FLOATS = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+ELEMENTWISE = {
+    "abs": lambda x, y: ag.abs(x),
+    "add": lambda x, y: x + y,
+    "astype": lambda x, y: (ag.astype(x, ag.float64), ag.astype(x, ag.float32), ag.astype(x > 0, x.dtype)),
+    "between": lambda x, y: ag.where(ag.logical_and(x < y, ag.logical_not(y <= 1)), x, -y),
+    "compare": lambda x, y: (x < y, x <= y, x > y, x >= y, x == y, x != y),
+    "divide": lambda x, y: x / y,
+    "logic": lambda x, y: (ag.logical_or(x > 0, y > 0), ag.logical_xor(x > 0, y > 0), (x > 0) & (y > 0)),
+    "maximum": lambda x, y: (ag.maximum(x, y), ag.minimum(x, y)),
+    "multiply": lambda x, y: x * y,
+    "negative": lambda x, y: -x,
+    "numbers": lambda x, y: (x * 3, 2.5 - x, x / 7, 1 / x, x > 1, ag.maximum(x, 0.0)),
+    "powers": lambda x, y: (x**2, x**0.5, x**-1, x**3, x**1.7),
+    "reciprocal": lambda x, y: ag.reciprocal(x),
+    "relu": lambda x, y: ag.nn.functional.relu(x),
+    "sign": lambda x, y: ag.sign(x),
+    "sqrt": lambda x, y: ag.sqrt(x),
+    "square": lambda x, y: ag.square(x),
+    "subtract": lambda x, y: x - y,
+    "transcendental": lambda x, y: (
+        ag.exp(x),
+        ag.log(ag.abs(x)),
+        ag.tanh(x),
+        ag.sin(x),
+        ag.atan2(x, y),
+        ag.hypot(x, y),
+    ),
+}
+
+
+@FLOATS
+@pytest.mark.parametrize("name", ELEMENTWISE)
+class TestElementwise:
+    def test_special_values(self, name, dtype):
+        """In registers, in vectors of all widths, and at their ends."""
+        function = ELEMENTWISE[name]
+        whole = special(dtype)
+        for count in (1, 3, 4, 8, 13, 16, 17, len(whole[0])):
+            args = [column[:count].copy() for column in whole]
+            with NUMPY.quiet():
+                same(native(function, *args)(*args), eager(function, *args), f"{name} of {count}")
+
+    def test_layouts(self, name, dtype):
+        """Of operands that are broadcast, turned and strided."""
+        function = ELEMENTWISE[name]
+        rng = np.random.default_rng(0)
+        x = rng.standard_normal((7, 12)).astype(dtype)
+        for one, other in (
+            (x, x[:1]),
+            (x.T, x.T[:, :1]),
+            (x[::2, ::-3], x[::2, ::3]),
+            (x, x[0, 0]),
+            (x[0, 0], x[1, 1]),
+        ):
+            args = np.asarray(one), np.asarray(other)
+            with NUMPY.quiet():
+                same(native(function, *args)(*args), eager(function, *args), name)
+
+
+@st.composite
+def laid_out(draw):
+    """An array with axes in any order, of some sizes."""
+    sizes = st.sampled_from([1, 2, 3, 4, 5, 8, 9, 16, 17, 33])
+    shape = draw(st.lists(sizes, min_size=1, max_size=3))
+    if len(shape) == 1:
+        shape = [draw(st.sampled_from([1, 7, 8, 9, 127, 128, 129, 136, 257, 1000, 4099]))]
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    array = rng.standard_normal(shape).astype(dtype)
+    return array.transpose(draw(st.permutations(range(len(shape)))))
+
+
+class TestSums:
+    @FEW
+    @given(laid_out(), st.data())
+    def test_alone(self, x, data):
+        axes = data.draw(st.sets(st.integers(0, x.ndim - 1), min_size=1))
+        axis = None if len(axes) == x.ndim and data.draw(st.booleans()) else tuple(axes)
+        keepdims = data.draw(st.booleans())
+        check(lambda x: (ag.sum(x, axis=axis, keepdims=keepdims), ag.mean(x, axis=axis, keepdims=keepdims)), x)
+
+    @FEW
+    @given(laid_out(), st.data())
+    def test_of_what_is_made_in_the_loop(self, x, data):
+        axes = tuple(data.draw(st.sets(st.integers(0, x.ndim - 1), min_size=1)))
+        row = np.linspace(-1, 1, x.shape[-1], dtype=x.dtype)
+
+        def function(x, row):
+            y = x * x - row
+            return y, ag.sum(y, axis=axes), ag.mean(ag.abs(y), axis=axes)
+
+        check(function, x, row)
+
+    def test_of_zeros_keep_the_sign(self):
+        for count in (1, 5, 8, 100):
+            check(lambda x: (ag.sum(x), ag.sum(x, axis=0)), np.full((count, 3), -0.0))
+
+    def test_long_ones(self):
+        rng = np.random.default_rng(0)
+        for count in (100_001, 65_536):
+            check(lambda x: ag.sum(x), rng.standard_normal(count))
+            check(lambda x: ag.sum(x * 2.0 + 1.0), rng.standard_normal(count).astype("float32"))
+
+
+class TestProducts:
+    @FEW
+    @given(st.data())
+    def test_shapes_and_orders(self, data):
+        size = st.sampled_from([1, 2, 3, 5, 8, 20, 33])
+        m, k, n = (data.draw(size) for _ in range(3))
+        dtype = data.draw(st.sampled_from(["float32", "float64"]))
+        rng = np.random.default_rng(0)
+        a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+        a = data.draw(st.sampled_from([a, np.asfortranarray(a), a[0]]))
+        b = data.draw(st.sampled_from([b, np.asfortranarray(b), b[:, 0].copy()]))
+        check(lambda a, b: a @ b, a, b)
+        check(lambda a, b: (2.0 * a) @ (b * b), a, b)
+
+    def test_batches(self):
+        rng = np.random.default_rng(0)
+        a, b = rng.standard_normal((4, 3, 5, 6)), rng.standard_normal((3, 6, 2))
+        check(lambda a, b: a @ b, a, b)
+        check(lambda a, b: a @ b, a[:, :1], b)
+        check(lambda a, b: a @ b, a, b[0, :, 0].copy())
+        check(lambda a, b: b @ a, a, b[0, :, 0][:5].copy())
+
+    def test_transposes_within(self):
+        rng = np.random.default_rng(0)
+        check(lambda a: (a.T @ a, a @ a.T, (a + a).T @ (a * a)), rng.standard_normal((6, 9)))
+        check(lambda a: (a.T @ a, a[:2].T @ a[1:3]), rng.standard_normal((3, 4)))
+
+
+VIEWS = {
+    "getitem": lambda x: (x[1], x[:, 1:], x[::-1, ::2], x[..., None], x[-1, 0]),
+    "reshape": lambda x: (ag.reshape(x, (-1,)), ag.reshape(x.T, (-1,)), ag.reshape(x.T * 2.0, (2, -1))),
+    "transpose": lambda x: (x.T, x.T + 1.0, ag.permute_dims(x, (1, 0)) * 2.0),
+    "broadcast": lambda x: (ag.broadcast_to(x[0], x.shape) * x, ag.broadcast_to(x[:, :1], x.shape) + 0.0),
+    "expand": lambda x: (ag.expand_dims(x, axis=1), ag.squeeze(x[:1] * 2.0, axis=0)),
+    "joined": lambda x: (
+        ag.stack([x, x * 2.0], axis=1),
+        ag.concat([x, x[:1]]),
+        ag.concat([x, x], axis=-1),
+        ag.concat([x, x], axis=None),
+    ),
+    "unstack": lambda x: (*ag.unstack(x), ag.unstack(x * 2.0, axis=1)[1] * 3.0),
+    "flip": lambda x: (ag.flip(x), ag.flip(x * 2.0, axis=1) + x),
+    "diagonal": lambda x: ag.linalg.diagonal(x * 2.0) + 1.0,
+    "triangles": lambda x: (ag.tril(x * 1.0), ag.triu(x, k=1) * 2.0),
+    "views of views": lambda x: ag.sum((x * 2.0).T[1:].T[::2] @ x[0][1:], axis=0),
+    "themselves": lambda x: (x, x, x.T, x * 1.5, ag.ones((2,)), ag.zeros(())),
+    "gradients": lambda x: ag.func.grad(
+        lambda x: ag.sum(x[1:] ** 2) + ag.sum(ag.stack([x[0], x[-1] * x[0]])) + x[0, 1]
+    )(x),
+}
+
+
+class TestViews:
+    @FLOATS
+    @pytest.mark.parametrize("name", VIEWS)
+    @pytest.mark.parametrize("shape", [(2, 2), (4, 4), (2, 8), (3, 20), (20, 4)])
+    def test_of_few_and_of_many_elements(self, name, shape, dtype):
+        x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+        function = VIEWS[name]
+        for array in (x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2]):
+            same(native(function, array)(array), eager(function, array), name)
+
+    def test_results_are_nobody_elses(self):
+        x = np.arange(24.0).reshape(4, 6)
+        run = native(lambda x: (x, x.T, x[1], x * 1.0, ag.ones((3,))), x)
+        first = run(x)
+        kept = [one.copy() for one in first]
+        for one in first:
+            assert not np.shares_memory(one, x)
+        run(x + 1.0)
+        same(first, kept)
+        for one, other in itertools.combinations(first, 2):
+            assert not np.shares_memory(one, other)
+
+    def test_inputs_stay(self):
+        x = np.arange(24.0).reshape(4, 6)
+        run = native(lambda x: (x + 1.0, ag.fft.fft(x)), x)
+        for _ in range(3):
+            run(x)
+        assert np.array_equal(x, np.arange(24.0).reshape(4, 6))
+
+
+class TestPythonsSteps:
+    def test_keys_with_arrays(self):
+        x = np.random.default_rng(0).standard_normal((3, 4))
+        places = np.array([2, 0, 2])
+        check(lambda x, i: (x[i] * 2.0, ag.func.grad(lambda x: ag.sum(x[i] ** 2))(x)), x, places, python=2)
+        check(lambda x, i: (x[:, i] * 2.0, ag.take(x, i, axis=0)), x, places, python=2)
+
+    def test_stand_between_native_ones(self):
+        x = np.random.default_rng(0).standard_normal((6, 8))
+
+        def function(x):
+            y = ag.sort(x * 2.0, axis=1) + 1.0
+            return ag.sum(ag.cumulative_sum(y.T[1:], axis=0) * 3.0), y, ag.sort(x.T, axis=0).T
+
+        check(function, x, python=3)
+
+    def test_several_threads(self):
+        x = np.random.default_rng(0).standard_normal((6, 8))
+        function = lambda x: ag.sum(ag.sort(x * 2.0, axis=1) * x, axis=0)
+        run = native(function, x)
+        given = [x * i for i in range(40)]
+        with ThreadPoolExecutor(4) as pool:
+            for one, found in zip(given, pool.map(run, given), strict=True):
+                same(found, eager(function, one))
+
+    def test_an_error_gives_memory_back(self):
+        x = np.eye(40)
+        run = native(lambda x: ag.linalg.eigh(x * 2.0)[0] + ag.linalg.inv(x) @ x[0], x)
+        run(x)
+        for _ in range(20):
+            with pytest.raises(np.linalg.LinAlgError):
+                run(np.zeros((40, 40)))
+        same(run(x), eager(lambda x: ag.linalg.eigh(x * 2.0)[0] + ag.linalg.inv(x) @ x[0], x))
+
+
+class TestInputs:
+    def test_other_layouts_get_code_of_their_own(self):
+        x = np.random.default_rng(0).standard_normal((5, 6))
+        function = lambda x: ag.sum(x * x, axis=0)
+        run = native(function, x)
+        for array in (x, np.asfortranarray(x), np.repeat(x, 2, axis=0)[::2], x[:, ::-1], x):
+            same(run(array), eager(function, array))
+        assert len(run._natives) == 4
+        for step in range(2, 6):
+            run(np.repeat(x, step, axis=1)[:, ::step])
+        with pytest.raises(Refused, match="more than 8 ways"):
+            run(np.repeat(x, 7, axis=1)[:, ::7])
+
+    def test_scalars_subclasses_and_unaligned_arrays(self):
+        class Mine(np.ndarray):
+            pass
+
+        run = native(lambda x: x * 2.0, np.asarray(1.5))
+        for value in (np.float64(3.0), np.asarray(3.0), np.asarray(3.0).view(Mine)):
+            assert run(value)[0] == 6.0
+            assert type(run(value)[0]) is np.ndarray
+        odd = np.zeros(8 * 5 + 1, np.uint8)[1:].view(np.float64)
+        odd[...] = np.arange(5.0)
+        for _ in range(2):
+            assert np.array_equal(native(lambda x: x * 2.0, np.arange(5.0))(odd)[0], np.arange(5.0) * 2)
+
+    def test_the_wrong_ones_are_refused_before_anything_is_read(self):
+        run = native(lambda x: x * 2.0, np.arange(5.0))
+        run(np.arange(5.0))
+        call = run._call
+        for wrong in (np.arange(6.0), np.arange(5), np.arange(5.0)[None], "text", None, 3.0, np.arange(10.0)[::2]):
+            assert call(wrong) is None
+        assert call() is None
+        assert call(np.arange(5.0), np.arange(5.0)) is None
+        with pytest.raises(Refused):
+            native(lambda x: x * 2.0, np.arange(5.0))(np.arange(5.0).astype(">f8"))
+
+    def test_a_thousand(self):
+        arrays = [np.full(3, float(i)) for i in range(1000)]
+        run = native(lambda *xs: tuple(x * 2.0 for x in xs), *arrays)
+        same(run(*arrays), [a * 2 for a in arrays])
+
+    def test_nothing_is_kept_alive(self):
+        x = np.arange(5.0)
+        run = native(lambda x: (x * 2.0, x), x)
+        run(x)
+        import sys
+
+        before = sys.getrefcount(x), sys.getrefcount(x.dtype), sys.getrefcount(None)
+        for _ in range(1000):
+            run(x)
+            run._call("text")
+        after = sys.getrefcount(x), sys.getrefcount(x.dtype), sys.getrefcount(None)
+        assert all(abs(a - b) < 100 for a, b in zip(before, after, strict=True))
+
+
+def asked(compiled):
+    """Return what the programs of a compiled function are run by, where an executor was asked."""
+    runs = [run for program in compiled.programs for run in program.__dict__["_runs"].values()]
+    return [run for run in runs if hasattr(run, "why_not")]
+
+
+class TestCompiled:
+    """As users have it."""
+
+    def test_values_and_gradients(self):
+        def loss(params, x):
+            h = ag.tanh(x @ params["w"] + params["b"])
+            return ag.mean(h**2) + ag.sum(ag.exp(-h))
+
+        rng = np.random.default_rng(0)
+        params = {"w": rng.standard_normal((6, 5)), "b": rng.standard_normal(5)}
+        vg = ag.func.value_and_grad(loss)
+        compiled = ag.compile(vg, executor="native")
+        for i in range(4):
+            x = rng.standard_normal((8, 6)) * (i + 1)
+            value, grads = compiled(params, x)
+            wanted, slopes = vg(params, x)
+            np.testing.assert_allclose(np.asarray(value), np.asarray(wanted), rtol=1e-13)
+            for name in params:
+                np.testing.assert_allclose(grads[name], slopes[name], rtol=1e-11, atol=1e-13)
+        assert [repr(run) for run in asked(compiled)] == ["<native>"]
+
+    def test_backward_with_draws_and_branches(self):
+        def f(x):
+            y = x * ag.rand(4) + ag.randn(4)
+            return ag.sum(y * y) if ag.sum(x) > 0 else ag.sum(-y)
+
+        compiled = ag.compile(f, executor="native", exact=True)
+        found = []
+        for function in (compiled, f):
+            ag.manual_seed(7)
+            for sign in (1.0, -1.0, 1.0, -1.0, 2.0, -2.0):
+                x = ag.tensor([0.5 * sign, 1.0, -0.25, 0.1], requires_grad=True)
+                y = function(x)
+                y.backward()
+                found.append((y.item(), x.grad.tolist()))
+        assert found[:6] == found[6:]
+
+    def test_singular_matrices_raise_what_the_operations_raise(self):
+        compiled = ag.compile(lambda a, b: ag.sum(ag.linalg.solve(a, b)) * 2.0, executor="native")
+        a, b = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([1.0, 2.0])
+        for _ in range(3):
+            np.testing.assert_allclose(np.asarray(compiled(a, b)), 2 * np.linalg.solve(a, b).sum())
+        for _ in range(2):
+            with pytest.raises(np.linalg.LinAlgError):
+                compiled(np.ones((2, 2)), b)
+            np.testing.assert_allclose(np.asarray(compiled(a, b)), 2 * np.linalg.solve(a, b).sum())
+
+    def test_what_has_no_kernels_runs_as_text(self):
+        def f(x):
+            for _ in range(8):
+                x = ag.sort(ag.flip(ag.cumulative_sum(x)))
+            return x
+
+        compiled = ag.compile(f, executor="native")
+        x = np.random.default_rng(0).standard_normal(30)
+        for _ in range(3):
+            np.testing.assert_array_equal(compiled(x), np.asarray(f(ag.asarray(x))))
+        assert ["refused" in repr(run) for run in asked(compiled)] == [True]
+
+
+class TestLong:
+    def test_a_chain_of_1000_operations_has_few_kernels(self):
+        def f(x):
+            for _ in range(500):
+                x = ag.tanh(x * 1.01)
+            return ag.sum(x)
+
+        x = np.full(4, 0.5, np.float32)
+        made = check(ag.func.value_and_grad(f), x)
+        assert made.kernels < 12
+
+    def test_runge_kutta(self):
+        def field(u, th):
+            x, y = u[0], u[1]
+            return ag.stack([th[0] * x - th[1] * x * y, th[3] * x * y - th[2] * y])
+
+        def loss(th, u):
+            for _ in range(30):
+                k1 = field(u, th)
+                k2 = field(u + k1 * 0.025, th)
+                k3 = field(u + k2 * 0.025, th)
+                k4 = field(u + k3 * 0.05, th)
+                u = u + (k1 + k2 * 2.0 + k3 * 2.0 + k4) * (0.05 / 6)
+            return ag.sum(u * u)
+
+        f = ag.func.value_and_grad(loss, argnums=(0, 1))
+        th, u = np.array([1.1, 0.4, 0.4, 0.1]), np.array([1.0, 0.8])
+        made = check(f, th, u)
+        assert made.kernels < 20
+
+    def test_steps_that_repeat_at_different_distances(self):
+        def f(x):
+            for i in range(60):
+                x = x * 0.5 + 0.1 * (x[i % 3] if i % 7 else x[0] * x[1])
+            return x
+
+        check(f, np.array([0.1, -0.2, 0.3]))
+
+
+class TestPrograms:
+    """Random ones, bit for bit."""
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def test_random(self, data):
+        shape = data.draw(st.sampled_from([(3,), (4, 4), (2, 3), (5, 7), (3, 1), (40,), (9, 33), (2, 3, 4)]))
+        choices = data.draw(
+            st.lists(st.tuples(st.integers(0, 17), st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=25)
+        )
+        dtype = data.draw(st.sampled_from(["float32", "float64"]))
+        rng = np.random.default_rng(0)
+        args = [rng.standard_normal(shape).astype(dtype) for _ in range(2)]
+        if len(shape) > 1 and data.draw(st.booleans()):
+            args[0] = np.asfortranarray(args[0])
+        check_program(choices, args)
+
+
+def check_program(choices, args):
+    def function(*values):
+        known = list(values)
+        for op, i, j in choices:
+            x, y = known[i % len(known)], known[j % len(known)]
+            try:
+                known.append(step(op, x, y))
+            except (ValueError, IndexError, TypeError, ZeroDivisionError):
+                continue
+        return tuple(known[-4:])
+
+    with NUMPY.quiet():
+        run = native(function, *args)
+        for _ in range(2):
+            same(run(*args), eager(function, *args))
+            args = [a * np.asarray(1.25, a.dtype) for a in args]
+
+
+def step(op, x, y):
+    """Return what one step of a random program gives."""
+    return [
+        lambda: x + y,
+        lambda: x * y - 0.5,
+        lambda: x / (ag.abs(y) + 1.0),
+        lambda: ag.where(x > y, x, y * 2.0),
+        lambda: ag.sum(x, axis=0),
+        lambda: ag.mean(x, axis=-1, keepdims=True),
+        lambda: ag.sum(x * y),
+        lambda: ag.matrix_transpose(x),
+        lambda: x[1:],
+        lambda: x[..., ::2],
+        lambda: ag.sin(x),
+        lambda: ag.matrix_transpose(x) @ y,
+        lambda: ag.stack([x, y], axis=-1),
+        lambda: ag.concat([x, y]),
+        lambda: ag.reshape(x, (-1,)),
+        lambda: ag.broadcast_to(x, (2, *x.shape)),
+        lambda: ag.func.grad(lambda z: ag.sum(ag.tanh(z[0] * z)))(x),
+        lambda: ag.sort(x, axis=-1),
+    ][op]()
+
+
+class TestSafety:
+    def test_no_text_of_a_program_reaches_the_code(self):
+        """What programs hold of the user's words is neither a name nor a comment of the code."""
+        evil = 'ret void }\ndefine void @evil() { call void @abort() ret void }; "'
+
+        def f(x):
+            return ag.sum(ag.stack([x * 2.0, x + 1.0])) * 3.0
+
+        from dataclasses import replace
+
+        program = optimized(ag.func.capture(f)(np.arange(4.0)).without_detach())
+        steps = tuple(replace(s, line=evil) for s in program.steps)
+        program = program.replaced(steps=steps, names=dict.fromkeys(program.shapes, evil), device=None)
+        run = Running(program, NUMPY, own=False)
+        assert run(np.arange(4.0))[0] == f(ag.asarray(np.arange(4.0))).item()
+        text = next(iter(run._natives.values())).text
+        assert "evil" not in text
+        words = set(re.findall(r"[A-Za-z_.]+", text))
+        hostile = replace(program.steps[0], args=(program.steps[0].args[0], evil))
+        with pytest.raises((Refused, TypeError, np.exceptions.DTypePromotionError)):
+            Running(program.replaced(steps=(hostile, *program.steps[1:])), NUMPY, own=False)(np.arange(4.0))
+        assert not {"evil", "abort"} & words
+
+    @pytest.mark.parametrize("shaped", [((5,), "float64"), ((4,), "float32")])
+    def test_programs_that_lie_about_shapes_are_refused(self, shaped):
+        from agrad.program.program import Shaped
+
+        program = optimized(ag.func.capture(lambda x: (x * 2.0)[1:] + 1.0)(np.arange(4.0)).without_detach())
+        made = program.steps[0].made[0]
+        lying = program.replaced(shapes={**program.shapes, made: Shaped(*shaped)})
+        with pytest.raises(Refused):
+            Running(lying, NUMPY, own=False)(np.arange(4.0))
+
+    def test_indices_out_of_bounds_are_no_reads(self):
+        from dataclasses import replace
+
+        program = optimized(ag.func.capture(lambda x: x[1:3] * 2.0)(np.arange(40.0)).without_detach())
+        first, *rest = program.steps
+        wrong = program.replaced(steps=(replace(first, args=(first.args[0], 1000)), *rest))
+        with pytest.raises((IndexError, Refused)):
+            Running(wrong, NUMPY, own=False)(np.arange(40.0))
+
+    def test_memory_stays_over_many_programs(self):
+        resource = pytest.importorskip("resource")
+
+        def one(i):
+            run = native(lambda x: x * float(i) + ag.sum(x), np.arange(30.0))
+            run(np.arange(30.0))
+
+        for i in range(30):
+            one(i)
+        gc.collect()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for i in range(150):
+            one(i)
+        gc.collect()
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # KiB
+
+    def test_interrupts_leave_it_working(self):
+        x = np.random.default_rng(0).standard_normal(200)
+        function = lambda x: ag.sum(ag.sort(ag.sin(x)) * x)
+        run = native(function, x)
+        wanted = run(x)[0]
+
+        def handler(*_):
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, handler)
+        try:
+            for i in range(60):
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 * (i + 1))
+                try:
+                    for _ in range(200):
+                        run(x)
+                    time.sleep(0.01)
+                except KeyboardInterrupt:
+                    pass
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                assert run(x)[0] == wanted
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def test_a_forked_child_goes_on(self):
+        import os
+
+        if not hasattr(os, "fork"):
+            pytest.skip("no fork")
+        x = np.arange(30.0)
+        run = native(lambda x: ag.sum(ag.sin(x) * x), x)
+        wanted = run(x)[0]
+        busy = threading.Thread(target=lambda: [run(x) for _ in range(2000)])
+        busy.start()
+        child = os.fork()
+        if not child:
+            ok = run(x)[0] == wanted and native(lambda x: ag.cos(x) + 1.0, x)(x)[0].shape == x.shape
+            os._exit(0 if ok else 1)
+        _, status = os.waitpid(child, 0)
+        busy.join()
+        assert status == 0
+
+
+def test_without_llvmlite_the_executor_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "llvmlite", None)
+    ok, reason = NativeExecutor().availability()
+    assert not ok
+    assert 'pip install "agrad-numpy[native]"' in reason
+    with pytest.raises(ag.BackendError, match=r"'native' is not available: .*agrad-numpy"):
+        ag.compile(ag.sin, executor="native")
