@@ -648,6 +648,9 @@ class use_executor(Setting):  # noqa: N801 (a function to its users)
 
     var = _by
 
+    def __init__(self, executor: Any) -> None:
+        super().__init__(executor)
+
     def __enter__(self) -> None:
         executor_named(self._value)
         super().__enter__()

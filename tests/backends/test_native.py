@@ -584,24 +584,30 @@ class TestSafety:
         run = native(function, x)
         wanted = run(x)[0]
 
+        calls = []
+
         def handler(*_):
-            raise KeyboardInterrupt
+            if calls and calls[-1]:
+                calls[-1] = False
+                raise KeyboardInterrupt
 
         before = signal.signal(signal.SIGALRM, handler)
         try:
             for i in range(60):
                 signal.setitimer(signal.ITIMER_REAL, 1e-5 * (i + 1))
                 try:
+                    calls.append(True)
                     for _ in range(200):
                         run(x)
                     time.sleep(0.01)
+                    calls[-1] = False
                 except KeyboardInterrupt:
                     pass
-                signal.setitimer(signal.ITIMER_REAL, 0)
                 assert run(x)[0] == wanted
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+        assert len(calls) == 60
 
     def test_a_forked_child_goes_on(self):
         import os

@@ -59,3 +59,7 @@ class Compiled:
     def address(self, name: str) -> int:
         """Return where a function begins."""
         return int(self._engine.get_function_address(name))
+
+    def variable(self, name: str) -> int:
+        """Return where a variable stands."""
+        return int(self._engine.get_global_value_address(name))

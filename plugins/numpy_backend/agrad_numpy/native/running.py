@@ -22,6 +22,9 @@ from agrad_numpy.native.vector_math import Math
 #: Layouts of inputs that there is code for; calls with further ones are refused.
 LAYOUTS = 8
 
+#: In programs of fewer distinct steps the functions of `vector_math` are written out where they are called.
+INLINE = 200
+
 #: What walks over a schedule, pairs of a kernel's address and that of its arguments.
 RUN = """
 define void @run(ptr %slots, ptr %schedule, i64 %start, i64 %stop) {
@@ -80,10 +83,17 @@ class Native:
                 names[kernel.key] = f"kernel{len(names)}"
             entries.append(kernel)
         self.kernels = len(known)
+        self._math.inline = sum(len(kernel.steps) for kernel in known.values()) < INLINE
         texts = [kernel.text(names[key]) for key, kernel in known.items()]
         declared = {line for kernel in known.values() for line in kernel.declared} | self._math.declared
-        self.text = "\n".join([*sorted(declared), *self._math.texts.values(), *texts, RUN])
+        self.text = "\n".join([*sorted(declared), *self._math.variables(), *self._math.texts.values(), *texts, RUN])
         self._code = Compiled(self.text)
+        for op, dtype in self._math.loops:
+            found = loop_of(getattr(np, op), (dtype, dtype))
+            if found is None:
+                raise Refused(f"NumPy has no loop of {op} for {dtype}")
+            for what, value in zip(("loop", "data"), found, strict=True):
+                ctypes.c_void_p.from_address(self._code.variable(f"{what}.{op}.{dtype}")).value = value
         self._run = self._code.address("run")
         at = {key: self._code.address(name) for key, name in names.items()}
         self._args = np.array([n for kernel in entries for pair in kernel.args for n in pair] or [0], np.int64)
