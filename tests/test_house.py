@@ -237,6 +237,7 @@ TABLES = {
     ("agrad_numpy.native.lowering", "VIEWS"): "shuffles",
     ("agrad_numpy.native.lowering", "_is_copy"): "copies",
     ("agrad_numpy.native.lowering", "_is_tiny"): "shuffles",
+    ("agrad_numpy.native.lowering", "is_linalg"): "instructions",
     ("agrad_numpy.native.lowering", "_signature"): "what becomes the same kernel",
     ("agrad_numpy.native.vector_math", "FUNCTIONS"): "instructions",
 }

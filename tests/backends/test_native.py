@@ -299,6 +299,100 @@ class TestPythonsSteps:
         same(run(x), eager(lambda x: ag.linalg.eigh(x * 2.0)[0] + ag.linalg.inv(x) @ x[0], x))
 
 
+class TestLinalg:
+    """Of small matrices, written out."""
+
+    @FLOATS
+    @pytest.mark.parametrize("n", [1, 2, 3, 4])
+    def test_within_what_the_condition_allows(self, n, dtype):
+        rng = np.random.default_rng(n)
+        a, b = np.eye(n, dtype=dtype), np.ones((n, 16 // n), dtype)
+        functions = {
+            "solve": lambda a, b: (ag.linalg.solve(a, b), ag.linalg.solve(a, b[:, 0]), ag.linalg.inv(a)),
+            "cholesky": lambda a, b: (ag.linalg.cholesky(a), ag.linalg.cholesky(a, upper=True)),
+        }
+        for name, function in functions.items():
+            run = native(function, a, b, own=True)
+            assert {group.kind for group in run.native([a, b]).low.groups} <= {"tiny", "copy"}
+            for _ in range(40):
+                square = rng.standard_normal((n, n)).astype(dtype)
+                if name == "cholesky":
+                    square = square @ square.T + np.eye(n, dtype=dtype) / 10
+                right = rng.standard_normal(b.shape).astype(dtype)
+                condition = np.linalg.cond(square.astype(np.float64))
+                for one, other in zip(run(square, right), eager(function, square, right), strict=True):
+                    assert one.dtype == other.dtype
+                    scale = 20 * np.finfo(dtype).eps * condition * np.abs(other).max()
+                    np.testing.assert_allclose(one, other, rtol=0, atol=scale)
+
+    def test_rows_change_places(self):
+        a = np.array([[0.0, 1.0, 2.0], [1e-20, 0.0, 3.0], [4.0, 5.0, 6.0]])
+        b = np.array([1.0, 2.0, 3.0])
+        run = native(lambda a, b: ag.linalg.solve(a, b), np.eye(3), b, own=True)
+        with pytest.raises(np.linalg.LinAlgError):
+            run(np.zeros((3, 3)), b)
+        np.testing.assert_allclose(run(a, b)[0], np.linalg.solve(a, b), rtol=1e-14)
+
+    @pytest.mark.parametrize(
+        "bad", [np.ones((2, 2)), np.zeros((2, 2)), [[1.0, 2.0], [2.0, 4.0]], [[3.0, 1.0], [1.0, 1 / 3]]]
+    )
+    def test_singular_matrices_are_numpys(self, bad):
+        """An error where NumPy raises one, and NumPy's own numbers where rounding keeps it from that."""
+        run = native(lambda a, b: ag.linalg.solve(a, b) * 2.0, np.eye(2), np.ones(2), own=True)
+        bad, b = np.array(bad), np.array([1.0, 3.0])
+        for _ in range(2):
+            try:
+                wanted = np.linalg.solve(bad, b) * 2.0
+            except np.linalg.LinAlgError:
+                with pytest.raises(np.linalg.LinAlgError):
+                    run(bad, b)
+            else:
+                assert np.array_equal(run(bad, b)[0], wanted)
+            assert np.array_equal(run(np.eye(2) * 2.0, b)[0], b)
+
+    def test_what_has_no_factor_is_numpys_too(self):
+        run = native(lambda a: ag.linalg.cholesky(a) + 0.0, np.eye(3), own=True)
+        for bad in (-np.eye(3), np.diag([1.0, 1.0, 0.0]), np.ones((3, 3)) - 2 * np.eye(3)):
+            with pytest.raises(np.linalg.LinAlgError):
+                run(bad)
+        tiny = np.diag([1.0, 1.0, 1e-17])
+        assert np.array_equal(run(tiny)[0], np.linalg.cholesky(tiny))
+        upper = np.array([[4.0, 99.0, 99.0], [2.0, 5.0, 99.0], [1.0, 1.0, 3.0]])  # what stands there is not read
+        np.testing.assert_allclose(run(upper)[0], np.linalg.cholesky(upper), rtol=1e-15)
+
+    def test_nan_is_numpys(self):
+        run = native(lambda a, b: ag.linalg.solve(a, b), np.eye(2), np.ones(2), own=True)
+        a = np.array([[np.nan, 1.0], [1.0, 2.0]])
+        with NUMPY.quiet():
+            assert np.array_equal(run(a, np.ones(2))[0], np.linalg.solve(a, np.ones(2)), equal_nan=True)
+
+    def test_a_kalman_filter(self):
+        rng = np.random.default_rng(0)
+        a, h = np.eye(4) * 0.9 + 0.05 * rng.standard_normal((4, 4)), rng.standard_normal((2, 4))
+        ys = rng.standard_normal((30, 2))
+
+        def loss(a, h, ys):
+            x, p, total = ag.zeros(4), ag.eye(4), 0.0
+            for t in range(30):
+                x, p = a @ x, a @ p @ a.T + 0.1 * ag.eye(4)
+                e, ph = ys[t] - h @ x, p @ h.T
+                s = h @ ph + 0.2 * ag.eye(2)
+                k = ag.linalg.solve(s, ph.T).T
+                total = total + ag.sum(e * ag.linalg.solve(s, e)) / 2
+                total = total + ag.sum(ag.log(ag.linalg.diagonal(ag.linalg.cholesky(s))))
+                x, p = x + k @ e, p - k @ ph.T
+            return total
+
+        f = ag.func.value_and_grad(loss, argnums=(0, 1))
+        run = native(f, a, h, ys, own=True)
+        for factor in (1.0, 0.9):
+            for one, other in zip(run(factor * a, h, ys), eager(f, factor * a, h, ys), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+        made = run.native(raws(a, h, ys))
+        assert not made.python
+        assert made.kernels < 30
+
+
 class TestInputs:
     def test_other_layouts_get_code_of_their_own(self):
         x = np.random.default_rng(0).standard_normal((5, 6))

@@ -22,7 +22,7 @@ _NEW = 93
 _FASTCALL = 0x80
 
 #: Numbers at the head of a table, and per input and output.
-HEAD, PER_INPUT, PER_OUTPUT = 16, 5, 5
+HEAD, PER_INPUT, PER_OUTPUT = 17, 5, 5
 
 
 class Fields:
@@ -86,6 +86,7 @@ class Entry:
         outputs: Sequence[tuple[int, Any]],
         schedule: tuple[int, int, int],
         slots: Any,
+        status: int,
         *,
         releases: bool,
         held: Any,
@@ -100,6 +101,9 @@ class Entry:
             The addresses of what runs it and of its table, and how many entries that has.
         slots : array
             Of addresses.
+        status : int
+            Where in the workspace, the first of these, a word is set by kernels that could not do what they should; the
+            function then gives None, as for other inputs.
         releases : bool
             Whether other threads may run meanwhile.
         held : object
@@ -112,7 +116,7 @@ class Entry:
             return int(arrays[-1].ctypes.data)
 
         words = [len(inputs), len(outputs), slots.ctypes.data, *schedule, id(np.ndarray), id(None), *self._functions]
-        words += [int(releases)] + [0] * (HEAD - len(words) - 1)
+        words += [int(releases), status]
         for slot, place in inputs:
             arrays.append(place.dtype)
             mask = place.dtype.alignment - 1
@@ -135,8 +139,8 @@ entry = functools.cache(Entry)
 def text(fields: Fields) -> str:
     """Return the entry as LLVM's text; a table has numbers in the order of `Entry.function`."""
     names = ("inputs", "outputs", "slots", "run", "schedule", "count", "array", "none", "new", "tuple", "set", "retain", "release",
-             "save", "restore", "releases")  # fmt: skip
-    kinds = dict.fromkeys(names, "ptr") | dict.fromkeys(("inputs", "outputs", "count", "releases"), "i64")
+             "save", "restore", "releases", "status")  # fmt: skip
+    kinds = dict.fromkeys(names, "ptr") | dict.fromkeys(("inputs", "outputs", "count", "releases", "status"), "i64")
     head = [
         line
         for at, name in enumerate(names)
@@ -262,16 +266,28 @@ out.good:
   %k.next = add i64 %k, 1
   br label %out
 go:
+  %work = load ptr, ptr %slots
+  %failing = getelementptr i8, ptr %work, i64 %status
+  store i64 0, ptr %failing
   %lets.go = icmp ne i64 %releases, 0
   br i1 %lets.go, label %go.alone, label %go.held
 go.held:
   call void %run(ptr %slots, ptr %schedule, i64 0, i64 %count)
-  ret ptr %results
+  br label %ran
 go.alone:
   %thread = call ptr %save()
   call void %run(ptr %slots, ptr %schedule, i64 0, i64 %count)
   call void %restore(ptr %thread)
+  br label %ran
+ran:
+  %failure = load i64, ptr %failing
+  %all.well = icmp eq i64 %failure, 0
+  br i1 %all.well, label %well, label %unwell
+well:
   ret ptr %results
+unwell:
+  call void %release(ptr %results)
+  br label %other
 give.up:
   call void %release(ptr %results)
   br label %failed

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agrad.program.program import Ref, Step
-from agrad_numpy.native import elementwise
+from agrad_numpy.native import elementwise, linalg
 from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, literal, vector
 from agrad_numpy.native.lowering import Group, Lowered, Place, collapsed, contiguous
 from agrad_numpy.native.vector_math import Math
@@ -110,10 +110,14 @@ class Tiny(Kernel):
         orders = tuple(low.places[step.refs[0]].strides for step in self.steps if low.is_sum(step))
         layouts = tuple(self._layout(number) for number in (*self.taken, *self.stored))
         self.key = "tiny", self._structure(), layouts, orders
+        self.fails = any(low.is_linalg(step) for step in self.steps)
+        if self.fails:
+            self.args.append(low.status)
 
     def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
         low = self.low
         self.f, self.values = f, dict[int, str]()
+        *pointers, self.status = pointers if self.fails else [*pointers, ""]
         for number, pointer in zip(self.taken, pointers, strict=False):
             self.values[number] = self._load(low.places[number], pointer)
         stored = dict(zip(self.stored, pointers[len(self.taken) :], strict=True))
@@ -195,6 +199,8 @@ class Tiny(Kernel):
             return self._sum(step)
         if step.op == "matmul":
             return self._product(step)
+        if low.is_linalg(step):
+            return self._linalg(step)
         if step.op in ("tril", "triu"):
             keep = getattr(np, step.op)(np.ones(shape, bool), step.kwargs.get("k", 0)).ravel()
             places = [at if kept else -1 for at, kept in enumerate(keep)]
@@ -291,6 +297,37 @@ class Tiny(Kernel):
             y = self._shuffled(b, np.tile(right[k], rows))
             found = e.fused(x, y, found) if found else e.multiply(x, y)
         return found
+
+    def _linalg(self, step: Step) -> str:
+        """Return what linear algebra gives, solutions in double precision as NumPy's; note whether it is lost."""
+        low, f = self.low, self.f
+        dtype = low.dtype(step.made[0])
+        wide = dtype if step.op == "linalg.cholesky" else "float64"
+        e = Arithmetic(f, wide, 0)
+
+        def matrix(number: int) -> list[list[str]]:
+            places = self._places(number)
+            places = places.reshape(-1, 1) if places.ndim == 1 else places
+            count, kind = low.size(number), self._kind(number)
+            pick = lambda at: f.pick(self.values[number], int(at), kind, count if count > 1 else 0)
+            return [[elementwise.converted(f, pick(at), dtype, wide, 0) for at in row] for row in places]
+
+        a = matrix(step.refs[0])
+        if step.op == "linalg.cholesky":
+            found, lost = linalg.cholesky(e, a)
+            if step.kwargs.get("upper"):
+                found = [list(column) for column in zip(*found, strict=True)]
+        else:
+            one, zero = e.number(1.0), e.number(0.0)
+            identity = [[one if i == j else zero for j in range(len(a))] for i in range(len(a))]
+            found, lost = linalg.solved(e, a, matrix(step.refs[1]) if step.op == "linalg.solve" else identity)
+        before = f.get(f"load i64, ptr {self.status}, align 8")
+        after = f.get(f"or i64 {before}, {f.get(f'zext i1 {lost} to i64')}")
+        f.do(f"store i64 {after}, ptr {self.status}, align 8")
+        made, width, kind = "poison", self._width(step.made[0]), self._kind(step.made[0])
+        for at, value in enumerate(value for row in found for value in row):
+            made = f.put(made, elementwise.converted(f, value, wide, dtype, 0), at, kind, width)
+        return made
 
 
 def reduced_strides(shape: Sequence[int], order: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:

@@ -309,7 +309,17 @@ class Lowered:
             return self.sum_order(step) is not None
         if self.own and self._is_product(step):
             return all(len(self.shapes[n].shape) <= 2 for n in step.refs)
-        return False
+        return self.own and self.is_linalg(step)
+
+    def is_linalg(self, step: Step) -> bool:
+        """Return whether a step is linear algebra of one matrix, that is written out where it is small."""
+        if step.op not in ("linalg.cholesky", "linalg.inv", "linalg.solve") or not all(
+            type(a) is Ref for a in step.args
+        ):
+            return False
+        numbers = (*step.refs, *step.made)
+        dtypes, shapes = {self.dtype(n) for n in numbers}, [self.shapes[n].shape for n in numbers]
+        return len(dtypes) == 1 and dtypes <= {*FLOATS} and len(shapes[0]) == 2 and len(shapes[-1]) <= 2
 
     def is_sum(self, step: Step) -> bool:
         """Return whether a step is a sum or mean of floats, in their own dtype."""
@@ -621,6 +631,11 @@ class Lowered:
     def _room(self, number: int) -> int:
         size = self.places[number].span
         return max(-(-size // ALIGNED) * ALIGNED, ALIGNED) + (ALIGNED if size >= 4096 else 0)
+
+    @property
+    def status(self) -> tuple[int, int]:
+        """Slot and offset of the word that is not 0 where a kernel could not do what it should."""
+        return 0, self.workspace
 
     def is_in_memory(self, number: int) -> bool:
         """Return whether a value can be read from memory."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from agrad.core.executor import Refused
+from agrad.core.once import once
 from agrad.program.program import Program
 from agrad_numpy.executor import address, aligned
 from agrad_numpy.native.entry import entry
@@ -138,7 +139,7 @@ class Native:
 
     def memory(self) -> tuple[Any, Any]:
         """Return new slots and a new workspace."""
-        work = aligned(max(self.low.workspace, 8))
+        work = aligned(self.low.workspace + 8)  # with the status behind it
         slots = np.array(self._slots, np.int64)
         slots[0] = address(work)
         return slots, work
@@ -150,7 +151,7 @@ class Native:
         outputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.outputs]
         schedule = self._run, address(self._schedule), self._count
         held = work, self._code, self._args, self._schedule, self._held, self.low.tried.kept
-        return entry().function(inputs, outputs, schedule, slots, releases=False, held=held)
+        return entry().function(inputs, outputs, schedule, slots, self.low.workspace, releases=False, held=held)
 
     def run(self, slots: Any, start: int, stop: int) -> None:
         """Run a part of the schedule."""
@@ -194,7 +195,7 @@ class Stepwise:
         finally:
             self._free.append(memory)
 
-    def _called(self, values: Sequence[Any], slots: Any, work: Any) -> tuple[Any, ...]:
+    def _called(self, values: Sequence[Any], slots: Any, work: Any) -> tuple[Any, ...] | None:
         native, low = self._native, self._native.low
         arrays: dict[int, Any] = dict(low.tried.kept)
         for value, (number, slot, _) in zip(values, self._inputs, strict=True):
@@ -204,12 +205,16 @@ class Stepwise:
             place = low.places[number]
             arrays[number] = made = empty(place)
             slots[low.slots[number]] = address(made)
+        status = work[low.workspace : low.workspace + 8]
+        status[...] = 0
         at = 0
         for stop, group in native.python:
             native.run(slots, at, stop)
             at = stop
             self._step(group.steps[0], arrays, work)
         native.run(slots, at, native.count)
+        if status.any():
+            return None
         return tuple(arrays[number] for number in low.outputs)
 
     def _step(self, at: int, arrays: dict[int, Any], work: Any) -> None:
@@ -282,14 +287,23 @@ class Running:
         return found
 
     def _otherwise(self, values: Sequence[Any]) -> Any:
-        """Run on inputs that are scalars, or lie in another way than the last ones."""
+        """Run on inputs that are scalars, or lie in another way than the last ones; and what native code could not."""
         arrays = list(map(plain, values))
+        shapes = self._program.shapes
+        for number, array in zip(self._program.inputs, arrays, strict=True):
+            if (array.shape, array.dtype.name) != shapes[number] or not array.dtype.isnative:
+                raise Refused("the inputs are others than the program's")
         native = self.native(arrays)
         outs = native.call(*arrays)
-        if outs is None:
-            raise Refused("the inputs are no plain arrays")
+        if outs is None:  # a matrix is singular, or nearly: NumPy's own functions raise what they raise
+            return self._steps(*arrays)
         self._call = native.call
         return outs
+
+    @once
+    def _steps(self) -> Callable[..., Any]:
+        """The program step by step."""
+        return self._program.function(self._backend)
 
 
 def plain(value: Any) -> Any:

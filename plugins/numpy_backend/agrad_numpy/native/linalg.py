@@ -1,0 +1,79 @@
+"""Linear algebra of matrices of a few elements, written out; what is too near a singular matrix is left to NumPy.
+
+LAPACK raises at an exact zero, which rounding decides. So each of these tells besides whether a pivot was lost in rounding:
+the call is then run again by NumPy, which raises or gives its own numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agrad_numpy.native.ir import Arithmetic
+
+#: Pivots smaller than so many units of the largest element's last place are lost.
+LOST = 64
+
+Matrix = list[list[str]]
+
+
+def _largest(e: Arithmetic, values: list[str]) -> str:
+    """Return the largest size among values; NaN where one is."""
+    found = e.called("fabs", values[0])
+    for value in values[1:]:
+        found = e.maximum(e.called("fabs", value), found)
+    return found
+
+
+def _is_lost(e: Arithmetic, pivot: str, largest: str, lost: str) -> str:
+    """Return whether this pivot or one before is too small, or no number."""
+    least = e.multiply(largest, e.number(LOST * float(np.finfo(e.dtype).eps)))
+    return e.either(lost, e.compare("ule", pivot, least))
+
+
+def solved(e: Arithmetic, a: Matrix, b: Matrix) -> tuple[Matrix, str]:
+    """Return the solution of ``a x = b``, by elimination with the largest pivot of each column; and whether it is lost."""
+    count, width = len(a), len(b[0])
+    rows = [[*left, *right] for left, right in zip(a, b, strict=True)]
+    largest = _largest(e, [value for row in a for value in row])
+    lost = "false"
+    for column in range(count):
+        for below in range(column + 1, count):
+            size, other = (e.called("fabs", rows[i][column]) for i in (column, below))
+            swap = e.compare("ogt", other, size)
+            for at in range(column, count + width):
+                upper, lower = rows[column][at], rows[below][at]
+                rows[column][at], rows[below][at] = e.choose(swap, lower, upper), e.choose(swap, upper, lower)
+        lost = _is_lost(e, e.called("fabs", rows[column][column]), largest, lost)
+        for below in range(column + 1, count):
+            factor = e.negative(e.divide(rows[below][column], rows[column][column]))
+            for at in range(column + 1, count + width):
+                rows[below][at] = e.fused(factor, rows[column][at], rows[below][at])
+    found: Matrix = [[] for _ in range(count)]
+    for row in reversed(range(count)):
+        for at in range(width):
+            value = rows[row][count + at]
+            for other in range(row + 1, count):
+                value = e.fused(e.negative(rows[row][other]), found[other][at], value)
+            found[row].append(e.divide(value, rows[row][row]))
+    return found, lost
+
+
+def cholesky(e: Arithmetic, a: Matrix) -> tuple[Matrix, str]:
+    """Return the lower factor of a symmetric matrix, of which the lower half is read; and whether it is lost."""
+    count = len(a)
+    zero = e.number(0.0)
+    found = [[zero] * count for _ in range(count)]
+    largest = _largest(e, [a[i][j] for i in range(count) for j in range(i + 1)])
+    lost = "false"
+    for column in range(count):
+        square = a[column][column]
+        for at in range(column):
+            square = e.fused(e.negative(found[column][at]), found[column][at], square)
+        lost = _is_lost(e, square, largest, lost)
+        found[column][column] = pivot = e.called("sqrt", square)
+        for row in range(column + 1, count):
+            value = a[row][column]
+            for at in range(column):
+                value = e.fused(e.negative(found[row][at]), found[column][at], value)
+            found[row][column] = e.divide(value, pivot)
+    return found, lost
