@@ -16,9 +16,10 @@ Ratios are formed within a round; the table has their medians, with a 95 % inter
 round, not counted, writes the gradients of each side to a file, and these are compared with those by hand: a side that
 is wrong gets the mark WRONG. One thread, float32; the garbage collector stays on, as a user has it.
 
-Sides: ``agrad`` is the eager library, ``compiled`` the same step through ``agrad.compile``, ``torch`` PyTorch's eager
-mode, ``hand`` the gradient of the suite's own in plain NumPy (``workloads.py``). The goals are: eager beside PyTorch,
-compiled beside NumPy by hand. Two sides more take part where they are asked for, in columns of their own beside
+Sides: ``agrad`` is the eager library, ``compiled`` the same step through ``agrad.compile``, ``native`` that with
+``executor="native"`` (it needs llvmlite), ``torch`` PyTorch's eager mode, ``hand`` the gradient of the suite's own in plain
+NumPy (``workloads.py``). The goals are: eager beside PyTorch, compiled and native beside NumPy by hand. Two sides more take
+part where they are asked for, in columns of their own beside
 ``compiled``: ``torch-compile``, the same step with the loss through ``torch.compile`` (which needs a C compiler), and ``jax``,
 ``jax.jit`` of ``jax.grad``, on one thread too. What they compile is not timed. Programs that need more than NumPy's names have
 no form for JAX.
@@ -48,7 +49,7 @@ import workloads as w  # isort: skip (likewise)
 
 HERE = Path(__file__).resolve()
 RESULTS = HERE.parent / "results" / "programs.md"
-SIDES = ("agrad", "compiled", "torch", "hand")
+SIDES = ("agrad", "compiled", "native", "torch", "hand")
 COMPILERS = ("torch-compile", "jax")
 
 #: Seconds of CPU time that a process warms up and measures, at least; and steps of these.
@@ -60,32 +61,37 @@ SAMPLE = 5e-3
 
 @dataclass(frozen=True)
 class Row:
-    """A program, with what is to be reached by eager agrad, of PyTorch's time, and by compiled agrad, of NumPy's by hand."""
+    """A program, with what is to be reached by eager agrad, of PyTorch's time, and compiled and native, of NumPy's by hand."""
 
     title: str
     program: Callable[[], w.Program]
     eager: float
     compiled: float | None = None
+    native: float | None = None
 
 
 ROWS = {
-    "chain": Row("chain of 1,000 ops on (4,)", lambda: w.Chain(1000, dtype="float32"), 0.45, 1.0),
-    "mlp-8": Row("MLP 64-64-64-10, batch 8", lambda: w.Mlp(8, (64, 64, 64, 10)), 0.9, 1.5),
-    "mlp-8-plain": Row("the same, in plain operations", lambda: w.PlainMlp(8, (64, 64, 64, 10)), 0.9, 1.5),
-    "mlp-64": Row("MLP 784-256-128-10, batch 64, `SGD`", lambda: w.Descent(w.Mlp(64)), 1.1, 1.05),
-    "mlp-64-plain": Row("the same, in plain operations", lambda: w.Descent(w.PlainMlp(64), optimizer=False), 1.1, 1.05),
-    "mlp-1024": Row("MLP 784-256-128-10, batch 1024, `SGD`", lambda: w.Descent(w.Mlp(1024)), 1.05, 1.05),
-    "mlp-1024-plain": Row(
-        "the same, in plain operations", lambda: w.Descent(w.PlainMlp(1024), optimizer=False), 1.05, 1.05
+    "chain": Row("chain of 1,000 ops on (4,)", lambda: w.Chain(1000, dtype="float32"), 0.45, 1.0, 0.015),
+    "mlp-8": Row("MLP 64-64-64-10, batch 8", lambda: w.Mlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3),
+    "mlp-8-plain": Row("the same, in plain operations", lambda: w.PlainMlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3),
+    "mlp-64": Row("MLP 784-256-128-10, batch 64, `SGD`", lambda: w.Descent(w.Mlp(64)), 1.1, 1.05, 0.95),
+    "mlp-64-plain": Row(
+        "the same, in plain operations", lambda: w.Descent(w.PlainMlp(64), optimizer=False), 1.1, 1.05, 0.95
     ),
-    "elementwise-100k": Row("12 elementwise ops, 100k", lambda: w.Elementwise(10**5), 0.65, 0.45),
-    "elementwise-10m": Row("12 elementwise ops, 10M", lambda: w.Elementwise(10**7), 0.45, 0.35),
-    "logistic": Row("logistic regression, 1e6 x 64", lambda: w.Logistic(10**6, 64), 1.05, 1.05),
+    "mlp-1024": Row("MLP 784-256-128-10, batch 1024, `SGD`", lambda: w.Descent(w.Mlp(1024)), 1.05, 1.05, 1),
+    "mlp-1024-plain": Row(
+        "the same, in plain operations", lambda: w.Descent(w.PlainMlp(1024), optimizer=False), 1.05, 1.05, 1
+    ),
+    "elementwise-100k": Row("12 elementwise ops, 100k", lambda: w.Elementwise(10**5), 0.65, 0.45, 0.42),
+    "elementwise-10m": Row("12 elementwise ops, 10M", lambda: w.Elementwise(10**7), 0.45, 0.35, 0.2),
+    "logistic": Row("logistic regression, 1e6 x 64", lambda: w.Logistic(10**6, 64), 1.05, 1.05, 0.65),
     "least-squares": Row("least squares, 1e6 x 64", lambda: w.LeastSquares(10**6, 64), 1.05, 1.05),
-    "rnn": Row("RNN, 200 steps", lambda: w.Rnn(200), 0.87, 1.05),
-    "transformer": Row("transformer block", w.Transformer, 1.15, 0.8),
+    "rnn": Row("RNN, 200 steps", lambda: w.Rnn(200), 0.87, 1.05, 0.3),
+    "transformer": Row("transformer block", w.Transformer, 1.15, 0.8, 0.8),
     "cnn": Row("CNN, batch 32", w.Cnn, 1.5),
-    "hvp": Row("Hessian-vector product, n = 1,000", lambda: w.HessianProduct(1000), 1.0, 2.0),
+    "hvp": Row("Hessian-vector product, n = 1,000", lambda: w.HessianProduct(1000), 1.0, 2.0, 0.35),
+    "runge-kutta": Row("Runge-Kutta over 200 steps, two states", lambda: w.RungeKutta(200), 0.9, 1.0, 0.005),
+    "kalman": Row("Kalman filter, 100 steps of 4 x 4", lambda: w.Kalman(100), 0.9, 1.0, 0.005),
 }
 
 
@@ -94,7 +100,7 @@ ROWS = {
 
 def step_of(side: str, program: w.Program) -> tuple[w.Step, str]:
     """Return a step of a program as a side makes it, and that side's version."""
-    library = {"compiled": "agrad", "hand": "NumPy", "torch-compile": "torch"}.get(side, side)
+    library = {"compiled": "agrad", "native": "agrad", "hand": "NumPy", "torch-compile": "torch"}.get(side, side)
     if side in COMPILERS:  # on one thread, as the others
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -103,18 +109,19 @@ def step_of(side: str, program: w.Program) -> tuple[w.Step, str]:
         inner = getattr(program, "program", program)
         inner.forward = lib.compile(inner.forward)
     step = program.step(library, lib)
-    if side == "compiled":
-        step = lib.compile(step)
+    if side in ("compiled", "native"):
+        step = lib.compile(step, executor="native" if side == "native" else None)
     return step, f"{library} {version_of(lib)}"
 
 
 def measure(side: str, name: str, save: str | None) -> None:
-    """Print the median CPU time of a step in seconds, as JSON; write what the first step gives to a file."""
+    """Print the median CPU time of a step in seconds, as JSON; write what a later step gives to a file."""
     program = ROWS[name].program()
     step, version = step_of(side, program)
+    for _ in range(3):  # what compiles, does so at its first calls
+        step()
     if save is not None:
         np.savez(save, *(np.array(g.detach() if hasattr(g, "detach") else g) for g in step()))
-    step()  # what compiles, does so at its first call
     clock = time.process_time
     start, count = clock(), 0
     while clock() - start < WARM or count < FEWEST:
@@ -194,13 +201,14 @@ class Comparison:
         ratios = [a / b for a, b in zip(self.seconds[side], self.seconds[other], strict=True)]
         low, high = interval(ratios)
         median = statistics.median(ratios)
-        return f"{median:.2f} [{low:.2f}, {high:.2f}] (goal {goal:g}){'' if median <= goal else ' OVER'}"
+        return f"{cell(median)} [{cell(low)}, {cell(high)}] (goal {goal:g}){'' if median <= goal else ' OVER'}"
 
     def line(self) -> str:
         """Return the row of the table."""
         sides = (*SIDES, *self.compilers)
         times = [cell(statistics.median(found) * 1e3 if found else None) for found in map(self.seconds.get, sides)]
         ratios = [self.ratio("agrad", "torch", self.row.eager), self.ratio("compiled", "hand", self.row.compiled)]
+        ratios.append(self.ratio("native", "hand", self.row.native))
         ratios += [self.ratio("compiled", side, 1.0) for side in self.compilers]
         return f"| {' | '.join([self.row.title, *times, *ratios])} |"
 
@@ -240,7 +248,15 @@ def main() -> int:
     compilers = [*(["torch-compile"] * options.torch_compile), *(["jax"] * (options.jax_python is not None))]
     pythons = {"torch": options.torch_python, "torch-compile": options.torch_python, "jax": options.jax_python}
     beside = [f"compiled / {side}" for side in compilers]
-    titles = ["CPU time of a step, ms", *SIDES, *compilers, "agrad / torch", "compiled / hand", *beside]
+    titles = [
+        "CPU time of a step, ms",
+        *SIDES,
+        *compilers,
+        "agrad / torch",
+        "compiled / hand",
+        "native / hand",
+        *beside,
+    ]
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     print(*lines, sep="\n", flush=True)
     notes: dict[str, list[str]] = {}

@@ -126,6 +126,116 @@ class Chain(Program):
         return g, g_w, g_b
 
 
+class RungeKutta(Program):
+    """Predator and prey over time, by the classical method of fourth order: arrays of two elements."""
+
+    def __init__(self, steps: int, dt: float = 0.05) -> None:
+        self.steps, self.dt = steps, dt
+        self.leaves = [np.array([1.1, 0.4, 0.4, 0.1]), np.array([1.0, 0.8])]
+
+    def forward(self, xp: Any, rates: Any, start: Any) -> Any:
+        dt, u = self.dt, start
+
+        def slope(u: Any) -> Any:
+            x, y = u[0], u[1]
+            return xp.stack([rates[0] * x - rates[1] * x * y, rates[3] * x * y - rates[2] * y])
+
+        for _ in range(self.steps):
+            k1 = slope(u)
+            k2 = slope(u + k1 * (dt / 2))
+            k3 = slope(u + k2 * (dt / 2))
+            k4 = slope(u + k3 * dt)
+            u = u + (k1 + k2 * 2.0 + k3 * 2.0 + k4) * (dt / 6)
+        return xp.sum(u * u)
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        rates, u = self.leaves
+        dt = self.dt
+        g_rates = np.zeros(4)
+
+        def slope(u: np.ndarray) -> np.ndarray:
+            x, y = u
+            return np.array((rates[0] * x - rates[1] * x * y, rates[3] * x * y - rates[2] * y))
+
+        def adjoint(u: np.ndarray, g: np.ndarray) -> np.ndarray:
+            (x, y), (a, b) = u, g
+            g_rates[:] += (a * x, -a * x * y, -b * y, b * x * y)
+            both = b * rates[3] - a * rates[1]
+            return np.array((a * rates[0] + both * y, both * x - b * rates[2]))
+
+        tape = []
+        for _ in range(self.steps):
+            k1 = slope(u)
+            u2 = u + k1 * (dt / 2)
+            k2 = slope(u2)
+            u3 = u + k2 * (dt / 2)
+            k3 = slope(u3)
+            u4 = u + k3 * dt
+            tape.append((u, u2, u3, u4))
+            u = u + (k1 + k2 * 2.0 + k3 * 2.0 + slope(u4)) * (dt / 6)
+        np.sum(u * u)
+        g = 2.0 * u
+        for u1, u2, u3, u4 in reversed(tape):
+            part = g * (dt / 6)
+            g4 = adjoint(u4, part)
+            g3 = adjoint(u3, 2.0 * part + g4 * dt)
+            g2 = adjoint(u2, 2.0 * part + g3 * (dt / 2))
+            g = g + g4 + g3 + g2 + adjoint(u1, part + g2 * (dt / 2))
+        return g_rates, g
+
+
+class Kalman(Program):
+    """The likelihood of a linear model of four states and two observations, by its filter: matrices of four rows."""
+
+    def __init__(self, steps: int) -> None:
+        rng = np.random.default_rng(0)
+        moves = np.eye(4) + 0.05 * rng.standard_normal((4, 4))
+        moves *= 0.9 / np.abs(np.linalg.eigvals(moves)).max()
+        self.leaves = [moves, rng.standard_normal((2, 4))]
+        self.constants = [rng.standard_normal((steps, 2)), np.zeros(4), np.eye(4), 0.1 * np.eye(4), 0.2 * np.eye(2)]
+
+    def forward(self, xp: Any, moves: Any, sees: Any) -> Any:
+        seen, x, p, q, r = self.inputs
+        total = 0.0
+        for t in range(len(self.constants[0])):
+            x, p = moves @ x, moves @ p @ moves.T + q
+            e, cross = seen[t] - sees @ x, p @ sees.T
+            s = sees @ cross + r
+            gain = xp.linalg.solve(s, cross.T).T
+            total = total + xp.sum(e * xp.linalg.solve(s, e)) * 0.5
+            total = total + xp.sum(xp.log(xp.linalg.diagonal(xp.linalg.cholesky(s))))
+            x, p = x + gain @ e, p - gain @ cross.T
+        return total
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        moves, sees = self.leaves
+        seen, x, p, q, r = self.constants
+        total, tape = 0.0, []
+        for row in seen:
+            x_new, p_new = moves @ x, moves @ p @ moves.T + q
+            e, cross = row - sees @ x_new, p_new @ sees.T
+            s = sees @ cross + r
+            factor, inverse = np.linalg.cholesky(s), np.linalg.inv(s)
+            gain, z = cross @ inverse, inverse @ e
+            total += 0.5 * (e @ z) + np.log(np.diagonal(factor)).sum()
+            tape.append((x, p, x_new, p_new, e, cross, inverse, gain, z))
+            x, p = x_new + gain @ e, p_new - gain @ cross.T
+        g_moves, g_sees = np.zeros((4, 4)), np.zeros((2, 4))
+        g_x, g_p = np.zeros(4), np.zeros((4, 4))
+        for x, p, x_new, p_new, e, cross, inverse, gain, z in reversed(tape):
+            g_e, g_new = gain.T @ g_x + z, g_p.copy()
+            g_gain = np.outer(g_x, e) - g_p @ cross
+            g_s = 0.5 * inverse - 0.5 * np.outer(z, z) - gain.T @ g_gain @ inverse
+            g_sees += g_s @ cross.T - np.outer(g_e, x_new)
+            g_cross = g_gain @ inverse - g_p.T @ gain + sees.T @ g_s
+            g_new += g_cross @ sees
+            g_sees += g_cross.T @ p_new
+            g_x = g_x - sees.T @ g_e
+            g_moves += g_new @ moves @ p.T + g_new.T @ moves @ p + np.outer(g_x, x)
+            g_p, g_x = moves.T @ g_new @ moves, moves.T @ g_x
+        return g_moves, g_sees
+
+
 class Adds(Program):
     """``y = y + a`` over and over."""
 

@@ -614,6 +614,53 @@ def step(op, x, y):
     ][op]()
 
 
+class TestThreads:
+    def test_long_programs_let_others_run(self):
+        """They run at the same time, each on memory of its own."""
+        x = np.random.default_rng(0).standard_normal(100_000)
+        function = lambda x: (ag.sum(ag.sin(x) * ag.exp(-x * x)), ag.cos(x * 2.0) + x)
+        run = native(function, x, own=True)
+        given = [x * (1.0 + i / 10) for i in range(16)]
+        wanted = [run(one) for one in given]
+        assert type(run._call).__name__ == "Apart"
+        with ThreadPoolExecutor(4) as pool:
+            for _ in range(3):
+                for found, right in zip(pool.map(lambda one: run(one), given), wanted, strict=True):
+                    same(found, right)
+        assert 1 < len(run._call._free) <= 4
+
+    def test_another_thread_runs_meanwhile(self):
+        x = np.random.default_rng(0).standard_normal(6_000_000)
+        run = native(lambda x: ag.sum(ag.sin(x) * ag.exp(-x * x) + ag.tanh(x)), x, own=True)
+        run(x)
+        counted, running = [0], [True]
+
+        def count():
+            while running[0]:
+                counted[0] += 1
+
+        other = threading.Thread(target=count)
+        other.start()
+        try:
+            before = counted[0]
+            run(x)
+            assert counted[0] - before > 1000
+        finally:
+            running[0] = False
+            other.join()
+
+    def test_short_ones_at_the_same_time(self):
+        x = np.random.default_rng(0).standard_normal((4, 4))
+        run = native(lambda x: ag.sum(ag.tanh(x @ x), axis=0), x)
+        given = [x * (1.0 + i / 10) for i in range(64)]
+        wanted = [run(one) for one in given]
+        with ThreadPoolExecutor(8) as pool:
+            for found, right in zip(
+                pool.map(lambda one: [run(one) for _ in range(50)][-1], given), wanted, strict=True
+            ):
+                same(found, right)
+
+
 class TestSafety:
     def test_no_text_of_a_program_reaches_the_code(self):
         """What programs hold of the user's words is neither a name nor a comment of the code."""

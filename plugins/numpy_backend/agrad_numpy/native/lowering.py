@@ -632,6 +632,17 @@ class Lowered:
         size = self.places[number].span
         return max(-(-size // ALIGNED) * ALIGNED, ALIGNED) + (ALIGNED if size >= 4096 else 0)
 
+    def work(self) -> int:
+        """Return about how many elements the steps compute, those of products by their multiplications."""
+        total = 0
+        for group in self.groups:
+            for at in group.steps if group.kind != "view" else ():
+                step = self.steps[at]
+                sizes = [self.size(n) for n in (*step.refs, *step.made) if n in self.shapes]
+                inner = self.shapes[step.refs[0]].shape[-1] // 8 + 1 if group.kind == "product" else 1
+                total += max(sizes, default=0) * inner // (8 if group.kind == "tiny" else 1)
+        return total
+
     @property
     def status(self) -> tuple[int, int]:
         """Slot and offset of the word that is not 0 where a kernel could not do what it should."""

@@ -23,6 +23,12 @@ from agrad_numpy.native.vector_math import Math
 #: Layouts of inputs that there is code for; calls with further ones are refused.
 LAYOUTS = 8
 
+#: Workspaces that are kept for calls at the same time.
+POOLS = 4
+
+#: Programs of more work let go of Python's lock: some 50 microseconds.
+LONG = 200_000
+
 #: In programs of fewer distinct steps the functions of `vector_math` are written out where they are called.
 INLINE = 200
 
@@ -103,7 +109,10 @@ class Native:
         for place, kernel in enumerate(entries):
             self._schedule[place] = at[kernel.key], start
             start += 16 * len(kernel.args)
-        self.call: Callable[..., Any] = self._entry() if not self.python else Stepwise(self)
+        if self.python:
+            self.call: Callable[..., Any] = Stepwise(self)
+        else:
+            self.call = Apart(self) if low.work() > LONG else self.entry(releases=False)
 
     def _kernel(self, group: Group) -> Kernel:
         if group.kind == "call":
@@ -144,14 +153,17 @@ class Native:
         slots[0] = address(work)
         return slots, work
 
-    def _entry(self) -> Any:
-        """Return a builtin function: while it runs no other thread does, so that it has one workspace."""
+    def entry(self, *, releases: bool) -> Any:
+        """Return a builtin function with a workspace of its own, which one call at a time may have.
+
+        Unless it `releases` Python's lock no other thread runs while it does.
+        """
         slots, work = self.memory()
         inputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.program.inputs]
         outputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.outputs]
         schedule = self._run, address(self._schedule), self._count
         held = work, self._code, self._args, self._schedule, self._held, self.low.tried.kept
-        return entry().function(inputs, outputs, schedule, slots, self.low.workspace, releases=False, held=held)
+        return entry().function(inputs, outputs, schedule, slots, self.low.workspace, releases=releases, held=held)
 
     def run(self, slots: Any, start: int, stop: int) -> None:
         """Run a part of the schedule."""
@@ -161,6 +173,31 @@ class Native:
     def count(self) -> int:
         """How many entries the schedule has."""
         return self._count
+
+
+class Apart:
+    """Calls a program that runs so long that other threads may run meanwhile.
+
+    Parameters
+    ----------
+    native : Native
+        The program.
+    """
+
+    def __init__(self, native: Native) -> None:
+        self._native = native
+        self._free: list[Any] = []  # entries that no call has
+
+    def __call__(self, *values: Any) -> tuple[Any, ...] | None:
+        try:
+            entry = self._free.pop()
+        except IndexError:
+            entry = self._native.entry(releases=True)
+        try:
+            return entry(*values)  # type: ignore[no-any-return]
+        finally:
+            if len(self._free) < POOLS:
+                self._free.append(entry)
 
 
 class Stepwise:
@@ -193,7 +230,8 @@ class Stepwise:
         try:
             return self._called(values, *memory)
         finally:
-            self._free.append(memory)
+            if len(self._free) < POOLS:
+                self._free.append(memory)
 
     def _called(self, values: Sequence[Any], slots: Any, work: Any) -> tuple[Any, ...] | None:
         native, low = self._native, self._native.low
