@@ -238,6 +238,7 @@ TABLES = {
     ("agrad_numpy.native.lowering", "_is_copy"): "copies",
     ("agrad_numpy.native.lowering", "_is_tiny"): "shuffles",
     ("agrad_numpy.native.lowering", "is_linalg"): "instructions",
+    ("agrad_numpy.native.lowering", "lapack"): "loops of NumPy's",
     ("agrad_numpy.native.lowering", "_signature"): "what becomes the same kernel",
     ("agrad_numpy.native.vector_math", "FUNCTIONS"): "instructions",
 }

@@ -360,6 +360,27 @@ class TestLinalg:
         upper = np.array([[4.0, 99.0, 99.0], [2.0, 5.0, 99.0], [1.0, 1.0, 3.0]])  # what stands there is not read
         np.testing.assert_allclose(run(upper)[0], np.linalg.cholesky(upper), rtol=1e-15)
 
+    def test_larger_ones_and_exact_ones_are_lapacks(self):
+        """Bit for bit, of one matrix and of many, however they lie."""
+        rng = np.random.default_rng(0)
+        for n in (2, 3, 7, 20):
+            a = rng.standard_normal((n, n)) + n * np.eye(n)
+            b = rng.standard_normal((n, 5))
+            check(lambda a, b: (ag.linalg.solve(a, b), ag.linalg.solve(a.T, b[:, 1]), ag.linalg.inv(a * 2.0)), a, b)
+            check(lambda a: ag.linalg.cholesky(a @ a.T) * 2.0, np.asfortranarray(a))
+        many = rng.standard_normal((4, 3, 3)) + 3 * np.eye(3)
+        right = rng.standard_normal((4, 3, 2))
+        made = check(lambda a, b: (ag.linalg.solve(a, b), ag.linalg.inv(a), ag.linalg.solve(a, b[0])), many, right)
+        assert "solved" in {group.kind for group in made.low.groups}
+
+    def test_one_of_many_that_is_singular(self):
+        many = np.stack([np.eye(5), np.ones((5, 5)), np.eye(5)])
+        run = native(lambda a: ag.linalg.inv(a) * 1.0, np.stack([np.eye(5)] * 3))
+        for _ in range(2):
+            with pytest.raises(np.linalg.LinAlgError):
+                run(many)
+            assert np.array_equal(run(np.stack([np.eye(5)] * 3))[0][1], np.eye(5))
+
     def test_nan_is_numpys(self):
         run = native(lambda a, b: ag.linalg.solve(a, b), np.eye(2), np.ones(2), own=True)
         a = np.array([[np.nan, 1.0], [1.0, 2.0]])

@@ -28,6 +28,10 @@ FIRST = float(np.add.reduce(np.array([-0.0])))
 LONG = 12
 
 
+#: What gives where the addresses of a ufunc's loop stand.
+Address = Callable[[Any, tuple[str, ...]], list[tuple[int, int]]]
+
+
 class Kernel:
     """One kernel and what it works on in one place of the schedule.
 
@@ -618,7 +622,7 @@ class Loop(Kernel):
 class Called(Kernel):
     """An inner loop of NumPy's, called on whole arrays; the kernel itself knows no address."""
 
-    def __init__(self, low: Lowered, group: Group, math_: Math, address: Callable[[Any, tuple[str, ...]], list[tuple[int, int]]],
+    def __init__(self, low: Lowered, group: Group, math_: Math, address: Address,
                  constant: Callable[[Any, str], tuple[int, int]]) -> None:  # fmt: skip
         super().__init__(low, group, math_)
         (step,), (at,) = self.steps, group.steps
@@ -660,17 +664,67 @@ class Called(Kernel):
         return []
 
 
-class Product(Kernel):
+class Generalized(Kernel):
+    """A loop of one of NumPy's functions of matrices, called on whole arrays.
+
+    Attributes
+    ----------
+    outer : list of int
+        The shape of what it is called on.
+    strides : list of tuple of int
+        Of operands and result along that.
+    sizes, inner : tuple of int
+        The sizes of matrices, and the strides along these.
+    fails : bool
+        Whether NaN as a first element says that it could not do what it should.
+    """
+
+    outer: list[int]
+    strides: list[tuple[int, ...]]
+    sizes: tuple[int, ...]
+    inner: tuple[int, ...]
+    fails = False
+
+    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+        if self.fails:
+            *pointers, status = pointers
+        *operands, function, data = pointers
+        count = len(operands)
+        places = f.get(f"alloca [{count} x ptr], align 8")
+        sizes = f.get(f"alloca [{1 + len(self.sizes)} x i64], align 8")
+        steps = f.get(f"alloca [{count + len(self.inner)} x i64], align 8")
+        last = [row[-1] if row else 0 for row in self.strides]
+        for k, n in enumerate((self.outer[-1] if self.outer else 1, *self.sizes)):
+            f.do(f"store i64 {n}, ptr {f.at(sizes, 8 * k)}")
+        for k, n in enumerate((*last, *self.inner)):
+            f.do(f"store i64 {n}, ptr {f.at(steps, 8 * k)}")
+
+        def call(offsets: list[str], _: int) -> None:
+            for k, (pointer, offset) in enumerate(zip(operands, offsets, strict=True)):
+                f.do(f"store ptr {f.at(pointer, offset)}, ptr {f.at(places, 8 * k)}")
+            f.do(f"call void {function}(ptr {places}, ptr {sizes}, ptr {steps}, ptr {data})")
+
+        f.nest(self.outer[:-1], [row[:-1] for row in self.strides], 0, call)
+        if self.fails:
+
+            def look(offsets: list[str], _: int) -> None:
+                first = f.load(f.at(operands[-1], offsets[-1]), "float64")
+                lost = f.get(f"zext i1 {f.get(f'fcmp uno double {first}, {first}')} to i64")
+                before = f.get(f"load i64, ptr {status}, align 8")
+                f.do(f"store i64 {f.get(f'or i64 {before}, {lost}')}, ptr {status}, align 8")
+
+            f.nest(self.outer, self.strides, 0, look)
+        return []
+
+
+class Product(Generalized):
     """Products of matrices, by the loop of NumPy's ``matmul``, which calls BLAS as NumPy does."""
 
-    def __init__(
-        self, low: Lowered, group: Group, math_: Math, address: Callable[[Any, tuple[str, ...]], list[tuple[int, int]]]
-    ) -> None:
+    def __init__(self, low: Lowered, group: Group, math_: Math, address: Address) -> None:
         super().__init__(low, group, math_)
         (step,) = self.steps
         a, b = (low.places[n] for n in step.refs)
         made = low.places[step.made[0]]
-        size = made.dtype.itemsize
         left = (a.shape, a.strides) if len(a.shape) > 1 else ((1, *a.shape), (0, *a.strides))
         right = (b.shape, b.strides) if len(b.shape) > 1 else ((*b.shape, 1), (*b.strides, 0))
         rows, columns = len(a.shape) > 1, len(b.shape) > 1  # whether the result has these axes
@@ -685,26 +739,34 @@ class Product(Kernel):
         self.sizes = left[0][-2], left[0][-1], right[0][-1]
         self.inner = (*left[1][-2:], *right[1][-2:], *along)
         self.args = [*(low.where(n) for n in (*step.refs, *step.made)), *address(np.matmul, (made.dtype.name,) * 3)]
-        self.key = "product", self.sizes, tuple(self.inner), tuple(self.outer), tuple(self.strides), size
+        self.key = "product", self.sizes, self.inner, tuple(self.outer), tuple(self.strides), made.dtype.itemsize
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
-        *operands, function, data = pointers
-        places = f.get("alloca [3 x ptr], align 8")
-        sizes = f.get("alloca [4 x i64], align 8")
-        steps = f.get("alloca [9 x i64], align 8")
-        last = [row[-1] if row else 0 for row in self.strides]
-        for k, n in enumerate((self.outer[-1] if self.outer else 1, *self.sizes)):
-            f.do(f"store i64 {n}, ptr {f.at(sizes, 8 * k)}")
-        for k, n in enumerate((*last, *self.inner)):
-            f.do(f"store i64 {n}, ptr {f.at(steps, 8 * k)}")
 
-        def call(offsets: list[str], _: int) -> None:
-            for k, (pointer, offset) in enumerate(zip(operands, offsets, strict=True)):
-                f.do(f"store ptr {f.at(pointer, offset)}, ptr {f.at(places, 8 * k)}")
-            f.do(f"call void {function}(ptr {places}, ptr {sizes}, ptr {steps}, ptr {data})")
+class Solved(Generalized):
+    """Linear algebra by the loops of ``numpy.linalg``, which call LAPACK as NumPy does and give NaN where that fails."""
 
-        f.nest(self.outer[:-1], [row[:-1] for row in self.strides], 0, call)
-        return []
+    fails = True
+
+    def __init__(self, low: Lowered, group: Group, math_: Math, address: Address) -> None:
+        super().__init__(low, group, math_)
+        (step,) = self.steps
+        called = low.lapack(step)
+        assert called is not None
+        places = [low.places[n] for n in (*step.refs, *step.made)]
+        cores = [1 if len(place.shape) == 1 else 2 for place in places]
+        made = places[-1]
+        outer = made.shape[: len(made.shape) - cores[-1]]
+        rows = [
+            Place(p.shape[: len(p.shape) - k], p.strides[: len(p.shape) - k], p.dtype, 0, 0).over(outer)
+            for p, k in zip(places, cores, strict=True)
+        ]
+        self.outer, self.strides = collapsed(outer, rows)
+        more = (places[1].shape[-1],) if step.op == "linalg.solve" and cores[1] == 2 else ()
+        self.sizes = (places[0].shape[-1], *more)
+        self.inner = tuple(s for p, k in zip(places, cores, strict=True) for s in p.strides[-k:])
+        where = [low.where(n) for n in (*step.refs, *step.made)]
+        self.args = [*where, *address(called, ("float64",) * len(places)), low.status]
+        self.key = "solved", called.__name__, self.sizes, self.inner, tuple(self.outer), tuple(self.strides)
 
 
 class Copied(Kernel):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.linalg import _umath_linalg  # type: ignore[attr-defined]
 
 from agrad.core.executor import Refused
 from agrad.core.op import facts_of
@@ -209,7 +210,7 @@ class Group:
     Attributes
     ----------
     kind : str
-        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"copy"``, ``"view"`` or ``"python"``.
+        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"solved"``, ``"copy"``, ``"view"`` or ``"python"``.
     steps : list of int
         Their places in the program.
     """
@@ -284,6 +285,8 @@ class Lowered:
             return "loop"
         if self._is_product(step):
             return "product"
+        if self.lapack(step) is not None:
+            return "solved"
         if self.loop_called(at) is not None:
             return "call"
         return "copy" if self._is_copy(step) else "python"
@@ -366,6 +369,19 @@ class Lowered:
             same = len({self.dtype(n) for n in (*step.refs, *step.made)}) == 1
             return same and is_basic(step.args[1:2]) and type(step.args[2]) is Ref
         return False
+
+    def lapack(self, step: Step) -> Any:
+        """Return the function of matrices in ``numpy.linalg`` whose loop a step is; None if it is none."""
+        if step.op not in ("linalg.cholesky", "linalg.inv", "linalg.solve") or step.kwargs.get("upper"):
+            return None
+        if not all(type(a) is Ref for a in step.args) or any(
+            self.dtype(n) != "float64" for n in (*step.refs, *step.made)
+        ):
+            return None
+        vector = len(self.shapes[step.refs[-1]].shape) == 1
+        name = {"linalg.cholesky": "cholesky_lo", "linalg.inv": "inv"}.get(step.op, "solve1" if vector else "solve")
+        found = getattr(_umath_linalg, name, None)
+        return found if found is not None and loop_of(found, ("float64",) * found.nargs) is not None else None
 
     def is_movable(self, number: int) -> bool:
         """Return whether a kernel can move elements of a value's dtype."""

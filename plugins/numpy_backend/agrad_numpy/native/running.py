@@ -15,7 +15,7 @@ from agrad.program.program import Program
 from agrad_numpy.executor import address, aligned
 from agrad_numpy.native.entry import entry
 from agrad_numpy.native.jit import Compiled
-from agrad_numpy.native.kernels import KINDS, Called, Kernel, Product
+from agrad_numpy.native.kernels import KINDS, Called, Kernel, Product, Solved
 from agrad_numpy.native.lowering import Group, Lowered
 from agrad_numpy.native.numpy_loops import loop_of
 from agrad_numpy.native.vector_math import Math
@@ -117,8 +117,8 @@ class Native:
     def _kernel(self, group: Group) -> Kernel:
         if group.kind == "call":
             return Called(self.low, group, self._math, self._loop, self._number)
-        if group.kind == "product":
-            return Product(self.low, group, self._math, self._loop)
+        if group.kind in ("product", "solved"):
+            return (Product if group.kind == "product" else Solved)(self.low, group, self._math, self._loop)
         return KINDS[group.kind](self.low, group, self._math)
 
     def _slot(self, key: Any, value: int) -> int:
