@@ -497,6 +497,23 @@ class TestCompiled:
                 np.testing.assert_allclose(grads[name], slopes[name], rtol=1e-11, atol=1e-13)
         assert [repr(run) for run in asked(compiled)] == ["<native>"]
 
+    def test_layers_and_powers(self):
+        def loss(x, w, b):
+            y = ag.nn.functional.relu(ag.nn.functional.linear(x, w, b))
+            return ag.sum(ag.nn.functional.linear(y, w) ** 3 + y**4)
+
+        rng = np.random.default_rng(0)
+        args = rng.standard_normal((6, 5)), rng.standard_normal((5, 5)), rng.standard_normal(5)
+        vg = ag.func.value_and_grad(loss, argnums=(0, 1, 2))
+        compiled = ag.compile(vg, executor="native")
+        for factor in (1.0, 0.5, 2.0):
+            given = [factor * a for a in args]
+            for one, other in zip(ag.tree.flatten(compiled(*given))[0], ag.tree.flatten(vg(*given))[0], strict=True):
+                np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-12)
+        (run,) = asked(compiled)
+        (made,) = run._run._natives.values()
+        assert not made.python
+
     def test_backward_with_draws_and_branches(self):
         def f(x):
             y = x * ag.rand(4) + ag.randn(4)

@@ -28,9 +28,10 @@ class NativeExecutor(Executor):
     ) -> Callable[..., Any]:
         """Return the program as native code."""
         from agrad_numpy.executor import turned  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.expanding import expanded  # noqa: PLC0415 (as above)
         from agrad_numpy.native.running import Running, plain  # noqa: PLC0415 (as above)
 
-        running = Running(program if exact else turned(program), backend, own=not exact)
+        running = Running(program if exact else expanded(turned(program)), backend, own=not exact)
         native = running.native([plain(value) for value in values])
         if len(native.python) > max(4, len(program.steps) // 8):
             raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")

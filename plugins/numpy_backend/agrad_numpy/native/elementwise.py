@@ -55,6 +55,9 @@ UNARY: dict[str, Callable[[Arithmetic, str], str]] = {
 #: Powers that Python's operator takes by another function, and NumPy's too.
 POWERS = {2: "square", 0.5: "sqrt", -1: "reciprocal"}
 
+#: Powers that two products give to one unit in the last place and a half.
+PRODUCTS = (3, 4)
+
 #: What fills an array, with the place of the value among the arguments.
 FILLED = {"full": 1, "full_like": 1, "zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1}
 
@@ -98,7 +101,10 @@ def supports(step: Step, shapes: Mapping[int, Shaped], *, own: bool) -> bool:
     if op in ("maximum", "minimum"):
         return True
     if op == "pow":
-        return type(step.args[0]) is Ref and type(step.args[1]) in (int, float) and step.args[1] in POWERS
+        exponent = step.args[1]
+        if type(step.args[0]) is not Ref or type(exponent) not in (int, float):
+            return False
+        return exponent in POWERS or (own and exponent in PRODUCTS)
     return op in UNARY or (own and op in vector_math.FUNCTIONS)
 
 
@@ -147,6 +153,9 @@ def value(
     e = Arithmetic(f, made, width)
     if op in ("maximum", "minimum"):
         return (e.maximum if op == "maximum" else e.minimum)(args[0], args[1])
+    if op == "pow" and step.args[1] in PRODUCTS:
+        square = e.multiply(args[0], args[0])
+        return e.multiply(square, square if step.args[1] == 4 else args[0])
     if op == "pow":
         op = POWERS[step.args[1]]
     if op in UNARY:
