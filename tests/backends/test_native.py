@@ -204,6 +204,20 @@ class TestProducts:
         check(lambda a, b: a @ b, a, b[0, :, 0].copy())
         check(lambda a, b: b @ a, a, b[0, :, 0][:5].copy())
 
+    def test_operands_that_blas_does_not_take(self):
+        rng = np.random.default_rng(0)
+        for dtype in ("float32", "float64"):
+            a, b = (rng.standard_normal((130, 6)).astype(dtype) for _ in range(2))
+            column = a[:, :1] + 1
+            for one, other in (
+                (column.T, b[:, ::2]),
+                (column.T, b[:, ::-1]),
+                (a[:, 1:3].T, b),
+                (a[:, 1:2].T, b),
+                (a[::3].T, b[::3]),
+            ):
+                same(native(lambda x, y: x @ y, one, other)(one, other), eager(lambda x, y: x @ y, one, other))
+
     def test_transposes_within(self):
         rng = np.random.default_rng(0)
         check(lambda a: (a.T @ a, a @ a.T, (a + a).T @ (a * a)), rng.standard_normal((6, 9)))

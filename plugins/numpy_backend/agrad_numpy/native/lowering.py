@@ -24,6 +24,7 @@ from agrad.core.op import facts_of
 from agrad.program.passes import is_foreign
 from agrad.program.program import HERE, DType, Program, Ref, Shaped, Step, environment, mapped, symbol_of
 from agrad_numpy.executor import OPERATORS, address
+from agrad_numpy.kernels import DOT_BELOW
 from agrad_numpy.native import elementwise
 from agrad_numpy.native.ir import FLOATS, TYPES
 from agrad_numpy.native.numpy_loops import loop_of, resolves
@@ -93,6 +94,12 @@ class Place:
                 return False
             expected *= n
         return True
+
+    @property
+    def is_for_blas(self) -> bool:
+        """Whether a matrix goes to BLAS as it lies: ``dot`` copies others, ``matmul`` multiplies them by itself."""
+        (m, n), (s, t), size = self.shape, self.strides, self.dtype.itemsize
+        return self.is_dense or (min(m, n) > 1 and ((t == size and s >= n * size) or (s == size and t >= m * size)))
 
     @property
     def span(self) -> int:
@@ -355,7 +362,11 @@ class Lowered:
         if step.op != "matmul" or step.kwargs or len(step.refs) != 2 or len(step.args) != 2:
             return False
         numbers = (*step.refs, *step.made)
-        return len({self.dtype(n) for n in numbers}) == 1 and self.dtype(step.made[0]) in FLOATS
+        if len({self.dtype(n) for n in numbers}) > 1 or self.dtype(step.made[0]) not in FLOATS:
+            return False
+        made = self.places[step.made[0]]
+        dotted = all(len(self.places[n].shape) == 2 for n in step.refs) and made.size < DOT_BELOW
+        return self.own or not dotted or all(self.places[n].is_for_blas for n in step.refs)
 
     def _is_copy(self, step: Step) -> bool:
         """Return whether a step puts operands into parts of its result, element by element as they are."""
