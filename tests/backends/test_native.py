@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import agrad as ag
 from agrad.plugin.backend import Refused
-from agrad.program.passes import optimized
+from agrad.plugin.programs import optimized
 
 pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip install agrad-numpy[native]")
 

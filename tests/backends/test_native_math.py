@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
-from agrad.program.passes import optimized
+from agrad.plugin.programs import optimized
 
 pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip install agrad-numpy[native]")
 mp = pytest.importorskip("mpmath")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agrad.core.executor import Executor, Refused
+from agrad.plugin.backend import Executor, Refused
 
 
 class NativeExecutor(Executor):

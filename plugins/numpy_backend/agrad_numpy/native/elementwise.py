@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agrad.program.program import DType, Ref, Shaped, Step, is_number
+from agrad.plugin.programs import DType, Ref, Shaped, Step, is_number
 from agrad_numpy.native import vector_math
 from agrad_numpy.native.ir import FLOATS, TYPES, Arithmetic, Function, literal, vector
 

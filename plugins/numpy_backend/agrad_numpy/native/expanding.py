@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agrad.program.program import Program, Ref, Shaped, Step
+from agrad.plugin.programs import Program, Ref, Shaped, Step
 
 
 def expanded(program: Program) -> Program:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from agrad.program.program import Ref, Step
+from agrad.plugin.programs import Ref, Step
 from agrad_numpy.native import elementwise, linalg
 from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, literal, vector
 from agrad_numpy.native.lowering import Group, Lowered, Place, collapsed, contiguous

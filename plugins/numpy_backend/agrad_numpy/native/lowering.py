@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.linalg import _umath_linalg  # type: ignore[attr-defined]
 
-from agrad.core.executor import Refused
-from agrad.core.op import facts_of
-from agrad.program.passes import is_foreign
-from agrad.program.program import HERE, DType, Program, Ref, Shaped, Step, environment, mapped, symbol_of
+from agrad.plugin.backend import Refused, facts_of
+from agrad.plugin.programs import HERE, DType, Program, Ref, Shaped, Step, environment, is_foreign, mapped, symbol_of
 from agrad_numpy.executor import OPERATORS, address
 from agrad_numpy.kernels import DOT_BELOW
 from agrad_numpy.native import elementwise

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from agrad.core.executor import Refused
-from agrad.core.once import once
-from agrad.program.program import Program
+from agrad.plugin.backend import Refused, once
+from agrad.plugin.programs import Program
 from agrad_numpy.executor import address, aligned
 from agrad_numpy.native.entry import entry
 from agrad_numpy.native.jit import Compiled
