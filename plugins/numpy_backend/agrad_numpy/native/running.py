@@ -152,21 +152,22 @@ class Native:
         slots[0] = address(work)
         return slots, work
 
-    def entry(self, *, releases: bool) -> Any:
-        """Return a builtin function with a workspace of its own, which one call at a time may have.
+    def entry(self, *, releases: bool, memory: tuple[Any, Any] | None = None, count: int | None = None) -> Any:
+        """Return a builtin function with a workspace, which one call at a time may have.
 
-        Unless it `releases` Python's lock no other thread runs while it does.
+        Unless it `releases` Python's lock no other thread runs while it does. `count`: it runs so much of the schedule.
         """
-        slots, work = self.memory()
+        slots, work = memory or self.memory()
         inputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.program.inputs]
         outputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.outputs]
-        schedule = self._run, address(self._schedule), self._count
+        schedule = self._run, address(self._schedule), self._count if count is None else count
         held = work, self._code, self._args, self._schedule, self._held, self.low.tried.kept
         return entry().function(inputs, outputs, schedule, slots, self.low.workspace, releases=releases, held=held)
 
-    def run(self, slots: Any, start: int, stop: int) -> None:
-        """Run a part of the schedule."""
-        _RUN(self._run)(slots.ctypes.data, address(self._schedule), start, stop)
+    def runner(self, slots: Any) -> Callable[[int, int], None]:
+        """Return what runs a part of the schedule."""
+        run, at, schedule = _RUN(self._run), address(slots), address(self._schedule)
+        return lambda start, stop: run(at, schedule, start, stop)
 
     @property
     def count(self) -> int:
@@ -210,83 +211,80 @@ class Stepwise:
 
     def __init__(self, native: Native) -> None:
         self._native = native
-        self._free: list[tuple[Any, Any]] = []  # slots and workspaces that no call has
-        self._inputs = [(n, native.low.slots[n], native.low.places[n]) for n in native.low.program.inputs]
-        self._makers = {n: at for at, step in enumerate(native.low.steps) for n in step.made}
+        self._free: list[Workspace] = []  # those that no call has
 
     def __call__(self, *values: Any) -> tuple[Any, ...] | None:
-        if len(values) != len(self._inputs):
-            return None
-        for value, (_, _, place) in zip(values, self._inputs, strict=True):
-            if type(value) is not np.ndarray or value.dtype is not place.dtype or not value.flags.aligned:
-                return None
-            if value.shape != place.shape or value.strides != place.strides:
-                return None
         try:
-            memory = self._free.pop()
+            space = self._free.pop()
         except IndexError:
-            memory = self._native.memory()
+            space = Workspace(self._native)
         try:
-            return self._called(values, *memory)
+            return space.called(values)
         finally:
             if len(self._free) < POOLS:
-                self._free.append(memory)
+                self._free.append(space)
 
-    def _called(self, values: Sequence[Any], slots: Any, work: Any) -> tuple[Any, ...] | None:
-        native, low = self._native, self._native.low
-        arrays: dict[int, Any] = dict(low.tried.kept)
-        for value, (number, slot, _) in zip(values, self._inputs, strict=True):
-            arrays[number] = value
-            slots[slot] = address(value)
-        for number in low.outputs:
-            place = low.places[number]
-            arrays[number] = made = empty(place)
-            slots[low.slots[number]] = address(made)
-        status = work[low.workspace : low.workspace + 8]
-        status[...] = 0
-        at = 0
-        for stop, group in native.python:
-            native.run(slots, at, stop)
-            at = stop
-            self._step(group.steps[0], arrays, work)
-        native.run(slots, at, native.count)
-        if status.any():
+
+class Workspace:
+    """The memory of one call, with the arrays on it that Python's steps take.
+
+    Parameters
+    ----------
+    native : Native
+        The program.
+    """
+
+    def __init__(self, native: Native) -> None:
+        self._native = native
+        slots, work = native.memory()
+        self._work, self._status = work, work[native.low.workspace : native.low.workspace + 8]
+        self._run = native.runner(slots)
+        self._begin = native.entry(releases=False, memory=(slots, work), count=native.python[0][0])
+        self._makers = {n: at for at, step in enumerate(native.low.steps) for n in step.made}
+        self._fixed: dict[int, Any] = dict(native.low.tried.kept)  # arrays that are the same in every call
+
+    def called(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Run the program; None for other inputs, and where native code could not do what it should."""
+        native = self._native
+        outs: tuple[Any, ...] | None = self._begin(*values)
+        if outs is None:
             return None
-        return tuple(arrays[number] for number in low.outputs)
+        arrays = dict(zip(native.low.program.inputs, values, strict=True))
+        arrays |= zip(native.low.outputs, outs, strict=True)
+        at = native.python[0][0]
+        for stop, group in native.python:
+            if stop > at:
+                self._run(at, stop)
+                at = stop
+            self._step(group.steps[0], arrays)
+        self._run(at, native.count)
+        return None if self._status.any() else outs
 
-    def _step(self, at: int, arrays: dict[int, Any], work: Any) -> None:
+    def _step(self, at: int, arrays: dict[int, Any]) -> None:
         """Run a step by its kernel, and put what it gives where it is looked for."""
         low = self._native.low
         step = low.steps[at]
-        operands = {ref: self._array(ref, arrays, work) for ref in step.refs}
-        found = low.tried.call(low.tried.kernels[at], step, operands)
+        found = low.tried.call(low.tried.kernels[at], step, {ref: self._array(ref, arrays) for ref in step.refs})
         for number, part in zip(step.outs, found if step.several else (found,), strict=True):
             if number is not None:
-                np.copyto(self._array(number, arrays, work), part)
+                np.copyto(self._array(number, arrays), part)
 
-    def _array(self, number: int, arrays: dict[int, Any], work: Any) -> Any:
+    def _array(self, number: int, arrays: dict[int, Any]) -> Any:
         """Return a value as an array on its memory."""
-        found = arrays.get(number)
+        found = arrays.get(number, self._fixed.get(number))
         if found is not None:
             return found
         low = self._native.low
         place = low.places[number]
         if place.root == number:
-            found = np.ndarray(place.shape, place.dtype, work, low.starts[number], place.strides)
+            found = np.ndarray(place.shape, place.dtype, self._work, low.starts[number], place.strides)
         else:  # a view: its step gives it again
-            step = low.steps[self._makers[number]]
-            operands = {ref: self._array(ref, arrays, work) for ref in step.refs}
-            made = low.tried.call(low.tried.kernels[self._makers[number]], step, operands)
+            at = self._makers[number]
+            step = low.steps[at]
+            made = low.tried.call(low.tried.kernels[at], step, {ref: self._array(ref, arrays) for ref in step.refs})
             found = made[step.outs.index(number)] if step.several else made
-        arrays[number] = found
+        (self._fixed if place.root in low.starts else arrays)[number] = found
         return found
-
-
-def empty(place: Any) -> Any:
-    """Return a new array that lies as a value does."""
-    order = sorted(range(len(place.shape)), key=lambda i: (-place.strides[i], i))
-    made = np.empty([place.shape[i] for i in order], place.dtype)
-    return made.transpose(np.argsort(order)) if order else made
 
 
 class Running:
