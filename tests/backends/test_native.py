@@ -802,6 +802,35 @@ class TestSafety:
             signal.signal(signal.SIGALRM, before)
         assert len(calls) == 60
 
+    def test_finalizers_may_call_the_same_program(self):
+        """A collection of garbage within a call runs code of Python's, which may come by the same memory."""
+        x, other = np.arange(6.0), np.full(6, -7.0)
+        run = native(lambda x: tuple(x * float(i) for i in range(2, 42)), x)  # no tuple of so many is kept for reuse
+        wanted, found = run(x), []
+
+        class Loud:
+            def __init__(self):
+                self.own = self
+
+            def __del__(self):
+                found.append(run(other)[0][0] == -14.0)
+
+        before = gc.get_threshold()
+        try:
+            for _ in range(300):
+                gc.set_threshold(0)
+                Loud()
+                call = run._call
+                gc.set_threshold(1)
+                outs = call(x)
+                gc.set_threshold(0)
+                same(outs, wanted)
+        finally:
+            gc.set_threshold(*before)
+        gc.collect()
+        assert len(found) == 300
+        assert all(found)
+
     def test_a_forked_child_goes_on(self):
         import os
 

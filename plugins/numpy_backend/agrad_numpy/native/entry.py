@@ -155,9 +155,13 @@ define ptr @entry(ptr %self, ptr %args, i64 %given) {{
   %table = load ptr, ptr %table.at
 {chr(10).join(head)}
   %as.many = icmp eq i64 %given, %inputs
-  br i1 %as.many, label %in, label %other
+  br i1 %as.many, label %begin, label %none.given
+begin:  ; a collection of garbage may run here, and code of Python's that calls this function: nothing is stored before
+  %results = call ptr %tuple(i64 %outputs)
+  %no.tuple = icmp eq ptr %results, null
+  br i1 %no.tuple, label %failed, label %in
 in:
-  %i = phi i64 [0, %0], [%i.next, %in.good]
+  %i = phi i64 [0, %begin], [%i.next, %in.good]
   %in.more = icmp slt i64 %i, %inputs
   br i1 %in.more, label %in.check, label %out.begin
 in.check:
@@ -228,15 +232,11 @@ in.good:
   %i.next = add i64 %i, 1
   br label %in
 out.begin:
-  %results = call ptr %tuple(i64 %outputs)
-  %no.tuple = icmp eq ptr %results, null
-  br i1 %no.tuple, label %failed, label %out.first
-out.first:
   %in.words = mul i64 %inputs, {PER_INPUT}
   %out.word = add i64 %in.words, {HEAD}
   br label %out
 out:
-  %k = phi i64 [0, %out.first], [%k.next, %out.good]
+  %k = phi i64 [0, %out.begin], [%k.next, %out.good]
   %out.more = icmp slt i64 %k, %outputs
   br i1 %out.more, label %out.make, label %go
 out.make:
@@ -282,18 +282,18 @@ go.alone:
 ran:
   %failure = load i64, ptr %failing
   %all.well = icmp eq i64 %failure, 0
-  br i1 %all.well, label %well, label %unwell
+  br i1 %all.well, label %well, label %other
 well:
   ret ptr %results
-unwell:
-  call void %release(ptr %results)
-  br label %other
 give.up:
   call void %release(ptr %results)
   br label %failed
 failed:
   ret ptr null
 other:
+  call void %release(ptr %results)
+  br label %none.given
+none.given:
   call void %retain(ptr %none)
   ret ptr %none
 }}
