@@ -771,6 +771,7 @@ class TestSafety:
         gc.collect()
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # KiB
 
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # interrupts of finalizers
     def test_interrupts_leave_it_working(self):
         x = np.random.default_rng(0).standard_normal(200)
         function = lambda x: ag.sum(ag.sort(ag.sin(x)) * x)
