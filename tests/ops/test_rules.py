@@ -5,6 +5,7 @@ The expected numbers come from central differences of the NumPy backend's kernel
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import itertools
 from functools import cached_property
@@ -20,6 +21,9 @@ from agrad.testing.samples import SAMPLES, Data, Sample
 
 #: Ops with a derivative whose call is no mere function of arrays, and where they are tested.
 ELSEWHERE = {"to_device": "test_to_device.py"}
+
+#: Ops whose first derivative is known at complex operands and no second one, and where it is tested.
+FIRST_COMPLEX_DERIVATIVE = {"special.gamma": "test_special.py", "special.loggamma": "test_special.py"}
 
 ALL = [sample for samples in SAMPLES.values() for sample in samples]
 
@@ -176,6 +180,42 @@ def check_like(tensor, leaf, backend):
 @pytest.mark.parametrize("name", differentiable())
 def test_every_op_with_a_derivative_has_samples(name):
     assert name in SAMPLES or name in ELSEWHERE, f"agrad.testing.samples has no operands for {name}"
+
+
+def room(name):
+    """The public module that an op of this name would stand in."""
+    return importlib.import_module(".".join(["agrad", *name.split(".")[:-1]]))
+
+
+def real_alone():
+    """The public elementwise ops of which no sample is complex, each with its first sample."""
+    own = {name: SAMPLES[name] for name in differentiable() if name in SAMPLES and ag.rules[name].kind == "elementwise"}
+    own = {name: samples for name, samples in own.items() if name.rpartition(".")[2] in room(name).__all__}
+    kinds = {
+        name: {d.dtype[:7] for s in samples for d in s.args if isinstance(d, Data)} for name, samples in own.items()
+    }
+    return [
+        pytest.param(own[name][0], id=name)
+        for name in own
+        if "complex" not in kinds[name] and name not in FIRST_COMPLEX_DERIVATIVE
+    ]
+
+
+@pytest.mark.parametrize("sample", real_alone())
+def test_what_no_sample_tries_with_complex_operands_refuses_their_derivatives(sample):
+    """No rule that was never compared with differences at complex operands gives a gradient there."""
+    call = Call(sample)
+    for i, array in enumerate(call.arrays):
+        if array.dtype.kind != "f":
+            continue
+        leaf = ag.asarray(array + 0.3j, requires_grad=True)
+        operands = [leaf if j == i else ag.asarray(a) for j, a in enumerate(call.arrays)]
+        try:
+            results = [r for r in call.tensors("numpy", operands) if r.requires_grad]
+            ag.autograd.grad(results, [leaf], [ag.ones_like(r) for r in results])
+        except (TypeError, ValueError, NotImplementedError, RuntimeError):  # the last: nothing requires a gradient
+            continue
+        pytest.fail("give it a complex sample (other=), or refuse (real_only, in agrad/ops/special/series.py)")
 
 
 def test_every_sample_is_of_an_op():

@@ -36,7 +36,10 @@ def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
 
 
 def pieces(xp: Any, x: Any, inside: Any, near: Callable[[Any], Any], far: Callable[[Any], Any]) -> Any:
-    """Return near(x) inside and far(x) elsewhere; neither sees where the other holds, nor do their derivatives."""
+    """Return near(x) inside and far(x) elsewhere; neither sees where the other holds, nor do their derivatives.
+
+    Where they do not hold near is given 0 and far 1: so neither may be singular there.
+    """
     zero = xp.zeros_like(x)
     return xp.where(inside, near(xp.where(inside, x, zero)), far(xp.where(inside, zero + 1, x)))
 

@@ -57,6 +57,7 @@ for _op, _draw, _complex in (
     _unary(_op, _draw, _complex)
 for _op in ("ceil", "floor", "round", "trunc"):
     _unary(_op, between)
+add("round", Data((2,), (0.3 + 1.7j, -1.2 - 0.4j), "complex128"))
 for _size in (2, 0):
     add("imag", cplx(_size, 3))
 add("imag", cplx())

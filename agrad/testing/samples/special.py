@@ -58,8 +58,8 @@ def _add(name: str, *args: Any, beyond: str = "", **kwargs: Any) -> None:
     add(f"special.{name}", *args, beyond=beyond, **kwargs)
 
 
-def _at(*values: float) -> Data:
-    return Data((len(values),), values, "float64")
+def _at(*values: complex) -> Data:
+    return Data((len(values),), values, "complex128" if complex in map(type, values) else "float64")
 
 
 def unit(*shape: int) -> Data:
@@ -160,6 +160,7 @@ _binary("f_edge", positive, positive)
 _binary("xlogy", real, positive, pairs=_MORE_PAIRS)
 _binary("xlog1py", real, positive)
 _add("xlogy", cplx(2), cplx(2), beyond="complex numbers in a choice")
+_add("xlog1py", _at(0.6 + 0.8j, -1.1 + 0.4j), _at(0.9 - 1.2j, 0.3 + 0.5j), beyond="complex numbers in a choice")
 _binary("rel_entr", positive, positive)
 _binary("kl_div", positive, positive)
 _add("rel_entr", _at(0.3, 0.5), _at(0.31, 2.0))
@@ -207,6 +208,7 @@ _add("expn", integers(0, 1, 2), positive(3))
 _add("hyp1f1", 0.5, 1.5, real(3))
 _add("hyp1f1", 0.5, 1.5, cplx(2))
 _add("hyp2f1", 0.5, 1.5, 2.5, inside(3))
+_add("hyp2f1", 0.5, 1.5, 2.5, _at(0.3 + 0.4j, -0.6 - 0.2j))
 
 
 def _ternary(name: str, *draws: Draw, shapes: _Shapes = ((2, 1), (), (2,))) -> None:
