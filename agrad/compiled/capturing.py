@@ -1,4 +1,7 @@
-"""A captured call: the function runs instrumented, and what it read and changed is told."""
+"""The capture of one call: it runs the function instrumented, and gives what that returned, and what this depends on.
+
+Below it a net (`net`) notices code that runs without instruments: then the capture is given up.
+"""
 
 from __future__ import annotations
 

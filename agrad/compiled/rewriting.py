@@ -1,7 +1,7 @@
-"""Code with hooks in place of a function's own, made from its text, where that is the text of this very code.
+"""A function's code compiled anew from its source, with a hook at every read, call, change and decision.
 
-The function's part of the syntax tree is compiled as it is, within no more scopes than it needs. If that gives the code
-asked for, the same part with hooks in it is compiled, and nested code objects are matched one by one.
+The source counts only if it is the text of this very code. So the function's part of the syntax tree is compiled as it
+is, within no more scopes than it needs. If that gives the code asked for, the same part with hooks in it is compiled, and nested code objects are matched one by one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What functions without Python code of their own do with what they are given; what is not here is not known.
+"""A table of what functions written in C do with their arguments: read, keep, change, give. What it lacks is not known.
 
 A line of the table is ``reads gives [keyword=letter ...]: names``, with "!" after ``gives`` where the first argument is
 changed; see `Row` for the words. A block of lines belongs to a module or to a class. Names that this version of Python or

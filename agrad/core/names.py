@@ -1,4 +1,4 @@
-"""What a namespace shows, and what it says of a name it does not have: what that is called here, or what to use instead.
+"""The names that a namespace shows, and the error for one that it lacks, which says what that is called here or replaced by.
 
 A namespace ends with ``__getattr__, __dir__ = names.of(__name__)``, or raises `MissingName` in a ``__getattr__`` of its own.
 Nothing is looked for before somebody reads the message, so ``hasattr`` costs as much as elsewhere.

@@ -1,4 +1,4 @@
-"""Linear equations that are known by products alone: conjugate gradients, GMRES, BiCGSTAB, and columns for elimination.
+"""Solvers of linear equations whose matrix is known by products alone: conjugate gradients, GMRES, BiCGSTAB, elimination.
 
 They see real vectors without history, compute with agrad's functions on the vectors' backend, and keep single numbers as
 Python's. What they return satisfies the equations to the tolerance; they raise if they find nothing that does.

@@ -1,4 +1,4 @@
-"""Pickling and copying: tensors and the namespace come back on the same backend with the same values."""
+"""Pickles, copies and saved files: tensors and the namespace come back on the same backend with the same values."""
 
 from __future__ import annotations
 
