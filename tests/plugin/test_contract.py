@@ -435,7 +435,8 @@ def test_the_contract_is_as_frozen():
 #: What the modules for plugins name in version 2. A name may be added, and gets a sentence in docs/plugin.md.
 NAMES_2 = {
     "agrad.plugin.backend": """
-        Backend Blank CONTRACT Device MissingName NeedsValuesError OPS Outlook PRIMITIVES Padding Pair Place SPECS_KEPT
+        Backend Blank CONTRACT Device Executor MissingName NeedsValuesError OPS Outlook PRIMITIVES Padding Pair Place Refused
+        SPECS_KEPT
         SUBNAMESPACES Spec TAIL TAIL_END TAIL_K WITHOUT_OP ancestors backend_of called check_bounds facts_of
         forget_kernels getframe in_dask inexact_only internal is_internal is_mask key_parts line_of lock
         more_than_numbers not_recorded once output_size place_in spec_of uncollected user_frame visits_once
