@@ -44,7 +44,7 @@ CHANGES = {
 _backends: dict[str, Backend] = {}
 _executors: dict[
     str, tuple[Any, str]
-] = {}  # an object, or the path of one that is made when it is first named, and its plugin
+] = {}  # by name: an object, or the path of one made when it is first named; the plugin
 _paths: dict[str, str] = {}  # "module:class" of backends that are made when they are first needed
 _givers: dict[str, str] = {}  # the plugin that gave a backend
 _failures: dict[str, str] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -109,9 +108,11 @@ class Native:
             self._schedule[place] = at[kernel.key], start
             start += 16 * len(kernel.args)
         if self.python:
-            self.call: Callable[..., Any] = Stepwise(self)
+            self.call: Callable[..., Any] = Apart(lambda: Workspace(self))
+        elif low.work() > LONG:  # other threads may run meanwhile
+            self.call = Apart(lambda: self.entry(releases=True))
         else:
-            self.call = Apart(self) if low.work() > LONG else self.entry(releases=False)
+            self.call = self.entry(releases=False)
 
     def _kernel(self, group: Group) -> Kernel:
         if group.kind == "call":
@@ -176,57 +177,32 @@ class Native:
 
 
 class Apart:
-    """Calls a program that runs so long that other threads may run meanwhile.
+    """Calls a program of which several calls run at a time, each with memory of its own.
 
     Parameters
     ----------
-    native : Native
-        The program.
+    make : callable
+        Makes what runs one call at a time; what is free is taken again.
     """
 
-    def __init__(self, native: Native) -> None:
-        self._native = native
-        self._free: list[Any] = []  # entries that no call has
+    def __init__(self, make: Callable[[], Callable[..., tuple[Any, ...] | None]]) -> None:
+        self._make = make
+        self._free: list[Callable[..., tuple[Any, ...] | None]] = []  # those that no call has
 
     def __call__(self, *values: Any) -> tuple[Any, ...] | None:
         try:
-            entry = self._free.pop()
+            run = self._free.pop()
         except IndexError:
-            entry = self._native.entry(releases=True)
+            run = self._make()
         try:
-            return entry(*values)  # type: ignore[no-any-return]
+            return run(*values)
         finally:
             if len(self._free) < POOLS:
-                self._free.append(entry)
-
-
-class Stepwise:
-    """Calls a program some of whose steps are Python's.
-
-    Parameters
-    ----------
-    native : Native
-        The program.
-    """
-
-    def __init__(self, native: Native) -> None:
-        self._native = native
-        self._free: list[Workspace] = []  # those that no call has
-
-    def __call__(self, *values: Any) -> tuple[Any, ...] | None:
-        try:
-            space = self._free.pop()
-        except IndexError:
-            space = Workspace(self._native)
-        try:
-            return space.called(values)
-        finally:
-            if len(self._free) < POOLS:
-                self._free.append(space)
+                self._free.append(run)
 
 
 class Workspace:
-    """The memory of one call, with the arrays on it that Python's steps take.
+    """Runs a program some of whose steps are Python's: the memory of one call, with the arrays on it that they take.
 
     Parameters
     ----------
@@ -243,7 +219,7 @@ class Workspace:
         self._makers = {n: at for at, step in enumerate(native.low.steps) for n in step.made}
         self._fixed: dict[int, Any] = dict(native.low.tried.kept)  # arrays that are the same in every call
 
-    def called(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
+    def __call__(self, *values: Any) -> tuple[Any, ...] | None:
         """Run the program; None for other inputs, and where native code could not do what it should."""
         native = self._native
         outs: tuple[Any, ...] | None = self._begin(*values)
@@ -303,7 +279,6 @@ class Running:
     def __init__(self, program: Program, backend: Any, *, own: bool) -> None:
         self._program, self._backend, self._own = program, backend, own
         self._natives: dict[Any, Native] = {}
-        self._lock = threading.Lock()
         self._call: Callable[..., Any] | None = None
 
     def __call__(self, *values: Any) -> Any:
