@@ -467,13 +467,7 @@ class Tracker(Reading):
         return self._outwards(f, args, kwargs)
 
     def _outwards(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        native, self.native = self.native, "c"
-        self.beneath += 1
-        try:
-            return f(*args, **kwargs)
-        finally:
-            self.native = native
-            self.beneath -= 1
+        return self._below("c", f, args, kwargs)
 
     def _python(self, function: types.FunctionType, whole: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
         """Call a Python function: instrumented, agrad's own, NumPy's, or one that Python has generated."""

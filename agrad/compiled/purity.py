@@ -20,9 +20,8 @@ from agrad.compiled.guards import PLAIN, Link, is_array, is_plain
 from agrad.compiled.hooks import NOW
 from agrad.compiled.table import catch_up
 from agrad.compiled.tracing import Watcher
-from agrad.compiled.tracking import EARLIER, FRESH, contents_of
+from agrad.compiled.tracking import EARLIER, FRESH, contents_of, holder_of
 from agrad.core import errors, mode
-from agrad.core.backend import BACKENDS
 from agrad.core.cpython import uncollected
 from agrad.core.function import FunctionNode
 from agrad.core.node import Node
@@ -272,8 +271,8 @@ class Repeated(Computing):
         tracked = None if type(v) in PLAIN or isinstance(v, Tensor) else self.known.get(id(v))
         if tracked is None or tracked.status not in (FRESH, EARLIER) or not is_array(v):
             return super().lent(v)
-        backend = BACKENDS.get(type(v))
-        if backend is None or backend.is_lazy or backend.dtype_name(v.dtype).startswith("object"):
+        backend = holder_of(v)
+        if backend is None:
             self.no("an array that the call has made is used")
         return self.watcher.constant(backend.asarray(v, copy=True))  # an operand of the loop
 

@@ -32,6 +32,7 @@ from agrad.compiled.tracking import (
     counter_of,
     equals,
     facts_of,
+    holder_of,
     instance_dict,
     is_an_array,
     is_as,
@@ -44,7 +45,6 @@ from agrad.compiled.tracking import (
     whose_class,
     whose_module,
 )
-from agrad.core.backend import BACKENDS
 from agrad.core.node import Node
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
@@ -227,12 +227,16 @@ class Reading(Knowing):
 
     def primitively(self, function: Any, *args: Any) -> Any:
         """Call what is not instrumented, by Python code that is."""
-        native, self.native = self.native, "agrad"
+        return self._below("agrad", function, args, {})
+
+    def _below(self, native: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call what is not instrumented, of agrad's or of C's."""
+        before, self.native = self.native, native
         self.beneath += 1
         try:
-            return function(*args)
+            return function(*args, **kwargs)
         finally:
-            self.native = native
+            self.native = before
             self.beneath -= 1
 
     def lively(self, v: Any) -> Any:
@@ -249,14 +253,12 @@ class Reading(Knowing):
         if self.watcher.failure is not None:
             return v
         if not isinstance(v, Tensor) and is_array(v) and self._is_constant(v):
-            backend = BACKENDS.get(type(v))
-            if backend is not None and not backend.is_lazy and not backend.dtype_name(v.dtype).startswith("object"):
-                known = self._used.get(id(v))
-                if known is None or not is_as(*known):
+            backend = holder_of(v)
+            if backend is not None:
+                if id(v) not in self._used or not is_as(*self._used[id(v)]):
                     value = backend.asarray(v, copy=True)  # the program's own
                     self.watcher.alias(v, self.watcher.constant(value))
-                    known = self._used[id(v)] = v, value
-                self._lending.append(known)
+                    self._used[id(v)] = v, value
                 return v
         if (
             not isinstance(v, Tensor)
@@ -276,17 +278,9 @@ class Reading(Knowing):
 
     def lending(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call agrad's own code with what it may compute with, and see what becomes of the arrays that the call has made."""
-        first = len(self._lending)
-        native, self.native = self.native, "agrad"
-        self.beneath += 1
-        try:
-            args = [*map(self.lent, args)]
-            made = function(*args, **{name: self.lent(a) for name, a in kwargs.items()})
-        finally:
-            self.native = native
-            self.beneath -= 1
-            lent = self._lending[first:]
-            del self._lending[first:]
+        args, kwargs = [*map(self.lent, args)], {name: self.lent(a) for name, a in kwargs.items()}
+        lent = [self._used[id(a)] for a in (*args, *kwargs.values()) if id(a) in self._used]
+        made = self._below("agrad", function, args, kwargs)
         for array, value in lent:
             if not is_as(array, value):
                 self.no(f"{self.called(array)} is written to by values of a tensor")
@@ -434,20 +428,10 @@ class Reading(Knowing):
     def _part(self, array: Any, take: Callable[[Any, Any], Any], key: Any) -> Any:
         """Return a part of an array; of one from outside it is a step, so that only what is read further is a condition."""
         made = take(array, key)
-        tracked, backend = self.at(array), BACKENDS.get(type(array))
         owner = self.parts[id(array)][1] if id(array) in self.parts else array
-        found = self.at(owner).at
-        is_step = (
-            tracked.status == FOUND
-            and found is not None
-            and found.before is not None
-            and backend is not None
-            and not backend.is_lazy
-            and type(made) is type(array)
-            and not backend.dtype_name(array.dtype).startswith("object")
-            and id(array) not in self._read
-        )
-        if is_step and found is not None and self.watcher.failure is None:
+        found = self.at(owner).at if self.at(array).status == FOUND and id(array) not in self._read else None
+        is_array_too = type(made) is type(array) and holder_of(array) is not None
+        if found is not None and found.before is not None and is_array_too and self.watcher.failure is None:
             step = self.lending(take, (as_operand(array), key), {})
             if self.watcher.failure is None:
                 self.watcher.alias(made, step._raw)

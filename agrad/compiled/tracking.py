@@ -330,6 +330,13 @@ def owner_of(array: Any) -> Any:
     return next(reversed([array, *bases_of(array)]))
 
 
+def holder_of(array: Any) -> Backend | None:
+    """Return the backend of an array whose value a program can hold, as it is now; None for lazy ones, and for objects."""
+    backend = BACKENDS.get(type(array))
+    can_hold = backend is not None and not backend.is_lazy and not backend.dtype_name(array.dtype).startswith("object")
+    return backend if can_hold else None
+
+
 def is_as(array: Any, value: Any) -> bool:
     """Return whether an array of the call has the value that it had."""
     if hasattr(array, "tobytes"):
@@ -440,9 +447,10 @@ class Knowing:
         self.begun: list[Any] = []  # generators that the call has made, by weak references
         self.tagged: dict[int, Any] = {}  # tensors that the call has put attributes on
         self.shared: list[tuple[Any, Any]] = []  # arrays of the call whose memory tensors may share, with their values
-        self._used: dict[int, tuple[Any, Any]] = {}  # those that it has had, with what they are for the program
+        self._used: dict[
+            int, tuple[Any, Any]
+        ] = {}  # those that agrad's code has had, with what they are for the program
         self.parts: dict[int, tuple[Any, Any]] = {}  # parts of arrays from outside that are steps, with these
-        self._lending: list[tuple[Any, Any]] = []  # those that agrad's code has got, with their values
         self.views: dict[int, tuple[Any, Sequence[Any]]] = {}  # iterators and views, with what they go through
         self._names: dict[int, str] = {}
         self._whole: dict[int, Any] = {}
