@@ -37,6 +37,7 @@ CONVOLUTIONS = {
     "dense, stride 2": ((3, 4, 7, 6), (6, 2, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 2),
     "dense, window of one": ((3, 4, 5, 6), (6, 4, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
     "dense, window of one, no image": ((0, 4, 5, 6), (6, 4, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+    "dense, of one place": ((3, 4, 1, 1), (6, 4, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
     "dense, no image": ((0, 4, 5, 6), (6, 4, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
 }
 
@@ -91,7 +92,15 @@ def adjoints(x, w, g, stride, padding, dilation, groups):
     return by_input[:, :, top : top + x.shape[2], left : left + x.shape[3]], by_weight
 
 
-WAYS = ["as chosen", "rows one by one", "in small blocks", "rows one by one, in small blocks", "two images at a time"]
+WAYS = [
+    "as chosen",
+    "rows one by one",
+    "in small blocks",
+    "rows one by one, in small blocks",
+    "two images at a time",
+    "two images at a time, side by side",
+    "image by image",
+]
 
 
 @pytest.fixture(params=WAYS)
@@ -104,6 +113,10 @@ def way(request, monkeypatch):
         monkeypatch.setattr(image_kernels, "WINDOW_BYTES", 2000)
     if "two" in request.param:
         monkeypatch.setattr(image_kernels._Windows, "images_at_a_time", lambda self, itemsize: 2)
+    if "side by side" in request.param:
+        monkeypatch.setattr(image_kernels, "FEW_PLACES", 1000)
+    if "image by image" in request.param:
+        monkeypatch.setattr(image_kernels, "FEW_PLACES", 0)
 
 
 @pytest.mark.usefixtures("way")
@@ -148,9 +161,11 @@ def test_dtypes_of_convolution(case, dtypes):
 
 @pytest.mark.parametrize("case", ["depthwise, no padding", "dilation", "dense", "dense, stride 2"])
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
+@pytest.mark.parametrize("places", [0, image_kernels.FEW_PLACES, 1000])
 @np.errstate(invalid="ignore")  # the engine is quiet, too; whether NumPy warns depends on its version
-def test_what_is_not_finite_stays_where_it_belongs(case, bad):
+def test_what_is_not_finite_stays_where_it_belongs(case, bad, places, monkeypatch):
     """An infinity meets the products it has a part in, and no zeros that stand between the images."""
+    monkeypatch.setattr(image_kernels, "FEW_PLACES", places)
     shape, filters, *how = CONVOLUTIONS[case]
     x, w = RNG.normal(size=shape), RNG.normal(size=filters)
     y = image_kernels._conv2d(x, w, None, *how)

@@ -24,6 +24,9 @@ PLANE_BYTES = 2**20
 #: Bytes of the images whose largest elements are looked for at a time.
 POOL_BYTES = 2**21
 
+#: Up to so many places of a result, the columns of several images are one matrix.
+FEW_PLACES = 32
+
 #: A call of einsum costs as much as so many products by columns.
 LONG = 50_000
 
@@ -45,8 +48,9 @@ def _pad(x: Any, /, widths: Sequence[Pair], value: float = 0.0) -> Any:
 # Windows are copied into a buffer as columns, a few images at a time so that the buffer stays in the cache, and one
 # matrix product per image does the rest. With stride 1 the columns run over all places of the padded image's memory in
 # one piece, those included whose window reaches around the right edge: copying long rows is worth the few results that
-# are thrown away. (K. Chellapilla, S. Puri, P. Simard, High performance convolutional neural networks for document
-# processing, 2006, for the columns.)
+# are thrown away. Where a result has few places, the columns of these images stand side by side and one product does for
+# all of them, so that the filters are read once; nothing is thrown away there. (K. Chellapilla, S. Puri, P. Simard, High
+# performance convolutional neural networks for document processing, 2006, for the columns.)
 
 
 def _padded(x: Any, padding: Padding, value: float = 0.0) -> Any:
@@ -85,7 +89,9 @@ class _Windows:
     width : int
         Columns per row of the result: ``out[1]``, or the padded image's width.
     whole : bool
-        Whether the windows are of one element, so that the image itself is its columns.
+        Whether the windows are of one element and not folded, so that the image itself is its columns.
+    folded : bool
+        Whether the columns of several images are one matrix.
     """
 
     def __init__(self, shape: tuple[int, ...], window: Pair, how: _How, *, exact: bool = False) -> None:
@@ -93,19 +99,28 @@ class _Windows:
         self.stride, self.dilation = stride, dilation = how.stride, how.dilation
         width = shape[3]
         self.out = tuple(output_size(shape[2 + a], window[a], stride[a], (0, 0), dilation[a]) for a in (0, 1))
-        self.flat = stride == (1, 1) and not exact
+        self.rows = shape[1] // how.groups * window[0] * window[1]
+        self.folded = math.prod(self.out) <= FEW_PLACES
+        self.whole = window == (1, 1) and stride == (1, 1) and not self.folded
+        self.flat = stride == (1, 1) and not (exact or self.folded)
         self.width = width if self.flat else self.out[1]
         self.grid = ((self.out[0] - 1) * width + self.out[1],) if self.flat else self.out
         self.length = math.prod(self.grid)
-        self.rows = shape[1] // how.groups * window[0] * window[1]
-        self.whole = window == (1, 1) and stride == (1, 1)
 
     def images_at_a_time(self, itemsize: int) -> int:
         return max(1, min(self.shape[0], WINDOW_BYTES // max(self.groups * self.rows * self.length * itemsize, 1)))
 
-    def buffer(self, count: int, dtype: Any) -> Any:
-        """Make room for the columns of some images: (count, C, kh, kw, *grid)."""
-        return np.empty((count, self.shape[1], *self.window, *self.grid), dtype)
+    def columns(self, count: int, dtype: Any) -> tuple[Any, Any]:
+        """Make room for the columns of so many images: as `view` returns windows, and as matrices.
+
+        The matrices are of shape (count, groups, rows, length), or (1, groups, rows, count * length) where they are folded.
+        """
+        channels, places = (self.shape[1], *self.window), self.grid
+        if not self.folded:
+            made = np.empty((count, *channels, *places), dtype)
+            return made, made.reshape(count, self.groups, self.rows, self.length)
+        made = np.empty((*channels, count, *places), dtype)
+        return made.transpose(3, 0, 1, 2, 4, 5), made.reshape(1, self.groups, self.rows, count * self.length)
 
     def view(self, padded: Any) -> Any:
         """Return the windows of padded images as a view of that shape; where windows overlap, its elements do."""
@@ -116,16 +131,24 @@ class _Windows:
             padded, (padded.shape[0], self.shape[1], *self.window, *self.grid), (n, c, h * dh, w * dw, *places)
         )
 
-    def columns(self, buffer: Any) -> Any:
-        """Return a buffer as matrices: (count, groups, rows, length)."""
-        return buffer.reshape(len(buffer), self.groups, self.rows, self.length)
-
-    def result(self, count: int, channels: int, dtype: Any, *, zeros: bool = False) -> tuple[Any, Any]:
-        """Make room for results of some images: as matrices, and as images without the places to throw away."""
+    def results(self, count: int, channels: int, dtype: Any, *, zeros: bool = False) -> tuple[Any, Any]:
+        """Make room for results of so many images: as images without the places to throw away, and as matrices."""
         make = np.zeros if zeros else np.empty
-        whole = make((count, channels, self.out[0], self.width), dtype)
-        matrices = whole.reshape(count, self.groups, channels // self.groups, -1)[..., : self.length]
-        return matrices, whole[..., : self.out[1]]
+        if self.folded:
+            made = make((channels, count, *self.out), dtype)
+            return made.transpose(1, 0, 2, 3), made.reshape(1, self.groups, channels // self.groups, -1)
+        made = make((count, channels, self.out[0], self.width), dtype)
+        matrices = made.reshape(count, self.groups, channels // self.groups, -1)[..., : self.length]
+        return made[..., : self.out[1]], matrices
+
+    def chunks(self, channels: int, dtype: Any, *, zeros: bool = False) -> Iterator[tuple[slice, Any, Any, Any, Any]]:
+        """Yield the images to handle at a time, with room for their columns and for their results of so many channels."""
+        number, step = self.shape[0], self.images_at_a_time(dtype.itemsize)
+        for i in range(0, number, step):
+            count = min(step, number - i)
+            if i == 0 or count < step:
+                rooms = *self.columns(count, dtype), *self.results(count, channels, dtype, zeros=zeros)
+            yield slice(i, i + count), *rooms
 
 
 # -- convolution of few channels ----------------------------------------------------------------------------------------
@@ -368,23 +391,19 @@ def _conv2d_columns(input: Any, weight: Any, bias: Any, how: _How, dtype: Any) -
     offset = None if bias is None else bias.reshape(-1, 1, 1)
     y = np.empty((n, out, *windows.out), dtype)
     if windows.whole:
-        np.matmul(filters, windows.columns(padded), out=y.reshape(n, groups, out // groups, windows.length))
+        columns = padded.reshape(n, groups, windows.rows, windows.length)
+        np.matmul(filters, columns, out=y.reshape(n, groups, out // groups, windows.length))
         if offset is not None:
             y += offset
         return y
     view = windows.view(padded)
-    step = windows.images_at_a_time(dtype.itemsize)
-    buffer = windows.buffer(step, dtype)
-    columns = windows.columns(buffer)
-    matrices, images = windows.result(step, out, dtype)
-    for i in range(0, n, step):
-        m = min(step, n - i)
-        np.copyto(buffer[:m], view[i : i + m])
-        np.matmul(filters, columns[:m], out=matrices[:m])
+    for at, seen, matrices, images, results in windows.chunks(out, dtype):
+        np.copyto(seen, view[at])
+        np.matmul(filters, matrices, out=results)
         if offset is None:
-            y[i : i + m] = images[:m]
+            y[at] = images
         else:
-            np.add(images[:m], offset, out=y[i : i + m])
+            np.add(images, offset, out=y[at])
     return y
 
 
@@ -422,18 +441,14 @@ def _conv2d_input_columns(grad: Any, weight: Any, size: Pair, how: _How, dtype: 
         np.matmul(filters, g, out=whole.reshape(n, groups, windows.rows, windows.length))
         return _cropped(whole, size, padding)
     view = windows.view(whole)
-    step = windows.images_at_a_time(dtype.itemsize)
-    buffer = windows.buffer(step, dtype)
-    columns = windows.columns(buffer)
-    filters = np.ascontiguousarray(filters)
-    matrices, images = windows.result(step, out, dtype, zeros=True)
-    for i in range(0, n, step):
-        m = min(step, n - i)
-        images[:m] = grad[i : i + m]
-        np.matmul(filters, matrices[:m], out=columns[:m])
+    if not windows.folded:
+        filters = np.ascontiguousarray(filters)
+    for at, seen, matrices, images, results in windows.chunks(out, dtype, zeros=True):
+        images[...] = grad[at]
+        np.matmul(filters, results, out=matrices)
         for j in range(kh):
             for k in range(kw):
-                view[i : i + m, :, j, k] += buffer[:m, :, j, k]
+                view[at, :, j, k] += seen[:, :, j, k]
     return _cropped(whole, size, padding)
 
 
@@ -466,27 +481,29 @@ def _conv2d_weight(
 def _conv2d_weight_columns(
     input: Any, grad: Any, filters: tuple[int, ...], how: _How, dtype: Any, *, exact: bool
 ) -> Any:
-    n, out = grad.shape[:2]
     padded = _padded(input, how.padding)
     windows = _Windows(padded.shape, filters[3:], how, exact=exact)
-    total = np.zeros((*filters[:2], windows.rows), dtype)
-    step = windows.images_at_a_time(dtype.itemsize)
+    total = None
+    for products in _weight_products(padded, grad, filters, windows, dtype):
+        made = products[0] if len(products) == 1 else products.sum(0)
+        total = made if total is None else np.add(total, made, out=total)
+    return np.zeros((*filters[:2], windows.rows), dtype) if total is None else total
+
+
+def _weight_products(padded: Any, grad: Any, filters: tuple[int, ...], windows: _Windows, dtype: Any) -> Iterator[Any]:
+    """Yield what some images, or each of some, add to the adjoint: (count, groups, filters of a group, rows)."""
     if windows.whole:
+        n, step = len(padded), windows.images_at_a_time(dtype.itemsize)
+        columns = padded.reshape(n, filters[0], windows.rows, windows.length).swapaxes(2, 3)
         g = np.ascontiguousarray(grad).reshape(n, *filters[:2], windows.length)
         for i in range(0, n, step):
-            columns = windows.columns(padded[i : i + step])
-            total += np.matmul(g[i : i + step], columns.swapaxes(2, 3)).sum(0)
-        return total
+            yield np.matmul(g[i : i + step], columns[i : i + step])
+        return
     view = windows.view(padded)
-    buffer = windows.buffer(step, dtype)
-    columns = windows.columns(buffer).swapaxes(2, 3)
-    matrices, images = windows.result(step, out, dtype, zeros=True)
-    for i in range(0, n, step):
-        m = min(step, n - i)
-        np.copyto(buffer[:m], view[i : i + m])
-        images[:m] = grad[i : i + m]
-        total += np.matmul(matrices[:m], columns[:m]).sum(0)
-    return total
+    for at, seen, matrices, images, results in windows.chunks(math.prod(filters[:2]), dtype, zeros=True):
+        np.copyto(seen, view[at])
+        images[...] = grad[at]
+        yield np.matmul(results, matrices.swapaxes(2, 3))
 
 
 # -- pooling ------------------------------------------------------------------------------------------------------------
