@@ -16,6 +16,7 @@ from agrad.nn.utils.rnn import PackedSequence
 from agrad.ops.creation import empty, zeros
 from agrad.ops.elementwise import tanh
 from agrad.ops.manipulation import concat, expand_dims, moveaxis, squeeze, stack, unstack
+from agrad.ops.nn import lstm
 from agrad.ops.searching import take
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
@@ -28,6 +29,8 @@ class _Step(Module):
     gates: int
     #: How many tensors the state has.
     states = 1
+    #: Whether the bias of the state's product is added to the blocks whole, so that the input's product can bring it.
+    adds_bias = True
     hidden_size: int
 
     def reset_parameters(self) -> None:
@@ -47,6 +50,16 @@ class _Step(Module):
     def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
         """Return the state after an element of the sequence, of which `x` is the product with the input's weights."""
         raise NotImplementedError
+
+    def steps(
+        self, products: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None, backwards: bool
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the results for a sequence, shape (L, N, hidden_size), and the last state."""
+        results = []
+        for x in unstack(products, axis=0)[:: -1 if backwards else 1]:
+            state = self.step(x, state, weight, bias)
+            results.append(state[0])
+        return stack(results[:: -1 if backwards else 1], axis=0), state
 
 
 class _ElmanStep(_Step):
@@ -74,11 +87,23 @@ class _LSTMStep(_Step):
         c = F.sigmoid(f) * c + F.sigmoid(i) * tanh(g)
         return F.sigmoid(o) * tanh(c), c
 
+    def steps(
+        self, products: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None, backwards: bool
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        dtypes = {held.dtype for held in (products, weight, *state)}
+        if len(dtypes) > 1 or tuple(weight.shape) != (4 * self.hidden_size, self.hidden_size):
+            return super().steps(products, state, weight, bias, backwards)  # whose product says what is wrong
+        h, c = state
+        made = lstm(products, h, c, weight, backwards)
+        last = 0 if backwards else -1
+        return made[0, ...], (made[0, last, ...], made[1, last, ...])
+
 
 class _GRUStep(_Step):
     """Of `GRU`."""
 
     gates = 3
+    adds_bias = False
 
     def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
         n, (h,) = self.hidden_size, state
@@ -153,13 +178,17 @@ class _Recurrent(_Step):
 
         With `sizes`, the sequence and the results are packed.
         """
-        products = F.linear(sequence, getattr(self, f"weight_ih_{name}"), getattr(self, f"bias_ih_{name}", None))
-        weight, bias = getattr(self, f"weight_hh_{name}"), getattr(self, f"bias_hh_{name}", None)
+        weight = getattr(self, f"weight_hh_{name}")
+        first, bias = (getattr(self, f"bias_{part}_{name}", None) for part in ("ih", "hh"))
+        if self.adds_bias and first is not None and bias is not None:
+            first, bias = first + bias, None
+        products = F.linear(sequence, getattr(self, f"weight_ih_{name}"), first)
         backwards = name.endswith("_reverse")
-        steps = unstack(products, axis=0) if sizes is None else products.split(sizes, 0)
+        if sizes is None:
+            return self.steps(products, state, weight, bias, backwards)
         results = []
-        for x in reversed(steps) if backwards else steps:
-            if sizes is None or x.shape[0] == sizes[0]:
+        for x in products.split(sizes, 0)[:: -1 if backwards else 1]:
+            if x.shape[0] == sizes[0]:
                 state = self.step(x, state, weight, bias)
                 results.append(state[0])
             else:  # the states of sequences that have ended, or not begun from their end, stay as they are
@@ -167,8 +196,7 @@ class _Recurrent(_Step):
                 changed = self.step(x, tuple(held[:n, ...] for held in before), weight, bias)
                 results.append(changed[0])
                 state = tuple(concat([new, held[n:, ...]]) for new, held in zip(changed, before, strict=True))
-        results = results[::-1] if backwards else results
-        return stack(results, axis=0) if sizes is None else concat(results), state
+        return concat(results[:: -1 if backwards else 1]), state
 
     def _layers(self, input: Any, hx: tuple[Any, ...] | None) -> tuple[Any, tuple[Tensor, ...]]:
         """Return the results of the last layer, and the last states of all, with the axes that the caller gave."""

@@ -1232,6 +1232,112 @@ def attention(
     """
 
 
+# -- recurrent layers ---------------------------------------------------------------------------------------------------
+#
+# A layer runs over a whole sequence as one operation: a step is so short that nodes of its own would cost more than it.
+# x, of shape (L, N, 4n), is what the input gives to the four blocks i, f, g and o, with all biases.
+
+
+def _lstm_define(xp: Any, x: Any, h: Any, c: Any, weight: Any, backwards: bool = False, /) -> Any:
+    n = weight.shape[1]
+    states: list[Any] = []
+    for t in _order(x.shape[0], backwards):
+        blocks = x[t, ...] + xp.nn.linear(h, weight)
+        i, f, g, o = (blocks[..., k * n : (k + 1) * n] for k in range(4))
+        c = xp.nn.sigmoid(f) * c + xp.nn.sigmoid(i) * xp.tanh(g)
+        h = xp.nn.sigmoid(o) * xp.tanh(c)
+        states.append((h, c))
+    return _both(xp, states[::-1] if backwards else states)
+
+
+def _order(length: int, backwards: bool) -> range:
+    return range(length)[::-1] if backwards else range(length)
+
+
+def _both(xp: Any, states: Sequence[tuple[Any, Any]]) -> Any:
+    return xp.stack([xp.stack(list(parts)) for parts in zip(*states, strict=True)])
+
+
+def _lstm_kernel(xp: Any, x: Any, h: Any, c: Any, weight: Any, backwards: bool = False, /) -> tuple[Any, ...]:
+    """Give beside the states what was opened of i, f and o, shape (L, 3, N, n), and what was new, shape (L, N, n)."""
+    n = weight.shape[1]
+    states, gates, inner = [], [], []
+    for t in _order(x.shape[0], backwards):
+        blocks = x[t, ...] + xp.nn.linear(h, weight)
+        i, f, o = (xp.nn.sigmoid(blocks[..., k * n : (k + 1) * n]) for k in (0, 1, 3))
+        new = xp.tanh(blocks[..., 2 * n : 3 * n])
+        c = f * c + i * new
+        h = o * xp.tanh(c)
+        states.append((h, c))
+        gates.append(xp.stack([i, f, o]))
+        inner.append(new)
+    step = -1 if backwards else 1
+    return _both(xp, states[::step]), xp.stack(gates[::step]), xp.stack(inner[::step])
+
+
+def _lstm_adjoint_kernel(
+    xp: Any, g: Any, h: Any, c: Any, weight: Any, ans: Any, gates: Any, inner: Any, backwards: bool
+) -> tuple[Any, ...]:
+    """Work out the cotangents from the end of the sequence on (backpropagation through time)."""
+    n, order = weight.shape[1], _order(ans.shape[1], backwards)
+    rows: list[Any] = []
+    by_h, by_c = xp.zeros_like(h), xp.zeros_like(c)
+    for k in reversed(range(len(order))):
+        t = order[k]
+        before = ans[1, order[k - 1], ...] if k else c
+        i, f, o = (gates[t, j, ...] for j in range(3))
+        new, outer = inner[t, ...], xp.tanh(ans[1, t, ...])
+        by_h = by_h + g[0, t, ...]
+        by_c = by_c + by_h * o * (1 - outer * outer) + g[1, t, ...]
+        parts = [
+            by_c * new * i * (1 - i),
+            by_c * before * f * (1 - f),
+            by_c * i * (1 - new * new),
+            by_h * outer * o * (1 - o),
+        ]
+        rows.append(xp.concat(parts, axis=-1))
+        by_h, by_c = xp.matmul(rows[-1], weight), by_c * f
+    by_x = xp.stack(rows if backwards else rows[::-1])
+    shown = [ans[0, order[k - 1], ...] if k else h for k in range(len(order))]
+    number = len(order) * h.shape[0]
+    seen = xp.reshape(xp.stack(shown[::-1] if backwards else shown), (number, n))
+    return by_x, by_h, by_c, xp.matmul(xp.matrix_transpose(xp.reshape(by_x, (number, 4 * n))), seen)
+
+
+@nondifferentiable(
+    *("g", "h", "c", "weight", "ans", "gates", "inner"),
+    name="nn.lstm_adjoint",
+    kernel=_lstm_adjoint_kernel,
+    outputs=4,
+    adjoint_of="nn.lstm",
+    memory="fresh",
+)
+def _lstm_adjoint(
+    g: Any, h: Any, c: Any, weight: Any, ans: Any, gates: Any, inner: Any, backwards: bool, /
+) -> tuple[Tensor, ...]:
+    """The first-order vjp of `lstm`; higher orders go through its definition."""
+
+
+@fused(
+    name="nn.lstm",
+    real=True,
+    define=_lstm_define,
+    kernel=_lstm_kernel,
+    residuals=("gates", "inner"),
+    joint=("x", "h", "c", "weight"),
+    vjp=dict.fromkeys(
+        ("x", "h", "c", "weight"),
+        lambda xp, g, h, c, weight, ans, gates, inner, backwards: xp.nn.lstm_adjoint(
+            g, h, c, weight, ans, gates, inner, backwards
+        ),
+    ),
+    source="Hochreiter, Schmidhuber: Long short-term memory (1997); Gers et al. (2000), for the forget gate",
+    memory="fresh",
+)
+def lstm(x: Any, h: Any, c: Any, weight: Any, backwards: bool = False, /) -> Tensor:
+    """The states (h, c) of a long short-term memory after each element of a sequence: shape (2, L, N, n)."""
+
+
 # -- losses -------------------------------------------------------------------------------------------------------------
 #
 # Each reduces by itself (reduction "mean", "sum" or "none"), so that a loss is one node. The cotangent of a reduced loss

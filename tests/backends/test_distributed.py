@@ -27,8 +27,15 @@ from agrad_dask import computing  # noqa: E402 (needs Dask)
 
 
 @pytest.fixture(scope="module")
-def processes():
-    with cluster_of(n_workers=2, processes=True) as cluster, distributed.Client(cluster) as client:
+def workers():
+    with cluster_of(n_workers=2, processes=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def processes(workers):
+    """Give a client, which is the default one, where Dask computes, until the test ends."""
+    with distributed.Client(workers) as client:
         yield client
 
 

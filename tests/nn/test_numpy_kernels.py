@@ -303,3 +303,49 @@ def test_residuals_have_the_shapes_of_the_composed_kernels():
             for a, b in zip(ours, composed, strict=True):
                 assert np.shape(a) == np.shape(b)
                 np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def lstm(x, h, c, weight, backwards):
+    """Step by step, by SciPy's sigmoid."""
+    made = np.empty((2, len(x), *h.shape))
+    for t in range(len(x))[:: -1 if backwards else 1]:
+        i, f, g, o = np.split(x[t] + h @ weight.T, 4, axis=-1)
+        c = special.expit(f) * c + special.expit(i) * np.tanh(g)
+        made[0, t] = h = special.expit(o) * np.tanh(c)
+        made[1, t] = c
+    return made
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize(("length", "batch", "n"), [(1, 1, 1), (4, 1, 1), (3, 2, 1), (3, 1, 4), (5, 3, 17), (2, 0, 3)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f4", 2e-6), ("f8", 1e-14), ("f2", 4e-3)])
+def test_lstm_over_a_sequence(length, batch, n, backwards, dtype, tolerance):
+    shapes = (length, batch, 4 * n), (batch, n), (batch, n), (4 * n, n)
+    operands = [RNG.normal(size=shape).astype(dtype) for shape in shapes]
+    copies = [a.copy() for a in operands]
+    made, gates, inner = nn_kernels._lstm(*operands, backwards)
+    assert made.dtype == dtype
+    expected = lstm(*(a.astype("f8") for a in operands), backwards)
+    np.testing.assert_allclose(made, expected, rtol=tolerance, atol=tolerance)
+    g = RNG.normal(size=made.shape).astype(dtype)
+    found = nn_kernels._lstm_adjoint(g, *operands[1:], made, gates, inner, backwards)
+    assert [(a.shape, a.dtype) for a in found] == [(a.shape, a.dtype) for a in operands]
+    for a, b in zip(operands, copies, strict=True):
+        np.testing.assert_array_equal(a, b)
+    if dtype == "f8":  # the slope along a direction
+        ways = [RNG.normal(size=shape) for shape in shapes]
+        ends = [
+            np.sum(g * lstm(*(a + step * w for a, w in zip(operands, ways, strict=True)), backwards))
+            for step in (1e-5, -1e-5)
+        ]
+        slope = sum(np.sum(a * w) for a, w in zip(found, ways, strict=True))
+        assert slope == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-7, abs=1e-9)
+
+
+def test_lstm_of_large_and_of_bad_numbers():
+    """A gate that is shut or open to the last digit is 0 or 1, and makes no warning; NaN stays in its row."""
+    x = np.zeros((1, 3, 4))
+    x[0, 0], x[0, 1], x[0, 2, 0] = 1e4, -1e4, np.nan
+    with np.errstate(all="raise", under="ignore"):
+        made, *_ = nn_kernels._lstm(x, np.zeros((3, 1)), np.ones((3, 1)), np.zeros((4, 1)))
+    np.testing.assert_array_equal(made[1, 0], [[2.0], [0.0], [np.nan]])

@@ -94,6 +94,11 @@ for _op in ("nn.max_pool2d_adjoint", "nn.max_pool2d_tangent"):
     _shape = _LARGEST.shape if _op.endswith("adjoint") else _IMAGE.shape
     add(_op, real(*_shape), _IMAGE, _LARGEST, *_DILATED)
 
+# -- recurrent layers ---------------------------------------------------------------------------------------------------
+
+add("nn.lstm", real(2, 2, 8), real(2, 2), real(2, 2), real(8, 2))
+add("nn.lstm", real(2, 1, 4), real(1, 1), real(1, 1), real(4, 1), True)
+
 # -- attention ----------------------------------------------------------------------------------------------------------
 
 

@@ -658,6 +658,89 @@ def _adam(
     return (made, mean, square) if most is None else (made, mean, square, most)
 
 
+# -- recurrent layers ---------------------------------------------------------------------------------------------------
+#
+# Gates lie apart, (L, gate, N, n), so that what is done to one is done to one piece of memory. In the order i, f, o, g one
+# exponential does for the first three, whose weights have the other sign.
+
+
+def _by_gate(x: Any) -> Any:
+    """Return a view (4, ..., n) of blocks (..., 4n) that lie side by side."""
+    return np.moveaxis(x.reshape(*x.shape[:-1], 4, x.shape[-1] // 4), -2, 0)
+
+
+def _lstm(x: Any, h: Any, c: Any, weight: Any, backwards: bool = False, /) -> tuple[Any, Any, Any]:
+    length, batch, n = len(x), x.shape[1], weight.shape[1]
+    dtype = np.result_type(x, h, c, weight)
+    made = np.empty((2, length, batch, n), dtype)
+    blocks = np.empty((length, 4, batch, n), dtype)
+    w = np.empty((4, n, n), dtype)
+    for into, part in ((w, weight.reshape(4, n, n)), (blocks.swapaxes(0, 1), _by_gate(x))):
+        # `negative` writes wrong numbers where operand and result have certain strides (NumPy 2.4.6: 16 bytes, float32).
+        np.multiply(part[:2], -1, out=into[:2])
+        np.multiply(part[3], -1, out=into[2])
+        into[3] = part[2]
+    product, room = np.empty((batch, 4 * n), dtype), np.empty((batch, n), dtype)
+    w, products = w.reshape(4 * n, n).T, _by_gate(product)
+    with np.errstate(over="ignore"):
+        for t in range(length)[:: -1 if backwards else 1]:
+            block = blocks[t]
+            np.matmul(h, w, out=product)
+            block += products
+            opened, new = block[:3], block[3]
+            np.exp(opened, opened)
+            opened += 1
+            np.reciprocal(opened, opened)
+            np.tanh(new, new)
+            np.multiply(opened[0], new, room)
+            c = np.multiply(opened[1], c, made[1, t])
+            c += room
+            np.tanh(c, room)
+            h = np.multiply(opened[2], room, made[0, t])
+    return made, blocks[:, :3], blocks[:, 3]
+
+
+def _lstm_adjoint(
+    g: Any, h: Any, c: Any, weight: Any, ans: Any, gates: Any, inner: Any, backwards: bool, /
+) -> tuple[Any, Any, Any, Any]:
+    length, batch, n = ans.shape[1:]
+    dtype = np.result_type(g, weight, ans)
+    by_x = np.empty((length, batch, 4 * n), dtype)
+    by_gates = _by_gate(by_x)
+    slopes = np.empty((4, batch, n), dtype)  # of i, f and g by the cell, of o by h
+    by_h, by_c = np.zeros((batch, n), dtype), np.zeros((batch, n), dtype)
+    ended = g[1].any()  # else the last cell has no part in the result
+    order = range(length)[:: -1 if backwards else 1]
+    for k in reversed(range(length)):
+        t = order[k]
+        (i, f, o), new = gates[t], inner[t]
+        outer = np.tanh(ans[1, t])
+        by_h += g[0, t]
+        np.subtract(1, gates[t], slopes[:3])
+        slopes[:3] *= gates[t]
+        np.multiply(slopes[2], outer, slopes[3])
+        slopes[0] *= new
+        slopes[1] *= ans[1, order[k - 1]] if k else c
+        np.multiply(new, new, slopes[2])
+        np.subtract(1, slopes[2], slopes[2])
+        slopes[2] *= i
+        np.multiply(outer, outer, outer)
+        np.subtract(1, outer, outer)
+        outer *= o
+        outer *= by_h
+        by_c += outer
+        if ended:
+            by_c += g[1, t]
+        np.multiply(slopes[:3], by_c, by_gates[:3, t])
+        np.multiply(slopes[3], by_h, by_gates[3, t])
+        by_c *= f
+        np.matmul(by_x[t], weight, out=by_h)
+    shown = np.empty((length, batch, n), dtype)
+    end, rest, earlier = (-1, slice(-1), slice(1, None)) if backwards else (0, slice(1, None), slice(-1))
+    shown[end], shown[rest] = h, ans[0, earlier]
+    return by_x, by_h, by_c, np.matmul(by_x.reshape(length * batch, 4 * n).T, shown.reshape(length * batch, n))
+
+
 NN_KERNELS: dict[str, Callable[..., Any]] = {
     **IMAGE_KERNELS,
     "nn.cross_entropy": _cross_entropy,
@@ -673,6 +756,8 @@ NN_KERNELS: dict[str, Callable[..., Any]] = {
     "nn.leaky_relu": _leaky_relu,
     "nn.linear": _linear,
     "nn.log_softmax": _log_softmax,
+    "nn.lstm": _lstm,
+    "nn.lstm_adjoint": _lstm_adjoint,
     "nn.mse_loss": _mse_loss,
     "nn.nll_loss": _nll_loss,
     "nn.normal_cdf": _normal_cdf,
