@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from scipy import signal, special
 
 import agrad as ag
-from agrad_numpy import image_kernels, nn_kernels
+from agrad_numpy import image_kernels, nn_kernels, special_kernels
 
 F = ag.nn.functional
 RNG = np.random.default_rng(11)
@@ -349,3 +350,43 @@ def test_lstm_of_large_and_of_bad_numbers():
     with np.errstate(all="raise", under="ignore"):
         made, *_ = nn_kernels._lstm(x, np.zeros((3, 1)), np.ones((3, 1)), np.zeros((4, 1)))
     np.testing.assert_array_equal(made[1, 0], [[2.0], [0.0], [np.nan]])
+
+
+INF = math.inf
+
+
+@pytest.mark.parametrize(
+    ("values", "axis"),
+    [
+        (RNG.normal(size=(4, 5)), None),
+        (RNG.normal(size=(4, 5)) - 1.6, 1),
+        (RNG.normal(size=(2, 3, 4)), (0, -1)),
+        (RNG.normal(size=()), None),
+        ([0.0, -40.0], 0),
+        ([-math.log(2), -math.log(2)], 0),
+        ([[0.0, -40.0], [3.0, 3.0], [-5.0, 2.0]], 1),
+        ([[INF, 1.0], [INF, INF], [-INF, -INF], [-INF, 2.0], [math.nan, 1.0], [1e300, 1e300]], 1),
+    ],
+)
+def test_sums_of_exponentials(values, axis):
+    """SciPy's numbers, each row by itself: those whose logarithms cancel keep their digits beside others that need none."""
+    a = np.asarray(values)
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = special.logsumexp(a, axis=axis)
+        for keepdims in (False, True):
+            found = special_kernels._logsumexp(a, axis=axis, keepdims=keepdims)
+            np.testing.assert_allclose(found, special.logsumexp(a, axis=axis, keepdims=keepdims), rtol=2e-15)
+        shares = special_kernels._shares(a, axis=axis)
+        usual = np.isfinite(special.logsumexp(a, axis=axis, keepdims=True))
+        np.testing.assert_allclose(
+            np.where(usual, shares, 0), np.where(usual, special.softmax(a, axis=axis), 0), rtol=1e-14
+        )
+        assert found.dtype == shares.dtype == a.dtype
+        assert special_kernels._logsumexp(a.astype("f4"), axis=axis).shape == expected.shape
+
+
+def test_shares_of_what_is_infinite():
+    a = np.asarray([[INF, 1.0, INF], [-INF, -INF, -INF], [INF, -INF, 0.0], [math.nan, 1.0, 1.0]])
+    with np.errstate(invalid="ignore"):
+        shares = special_kernels._shares(a, axis=1)
+    np.testing.assert_array_equal(shares, [[0.5, 0, 0.5], [0, 0, 0], [1, 0, 0], [math.nan] * 3])

@@ -95,8 +95,7 @@ def _wide(xp: Any, value: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     return xp.reshape(value, tuple(1 if i in places else n for i, n in enumerate(a.shape)))
 
 
-def _shares(xp: Any, a: Any, axis: Any) -> Any:
-    """The exponentials over their sum; of -inf alone 0, and among infinite ones these get all."""
+def _shares_kernel(xp: Any, a: Any, /, *, axis: Any = None) -> Any:
     if 0 in a.shape:
         return xp.zeros_like(a)
     top = xp.max(a, axis=axis, keepdims=True)
@@ -108,10 +107,33 @@ def _shares(xp: Any, a: Any, axis: Any) -> Any:
     return xp.where(infinite, shared, e / xp.sum(e, axis=axis, keepdims=True))
 
 
+def _shares_product(xp: Any, v: Any, ans: Any, axis: Any) -> Any:
+    """The (symmetric) Jacobian of the shares times a vector."""
+    return ans * (v - xp.sum(ans * v, axis=axis, keepdims=True))
+
+
+@custom(
+    name="special.logsumexp_shares",
+    vjp={"a": lambda xp, g, ans, axis: _shares_product(xp, g, ans, axis)},
+    jvp=lambda xp, t_a, ans, axis: _shares_product(xp, t_a, ans, axis),
+    kernel=_shares_kernel,
+    memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
+)
+def logsumexp_shares(a: Any, /, *, axis: Any = None) -> Tensor:
+    """The exponentials over their sum; of -inf alone 0, and among infinite ones these get all."""
+
+
 @custom(
     name="special.logsumexp_over",
-    vjp={"a": lambda xp, g, a, axis, keepdims: _wide(xp, g, a, axis, keepdims) * _shares(xp, a, axis)},
-    jvp=lambda xp, t_a, a, axis, keepdims: xp.sum(t_a * _shares(xp, a, axis), axis=axis, keepdims=keepdims),
+    vjp={
+        "a": lambda xp, g, a, axis, keepdims: (
+            _wide(xp, g, a, axis, keepdims) * xp.special.logsumexp_shares(a, axis=axis)
+        )
+    },
+    jvp=lambda xp, t_a, a, axis, keepdims: xp.sum(
+        t_a * xp.special.logsumexp_shares(a, axis=axis), axis=axis, keepdims=keepdims
+    ),
     kernel=_logsumexp_kernel,
     memory="fresh",
     facts=Facts(needs=("zero-size reductions",)),

@@ -40,6 +40,7 @@ _STANDARD = frozenset(
         "log_expit",
         "logit",
         "logsumexp_over",
+        "logsumexp_shares",
         "ndtr",
         "pseudo_huber",
         "rel_entr",
@@ -254,3 +255,6 @@ _add("logsumexp_over", spaced(2, 3, 2), axis=(0, -1), keepdims=True)
 _add("logsumexp_over", _at(1.0, 1.0, -30.0))
 _add("logsumexp_over", real(), keepdims=True)
 _add("logsumexp_over", real(0, 3), axis=1)
+_add("logsumexp_shares", real(2, 3))
+_add("logsumexp_shares", spaced(2, 3, 2), axis=(0, -1))
+_add("logsumexp_shares", real(0, 3), axis=1)

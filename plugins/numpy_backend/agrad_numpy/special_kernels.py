@@ -1,11 +1,12 @@
-"""Special functions of the NumPy backend: SciPy's, imported when the first of them is needed.
+"""Special functions of the NumPy backend: SciPy's, imported when the first of them is needed, and sums of exponentials.
 
-Without SciPy the functions that agrad composes of the standard's still run.
+Without SciPy these and the functions that agrad composes of the standard's still run.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ from agrad.plugin.backend import OPS
 def kernel(op: str) -> Callable[..., Any] | None:
     """Return SciPy's function for an operation, None if it has none of that name."""
     name = op.removeprefix("special.")
+    if name in _OF_NUMPY:
+        return _OF_NUMPY[name]
     try:
         import scipy.special  # noqa: PLC0415 (most programs need none of it)
     except ImportError as error:
@@ -121,3 +124,50 @@ COUNTED = {
     "nbdtri": (0, 1),
     "pdtri": (0,),
 }
+
+
+# -- sums of exponentials -----------------------------------------------------------------------------------------------
+
+
+def _logsumexp(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    if not a.size:  # the logarithm of a sum of nothing
+        return np.asarray(np.sum(a, axis=axis, keepdims=keepdims) - math.inf)
+    top = np.maximum.reduce(a, axis, None, None, True)
+    e = np.asarray(np.subtract(a, top))
+    np.exp(e, e)
+    found = np.asarray(np.log(np.add.reduce(e, axis, None, None, True)))
+    found += top
+    size = np.abs(found)
+    if not size.min() >= 0.5:  # or NaN
+        np.copyto(found, _near_zero(a, axis, top), where=~(size >= 0.5))
+    return found if keepdims else found.squeeze(axis) if axis is not None else found.reshape(())
+
+
+def _near_zero(a: Any, axis: Any, top: Any) -> Any:
+    """The same where the logarithm of the sum and the largest cancel, and of numbers that are not finite.
+
+    The largest come out of the sum, so that what the others add is not rounded away.
+    """
+    tops = a == top
+    e = np.exp(np.where(tops, -math.inf, a - np.where(np.isfinite(top), top, 0)), dtype=a.dtype)
+    count = np.maximum(np.add.reduce(tops, axis, a.dtype, None, True), 1)  # none is the largest where one is NaN
+    return np.log1p(np.add.reduce(e, axis, None, None, True) / count) + np.log(count) + top
+
+
+def _shares(a: Any, /, *, axis: Any = None) -> Any:
+    if not a.size:
+        return np.zeros_like(a)
+    top = np.maximum.reduce(a, axis, None, None, True)
+    e = np.asarray(np.subtract(a, top))
+    np.exp(e, e)
+    total = np.add.reduce(e, axis, None, None, True)
+    e /= total
+    infinite = np.isinf(top)
+    if infinite.any():  # the infinite ones get all, and of -inf alone none gets anything
+        tops = infinite & (a == top) & (a > 0)
+        count = np.maximum(np.add.reduce(tops, axis, a.dtype, None, True), 1)
+        np.copyto(e, tops / count, where=infinite)
+    return e
+
+
+_OF_NUMPY: dict[str, Callable[..., Any]] = {"logsumexp_over": _logsumexp, "logsumexp_shares": _shares}
