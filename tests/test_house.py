@@ -175,6 +175,7 @@ TABLES = {
     ("agrad.compiled.table", "_GIVING_WHATEVER"): "functions of Python's math",
     ("agrad.core.facts", "BINARY"): "Python's operators: their names are no ops'",
     ("agrad.core.kernels", "PRIMITIVES"): "methods that every backend has, in the contract",
+    ("agrad.nn.functional.layers", "embedding_bag"): "values of a parameter of PyTorch's",
     ("agrad.program.inference", "WRITTEN"): "kernels on outlines",
     ("agrad.program.outlines", "ALIKE"): "kernels on outlines",
     ("agrad.program.outlines", "FLOATING"): "kernels on outlines",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agrad.nn.losses import *
     from agrad.nn.module import *
     from agrad.nn.normalization import *
+    from agrad.nn.padding import *
     from agrad.nn.parameter import *
     from agrad.nn.pooling import *
     from agrad.nn.recurrent import *
@@ -31,6 +32,7 @@ _FILES = (
     "activations",
     "normalization",
     "convolution",
+    "padding",
     "pooling",
     "containers",
     "losses",

@@ -15,7 +15,7 @@ from agrad.nn.module import Module
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import asarray, empty
 
-__all__ = ["Dropout", "Dropout2d", "Embedding", "Flatten", "Identity", "Linear", "Unflatten"]
+__all__ = ["Dropout", "Dropout2d", "Embedding", "EmbeddingBag", "Flatten", "Identity", "Linear", "Unflatten"]
 
 
 def draw(weight: Tensor, bias: Tensor | None) -> None:
@@ -84,6 +84,8 @@ class Embedding(Module):
         A row of zeros that is not trained; negative counts from the end.
     device, dtype : optional
         Of the table.
+    sparse : bool, optional
+        Only False: gradients are dense.
 
     Attributes
     ----------
@@ -94,6 +96,8 @@ class Embedding(Module):
     ------
     ValueError
         If `padding_idx` is outside the table.
+    NotImplementedError
+        If `sparse`.
 
     Examples
     --------
@@ -109,8 +113,14 @@ class Embedding(Module):
         padding_idx: int | None = None,
         device: Any = None,
         dtype: Any = None,
+        *,
+        sparse: bool = False,
     ) -> None:
         super().__init__()
+        if sparse:
+            raise NotImplementedError(
+                f"{type(self).__name__}(sparse=True): gradients are dense; leave it out{called()}"
+            )
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ValueError(
                 f"padding_idx must be within num_embeddings: {padding_idx} is outside {num_embeddings} rows"
@@ -170,6 +180,54 @@ class Embedding(Module):
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+
+
+class EmbeddingBag(Embedding):
+    """Sums, means or the largest elements of vectors of a table, bag by bag: `agrad.nn.functional.embedding_bag`.
+
+    Parameters
+    ----------
+    num_embeddings, embedding_dim, padding_idx, device, dtype, sparse
+        As for `Embedding`; `padding_idx` counts as none.
+    mode : {"mean", "sum", "max"}, optional
+        What a bag gives.
+    include_last_offset : bool, optional
+        Whether the last of the offsets is the end of the last bag.
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        As for `Embedding`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.EmbeddingBag(10, 3)(ag.tensor([1, 2, 4, 9]), ag.tensor([0, 1])).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx, device, dtype, sparse=sparse)
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Tensor:
+        return F.embedding_bag(
+            input, self.weight, offsets, self.mode, per_sample_weights, self.include_last_offset, self.padding_idx
+        )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, mode={self.mode}"
 
 
 class Dropout(Module):

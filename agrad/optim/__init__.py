@@ -12,6 +12,7 @@ from agrad.core.names import MissingName as _MissingName
 
 if TYPE_CHECKING:
     from agrad.optim import lr_scheduler as lr_scheduler
+    from agrad.optim.adadelta import Adadelta as Adadelta
     from agrad.optim.adagrad import Adagrad as Adagrad
     from agrad.optim.adam import Adam as Adam
     from agrad.optim.adam import AdamW as AdamW
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 #: Public names by the module that defines them.
 _HOME_OF = {
     "SGD": "sgd",
+    "Adadelta": "adadelta",
     "Adagrad": "adagrad",
     "Adam": "adam",
     "AdamW": "adam",

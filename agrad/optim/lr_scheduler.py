@@ -24,6 +24,7 @@ __all__ = [
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",
@@ -599,6 +600,118 @@ class OneCycleLR(LRScheduler):
         if self.anneal_strategy == "linear":
             return start + (end - start) * part
         return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
+
+
+class CyclicLR(LRScheduler):
+    """The rate up and down between two bounds, again and again, and momentum the other way (Smith 2017).
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`. A step is taken after every batch.
+    base_lr, max_lr : float or sequence of float
+        The bounds, for all groups or one per group.
+    step_size_up, step_size_down : int, optional
+        Steps of the way up and down; default of the latter: as many as up.
+    mode : {"triangular", "triangular2", "exp_range"}, optional
+        What becomes of the distance of the bounds: it stays, is halved at each cycle, or is times `gamma` at each step.
+    gamma : float, optional
+        See `mode`.
+    scale_fn : callable, optional
+        The factor of that distance, in place of `mode`: of the cycle, from 1 on, or of the step.
+    scale_mode : {"cycle", "iterations"}, optional
+        What `scale_fn` takes.
+    cycle_momentum : bool, optional
+        Whether ``momentum`` (or the first of ``betas``) goes from `max_momentum` to `base_momentum` and back.
+    base_momentum, max_momentum : float or sequence of float, optional
+        Its bounds.
+
+    Raises
+    ------
+    ValueError
+        If `mode` or `scale_mode` is not known, a number of steps not positive, the optimizer has no momentum to cycle, or
+        lengths do not fit.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> optimizer = ag.optim.SGD([ag.zeros(1, requires_grad=True)], lr=0.1, momentum=0.9)
+    >>> schedule = ag.optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.1, max_lr=0.5, step_size_up=2)
+    >>> for _ in range(3):
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> [round(rate, 3) for rate in schedule.get_last_lr()]
+    [0.3]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float | Sequence[float],
+        max_lr: float | Sequence[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float | Sequence[float] = 0.8,
+        max_momentum: float | Sequence[float] = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        _check_optimizer(optimizer)
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError(f"mode is invalid and scale_fn is None: {mode!r}")
+        if scale_mode not in ("cycle", "iterations"):
+            raise ValueError(f"scale_mode must be 'cycle' or 'iterations', not {scale_mode!r}")
+        down = step_size_up if step_size_down is None else step_size_down
+        if step_size_up <= 0 or down <= 0:
+            raise ValueError(f"CyclicLR takes positive numbers of steps, got {step_size_up} up and {down} down")
+        self.total_size, self.step_ratio = float(step_size_up + down), step_size_up / (step_size_up + down)
+        self.mode, self.gamma, self.cycle_momentum = mode, gamma, cycle_momentum
+        self.scale_fn = scale_fn
+        self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
+        bounds = zip(
+            _per_group("values for base_lr", base_lr, optimizer),
+            _per_group("values for max_lr", max_lr, optimizer),
+            _per_group("values for base_momentum", base_momentum, optimizer),
+            _per_group("values for max_momentum", max_momentum, optimizer),
+            strict=True,
+        )
+        if cycle_momentum and not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
+            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        for group, (low, high, least, most) in zip(optimizer.param_groups, bounds, strict=True):
+            group["max_lr"] = high
+            if last_epoch == -1:
+                group["lr"] = group["initial_lr"] = low
+            if cycle_momentum:
+                group["base_momentum"], group["max_momentum"] = least, most
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        passed = self.last_epoch / self.total_size
+        cycle = math.floor(1 + passed)
+        within = 1 + passed - cycle
+        part = within / self.step_ratio if within <= self.step_ratio else (within - 1) / (self.step_ratio - 1)
+        factor = part * self._scale(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        rates = []
+        for group in self.groups:
+            rates.append(group["initial_lr"] + (group["max_lr"] - group["initial_lr"]) * factor)
+            if self.cycle_momentum:
+                momentum = group["max_momentum"] - (group["max_momentum"] - group["base_momentum"]) * factor
+                if "betas" in group:
+                    group["betas"] = (momentum, *group["betas"][1:])
+                else:
+                    group["momentum"] = momentum
+        return rates
+
+    def _scale(self, x: float) -> float:
+        if self.scale_fn is not None:
+            return float(self.scale_fn(x))
+        if self.mode == "triangular2":
+            return math.pow(2.0, 1 - x)
+        return 1.0 if self.mode == "triangular" else math.pow(self.gamma, x)
 
 
 class _Schedules(LRScheduler):

@@ -320,6 +320,106 @@ for reduction in REDUCTIONS:
         ),
     }
 
+for reduction in REDUCTIONS:
+    CASES |= {
+        f"margin_ranking_loss {reduction}": (
+            lambda F, c, x, y, r=reduction: F.margin_ranking_loss(
+                x, y, c(np.array([1.0, -1.0, 1.0, -1.0])), margin=0.3, reduction=r
+            ),
+            wave(4),
+            wave(4, phase=1),
+        ),
+        f"triplet_margin_loss {reduction}": (
+            lambda F, c, x, y, z, r=reduction: F.triplet_margin_loss(x, y, z, margin=2.0, reduction=r),
+            wave(4, 3),
+            wave(4, 3, phase=1),
+            wave(4, 3, phase=2),
+        ),
+        f"cosine_embedding_loss {reduction}": (
+            lambda F, c, x, y, r=reduction: F.cosine_embedding_loss(
+                x, y, c(np.array([1.0, -1.0, 1.0, -1.0])), margin=-0.9, reduction=r
+            ),
+            wave(4, 3),
+            wave(4, 3, phase=1),
+        ),
+        f"ctc_loss {reduction}": (
+            lambda F, c, x, r=reduction: F.ctc_loss(
+                F.log_softmax(x, dim=-1),
+                c(np.array([[1, 2, 2], [3, 0, 0], [2, 1, 0]])),
+                c(np.array([6, 5, 2])),
+                c(np.array([3, 1, 2])),
+                reduction=r,
+            ),
+            wave(6, 3, 4),
+        ),
+    }
+CASES |= {
+    "margin_ranking_loss": (
+        lambda F, c, x, y: F.margin_ranking_loss(x, y, c(np.array([1.0, -1.0, -1.0]))),
+        wave(3),
+        wave(3, phase=1),
+    ),
+    "triplet_margin_loss, swap": (
+        lambda F, c, x, y, z: F.triplet_margin_loss(x, y, z, margin=3.0, p=3.0, swap=True),
+        wave(4, 3),
+        wave(4, 3, phase=1),
+        wave(4, 3, phase=2),
+    ),
+    "cosine_embedding_loss, vectors": (
+        lambda F, c, x, y: F.cosine_embedding_loss(x, y, c(np.array(1.0))),
+        wave(3),
+        wave(3, phase=1),
+    ),
+    "ctc_loss, one after the other": (
+        lambda F, c, x: F.ctc_loss(
+            F.log_softmax(x, dim=-1), c(np.array([1, 3, 3, 0])), [5, 5], [3, 1], blank=2, reduction="sum"
+        ),
+        wave(5, 2, 4),
+    ),
+    "ctc_loss, one sequence": (
+        lambda F, c, x: F.ctc_loss(F.log_softmax(x, dim=-1), c(np.array([1, 2])), c(np.array(4)), c(np.array(2))),
+        wave(4, 3),
+    ),
+    "ctc_loss, too short": (
+        lambda F, c, x: F.ctc_loss(
+            F.log_softmax(x, dim=-1),
+            c(np.array([[1, 1], [2, 1]])),
+            [2, 3],
+            [2, 2],
+            reduction="none",
+            zero_infinity=True,
+        ),
+        wave(3, 2, 3),
+    ),
+    "ctc_loss, an empty target": (
+        lambda F, c, x: F.ctc_loss(F.log_softmax(x, dim=-1), c(np.array([[1], [0]])), [3, 3], [1, 0]),
+        wave(3, 2, 3),
+    ),
+    "embedding_bag": (
+        lambda F, c, w: F.embedding_bag(c(np.array([0, 2, 1, 2, 3])), w, c(np.array([0, 2, 2]))),
+        wave(4, 2),
+    ),
+    "embedding_bag, sum": (
+        lambda F, c, w, f: F.embedding_bag(
+            c(np.array([0, 2, 1, 2, 3])),
+            w,
+            c(np.array([0, 2, 5])),
+            mode="sum",
+            per_sample_weights=f,
+            include_last_offset=True,
+        ),
+        wave(4, 2),
+        wave(5, phase=1),
+    ),
+    "embedding_bag, max": (
+        lambda F, c, w: F.embedding_bag(c(np.array([0, 2, 1, 2, 3])), w, c(np.array([0, 1, 1])), mode="max"),
+        wave(4, 2),
+    ),
+    "embedding_bag, rows": (
+        lambda F, c, w: F.embedding_bag(c(np.array([[0, 2, 1], [2, 2, 3]])), w, padding_idx=1),
+        wave(4, 2),
+    ),
+}
 CASES["kl_div batchmean"] = (
     lambda F, c, x, y: F.kl_div(x, y, reduction="batchmean"),
     wave(3, 4),

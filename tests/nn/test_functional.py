@@ -76,6 +76,9 @@ def test_second_derivatives(case, call, operands, make, value):
     total = sum((g * make(cases.direction(i, g.shape))).sum() for i, g in enumerate(gradients))
     for g, numbers in zip(gradients, EXPECTED[case]["gradients"], strict=True):
         agree(value(g), numbers, case)
+    if EXPECTED[case]["second"] is None:  # PyTorch has none
+        assert ag.autograd.gradgradcheck(call, operands)
+        return
     # PyTorch adds 1e-12 to the denominators of this one; ours agrees with finite differences as far as those go
     tolerance = 1e-9 if case.startswith("binary_cross_entropy") else 1e-12
     found = [None] * len(operands)

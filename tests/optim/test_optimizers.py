@@ -26,6 +26,8 @@ CASES = {
     "adamw": lambda o, p: o.AdamW(p, lr=0.05, weight_decay=0.1),
     "rmsprop": lambda o, p: o.RMSprop(p, lr=0.01),
     "rmsprop centered": lambda o, p: o.RMSprop(p, 0.01, alpha=0.9, centered=True, momentum=0.9, weight_decay=0.1),
+    "adadelta": lambda o, p: o.Adadelta(p),
+    "adadelta decay": lambda o, p: o.Adadelta(p, 0.5, rho=0.8, eps=1e-4, weight_decay=0.1),
     "adagrad": lambda o, p: o.Adagrad(p, lr=0.1),
     "adagrad decay": lambda o, p: o.Adagrad(p, 0.1, lr_decay=0.05, weight_decay=0.1, initial_accumulator_value=0.5),
 }
@@ -42,6 +44,8 @@ EXPECTED = {
     "adamw": [-0.0733928788090905, 0.12987105812435035, 0.08059702940263284],
     "rmsprop": [0.061584953930175365, 0.07179684196062162, 0.3716964904587906],
     "rmsprop centered": [0.0005940263506441037, -0.09239604547407466, -0.3051339742610301],
+    "adadelta": [0.43398019061855403, -0.18486727962720664, 0.9319553226957459],
+    "adadelta decay": [0.2742441749994004, -0.03784933396497443, 0.7469923594460324],
     "adagrad": [0.06506315307571582, 0.07280554814433891, 0.3816348436464398],
     "adagrad decay": [0.11126491377269998, 0.06991212167786114, 0.49360115482577943],
 }
@@ -364,6 +368,24 @@ LONG = {
         [0.26, 0.5, 0.26, 0.02, 0.017143142857, 0.014286285714, 0.011429428571, 0.008572571429, 0.005715714286],
         [0.9, 0.85, 0.9, 0.95, 0.95, 0.95, 0.95, 0.95, 0.95],
     ),
+    "cyclic": (
+        lambda p: ag.optim.SGD(p, lr=1.0, momentum=0.5),
+        lambda o: ag.optim.lr_scheduler.CyclicLR(o, 0.1, 0.5, step_size_up=3, step_size_down=2),
+        [0.233333333333, 0.366666666667, 0.5, 0.3, 0.1, 0.233333333333, 0.366666666667, 0.5, 0.3],
+        [0.866666666667, 0.833333333333, 0.8, 0.85, 0.9, 0.866666666667, 0.833333333333, 0.8, 0.85],
+    ),
+    "cyclic, halved": (
+        lambda p: ag.optim.Adam(p, lr=1.0),
+        lambda o: ag.optim.lr_scheduler.CyclicLR(o, 0.1, 0.5, step_size_up=2, mode="triangular2"),
+        [0.3, 0.5, 0.3, 0.1, 0.2, 0.3, 0.2, 0.1, 0.15],
+        [0.85, 0.8, 0.85, 0.9, 0.875, 0.85, 0.875, 0.9, 0.8875],
+    ),
+    "cyclic, less at each step": (
+        lambda p: ag.optim.SGD(p, lr=1.0, momentum=0.5),
+        lambda o: ag.optim.lr_scheduler.CyclicLR(o, 0.1, 0.5, step_size_up=2, mode="exp_range", gamma=0.9),
+        [0.28, 0.424, 0.2458, 0.1, 0.218098, 0.3125764, 0.19565938, 0.1],
+        [0.855, 0.819, 0.86355, 0.9, 0.8704755, 0.8468559, 0.876085155, 0.9],
+    ),
     "three schedules": (
         lambda p: ag.optim.SGD(p, lr=1.0),
         lambda o: ag.optim.lr_scheduler.SequentialLR(
@@ -486,6 +508,16 @@ def test_what_schedules_refuse():
         short.step()
     with pytest.raises(ValueError, match="total steps is 2"):
         short.step()
+    for wrong, message in (
+        ({"mode": "zigzag"}, "mode is invalid and scale_fn is None"),
+        ({"scale_mode": "steps"}, "scale_mode must be 'cycle' or 'iterations'"),
+        ({"step_size_up": 0}, "positive numbers of steps, got 0 up and 0 down"),
+        ({"max_momentum": [0.9, 0.8]}, "expected 1 values for max_momentum, got 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            schedules.CyclicLR(optimizer, 0.1, 0.5, **wrong)
+    with pytest.raises(ValueError, match="must support momentum"):
+        schedules.CyclicLR(ag.optim.Adagrad([ag.tensor([1.0], requires_grad=True)]), 0.1, 0.5)
     with pytest.raises(ValueError, match="one more than the number of milestone"):
         schedules.SequentialLR(optimizer, [schedules.StepLR(optimizer, 1)], [3])
     other = ag.optim.SGD([ag.tensor([1.0], requires_grad=True)], lr=1.0)

@@ -28,17 +28,21 @@ from agrad.nn.functional.activations import (
 from agrad.nn.functional.attention import scaled_dot_product_attention
 from agrad.nn.functional.convolution import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d
 from agrad.nn.functional.images import fold, interpolate, pad, pixel_shuffle, pixel_unshuffle, unfold
-from agrad.nn.functional.layers import dropout, dropout2d, embedding, linear, one_hot
+from agrad.nn.functional.layers import dropout, dropout2d, embedding, embedding_bag, linear, one_hot
 from agrad.nn.functional.losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
     cross_entropy,
+    ctc_loss,
     huber_loss,
     kl_div,
     l1_loss,
+    margin_ranking_loss,
     mse_loss,
     nll_loss,
     smooth_l1_loss,
+    triplet_margin_loss,
 )
 from agrad.nn.functional.normalization import (
     batch_norm,
@@ -65,12 +69,12 @@ from agrad.ops.extra.activations import log_softmax, sigmoid, softmax
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-    "cosine_similarity", "cross_entropy", "dropout", "dropout2d", "elu", "embedding", "fold", "gelu", "glu",
+    "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "ctc_loss", "dropout", "dropout2d", "elu", "embedding", "embedding_bag", "fold", "gelu", "glu",
     "group_norm", "gumbel_softmax", "hardtanh", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss",
-    "layer_norm", "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool1d", "max_pool2d", "mish", "mse_loss",
+    "layer_norm", "leaky_relu", "linear", "log_softmax", "logsigmoid", "margin_ranking_loss", "max_pool1d", "max_pool2d", "mish", "mse_loss",
     "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "prelu", "relu",
     "relu6", "rms_norm", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "smooth_l1_loss", "softmax",
-    "softplus", "tanh", "unfold",
+    "softplus", "tanh", "triplet_margin_loss", "unfold",
 ]  # fmt: skip
 
 _complete(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from agrad import dtypes, random
@@ -11,9 +12,8 @@ from agrad.core.mode import may_look
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.nn.functional.checks import check_dtypes, check_probability, differs, put_in_place, shape_of
-from agrad.ops import elementwise, manipulation, statistical
+from agrad.ops import creation, elementwise, manipulation, searching, statistical
 from agrad.ops import nn as ops
-from agrad.ops.creation import arange
 from agrad.ops.data_type import astype
 
 
@@ -114,22 +114,28 @@ def dropout2d(
 ) -> Tensor:
     """Zero whole channels with probability `p` and divide the others by ``1 - p`` (Tompson et al. 2014).
 
-    input: Shape (n, channels, ...).
+    input: Shape (n, channels, ...). Of two axes, elements are zeroed, with PyTorch's warning.
     p: The probability.
     training : bool, optional
         False gives `input` itself.
     generator : agrad.random.Generator, optional
         Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
     Returns: Of the shape and dtype of `input`.
-    ValueError: If `p` is not a probability, or `input` has less than three axes.
+    ValueError: If `p` is not a probability, or `input` has less than two axes.
 
     >>> ag.nn.functional.dropout2d(ag.ones((2, 3, 4, 4)), training=False).shape
     (2, 3, 4, 4)
     """
     check_probability("dropout2d", "p", p)
     operand = as_operand(input)
-    if operand.ndim < 3:
+    if operand.ndim < 2:
         raise ValueError(f"dropout2d() takes (n, channels, ...), got shape {operand.shape}{errors.called()}")
+    if operand.ndim == 2:
+        warnings.warn(
+            f"dropout2d: Received a 2-D input to dropout2d, which is deprecated in PyTorch; use dropout.{errors.called()}",
+            UserWarning,
+            stacklevel=2,
+        )
     if not training or p == 0:
         return operand
     kept = kept_of(operand, (*operand.shape[:2], *(1,) * (operand.ndim - 2)), p, generator)
@@ -174,6 +180,100 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor
     return ops.embedding(input, weight, padding_idx)
 
 
+def embedding_bag(
+    input: Any,
+    weight: Any,
+    offsets: Any = None,
+    mode: str = "mean",
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Sums, means or the largest elements of the rows of a table, bag by bag.
+
+    input : Tensor, shape (bags, length) or (total,)
+        Indices: a bag per row, or the bags one after the other, which begin at `offsets`.
+    weight : Tensor, shape (rows, features)
+        The table.
+    offsets : Tensor, shape (bags,), optional
+        Where each bag begins, from 0 on; for indices of one axis.
+    mode : {"mean", "sum", "max"}, optional
+        What a bag gives; an empty one gives 0.
+    per_sample_weights : Tensor, optional
+        The factors of the rows, of the shape of `input`; for "sum".
+    include_last_offset : bool, optional
+        Whether the last of `offsets` is the end of the last bag.
+    padding_idx : int, optional
+        An index that counts as none; negative counts from the end.
+    Returns : Tensor, shape (bags, features)
+    ValueError: If `mode` is not known, or `offsets` are missing, superfluous or in no order.
+    IndexError: If an index is outside the table.
+
+    >>> table = ag.tensor([[1.0], [2.0], [4.0]])
+    >>> ag.nn.functional.embedding_bag(ag.tensor([0, 1, 2]), table, ag.tensor([0, 1]), mode="sum")
+    tensor([[1.],
+            [6.]])
+    """
+    if mode not in ("mean", "sum", "max"):
+        raise ValueError(f"embedding_bag(): mode has to be one of sum, mean or max, not {mode!r}{errors.called()}")
+    if per_sample_weights is not None and mode != "sum":
+        raise ValueError(f"embedding_bag(): per_sample_weights are for mode='sum' alone, not {mode!r}{errors.called()}")
+    input = as_operand(input)
+    if (offsets is None) == (input.ndim == 1) or input.ndim not in (1, 2):
+        raise ValueError(
+            f"embedding_bag(): indices of one axis need offsets, and those of two are bags by themselves; got shape"
+            f" {input.shape} and offsets {'missing' if offsets is None else 'given'}{errors.called()}"
+        )
+    there = creation.ones_like(input, dtype=dtypes.bool)
+    factors = None if per_sample_weights is None else as_operand(per_sample_weights)
+    if offsets is not None:
+        places, there = _bags(input, as_operand(offsets).tolist(), include_last_offset)
+        input = manipulation.reshape(searching.take(input, places, axis=0), there.shape)
+        factors = (
+            factors if factors is None else manipulation.reshape(searching.take(factors, places, axis=0), there.shape)
+        )
+    if padding_idx is not None:
+        padding_idx %= weight.shape[0]
+        there = elementwise.logical_and(there, input != padding_idx)
+    there = manipulation.expand_dims(there, axis=2)
+    rows = embedding(input, weight, padding_idx)
+    rows = rows if factors is None else rows * manipulation.expand_dims(factors, axis=2)
+    if mode == "max":
+        none = elementwise.logical_not(statistical.any(there, axis=1))
+        return searching.where(none, 0.0, _largest(searching.where(there, rows, -math.inf)))
+    total = statistical.sum(searching.where(there, rows, 0.0), axis=1)
+    if mode == "sum":
+        return total
+    return total / elementwise.clip(statistical.sum(astype(there, total.dtype), axis=1), 1.0)
+
+
+def _bags(input: Tensor, offsets: list[int], include_last_offset: bool) -> tuple[Tensor, Tensor]:
+    """Return the places of the indices of each bag, padded to the longest and flat, and which of them are no padding."""
+    stops = offsets[1:] if include_last_offset else [*offsets[1:], input.shape[0]]
+    bags = [range(start, stop) for start, stop in zip(offsets, stops, strict=False)]
+    if (offsets and offsets[0] != 0) or any(bag.stop < bag.start or bag.stop > input.shape[0] for bag in bags):
+        raise ValueError(
+            f"embedding_bag(): offsets begin with 0, rise, and end within the {input.shape[0]} indices; got {offsets}"
+            f"{errors.called()}"
+        )
+    longest = max(map(len, bags), default=0)
+    beside = {"device": input.device}
+    places = [k for bag in bags for k in [*bag, *([0] * (longest - len(bag)))]]
+    shown = [[k < len(bag) for k in range(longest)] for bag in bags]
+    return (
+        creation.asarray(places, dtype=dtypes.int64, **beside),
+        manipulation.reshape(creation.asarray(shown, dtype=dtypes.bool, **beside), (len(bags), longest)),
+    )
+
+
+def _largest(rows: Tensor) -> Tensor:
+    """The largest element along axis 1; the gradient goes to the first of several."""
+    if not rows.shape[1]:
+        return statistical.sum(rows, axis=1)
+    first = manipulation.expand_dims(searching.argmax(rows, axis=1), axis=1)
+    return manipulation.squeeze(searching.take_along_axis(rows, first, axis=1), axis=1)
+
+
 def check_range(indices: Tensor, stop: int, message: str) -> None:
     """Refuse indices outside 0 to before `stop`, but on lazy backends, where looking would compute, and in recordings."""
     if may_look(indices._spec.backend) and indices.size:
@@ -213,6 +313,6 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
                 num_classes = most + 1
             elif most >= num_classes:
                 raise RuntimeError("Class values must be smaller than num_classes." + errors.called())
-    classes = arange(num_classes, dtype=tensor.dtype, device=tensor.device)
+    classes = creation.arange(num_classes, dtype=tensor.dtype, device=tensor.device)
     hit = elementwise.equal(manipulation.expand_dims(tensor, axis=tensor.ndim), classes)
     return astype(hit, dtypes.int64)

@@ -6,15 +6,18 @@ import math
 import warnings
 from typing import Any
 
+from agrad import dtypes
 from agrad.core import errors
 from agrad.core.mode import may_look
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, check_number
 from agrad.nn.functional.checks import along, checked_reduction, differs, shape_of
-from agrad.ops import elementwise, manipulation, searching, statistical
+from agrad.nn.functional.normalization import pairwise_distance
+from agrad.ops import creation, elementwise, manipulation, searching, statistical
 from agrad.ops import nn as ops
 from agrad.ops.data_type import astype
 from agrad.ops.special.entropies import xlogy
+from agrad.ops.special.logistic import logsumexp
 
 
 def _warn_of_sizes(name: str, input: Any, target: Any) -> None:
@@ -336,3 +339,210 @@ def binary_cross_entropy_with_logits(
     _check_same("binary_cross_entropy_with_logits", input, target)
     checked_reduction("binary_cross_entropy_with_logits", reduction)
     return ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
+
+
+def _above_zero(x: Tensor) -> Tensor:
+    made: Tensor = elementwise.clip(x, 0.0)
+    return made
+
+
+def _reduced(name: str, values: Tensor, reduction: str) -> Tensor:
+    made: Tensor = ops.reduced(values._spec.backend.functions, values, checked_reduction(name, reduction))
+    return made
+
+
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Tensor:
+    """How far pairs are from an order: ``max(0, -target * (input1 - input2) + margin)``.
+
+    input1, input2: Real, of one shape.
+    target : Tensor
+        1 where the first is to be larger, -1 where the second is.
+    margin : float, optional
+        By how much.
+    reduction: What to do with the values.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known.
+
+    >>> x, y = ag.tensor([1.0, 2.0]), ag.tensor([3.0, 1.0])
+    >>> ag.nn.functional.margin_ranking_loss(x, y, ag.tensor([1.0, 1.0]))
+    tensor(1.)
+    """
+    difference = as_operand(input1) - as_operand(input2)
+    return _reduced("margin_ranking_loss", _above_zero(margin - as_operand(target) * difference), reduction)
+
+
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """How much nearer than by `margin` a vector is to one that it resembles than to one that it does not.
+
+    anchor, positive, negative : Tensor, shape (N, D) or (D,)
+        The vectors, that they resemble, and that they do not.
+    margin : float, optional
+        By how much it is to be nearer.
+    p: Which norm of the difference.
+    eps: Added to the difference.
+    swap : bool, optional
+        Take the smaller of the distances of both from `negative` (Balntas et al. 2016).
+    reduction: What to do with the values.
+    Returns: A number; for "none", one per vector.
+    ValueError: If `reduction` is not known.
+
+    >>> a, b, c = ag.tensor([[0.0, 0.0]]), ag.tensor([[3.0, 4.0]]), ag.tensor([[0.0, 5.5]])
+    >>> ag.nn.functional.triplet_margin_loss(a, b, c)
+    tensor(0.5000)
+    """
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = elementwise.minimum(far, pairwise_distance(positive, negative, p, eps))
+    return _reduced("triplet_margin_loss", _above_zero(margin + near - far), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """How far the angles of vectors are from 0, or from those of a cosine below `margin`.
+
+    input1, input2 : Tensor, shape (N, D) or (D,)
+        Real.
+    target : Tensor, shape (N,) or ()
+        1 for pairs that are to be alike: ``1 - cos``; -1 for others: ``max(0, cos - margin)``.
+    margin : float, optional
+        From -1 to 1.
+    reduction: What to do with the values.
+    Returns: A number; for "none", one per pair.
+    ValueError: If `reduction` is not known.
+
+    >>> x, y = ag.tensor([[1.0, 0.0]]), ag.tensor([[0.0, 1.0]])
+    >>> ag.nn.functional.cosine_embedding_loss(x, y, ag.tensor([1]))
+    tensor(1.)
+    """
+    input1, input2, target = as_operand(input1), as_operand(input2), as_operand(target)
+    squares = [statistical.sum(x * x, axis=-1) + 1e-12 for x in (input1, input2)]
+    cosine = statistical.sum(input1 * input2, axis=-1) / elementwise.sqrt(squares[0] * squares[1])
+    values = searching.where(target == 1, 1 - cosine, 0.0)
+    values = values + searching.where(target == -1, _above_zero(cosine - margin), 0.0)
+    return _reduced("cosine_embedding_loss", values, reduction)
+
+
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """Minus the logarithm of the probability of label sequences, whatever their alignment (Graves et al. 2006).
+
+    The forward recursion, over all sequences at a time. The gradient is that by `log_probs`; PyTorch's kernel gives that by
+    what `log_softmax` took, which is the same after it.
+
+    log_probs : Tensor, shape (T, N, C) or (T, C)
+        Logarithms of the probabilities of the classes at each time.
+    targets : Tensor, shape (N, S), (S,) or (sum of target_lengths,)
+        Classes, without `blank`: padded, of one sequence, or of all one after the other.
+    input_lengths, target_lengths : Tensor or sequence of int
+        Of each sequence; not above T and S.
+    blank : int, optional
+        The class of no label.
+    reduction : {"mean", "sum", "none"}, optional
+        What to do with the values. "mean" divides each by its target's length first, as in PyTorch.
+    zero_infinity : bool, optional
+        Take 0 for sequences that are too short for their targets, whose loss is infinite.
+    Returns: A number; for "none", one per sequence.
+    ValueError: If `reduction` is not known.
+    RuntimeError: If lengths or targets do not fit.
+
+    >>> log_probs = ag.log(ag.full((2, 1, 2), 0.5))
+    >>> ag.nn.functional.ctc_loss(log_probs, ag.tensor([[1]]), [2], [1], reduction="sum")  # 1 1, 1 _ and _ 1 of four
+    tensor(0.2877)
+    """
+    log_probs, one = as_operand(log_probs), False
+    if log_probs.ndim == 2:
+        log_probs, one = manipulation.expand_dims(log_probs, axis=1), True
+    if log_probs.ndim != 3:
+        raise RuntimeError(f"ctc_loss() takes log_probs (T, N, C) or (T, C), got {log_probs.shape}{errors.called()}")
+    time, batch, classes = log_probs.shape
+    inputs, lengths = (
+        _lengths(name, value, batch) for name, value in (("input", input_lengths), ("target", target_lengths))
+    )
+    labels = _labels(targets, lengths, classes, blank)
+    if max(inputs, default=0) > time or min(inputs, default=0) < 0:
+        raise RuntimeError(
+            f"Expected input_lengths to have value at most {time}, but got {max(inputs)}{errors.called()}"
+        )
+    values = _ctc(log_probs, labels, inputs, lengths, blank)
+    if zero_infinity:
+        values = searching.where(elementwise.isinf(values), 0.0, values)
+    if checked_reduction("ctc_loss", reduction) == "mean":
+        beside = {"dtype": values.dtype, "device": values.device}
+        values = values / creation.asarray([float(max(n, 1)) for n in lengths], **beside)
+    return values[0] if one and reduction == "none" else _reduced("ctc_loss", values, reduction)
+
+
+def _lengths(name: str, value: Any, batch: int) -> list[int]:
+    """Return lengths as numbers."""
+    found = value.tolist() if hasattr(value, "tolist") else value
+    found = [int(n) for n in (found if isinstance(found, list | tuple) else [found])]
+    if len(found) != batch:
+        raise RuntimeError(f"{name}_lengths must be of size batch_size {batch}, not {len(found)}{errors.called()}")
+    return found
+
+
+def _labels(targets: Any, lengths: list[int], classes: int, blank: int) -> list[list[int]]:
+    """Return the classes of each target, padded with `blank` to the longest."""
+    given = targets.tolist() if hasattr(targets, "tolist") else list(targets)
+    longest = max(lengths, default=0)
+    if given and isinstance(given[0], list):
+        rows = given
+    else:
+        starts = [sum(lengths[:i]) for i in range(len(lengths))]
+        rows = [given[start : start + n] for start, n in zip(starts, lengths, strict=True)]
+    if len(rows) != len(lengths) or any(len(row) < n for row, n in zip(rows, lengths, strict=True)):
+        raise RuntimeError(
+            f"ctc_loss(): targets {shape_of('ctc_loss', 'targets', targets)} do not fit target_lengths {lengths}{errors.called()}"
+        )
+    cut = [[int(label) for label in row[:n]] for row, n in zip(rows, lengths, strict=True)]
+    for label in {label for row in cut for label in row}:
+        if not 0 <= label < classes or label == blank:
+            raise RuntimeError(
+                f"ctc_loss(): targets are classes from 0 to {classes - 1} and not the blank {blank}; got {label}{errors.called()}"
+            )
+    return [row + [blank] * (longest - len(row)) for row in cut]
+
+
+def _ctc(log_probs: Tensor, labels: list[list[int]], inputs: list[int], lengths: list[int], blank: int) -> Tensor:
+    """Minus the logarithms of the probabilities: the paths end at the last label, or at the blank behind it."""
+    time, batch, _ = log_probs.shape
+    width = 2 * max(lengths, default=0) + 1
+    marks = [[blank if k % 2 == 0 else row[k // 2] for k in range(width)] for row in labels]
+    beside = {"device": log_probs.device}
+    where = creation.asarray(marks, dtype=dtypes.int64, **beside).reshape(batch, width)
+    # a label may follow another one at once, unless both are the same
+    far = [[k % 2 == 1 and k > 1 and row[k] != row[k - 2] for k in range(width)] for row in marks]
+    skips = creation.asarray(far, dtype=dtypes.bool, **beside).reshape(batch, width)
+    emitted = searching.take_along_axis(log_probs, manipulation.broadcast_to(where, (time, batch, width)), axis=2)
+    nothing = creation.full((batch, 2), -math.inf, dtype=log_probs.dtype, **beside)
+    first = creation.asarray([k < 2 for k in range(width)], **beside)
+    rows = [searching.where(first, emitted[0, ...], -math.inf)]
+    for t in range(1, time):
+        before = manipulation.concat([nothing, rows[-1]], axis=1)
+        ways = manipulation.stack([before[:, 2:], before[:, 1:-1], searching.where(skips, before[:, :-2], -math.inf)])
+        rows.append(emitted[t, ...] + logsumexp(ways, axis=0))
+    last = creation.asarray([max(n - 1, 0) for n in inputs], dtype=dtypes.int64, **beside)
+    at = manipulation.broadcast_to(manipulation.reshape(last, (1, batch, 1)), (1, batch, width))
+    ended = manipulation.squeeze(searching.take_along_axis(manipulation.stack(rows), at, axis=0), axis=0)
+    ends = [[2 * n, max(2 * n - 1, 0)] for n in lengths]
+    both = searching.take_along_axis(ended, creation.asarray(ends, dtype=dtypes.int64, **beside), axis=1)
+    only = creation.asarray([[True, n > 0] for n in lengths], **beside)
+    made: Tensor = -logsumexp(searching.where(only, both, -math.inf), axis=1)
+    return made
