@@ -133,17 +133,20 @@ def _logsumexp(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     if not a.size:  # the logarithm of a sum of nothing
         return np.asarray(np.sum(a, axis=axis, keepdims=keepdims) - math.inf)
     top = np.maximum.reduce(a, axis, None, None, True)
-    e = np.asarray(np.subtract(a, top))
-    np.exp(e, e)
-    found = np.asarray(np.log(np.add.reduce(e, axis, None, None, True)))
-    found += top
-    size = np.abs(found)
-    if not size.min() >= 0.5:  # or NaN
-        np.copyto(found, _near_zero(a, axis, top), where=~(size >= 0.5))
+    if np.isfinite(top).all():
+        e = np.asarray(np.subtract(a, top))
+        np.exp(e, e)
+        found = np.asarray(np.log(np.add.reduce(e, axis, None, None, True)))
+        found += top
+        size = np.abs(found)
+        if size.min() < 0.5:
+            np.copyto(found, _carefully(a, axis, top), where=size < 0.5)
+    else:
+        found = np.asarray(_carefully(a, axis, top))
     return found if keepdims else found.squeeze(axis) if axis is not None else found.reshape(())
 
 
-def _near_zero(a: Any, axis: Any, top: Any) -> Any:
+def _carefully(a: Any, axis: Any, top: Any) -> Any:
     """The same where the logarithm of the sum and the largest cancel, and of numbers that are not finite.
 
     The largest come out of the sum, so that what the others add is not rounded away.
@@ -158,12 +161,12 @@ def _shares(a: Any, /, *, axis: Any = None) -> Any:
     if not a.size:
         return np.zeros_like(a)
     top = np.maximum.reduce(a, axis, None, None, True)
-    e = np.asarray(np.subtract(a, top))
-    np.exp(e, e)
-    total = np.add.reduce(e, axis, None, None, True)
-    e /= total
     infinite = np.isinf(top)
-    if infinite.any():  # the infinite ones get all, and of -inf alone none gets anything
+    some = infinite.any()
+    e = np.asarray(np.where(infinite, 0, a - np.where(infinite, 0, top)) if some else np.subtract(a, top))
+    np.exp(e, e)
+    e /= np.add.reduce(e, axis, None, None, True)
+    if some:  # the infinite ones get all, and of -inf alone none gets anything
         tops = infinite & (a == top) & (a > 0)
         count = np.maximum(np.add.reduce(tops, axis, a.dtype, None, True), 1)
         np.copyto(e, tops / count, where=infinite)
