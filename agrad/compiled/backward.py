@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from agrad.core.engine import Pass, Total, running
 from agrad.core.hooks import Hooks
-from agrad.core.node import Constants, Freed, Node, ancestors
+from agrad.core.node import AccumulateGrad, Constants, Freed, Node, ancestors
 from agrad.program.program import DETACH, DType, Program, Ref, Shaped, Step
 
 
@@ -250,7 +250,22 @@ def restricted(program: Program, parts: Sequence[Part], absent: set[int]) -> tup
 
 
 class UpTo(Pass):
-    """A backward pass that ends before the hooks of its targets: where its program is run, these see what it gives.
+    """A backward pass that ends at its targets, before their hooks, also where one was computed from another."""
+
+    def visit(self, node: Node, g: Any) -> tuple[Sequence[Node], Any]:
+        assert self.targets is not None
+        if node in self.targets and type(node) is not AccumulateGrad:
+            self.captured[node] = g
+            return (), ()
+        return super().visit(node, g)
+
+    def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
+        assert self.targets is not None
+        return g if node in self.targets else super().run_tensor_hooks(node, hooks, g)
+
+
+class Noted(UpTo):
+    """Such a pass within a recording, of which it is noted what its nodes do.
 
     Attributes
     ----------
@@ -271,7 +286,8 @@ class UpTo(Pass):
         return self.captured
 
     def visit(self, node: Node, g: Any) -> tuple[Sequence[Node], Any]:
-        if node in self.masked and self.targets is not None and node in self.targets:
+        assert self.targets is not None
+        if node in self.masked and node in self.targets:
             self.dropped.add(node)
         return super().visit(node, g)
 
@@ -291,14 +307,14 @@ class UpTo(Pass):
         assert self.targets is not None
         if node in self.targets:
             return g
-        return self._part(lambda: super(UpTo, self).run_tensor_hooks(node, hooks, g), g)
+        return self._part(lambda: super(Noted, self).run_tensor_hooks(node, hooks, g), g)
 
     def derivative(self, node: Node, g: Any, saved: tuple[Any, ...], *, masked: bool) -> Any:
-        return self._part(lambda: super(UpTo, self).derivative(node, g, saved, masked=masked), g)
+        return self._part(lambda: super(Noted, self).derivative(node, g, saved, masked=masked), g)
 
     def accumulate(self, total: Total, node: Node, part: Any) -> None:
         def add() -> Any:
-            super(UpTo, self).accumulate(total, node, part)
+            super(Noted, self).accumulate(total, node, part)
             return total[0]
 
         self._part(add, (total[0], part), is_sum=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agrad import tree
@@ -40,6 +40,8 @@ class Watched(NamedTuple):
         What it returned, what it found outside of its arguments, and the conditions for that.
     first : int
         The creation number of its first node.
+    function : callable
+        What was called.
     pure : bool
         All that it found, but for tensors' values, is taken to be constant.
     """
@@ -49,6 +51,7 @@ class Watched(NamedTuple):
     values: list[Any]
     captured: Captured
     first: int
+    function: Callable[..., Any]
     pure: bool
 
     @property
@@ -99,6 +102,8 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
     if not {one.number for one in hooks} <= {number for step in program.steps for number in step.made}:
         raise CaptureError("capture: a hook is registered on a value that no result is computed from")
     refuse_escaped(call, program)
+    if backward is not None:
+        refuse_changes(watcher, program)
     ways = Ways(call)
     the_same = ways.to_returned(results)
     outside = ways.to_outside(program)
@@ -137,6 +142,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         hooks=[(one.number, hook) for one in hooks if one.number is not None and (hook := one.hook) is not None],
         late=late,
         goes_on=any(map(may_catch, call.captured.codes)),
+        function=call.function,
         options=options,
     )
 
@@ -226,6 +232,17 @@ def demand_what_python_saw(call: Watched) -> None:
     if watcher.conditions and any(kind == "effect" for kind, *_ in watcher.prologue):
         raise CaptureError(
             f"capture: a value decides ({watcher.conditions[0].line}) in a call that changes an optimiser's state"
+        )
+
+
+def refuse_changes(watcher: Watcher, program: Program) -> None:
+    """Refuse to change anything where results are differentiated through a `Function`: the function may have to run again."""
+    changes = watcher.prologue or watcher.epilogue or watcher.held_by_python
+    if program.functions and (program.writes or changes):
+        what = f"writes to {program.writes[0].target}" if program.writes else "changes the settings of an optimiser"
+        raise CaptureError(
+            f"capture: it {what}, and what it returns may be differentiated twice through the Function"
+            f" {program.functions[0]}, for which it would run again"
         )
 
 

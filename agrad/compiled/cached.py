@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from agrad import tree
-from agrad.compiled.backward import Backward, let_go
+from agrad import dtypes, tree
+from agrad.compiled.backward import Backward, UpTo, let_go
 from agrad.compiled.guards import Entry, Link, Outside, at_place, has_grad
 from agrad.compiled.results import Giver, giver_of
 from agrad.compiled.tracing import Condition
@@ -31,6 +31,7 @@ from agrad.plugin.manager import default_backend
 from agrad.program.arguments import NUMBERS, argument_of, bare, owner_of
 from agrad.program.program import Given, Leaf, Number, Program, Stopped
 from agrad.program.recording import CaptureError, grad_of
+from agrad.random import again
 
 _new = object.__new__
 
@@ -118,6 +119,9 @@ class Kept:
         What must be as it was when `backward` runs, too.
     goes_on : bool
         The function may go on after an error: where a replay raises, it runs itself.
+    function : callable
+        What was captured. It runs again for the second derivative of a program with a `Function`, of which no step knows more
+        than the first; such a call changes nothing.
     options : mapping
         How both programs are to run.
     calls : int
@@ -149,6 +153,7 @@ class Kept:
     hooks: list[tuple[int, Callable[..., Any]]]
     late: list[Link]
     goes_on: bool
+    function: Callable[..., Any]
     options: Mapping[str, Any]
     calls: int = 0
 
@@ -184,6 +189,12 @@ class Kept:
         arguments = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Leaf}
         #: Per input that is a tensor or array among the arguments, its place there.
         self.from_arguments = [(place[number], at) for number, at in arguments.items()]
+        tensors = [(at, i) for at, i in self.from_arguments if not leaves[i].raw]
+        #: Per input that is a tensor, its place, and where it is found.
+        self.tensors: list[tuple[int, int | Link]] = [
+            *tensors,
+            *((place[one.number], one.link) for one in self.outside if isinstance(one.link.value, Tensor)),
+        ]
         #: By number the place among the leaves of the arguments, of those that are Python floats.
         self.floats = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Number}
         #: Whether a call that goes as in the capture is nothing but what it returns.
@@ -211,7 +222,9 @@ class Kept:
         self._settings: dict[int, tuple[float, Any]] = {}
         self._givers: dict[bool, Giver | None] = {}  # by whether all that is given is raw
         #: Of a number, or a Python float, of that very class: the input.
-        default = default_backend()  # as at every call: it is part of what programs are found by
+        #: As at every call: they are part of what programs are found by.
+        self.defaults = defaults()
+        default = self.defaults[1]
         as_number = functools.partial(default.asarray, dtype="float64")
         self.number, self.of_float = (brought_by(f, self.backend, program) for f in (as_number, default._of_float))
         #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
@@ -429,6 +442,7 @@ class Kept:
         node.hooks = None
         node.kept = self
         node.given = tuple(values)
+        node.leaves = tuple(leaves) if self.program.functions else ()
         return node
 
 
@@ -465,11 +479,12 @@ def give_back(kept: Kept, values: list[Any]) -> None:
 class CompiledNode(Node):
     """The call of a kept program whose results are differentiated: runs the captured backward pass of those that are."""
 
-    __slots__ = ("freed", "given", "kept", "spent")
+    __slots__ = ("freed", "given", "kept", "leaves", "spent")
     title = "CompiledBackward0"
 
     kept: Kept
     given: tuple[Any, ...]
+    leaves: tuple[Any, ...]  # of the arguments, where the function may run again
     spent: int  # the uses of saved values, as bits, that passes have freed
     freed: Freed | None  # knows of the last of these passes
 
@@ -485,7 +500,7 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: boo
     """Return a cotangent per target of a kept program, from those of followed results.
 
     Where these come from an op that drops elements, the program's own steps are differentiated, as they would be outside of
-    a program; not so a program with a `Function`, whose steps have no derivative.
+    a program.
     """
     kept: Kept = node.kept
     backend, backward = node.spec.backend, kept.backward
@@ -502,8 +517,7 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: boo
     if not node.edges:
         let_go(node, backward, visited)
         return ()
-    by_steps = on_tensors or (masked and not kept.program.functions)
-    some = None if by_steps or not _as_it_was(node) else backward.of(results, targets)
+    some = None if on_tensors or masked or not _as_it_was(node) else backward.of(results, targets)
     if some is None:
         given = gs if on_tensors else [None if p is None else from_raw(p) for p in gs]
         found = _recorded_backward(given, node, masked=masked)
@@ -528,45 +542,19 @@ def _as_it_was(node: Any) -> bool:
     kept: Kept = node.kept
     other = kept.enter_backward(()) if kept.late else []
     if isinstance(other, str) and kept.program.functions:
-        raise RuntimeError(
-            f"{other} is another than at the call of the compiled function, and its backward pass goes through the"
-            f" Function {kept.program.functions[0]}, of which the program holds what it computes: do not change it in"
-            f" between, or do not compile{errors.at(node)}"
-        )
+        raise _changed(other, node)
     return not isinstance(other, str)
 
 
 def _recorded_backward(gs: list[Any], node: Any, *, masked: bool) -> tuple[Any, ...]:
-    """Return the same as tensors, recorded: by way of the program's own steps."""
+    """Return the same as tensors, recorded: by way of the program's own steps, or of the function where these do not do."""
     kept: Kept = node.kept
-    if kept.program.functions:
-        raise RuntimeError(
-            f"the second derivative of a compiled function goes through the Function {kept.program.functions[0]}, of"
-            f" which the program holds what it computes: call the function itself, not the compiled one{errors.at(node)}"
-        )
-    functions = node.spec.backend.functions
-    edges = dict(zip(kept.targets, node.inputs, strict=True))
     before = mode.get_mode()
     recording = mode.is_grad_enabled()
     try:
         mode.push(grad=True)
-        given: list[Any] = []
-        targets = {}
-        for number, value in zip(kept.program.inputs, node.given, strict=True):
-            if number in kept.program.keys:
-                given.append(value)
-            elif number in edges:  # a node of its own: one may have been made from another
-                given.append(functions.positive(restore(value, edges[number])))
-                targets[number] = given[-1]._node
-            else:
-                given.append(from_raw(value))
-        outs = kept.stepwise.on_tensors(node.spec.backend, given)
-        by_number = dict(zip(kept.stepwise.outputs, outs, strict=True))
-        for number, hook in kept.hooks:
-            if by_number[number]._node is not None:
-                by_number[number].register_hook(hook)
+        by_number, nodes = (_run_again if kept.program.functions else _run_by_steps)(node)
         roots = [(by_number[n]._node, g) for n, g in zip(kept.followed, gs, strict=True) if g is not None]
-        nodes = [targets[number] for number in kept.targets]
         found = run_backward(
             [(node, g) for node, g in roots if node is not None],
             retain_graph=recording,
@@ -574,10 +562,80 @@ def _recorded_backward(gs: list[Any], node: Any, *, masked: bool) -> tuple[Any, 
             targets=nodes,
             accumulate=False,
             masked=masked,
+            kind=UpTo,
         )
     finally:
         mode.set_mode(before)
     return tuple(found.get(target) for target in nodes)
+
+
+def _run_by_steps(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
+    """Run the steps of a program on tensors; return results by number, and the nodes of what they are differentiated by."""
+    kept: Kept = node.kept
+    functions = node.spec.backend.functions
+    edges = dict(zip(kept.targets, node.inputs, strict=True))
+    given: list[Any] = []
+    targets = {}
+    for number, value in zip(kept.program.inputs, node.given, strict=True):
+        if number in kept.program.keys:
+            given.append(value)
+        elif number in edges:  # a node of its own: one may have been made from another
+            given.append(functions.positive(restore(value, edges[number])))
+            targets[number] = given[-1]._node
+        else:
+            given.append(from_raw(value))
+    outs = kept.stepwise.on_tensors(node.spec.backend, given)
+    by_number = dict(zip(kept.stepwise.outputs, outs, strict=True))
+    for number, hook in kept.hooks:
+        if by_number[number]._node is not None:
+            by_number[number].register_hook(hook)
+    return by_number, [targets[number] for number in kept.targets]
+
+
+def _run_again(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
+    """Run the function itself likewise: a `Function` on its way has its own backward, of which the steps know nothing.
+
+    Raises
+    ------
+    RuntimeError
+        If something that it reads is not as it was at the call.
+    """
+    kept: Kept = node.kept
+    mode.not_recorded("a compiled function that was called before is differentiated twice, through a Function")
+    found = kept.enter(node.leaves)
+    if isinstance(found, str):
+        raise _changed(found, node)
+    if kept.defaults != defaults():
+        raise _changed("the default dtype or backend", node)
+    for at, place in kept.tensors:
+        if found[at] is not node.given[at]:
+            raise _changed(name_at(place), node)
+    for place, edge in zip(kept.differentiated, node.inputs, strict=True):
+        if at_place(place, node.leaves)._node is not edge:
+            raise _changed(name_at(place), node)
+    assert kept.program.arguments is not None
+    args, kwargs = tree.unflatten(kept.program.arguments.treedef, map(as_given, node.leaves))
+    returned = again([node.given[at] for at, _ in kept.keys], kept.function, *args, **kwargs)
+    results = zip(kept.leaves, tree.flatten(returned)[0], strict=True)
+    return {leaf.number: result for (leaf, _), result in results if type(leaf) is Leaf}, node.inputs
+
+
+def defaults() -> tuple[Any, ...]:
+    """Return what a call means beside all that it reads."""
+    return dtypes.get_default_dtype(), default_backend()
+
+
+def name_at(place: int | Link) -> str:
+    """Return what is at a place is called."""
+    return f"argument {place}" if isinstance(place, int) else place.name
+
+
+def _changed(what: str, node: Any) -> RuntimeError:
+    """Return the error where a derivative goes through a `Function`, and what the function reads is not as it was."""
+    return RuntimeError(
+        f"{what} is another than at the call of the compiled function, and its backward pass goes through the Function"
+        f" {node.kept.program.functions[0]}: do not change it in between, or do not compile{errors.at(node)}"
+    )
 
 
 def spent_node(result: Tensor) -> Node:

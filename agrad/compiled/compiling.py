@@ -304,7 +304,7 @@ class Compiled:
             found = self._followed(watcher, args, kwargs, leaves, values)
             if watcher.failure is None:
                 arguments = Structure(treedef, tuple(given))
-                call = Watched(watcher, arguments, values, found, first, self._pure)
+                call = Watched(watcher, arguments, values, found, first, self.function, self._pure)
                 try:
                     kept = kept_of(call, self._options)
                 except CaptureError as error:

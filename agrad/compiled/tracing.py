@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple, Self
 
-from agrad.compiled.backward import Backward, Part, UpTo, uses_of
+from agrad.compiled.backward import Backward, Noted, Part, uses_of
 from agrad.compiled.guards import Link, called, changed_between, settings_of
 from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of
@@ -636,7 +636,7 @@ def backward_of(
         parts: list[Part] = []
         masked: set[Node] = set()
         if targets:  # else all leaves were made by the function
-            task = UpTo(roots, True, False, set(targets), False, (), False)
+            task = Noted(roots, True, False, set(targets), False, (), False)
             found, parts, masked = task.run(), task.parts, task.dropped
     except Exception as error:
         if hooks and not isinstance(error, CaptureError):

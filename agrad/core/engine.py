@@ -61,6 +61,7 @@ def run(
     values: Sequence[Any] = (),
     closed: bool = False,
     cut: bool = True,
+    kind: type[Pass] | None = None,
 ) -> dict[Node, Any]:
     """Send cotangents from the roots to the leaves.
 
@@ -84,6 +85,8 @@ def run(
         All that the roots lead to leads to the targets: there is nothing to leave out.
     cut : bool, optional
         What a pass that is not recorded gives is, in a program too, without history.
+    kind : type, optional
+        A kind of `Pass`.
 
     Returns
     -------
@@ -92,7 +95,7 @@ def run(
     """
     if not roots:
         return {}
-    task = Pass(roots, retain_graph, create_graph, targets, accumulate, values, closed, cut)
+    task = (kind or Pass)(roots, retain_graph, create_graph, targets, accumulate, values, closed, cut)
     if masked:
         task.masked.update(node for node, _ in roots)
     if HOOKED:

@@ -723,3 +723,274 @@ def test_a_hook_on_what_is_dropped_keeps_nothing_alive():
 
     x = ag.tensor([0.5, 1.0], requires_grad=True)
     assert ag.func.capture(function)(x)(x).tolist() == [1.0, 2.0]
+
+
+# -- higher derivatives through Functions ---------------------------------------------------------------------------------
+
+
+class OfAnInput(ag.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3.0 * x**2 * g
+
+
+class OfAResult(ag.Function):
+    @staticmethod
+    def forward(x):
+        return ag.exp(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]
+
+
+class Reversed(ag.Function):
+    """Gives its operand, whose history its result must not take over."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return -g
+
+
+class WithOrder(ag.Function):
+    """Of its two results one has no derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        order = ag.argsort(x)
+        found = ag.take(x, order, axis=0) ** 2
+        ctx.save_for_backward(x, order)
+        ctx.mark_non_differentiable(order)
+        return found, order
+
+    @staticmethod
+    def backward(ctx, g, _):
+        x, order = ctx.saved_tensors
+        return ag.take(2.0 * ag.take(x, order, axis=0) * g, ag.argsort(order), axis=0)
+
+
+class Drawing(ag.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mask = ag.rand(x.shape, dtype=x.dtype)
+        return x * ctx.mask
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.mask
+
+
+class Keeping(ag.Function):
+    """Keeps an operand as an attribute, beside a closure over a number."""
+
+    @staticmethod
+    def forward(ctx, x, share):
+        ctx.x, ctx.by = x, lambda g: g * share
+        return share * x**2
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2.0 * ctx.x * ctx.by(g), None
+
+
+WEIGHT = ag.tensor([0.3, -0.4, 0.9], dtype="float64", requires_grad=True)
+
+THROUGH = {
+    "of an input": lambda x: ag.sum(ag.sin(OfAnInput.apply(ag.sin(x)))),
+    "of a result": lambda x: ag.sum(OfAResult.apply(ag.sin(x)) ** 2),
+    "of what it was given": lambda x: ag.sum(Reversed.apply(x) * x**2) + ag.sum(Reversed.apply(x) ** 3),
+    "nothing but a Function": lambda x: ag.take(OfAnInput.apply(x), ag.asarray(1), axis=0),
+    "two in one another": lambda x: ag.sum(OfAnInput.apply(OfAResult.apply(x))),
+    "of one result of two": lambda x: ag.sum(WithOrder.apply(x)[0] * x[WithOrder.apply(x)[1]]),
+    "with draws": lambda x: ag.sum(ag.sin(Drawing.apply(x) * ag.rand(3, dtype="float64"))),
+    "with a closure": lambda x: ag.sum(Keeping.apply(ag.sin(x), 0.25)),
+    "with a parameter": lambda x: ag.sum(OfAnInput.apply(x * WEIGHT) * WEIGHT),
+    "with a hook": lambda x: through_a_hook(x),
+    "mapped": lambda x: ag.sum(ag.vmap(lambda v: ag.sin(Mapped.apply(ag.sum(x), v)))(ag.asarray([0.5, -1.2]))),
+    "a gradient by way of it": lambda x: ag.sum(
+        ag.autograd.grad(ag.sum(OfAResult.apply(x) * x), x, create_graph=True)[0] ** 2
+    ),
+    "several results": lambda x: (ag.sum(x**2), ag.sum(OfAnInput.apply(x) * x)),
+}
+
+
+class Mapped(ag.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, v):
+        return x * x * x * v
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, v = ctx.saved_tensors
+        return g * 3.0 * x * x * v, g * x * x * x
+
+
+def through_a_hook(x):
+    h = OfAnInput.apply(ag.sin(x))
+    h.register_hook(lambda g: g * g)
+    return ag.sum(h * x)
+
+
+def orders_of(function, i):
+    """Give the value, and three derivatives along a direction, by arguments and a parameter."""
+    ag.manual_seed(i)
+    x = ag.tensor([0.7 + i, -0.4, 0.2], dtype="float64", requires_grad=True)
+    found = function(x)
+    found = found[-1] if isinstance(found, tuple) else found
+    orders = [found]
+    for _ in range(3):
+        grads = ag.autograd.grad(orders[-1], (x, WEIGHT), create_graph=True, allow_unused=True)
+        given = [ag.sum(g * ag.asarray([1.0, -0.5, 2.0])) for g in grads if g is not None]
+        orders.append(sum(given))
+        if not orders[-1].requires_grad:
+            break
+    return [order.tolist() for order in orders], ag.rand(1).tolist()
+
+
+@pytest.mark.parametrize("name", THROUGH)
+def test_higher_derivatives_through_a_function_are_its_own(name):
+    compiled = ag.compile(THROUGH[name])
+    for i in range(5):
+        found, expected = orders_of(compiled, i), orders_of(THROUGH[name], i)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+    assert len(compiled.programs) == 1
+
+
+def test_second_derivatives_through_a_function_are_finite_differences():
+    compiled, step = ag.compile(THROUGH["of an input"]), 1e-5
+    at = np.array([0.7, -0.4, 0.2])
+
+    def slope(x, create_graph=False):
+        x = ag.tensor(x, requires_grad=True)
+        (g,) = ag.autograd.grad(compiled(x), x, create_graph=create_graph)
+        return x, g
+
+    for _ in range(3):
+        x, g = slope(at, create_graph=True)
+        (found,) = ag.autograd.grad(ag.sum(g), x)
+        differences = [
+            (slope(at + step * e)[1] - slope(at - step * e)[1]).numpy().sum() / (2 * step) for e in np.eye(3)
+        ]
+        np.testing.assert_allclose(found.numpy(), differences, rtol=1e-7)
+
+
+@pytest.mark.parametrize("transform", [ag.func.hessian, lambda f: ag.func.grad(lambda x: ag.sum(ag.func.grad(f)(x)))])
+def test_transforms_of_a_compiled_function_with_a_function(transform):
+    function = THROUGH["of a result"]
+    compiled = ag.compile(lambda x: function(x))
+    for i in range(4):
+        x = ag.tensor([0.7 + i, -0.4, 0.2], dtype="float64")
+        found = []
+        for run in (compiled, function):
+            try:
+                found.append(transform(run)(x).tolist())
+            except RuntimeError as error:  # it has no jvp
+                found.append(str(error).partition("\n")[0])
+        assert found[0] == found[1]
+
+
+class Once(OfAnInput):
+    @staticmethod
+    @ag.autograd.function.once_differentiable
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3.0 * x**2 * g
+
+
+def test_what_is_differentiable_once_says_so_when_it_is_compiled():
+    compiled = ag.compile(lambda x: ag.sum(Once.apply(ag.sin(x))))
+    for i in range(4):
+        x = point(i)
+        (g,) = ag.autograd.grad(compiled(x), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="trying to differentiate twice a function that was marked with @once"):
+            ag.autograd.grad(ag.sum(g), x)
+    assert len(compiled.programs) == 1
+
+
+def twice(g):
+    return g * 2.0
+
+
+def test_hooks_on_arguments_run_once_where_a_function_runs_again():
+    function, found = THROUGH["of an input"], []
+    compiled = ag.compile(function)
+    for run in (compiled, function):
+        for i in range(4):
+            x = point(i)
+            x.register_hook(twice)
+            y = ag.sin(x)
+            y.register_hook(twice)
+            (g,) = ag.autograd.grad(run(y), x, create_graph=True)
+            found.append((g.tolist(), ag.autograd.grad(ag.sum(g * g), x)[0].tolist()))
+    assert found[:4] == found[4:]
+    assert len(compiled.programs) == 1
+
+
+def test_an_argument_computed_from_another_one_where_a_function_runs_again():
+    function = lambda x, y: ag.sum(OfAnInput.apply(x * y))
+    compiled = ag.compile(function)
+    for i in range(4):
+        found = []
+        for run in (compiled, function):
+            x = point(i)
+            y = ag.sin(x if i else x.detach().requires_grad_())
+            grads = ag.autograd.grad(run(x, y), (x, y), create_graph=True)
+            found.append([ag.autograd.grad(ag.sum(g * g), x, retain_graph=True)[0].tolist() for g in grads])
+        np.testing.assert_allclose(*found, rtol=1e-12)
+    assert len(compiled.programs) == 1
+
+
+def test_what_a_function_reads_may_not_change_before_it_runs_again(monkeypatch):
+    monkeypatch.setitem(globals(), "WEIGHT", ag.tensor([0.3, -0.4, 0.9], dtype="float64", requires_grad=True))
+    compiled = ag.compile(lambda x: ag.sum(OfAnInput.apply(x) * FACTOR * WEIGHT), check=False)
+    compiled(point(0))
+    loss = compiled(x := point(0))
+    with monkeypatch.context() as changing:
+        changing.setitem(globals(), "FACTOR", 7.0)
+        with pytest.raises(RuntimeError, match="FACTOR is another than at the call of the compiled function"):
+            ag.autograd.grad(loss, x, create_graph=True)
+    loss = compiled(x := point(0))
+    with ag.no_grad():
+        WEIGHT.mul_(2.0)
+    with pytest.raises(RuntimeError, match="WEIGHT is another than at the call of the compiled function"):
+        ag.autograd.grad(loss, x, create_graph=True)
+
+
+def test_what_writes_and_has_a_function_runs_as_it_is():
+    mean = ag.zeros(3, dtype="float64")
+
+    def function(x):
+        with ag.no_grad():
+            mean.add_(x)
+        return ag.sum(OfAnInput.apply(x))
+
+    compiled = ag.compile(function)
+    with pytest.warns(CompileWarning, match="writes to mean, and what it returns may be differentiated twice"):
+        compiled(point(0))
+    for i in range(4):
+        x, before = point(i), mean.numpy().copy()
+        (g,) = ag.autograd.grad(compiled(x), x, create_graph=True)
+        (h,) = ag.autograd.grad(ag.sum(g), x)
+        np.testing.assert_allclose(h.numpy(), 6.0 * x.detach().numpy(), rtol=1e-12)
+        np.testing.assert_allclose(mean.numpy(), before + x.detach().numpy())

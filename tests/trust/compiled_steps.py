@@ -36,7 +36,6 @@ RAN, REASONS = Counter(), Counter()
 NAME, CALLEE = "__compiled_step__", "__compiled_callee__"
 #: Tests, and functions beside them, that are left as they are, with what they look at: what no replay has, and compiling is free to change.
 LEFT = {
-    "of_the_users": "second derivatives through a Function, which a compiled function refuses by an error of its own",
     "test_a_fused_op_and_hooks_on_the_way": "how many operands a node has",
     "test_a_gradient_follows_its_own_argument": "what a number alone gives: compile itself gives arrays for it",
     "test_a_step_that_fails_leaves_value_and_state_of_a_parameter_together": "faults in kernels, which replays do not call",
