@@ -692,7 +692,8 @@ class Tracker(Reading):
         """Call a method of C of an object."""
         kind = type(owner)
         if name in SETTING:
-            self.writing_attribute(owner, str.__str__(args[0])) if args and isinstance(args[0], str) else None
+            before = self.deleting_attribute if name == "__delattr__" else self.writing_attribute
+            before(owner, str.__str__(args[0])) if args and isinstance(args[0], str) else None
             return f(*args, **kwargs)
         if name == "__get__" and kind is types.FunctionType:
             self.ensure(owner)
@@ -1032,7 +1033,8 @@ def _hasattr(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def _setattr(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) > 1 and isinstance(args[1], str):
-        t.writing_attribute(args[0], str.__str__(args[1]))
+        before = t.deleting_attribute if f is delattr else t.writing_attribute
+        before(args[0], str.__str__(args[1]))
     return f(*args, **kwargs)
 
 

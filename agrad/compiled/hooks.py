@@ -132,6 +132,10 @@ class Hooks:
         tracker = NOW.tracker
         return o if tracker is None else tracker.writing_attribute(o, name)
 
+    def deleting_attribute(self, o: Any, name: str) -> Any:
+        tracker = NOW.tracker
+        return o if tracker is None else tracker.deleting_attribute(o, name)
+
     def writing_item(self, o: Any) -> Any:
         tracker = NOW.tracker
         return o if tracker is None else tracker.writing_item(o)

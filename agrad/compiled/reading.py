@@ -713,6 +713,19 @@ class Reading(Knowing):
         self.changing(o, f"the attribute {name} of {self.called(o)}")
         return o
 
+    def deleting_attribute(self, o: Any, name: str) -> Any:
+        """Keep it likewise before one is deleted: set again it is the last, so which others there are is a condition."""
+        self.writing_attribute(o, name)
+        held = o if isinstance(o, type | types.ModuleType) else instance_dict(o)
+        _, names = self._before.get(id(held), (held, ()))
+        if name in names:
+            if held is o:
+                self.no(f"the attribute {name} of {self.called(o)} is deleted")
+            else:
+                what = f"which attributes {self.called(o)} has"
+                self.require(equals(list, list(names)), held, True, what, ("names", id(held)))
+        return o
+
     def _before_writing(self, o: Any, name: str, tracked: Tracked) -> None:
         """Make it a condition what an attribute is that is about to be set or deleted."""
         held = vars(o) if isinstance(o, types.ModuleType) else instance_dict(o)
@@ -795,12 +808,18 @@ class Reading(Knowing):
             return value
         at = tracked.at or self.root(o)
         if isinstance(o, dict) and not isinstance(key, Tensor):
-            if key not in o:
-                if type(member_of(kind, "__missing__")) not in (type(MISSING), types.FunctionType):
+            value = dict.get(o, key, MISSING)  # once: a key may count how often it is asked for its hash
+            if value is MISSING:
+                makes = member_of(kind, "__missing__")
+                if type(makes) not in (type(MISSING), types.FunctionType):
                     self.no(f"{self.name(at)} makes an entry that it has not")
-                self.missing(o, key, self.name(at, ("item", key)))
-                return o[key]
-            value = o[key]
+                if type(member_of(type(key), "__hash__")) is types.FunctionType:
+                    self.no(f"{self.name(at)} has no entry for a {type(key).__name__}, which has a hash of its own")
+                else:
+                    self.missing(o, key, self.name(at, ("item", key)))
+                if makes is MISSING:
+                    raise KeyError(key)
+                return makes(o, key)
             if self._is_lent(value):
                 return value
             if is_plain(key) or self.is_known(key):

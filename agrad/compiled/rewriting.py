@@ -887,7 +887,8 @@ class Rewriter:
         made, name = self.visit(node.value), mangled(node.attr, self.private)
         if type(node.ctx) is ast.Load:
             return self.hook(node, "attribute", made, name)
-        return self.rebuilt(node, value=self.hook(node, "writing_attribute", made, name), ctx=node.ctx)
+        before = "deleting_attribute" if type(node.ctx) is ast.Del else "writing_attribute"
+        return self.rebuilt(node, value=self.hook(node, before, made, name), ctx=node.ctx)
 
     def visit_subscript(self, node: ast.Subscript) -> Any:
         made = self.visit(node.value)

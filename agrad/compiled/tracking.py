@@ -668,7 +668,7 @@ class Knowing:
     def _is_new(self, holder: Any, step: tuple[str, Any], value: Any) -> bool:
         """Return whether a value stands where it does since the call has put it there."""
         kind, key = step
-        if key == "__dict__":
+        if type(key) is str and key == "__dict__":
             return False
         stored = self._stored.get((id(holder), key)) if kind == "item" and type(key) is str else None
         if stored is not None:

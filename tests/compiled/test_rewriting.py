@@ -78,6 +78,10 @@ class Tracker:
         self.told["item"] += 1
         return o[key]
 
+    def deleting_attribute(self, o, name):
+        self.told["deleting_attribute"] += 1
+        return o
+
     def writing_attribute(self, o, name):
         self.told["writing_attribute"] += 1
         return o
@@ -658,7 +662,7 @@ DONE = {
     "unpacked and kept": ("x = y, z = L", {"load_global": 1, "iterated": 1}),
     "swapped": ("x, y = l, l", {}),
     "attribute set": ("o.x = 1", {"writing_attribute": 1, "load_global": 0}),
-    "attribute deleted": ("o.x = 1; del o.x", {"writing_attribute": 2}),
+    "attribute deleted": ("o.x = 1; del o.x", {"writing_attribute": 1, "deleting_attribute": 1}),
     "entry set": ("d[1] = l", {"writing_item": 1}),
     "entry deleted": ("d[1] = l; del d[1]", {"writing_item": 2}),
     "slice set": ("L[2:] = ()", {"writing_item": 1, "load_global": 1}),
