@@ -6,6 +6,7 @@ import ast
 import datetime as dt
 import functools
 import importlib
+import inspect
 import os
 import re
 import runpy
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -837,6 +839,40 @@ def test_chapters_list_what_they_define(module):
     here = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     here |= {name.id for node in tree.body for name in ast.walk(node) if isinstance(name, ast.Name)}
     assert set(names) - here == TWICE.get(module, set()) | ({"e", "inf", "nan", "pi"} & set(names))
+
+
+#: Names of `agrad.extra` and `agrad.numpy` of which the latter is not made of the former, and why.
+DEFINED_TWICE = {
+    "cumprod": "both are other names of the standard's cumulative_prod",
+    "cumsum": "both are other names of the standard's cumulative_sum",
+    "fill_diagonal": "NumPy's changes its argument, repeats values, and may wrap",
+}
+
+
+def made_of(function, seen):
+    """Return the functions of `agrad.ops.extra` that a function of `agrad.numpy` names, itself or by helpers there."""
+    function = inspect.unwrap(getattr(function, "_function", function))
+    if function.__module__.startswith("agrad.ops.extra"):
+        return {function.__name__}
+    if not function.__module__.startswith("agrad.numpy") or function in seen:
+        return set()
+    seen.add(function)
+    found, codes = set(), [function.__code__]
+    for code in codes:
+        codes += [inside for inside in code.co_consts if isinstance(inside, types.CodeType)]
+        found |= {name for name in code.co_names if name == "extra"}
+        named = (function.__globals__.get(name) for name in code.co_names)
+        found.update(*(made_of(each, seen) for each in named if isinstance(each, types.FunctionType)))
+    return found
+
+
+def test_no_function_is_defined_both_in_extra_and_in_numpy():
+    from agrad import extra
+    from agrad import numpy as agrad_numpy
+
+    both = [name for name in extra.__all__ if hasattr(agrad_numpy, name)]
+    assert len(both) > 60
+    assert {name for name in both if not made_of(getattr(agrad_numpy, name), set())} == DEFINED_TWICE.keys()
 
 
 def test_the_public_namespace_lists_no_name():

@@ -317,6 +317,7 @@ def trace(
 @public()
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Changes the tensor `a` itself; its history has both."""
+    # not by `extra.fill_diagonal`, which gives a new tensor, repeats no values and knows no `wrap`
     if not isinstance(a, Tensor):
         write_into("fill_diagonal", a, val, wrap)
         return
