@@ -64,8 +64,20 @@ def transformed() -> Callable[[], Any]:
     return lambda: ag.func.vmap(ag.func.grad(loss), in_dims=(None, 0))(w, rows)
 
 
+def compiled() -> Callable[[], Any]:
+    """Return the first call of a compiled function, which is captured."""
+    x = ag.asarray([1.0, 2.0, 3.0])
+    step = ag.compile(lambda x: (x * x).sum())
+    return lambda: step(x)
+
+
 #: By the name in the table, what makes the program with arrays of its own.
-PROGRAMS = {"ag.multiply(x, y)": call, "(x * y).sum().backward()": step, "vmap(grad(loss))(w, rows)": transformed}
+PROGRAMS = {
+    "ag.multiply(x, y)": call,
+    "(x * y).sum().backward()": step,
+    "vmap(grad(loss))(w, rows)": transformed,
+    "first call of ag.compile(f)": compiled,
+}
 
 
 def way(make: Callable[[], Callable[[], Any]]) -> list[tuple[str, str]]:
