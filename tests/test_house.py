@@ -553,6 +553,36 @@ def test_plugins_and_examples_import_what_is_public(module):
     assert not found, "\n".join(found)
 
 
+#: Attributes of other libraries' objects that begin with _: a named tuple's, and NumPy's table of functions.
+OF_OTHERS = {"_ARRAY_API", "_replace"}
+
+
+def test_plugins_read_no_private_attributes_of_agrads_objects():
+    plugins = {
+        file: ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "plugins").glob("*/agrad_*/**/*.py")
+    }
+    assert len(plugins) > 40
+    own: dict[Path, set[str]] = {}
+    for file, tree in plugins.items():
+        names = own.setdefault(file.relative_to(ROOT).parents[-3], set())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.attr if isinstance(node, ast.Attribute) else node.id)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.add(node.value)  # what is set by `setattr`, or a slot
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno} reads {node.attr}, which is private"
+        for file, tree in plugins.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.endswith("__")
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+        if node.attr not in own[file.relative_to(ROOT).parents[-3]] | OF_OTHERS
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_private_imports_are_found():
     source = """
         import numpy, agrad.core.op, agrad.func

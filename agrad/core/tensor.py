@@ -707,6 +707,21 @@ def compute(tensors: Iterable[Tensor], /) -> None:
     """Compute the lazy ones among tensors in one pass; they keep the values."""
 
 
+def array_of(tensor: Tensor) -> Any:
+    """Return the array that a tensor holds, without a copy: not to be written to."""
+    return tensor._raw
+
+
+def node_of(tensor: Tensor) -> Node | None:
+    """Return the node that a tensor is a result of, or that stands for a leaf; None where it requires no gradient."""
+    return tensor._node
+
+
+def is_followed(tensor: Tensor) -> bool:
+    """Return whether what is done with a tensor now is differentiated: recorded, or along a tangent."""
+    return tensor._is_followed()
+
+
 def wrap(data: Any, spec: Spec, node: Node | None = None) -> Tensor:
     """Make a Tensor of a raw array."""
     t = _new(Tensor)

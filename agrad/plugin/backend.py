@@ -25,6 +25,7 @@ from agrad.core.node import ancestors
 from agrad.core.once import lock, once
 from agrad.core.op import OPS, facts_of
 from agrad.core.spec import Spec
+from agrad.core.tensor import array_of, is_followed, node_of
 from agrad.ops.nn import TAIL, TAIL_END, TAIL_K, Padding, Pair, output_size
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Refused",
     "Spec",
     "ancestors",
+    "array_of",
     "backend_of",
     "called",
     "check_bounds",
@@ -59,12 +61,14 @@ __all__ = [
     "in_dask",
     "inexact_only",
     "internal",
+    "is_followed",
     "is_internal",
     "is_mask",
     "key_parts",
     "line_of",
     "lock",
     "more_than_numbers",
+    "node_of",
     "not_recorded",
     "once",
     "output_size",

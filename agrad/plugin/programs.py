@@ -47,6 +47,7 @@ from agrad.program.program import (
     mapped,
     printable,
     refs_in,
+    spec_of_value,
     symbol_of,
 )
 from agrad.program.recording import CaptureError
@@ -103,6 +104,7 @@ __all__ = [
     "printable",
     "program_of_kernels",
     "refs_in",
+    "spec_of_value",
     "split_aux",
     "symbol_of",
     "trimmed",

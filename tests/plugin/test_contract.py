@@ -437,15 +437,15 @@ NAMES_2 = {
     "agrad.plugin.backend": """
         Backend Blank CONTRACT Device Executor MissingName NeedsValuesError OPS Outlook PRIMITIVES Padding Pair Place Refused
         SPECS_KEPT
-        SUBNAMESPACES Spec TAIL TAIL_END TAIL_K WITHOUT_OP ancestors backend_of called check_bounds facts_of
-        forget_kernels getframe in_dask inexact_only internal is_internal is_mask key_parts line_of lock
-        more_than_numbers not_recorded once output_size place_in spec_of uncollected user_frame visits_once
+        SUBNAMESPACES Spec TAIL TAIL_END TAIL_K WITHOUT_OP ancestors array_of backend_of called check_bounds facts_of
+        forget_kernels getframe in_dask inexact_only internal is_followed is_internal is_mask key_parts line_of lock
+        more_than_numbers node_of not_recorded once output_size place_in spec_of uncollected user_frame visits_once
     """,
     "agrad.plugin.programs": """
         Argnums Argument Body CaptureError CompileError CompileWarning DRAW DType Given HERE INDENT Kept LITERALS LOOP Leaf
         Number Program Programs Ref STOP Shaped Step Stopped Write Writer apart bare_all blank_tensor broadcast check_argnums
         environment find give_all givers infer is_elementwise is_foreign is_fresh is_number is_raw
-        is_transformed key_of mapped name_of optimized printable program_of_kernels refs_in split_aux symbol_of
+        is_transformed key_of mapped name_of optimized printable program_of_kernels refs_in spec_of_value split_aux symbol_of
         trimmed tuple_text unrolled written_out
     """,
 }

@@ -14,7 +14,8 @@ import numpy as np
 
 import agrad as ag
 from agrad import Tensor, random
-from agrad.plugin.backend import Spec, ancestors, backend_of, internal
+from agrad.plugin.backend import Spec, ancestors, backend_of, internal, node_of
+from agrad.plugin.programs import spec_of_value
 
 #: How many rows of a chunk the check that a loss adds up looks at: so many at most, and no more than a run has, but so many.
 CHECKED_ROWS, LEAST_ROWS = 48, 6
@@ -112,7 +113,7 @@ def check(
     with ag.no_grad():
         for _ in range(1 if call else NEARBY):
             places += _nearby(losses, given, some, rng)
-    small = 0.3 * math.sqrt(ag.finfo(whole.dtype).eps) if whole._spec.inexact else 0.0
+    small = 0.3 * math.sqrt(ag.finfo(whole.dtype).eps) if spec_of_value(whole).inexact else 0.0
 
     def fits(reduce: str, found: Sequence[float]) -> bool:
         return abs(found[0] - _combined(reduce, cut / count, found)) <= small * sum(map(abs, found))
@@ -176,7 +177,7 @@ def _moved(t: Tensor, far: float, rng: np.random.Generator, *, low: int | None =
     low : {-1, 0, None}
         In both directions, upwards, or downwards.
     """
-    if not t._spec.inexact:
+    if not spec_of_value(t).inexact:
         return t
     by = far * rng.uniform(*((-1, 0) if low is None else (low, 1)), t.shape)
     if t.is_complex():
@@ -194,7 +195,7 @@ def _noise(
 
     The last digits are those of the coarsest dtype among inputs and intermediate values.
     """
-    specs = [*made, *(t._spec for t in (*parameters, *rows) if t._spec.inexact)]
+    specs = [*made, *(spec_of_value(t) for t in (*parameters, *rows) if spec_of_value(t).inexact)]
     last = 8 * max(ag.finfo(spec.dtype).eps for spec in specs)
     rng = np.random.default_rng(0)
     changes: list[Callable[[Tensor], Tensor]] = [lambda t: t, _double, *[lambda t: _moved(t, last, rng)] * 4]
@@ -205,10 +206,10 @@ def _noise(
 
 def _inexact_in(value: Tensor) -> list[Spec]:
     """Return the specs of a loss and of the values on the way to it, of those that are rounded."""
-    nodes = ancestors([] if value._node is None else [value._node])
-    specs = [value._spec, *itertools.chain.from_iterable(node.out_specs for node in nodes)]
+    nodes = ancestors([] if node_of(value) is None else [node_of(value)])
+    specs = [spec_of_value(value), *itertools.chain.from_iterable(node.out_specs for node in nodes)]
     return [spec for spec in dict.fromkeys(specs) if spec.inexact]
 
 
 def _double(t: Tensor) -> Tensor:
-    return t if not t._spec.inexact else ag.astype(t, "complex128" if t.is_complex() else "float64")
+    return t if not spec_of_value(t).inexact else ag.astype(t, "complex128" if t.is_complex() else "float64")

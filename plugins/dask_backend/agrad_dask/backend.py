@@ -17,7 +17,7 @@ import dask.array as da
 import numpy as np
 
 from agrad import Tensor, UnsupportedOp
-from agrad.plugin.backend import Backend, Outlook, Spec, backend_of, in_dask, more_than_numbers
+from agrad.plugin.backend import Backend, Outlook, Spec, backend_of, in_dask, is_followed, more_than_numbers
 from agrad_dask import computing, indexing, kernels, origins, repeats, scipy_kernels, special_kernels
 from agrad_dask.indexing import UnknownSizes
 from agrad_dask.sampling import sample
@@ -74,7 +74,7 @@ class DaskBackend(Backend):
             raise TypeError(message)
         if isinstance(value._meta, np.ndarray) and (error := more_than_numbers(value._meta)) is not None:
             raise error
-        if isinstance(value._meta, Tensor) and value._meta._is_followed():
+        if isinstance(value._meta, Tensor) and is_followed(value._meta):
             raise in_dask()
         return indexing.filled(value)
 

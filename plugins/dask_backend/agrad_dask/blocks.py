@@ -24,8 +24,8 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 import agrad as ag
 from agrad import Tensor, tree
-from agrad.plugin.backend import NeedsValuesError, backend_of, called, internal, not_recorded
-from agrad.plugin.programs import CaptureError, Given, Kept, Leaf, Program, Shaped
+from agrad.plugin.backend import NeedsValuesError, array_of, backend_of, called, internal, not_recorded
+from agrad.plugin.programs import CaptureError, Given, Kept, Leaf, Program, Shaped, spec_of_value
 from agrad_dask import origins
 from agrad_dask.lowering import data_of
 from agrad_dask.programs import Kind, PerShape, like
@@ -211,7 +211,7 @@ class Blocks:
             def program(at: tuple[int, ...]) -> Program:
                 blocks = [like(layout.meta, layout.shape(at)) for layout in inputs]
                 for block in blocks:  # the derivative is to have derivatives
-                    block.requires_grad = block._spec.inexact
+                    block.requires_grad = spec_of_value(block).inexact
                 return _with_outputs(PerShape(make(self.program(at)), pure=True).of(tuple(blocks), {}).program)
 
             self.derived[key] = Blocks(self.grid, inputs, wanted, program)
@@ -276,7 +276,7 @@ def chosen(values: Sequence[T], which: Sequence[bool]) -> list[T]:
 
 
 def _on(program: Program, values: Sequence[Any]) -> list[Tensor]:
-    backend = values[0]._spec.backend
+    backend = spec_of_value(values[0]).backend
     return program.on_tensors(backend, list(values))
 
 
@@ -319,7 +319,7 @@ class MapBlocks(ag.Function):
         ctx.blocks = blocks
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*operands)
-        arrays = [x._raw for x in operands]
+        arrays = [array_of(x) for x in operands]
         made = blocks.arrays(arrays)
         origins.note("map_blocks", tuple(arrays), made)
         return made
@@ -346,8 +346,8 @@ class Linear(ag.Function):
     @staticmethod
     def forward(ctx: Any, there: Map, back: Map, x: Tensor, value: Map | None = None) -> Any:
         ctx.there, ctx.back = there, back
-        made = (value or there)(x._raw)
-        origins.note("map_overlap", (x._raw,), made)
+        made = (value or there)(array_of(x))
+        origins.note("map_overlap", (array_of(x),), made)
         return made
 
     @staticmethod
@@ -650,7 +650,7 @@ class Call:
         self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor) or backend_of(x) is not None]
         self.floats = [i for i, x in enumerate(self.leaves) if type(x) is float]
         self.operands = [ag.asarray(self.leaves[i]) for i in self.places]
-        if any(x._spec.backend.is_batched for x in self.operands):
+        if any(spec_of_value(x).backend.is_batched for x in self.operands):
             raise RuntimeError(
                 f"agrad_dask.{name} is not mapped by vmap: map what is within the function, or give the arrays one more axis"
                 f"{called()}"
@@ -738,7 +738,7 @@ class Call:
         x = operands[i]
         wanted = tuple((n,) if a is None else chunks[a] for a, n in zip(axes, x.shape, strict=True))
         operands[i] = x = _in_chunks(x.to_device("dask"), dict(enumerate(wanted)))
-        return Layout(axes, wanted, x._raw._meta)
+        return Layout(axes, wanted, array_of(x)._meta)
 
     def _program(self, program: Program, outside: Sequence[Any], layouts: Sequence[Layout]) -> Program:
         """Return a program whose inputs are the operands, the floats and what is found outside, in this order."""

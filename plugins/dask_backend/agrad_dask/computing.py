@@ -29,7 +29,7 @@ from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
 from agrad import Tensor
-from agrad.plugin.backend import Outlook, in_dask, once, uncollected
+from agrad.plugin.backend import Outlook, in_dask, is_followed, once, uncollected
 from agrad_dask import fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
@@ -357,7 +357,7 @@ class _Run:
                 raise origins.gone(missing, self.written) from error
             self.explain(error, *_failed_in(error))
             raise
-        if Tensor in map(type, found) and any(isinstance(v, Tensor) and v._is_followed() for v in found):
+        if Tensor in map(type, found) and any(isinstance(v, Tensor) and is_followed(v) for v in found):
             raise in_dask()  # a function of the user's, which tasks call, takes a tensor from outside
         return found
 

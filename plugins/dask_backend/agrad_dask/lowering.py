@@ -29,8 +29,17 @@ from dask.highlevelgraph import HighLevelGraph
 
 import agrad as ag
 from agrad import Tensor, func, random, tree
-from agrad.plugin.backend import backend_of, called, inexact_only, internal, uncollected
-from agrad.plugin.programs import Argnums, CompileWarning, bare_all, give_all, givers, is_raw, is_transformed
+from agrad.plugin.backend import array_of, backend_of, called, inexact_only, internal, uncollected
+from agrad.plugin.programs import (
+    Argnums,
+    CompileWarning,
+    bare_all,
+    give_all,
+    givers,
+    is_raw,
+    is_transformed,
+    spec_of_value,
+)
 from agrad_dask import additive, computing, indexing, runs
 from agrad_dask.fusing import Adder, Fold, Folded, group_size
 from agrad_dask.losses import NOTHING, Captured, Filled, Loss, Rows, captured, filled
@@ -123,7 +132,7 @@ class Step:
 
 def joined(blocks: list[Any]) -> Any:
     """Put the rows of neighbouring chunks together."""
-    return blocks[0] if len(blocks) == 1 else ag.concat([ag.asarray(block) for block in blocks])._raw
+    return blocks[0] if len(blocks) == 1 else array_of(ag.concat([ag.asarray(block) for block in blocks]))
 
 
 class ChunkGenerator(random.Generator):
@@ -205,7 +214,7 @@ class Total:
 
     def add(self, chunks: range, *given: list[Any]) -> None:
         """Run the loss on some chunks together, or on piece after piece of one."""
-        blocks = [b if type(b) is np.ndarray else ag.asarray(b)._raw for b in map(joined, given)]
+        blocks = [b if type(b) is np.ndarray else array_of(ag.asarray(b)) for b in map(joined, given)]
         rows, most = len(blocks[0]), self.step.most
         self.source.begin(chunks.start)
         if most and rows > most and all(len(block) == rows for block in blocks):
@@ -246,7 +255,7 @@ class Total:
             )
         else:
             made, aux = step.loss.loss.run(*step.loss.arguments(blocks))
-            found = [t._raw for t in made]
+            found = [array_of(t) for t in made]
         self.sum.add(rows, found)
         if step.has_aux:
             self.aux.append(aux)
@@ -395,7 +404,7 @@ def make_plan(arrays: Sequence[Any], join: float) -> Plan:
 
 def data_of(leaf: Any) -> Any:
     """Return the Dask array that a leaf is, None for any other leaf."""
-    raw = leaf._raw if isinstance(leaf, Tensor) else leaf
+    raw = array_of(leaf) if isinstance(leaf, Tensor) else leaf
     backend = backend_of(raw)
     return raw if backend is not None and backend.name == "dask" else None
 
@@ -703,6 +712,6 @@ def _parameter(leaf: Any) -> Any:
             f' with x.to_device("numpy"){called()}'
         )
     tensor = leaf if isinstance(leaf, Tensor) else ag.asarray(leaf)
-    if not tensor._spec.inexact:
+    if not spec_of_value(tensor).inexact:
         raise inexact_only(tensor.dtype)
-    return tensor.detach()._raw
+    return array_of(tensor.detach())
