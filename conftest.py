@@ -1,7 +1,7 @@
 """What the caller's environment says does not reach the tests; and the ops that a doctest declares are forgotten.
 
 Examples that are run are agrad's own: docstrings that refer to another library's are not followed by these. What is collected
-is nothing to the garbage collector.
+is nothing to the garbage collector. Processes that share the tests say little of those that pass.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from agrad.core.kernels import forget_kernels
 from agrad.core.op import OPS
@@ -43,6 +44,17 @@ def pytest_collection() -> Iterator[object]:
     finally:
         gc.freeze()
         gc.set_threshold(*usual)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Have a worker of pytest-xdist send one message of a test that passes: five cost more than a quick test itself."""
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.fixture(autouse=True)
