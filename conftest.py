@@ -1,7 +1,7 @@
 """What the caller's environment says does not reach the tests; and the ops that a doctest declares are forgotten.
 
 Examples that are run are agrad's own: docstrings that refer to another library's are not followed by these. What is collected
-is nothing to the garbage collector. Processes that share the tests say little of those that pass.
+is nothing to the garbage collector. Processes that share the tests say of one that passes that it has passed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ for name in SETTINGS:
 
 docs.ORIGINALS = False
 
+#: What pytest shows by `--durations`, in seconds.
+SHOWN = 0.005
+
 #: What extends a library needs it.
 collect_ignore = [] if importlib.util.find_spec("xarray") else ["agrad/chunk_manager.py", "agrad/xarray.py"]
 
@@ -48,13 +51,22 @@ def pytest_collection() -> Iterator[object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Have a worker of pytest-xdist send one message of a test that passes: five cost more than a quick test itself."""
+    """Have a worker of pytest-xdist report a test that passes once: of its set-up and teardown only where they take long."""
     if not hasattr(item.config, "workerinput"):
         return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or not report.passed:
+        if report.when == "call" or not report.passed or report.duration > SHOWN:
             item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _of_new_objects() -> None:
+    """Let the collector, which many tests call, pass over what those of earlier files have left: mostly, loaded modules."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ outside the standard. Others are asked for with
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import itertools
 import os
@@ -39,8 +40,9 @@ def load(name):
     return module
 
 
+@functools.cache
 def ready(name):
-    """Make a backend usable, or skip the test."""
+    """Make a backend usable, or skip the test; that it is usable is asked once, as rows look for every library."""
     if name == "strict":
         if all(row.name != "strict" for row in ag.backends()):
             ag.register(load("strict_backend").StrictPlugin())

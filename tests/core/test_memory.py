@@ -21,13 +21,6 @@ from agrad.nn.functional import cross_entropy, layer_norm, softmax
 from agrad.utils.checkpoint import checkpoint
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _of_new_objects():
-    """Let the collector, which these tests call again and again, pass over what earlier ones have left loaded."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture
 def no_gc():
     """Only reference counts free anything; what is left over at the end was cyclic."""
