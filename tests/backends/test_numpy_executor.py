@@ -471,8 +471,9 @@ def test_random_runs(plan, threads, data):
     outputs = data.draw(st.lists(st.sampled_from([*full, *others]), min_size=1, max_size=4))
     program = Program((0, 1, 2), tuple(steps), tuple(outputs), shapes).needed()
     before = tiles.CUT_FROM, tiles.CUT_TWO_FROM, tiles.TILE, tiles.SPREAD_FROM, executor.PASSED_ON_FROM
+    cut_two_from = data.draw(st.sampled_from([1, 2**20]))  # before anything is set: a draw may end the example
     tiles.CUT_FROM, tiles.TILE, tiles.SPREAD_FROM, executor.PASSED_ON_FROM = 1, 256, 1, 16
-    tiles.CUT_TWO_FROM = data.draw(st.sampled_from([1, 2**20]))
+    tiles.CUT_TWO_FROM = cut_two_from
     try:
         exact, run = (NUMPY.compile(program, exact=e, threads=threads) for e in (True, False))
         for seed in range(3):
