@@ -72,7 +72,8 @@ def suite(session: nox.Session, *options: str) -> None:
 QUICK = {
     "numpy": "not batches",
     "strict": "not batches",
-    "dask": "not batches and not (test_programs and (second_order or forward_mode))",
+    "dask": "not batches and not (test_programs and (second_order or forward_mode))"
+    " and not (test_rules and second_order and special)",
 }
 
 
@@ -80,8 +81,8 @@ QUICK = {
 def tests(session: nox.Session) -> None:
     """Lint, check types, run tests, doctests and quick kits on three backends; arguments replace what pytest collects.
 
-    A quick kit is one of a sample per operation, without batches, and on Dask of programs gradients alone; the
-    whole ones are parts of `everything`, and so are the tests marked ``long``.
+    A quick kit is one of a sample per operation, without batches, and on Dask of programs gradients alone and no second
+    derivatives of special functions; the whole ones are parts of `everything`, and so are the tests marked ``long``.
 
     ``nox -s tests -- tests/test_house.py -k layers`` runs part of them.
     """

@@ -28,8 +28,12 @@ def test_the_module_has_them(call):
 #: Two calls of each name: the others differ in what is done before anything is computed.
 FEW = [call for i, (name, call) in enumerate(ROWS) if i < 2 or ROWS[i - 2][0] != name]
 
+#: On Dask, where each takes long, the second ones are left to `nox -s everything -- long`.
+FIRST = {call for i, (name, call) in enumerate(ROWS) if not i or ROWS[i - 1][0] != name}
+ON_DASK = [call if call in FIRST else pytest.param(call, marks=pytest.mark.long) for call in FEW]
 
-@pytest.mark.parametrize("call", FEW + OWN_CASES)
+
+@pytest.mark.parametrize("call", ON_DASK + OWN_CASES)
 def test_on_dask(call):
     check(call, anp, "dask")
 
