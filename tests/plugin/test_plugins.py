@@ -281,6 +281,35 @@ def python(source, path, *options):
     return done.stdout, done.stderr
 
 
+#: Runs a program in each of some folders, as if it had been started there.
+IN_FORKS = """
+import contextlib, os, sys, warnings
+import agrad, numpy
+with contextlib.suppress(ImportError):
+    import dask.array  # which rows of backends ask for
+warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # of a process with threads: BLAS's
+for folder in sys.argv[1:]:
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0, open(f"{folder}/2").read()
+        continue
+    for stream in (1, 2):
+        os.dup2(os.open(f"{folder}/{stream}", os.O_CREAT | os.O_WRONLY), stream)
+    sys.path.insert(0, folder)
+    exec(open(f"{folder}/program.py").read(), {"__name__": "__main__"})
+    break
+"""
+
+
+def in_forks(folders, source, *options):
+    """Run a program by the plugins in each folder: in forks, which import libraries once. Give what they print, by name."""
+    for folder in folders.values():
+        (folder / "program.py").write_text(textwrap.dedent(source))
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("AGRAD_")}
+    command = [sys.executable, *options, "-c", IN_FORKS, *map(str, folders.values())]
+    subprocess.run(command, check=True, env=kept, timeout=120)
+    return {name: [(folder / stream).read_text() for stream in "12"] for name, folder in folders.items()}
+
+
 FAULTS = {
     "import": ("import nonsense_library", "ModuleNotFoundError: No module named 'nonsense_library'"),
     "syntax": ("def f(:", "SyntaxError"),
@@ -316,11 +345,14 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_installed_plugin_is_a_warning_and_a_row(fault, tmp_path):
-    source, reason = FAULTS[fault]
-    installed(tmp_path, "faulty", source)
-    out, err = python(
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory):
+    """Give what a program prints where a plugin is installed that has a fault, by its name."""
+    folders = {fault: tmp_path_factory.mktemp(fault) for fault in FAULTS}
+    for fault, folder in folders.items():
+        installed(folder, "faulty", FAULTS[fault][0])
+    return in_forks(
+        folders,
         """
         import agrad as ag
         x = ag.asarray([1.0, 2.0], requires_grad=True)
@@ -329,8 +361,12 @@ def test_a_faulty_installed_plugin_is_a_warning_and_a_row(fault, tmp_path):
         (row,) = (row for row in ag.backends() if row.name == "faulty")
         print(row.available, row.reason)
         """,
-        tmp_path,
     )
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_installed_plugin_is_a_warning_and_a_row(fault, faulty):
+    (out, err), reason = faulty[fault], FAULTS[fault][1]
     first, second = out.splitlines()[:2]
     assert first == "[2.0, 4.0]"
     assert second.startswith(f"False {reason}") or reason in second
@@ -457,14 +493,17 @@ BAD_PATHS = {
 }
 
 
-@pytest.mark.parametrize("fault", BAD_PATHS)
-def test_a_path_that_leads_to_no_backend_is_a_row(fault, tmp_path):
-    path, library, more, reason = BAD_PATHS[fault]
-    installed(tmp_path, "late_plugin", LATE_PLUGIN.format(backends={"late": path}))
-    (tmp_path / "late_backend.py").write_text(
-        textwrap.dedent(LATE_BACKEND.format(library=library + "array_api_strict", more=more))
-    )
-    out, _ = python(
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory):
+    """Give what a program prints where the path of a backend leads to none, by what is wrong."""
+    folders = {fault: tmp_path_factory.mktemp(fault) for fault in BAD_PATHS}
+    for fault, folder in folders.items():
+        path, library, more, _ = BAD_PATHS[fault]
+        installed(folder, "late_plugin", LATE_PLUGIN.format(backends={"late": path}))
+        text = LATE_BACKEND.format(library=library + "array_api_strict", more=more)
+        (folder / "late_backend.py").write_text(textwrap.dedent(text))
+    return in_forks(
+        folders,
         """
         import agrad as ag
         print(ag.zeros(2).tolist())
@@ -477,9 +516,13 @@ def test_a_path_that_leads_to_no_backend_is_a_row(fault, tmp_path):
                 except ag.BackendError as error:
                     print(str(error).replace(chr(10), " "))
         """,
-        tmp_path,
         *("-W", "error"),
     )
+
+
+@pytest.mark.parametrize("fault", BAD_PATHS)
+def test_a_path_that_leads_to_no_backend_is_a_row(fault, lost):
+    (out, _), reason = lost[fault], BAD_PATHS[fault][-1]
     first, *rest = out.splitlines()
     assert first == "[0.0, 0.0]"
     assert len(rest) == 6
