@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from agrad_dask.blocks import map_overlap as map_overlap
     from agrad_dask.computing import steps as steps
     from agrad_dask.lowering import value_and_grad as value_and_grad
+    from agrad_dask.second import fisher as fisher
+    from agrad_dask.second import gauss_newton as gauss_newton
+    from agrad_dask.second import hessian as hessian
+    from agrad_dask.second import hvp as hvp
     from agrad_dask.sources import ChunkWarning as ChunkWarning
     from agrad_dask.sources import from_npy as from_npy
     from agrad_dask.sources import from_npy_stack as from_npy_stack
@@ -27,10 +31,14 @@ __version__ = "0.1.0"
 _WHERE = {
     "ChunkWarning": "sources",
     "DaskBackend": "backend",
+    "fisher": "second",
     "from_npy": "sources",
     "from_npy_stack": "sources",
     "from_xarray": "sources",
     "from_zarr": "sources",
+    "gauss_newton": "second",
+    "hessian": "second",
+    "hvp": "second",
     "map_blocks": "blocks",
     "map_overlap": "blocks",
     "steps": "computing",
@@ -40,10 +48,14 @@ _WHERE = {
 __all__ = [
     "ChunkWarning",
     "DaskBackend",
+    "fisher",
     "from_npy",
     "from_npy_stack",
     "from_xarray",
     "from_zarr",
+    "gauss_newton",
+    "hessian",
+    "hvp",
     "map_blocks",
     "map_overlap",
     "steps",

@@ -9,12 +9,22 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import agrad as ag
 from agrad import Tensor, tree
 from agrad.plugin.backend import internal
-from agrad.plugin.programs import Argnums, CaptureError, Kept, Leaf, Number, check_argnums, name_of, split_aux
+from agrad.plugin.programs import (
+    Argnums,
+    CaptureError,
+    Kept,
+    Leaf,
+    Number,
+    check_argnums,
+    give_all,
+    name_of,
+    split_aux,
+)
 from agrad_dask.programs import Kind, PerShape, like
 
 #: Runs of a program have rows of at most about so many bytes, and make at most about so many of them in all, so that they stay
@@ -44,6 +54,15 @@ class Loss:
     argnums: Argnums
     reduce: str
     has_aux: bool
+
+    #: What the user called,
+    caller: ClassVar[str] = "value_and_grad"
+    #: what does the same with arrays in memory,
+    in_memory: ClassVar[str] = "agrad.func.value_and_grad"
+    #: and how many arguments stand before those of the function.
+    before: ClassVar[int] = 0
+    #: Whether the user gets the value too.
+    gives_value: ClassVar[bool] = True
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], Any]:
         """Return value and gradients, in a list, and what the function gives beside."""
@@ -78,14 +97,38 @@ class Loss:
 
     def places(self, structure: tree.TreeDef) -> list[int]:
         """Return where the parameters stand among the leaves of all arguments."""
-        arguments = structure.children[0].children
-        starts = [0, *itertools.accumulate(child.num_leaves for child in arguments)]
-        return [place for k in check_argnums(self.argnums, len(arguments)) for place in range(starts[k], starts[k + 1])]
+        starts = [0, *itertools.accumulate(child.num_leaves for child in structure.children[0].children)]
+        return [place for k in self._chosen(structure) for place in range(starts[k], starts[k + 1])]
 
     def parameters(self, structure: tree.TreeDef) -> list[tree.TreeDef]:
         """Return the structures of the arguments that the parameters are."""
-        arguments = structure.children[0].children
-        return [arguments[k] for k in check_argnums(self.argnums, len(arguments))]
+        return [structure.children[0].children[k] for k in self._chosen(structure)]
+
+    def _chosen(self, structure: tree.TreeDef) -> list[int]:
+        count = len(structure.children[0].children) - self.before
+        return [k + self.before for k in check_argnums(self.argnums, count)]
+
+    def given(self, found: list[Tensor], structure: tree.TreeDef, gives: Any, *, raw: bool) -> Any:
+        """Return what was added up, all but the value, as the caller gets it.
+
+        Parameters
+        ----------
+        found : list of Tensor
+            The gradients.
+        structure : TreeDef
+            Of all arguments.
+        gives : list
+            In which form derivatives by each parameter come back.
+        raw : bool
+            All parameters are arrays or numbers.
+        """
+        return self.like_parameters(give_all(gives, found), structure)
+
+    def like_parameters(self, leaves: Iterable[Any], structure: tree.TreeDef) -> Any:
+        """Put leaves together like the parameters: one argument, or a tuple of several."""
+        each = iter(leaves)
+        made = [tree.unflatten(one, itertools.islice(each, one.num_leaves)) for one in self.parameters(structure)]
+        return made[0] if isinstance(self.argnums, int) else tuple(made)
 
     def __str__(self) -> str:
         code = getattr(self.function, "__code__", None)

@@ -34,7 +34,6 @@ from agrad.plugin.programs import (
     Argnums,
     CompileWarning,
     bare_all,
-    give_all,
     givers,
     is_raw,
     is_transformed,
@@ -69,6 +68,8 @@ class Step:
         The function itself; None in another process, where nothing needs it.
     about : str
         Which function it is.
+    caller : str
+        What the user called.
     kinds : dict of int to Kind
         By the number of rows what runs on such chunks. Any others call the function.
     parameters : int
@@ -91,6 +92,7 @@ class Step:
 
     loss: Rows | None
     about: str
+    caller: str
     reduce: str
     has_aux: bool
     kinds: dict[int, Kind]
@@ -115,8 +117,8 @@ class Step:
         rows = "" if math.isnan(stop) else f" (rows {start} to {stop - 1})"
         which = f"chunk {chunks.stop}" if len(chunks) == 1 else f"chunks {chunks.start + 1} to {chunks.stop}"
         return (
-            f"{computing.CHUNK_NOTE} {which} of {len(self.ends) - 1}{rows} of {self.about}, which agrad_dask.value_and_grad runs"
-            " once per chunk."
+            f"{computing.CHUNK_NOTE} {which} of {len(self.ends) - 1}{rows} of {self.about}, which agrad_dask.{self.caller}"
+            " runs once per chunk."
         )
 
     def __repr__(self) -> str:  # what distributed shows where it cannot be pickled, as a rule because of the loss
@@ -370,7 +372,7 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
     lengths = [sum(along) for along in rows]
     if len(set(lengths)) > 1:
         raise ValueError(
-            "value_and_grad cuts every Dask array among the arguments by rows, so they must be equally long; got the"
+            "every Dask array among the arguments is cut by rows, so they must be equally long; got the"
             f" shapes {', '.join(str(a.shape) for a in arrays)}.\n  What belongs to all rows (weights, a mean) is given"
             f" as a NumPy array or tensor.{called()}"
         )
@@ -509,24 +511,23 @@ def value_and_grad(
     >>> round(value.item(), 9), [round(g, 9) for g in gradient.tolist()]
     (9.0, [6.0, 6.0])
     """
-    if reduce not in ("mean", "sum"):
-        raise ValueError(f'reduce is "mean" or "sum", got {reduce!r}{called()}')
-    differentiated = Loss(loss, argnums, reduce, has_aux)
+    lowered = Lowered.of(Loss(loss, argnums, reduce, has_aux), check=check, capture=capture, after=after)
 
-    def run(*args: Any, **kwargs: Any) -> Any:  # captures look for state in what this leads to: not in classes
-        return Loss.run(differentiated, args, kwargs)
+    @functools.wraps(loss)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        return lowered(args, kwargs)
 
-    return Lowered(differentiated, PerShape(functools.wraps(loss)(run)), after, check, capture).as_function()
+    return both
 
 
 @dataclass(eq=False)
 class Lowered:
-    """What `value_and_grad` is asked for, and what its calls leave.
+    """What `value_and_grad` is asked for, or another function of a loss over rows, and what its calls leave.
 
     Attributes
     ----------
     programs : PerShape
-        Of the loss.
+        Of what runs on the rows.
     calls : int
         How many there have been.
     told : bool
@@ -541,26 +542,33 @@ class Lowered:
     calls: int = 0
     told: bool = False
 
-    def as_function(self) -> Callable[..., Any]:
-        """Return the function that the user calls."""
+    @classmethod
+    def of(cls, loss: Loss, *, check: bool, capture: bool, after: Callable[[Tensor], Tensor] | None = None) -> Lowered:
+        """Return it for a loss that nobody has called."""
+        if loss.reduce not in ("mean", "sum"):
+            raise ValueError(f'reduce is "mean" or "sum", got {loss.reduce!r}{called()}')
+        run_rows = type(loss).run
 
-        @functools.wraps(self.loss.function)
-        def both(*args: Any, **kwargs: Any) -> Any:
-            call = parse(self, args, kwargs)
-            programs, planned = NOTHING, None
-            if self.capture and not ag.autograd.is_anomaly_check_nan_enabled():
-                planned = plan(self, call, PROGRAM_BYTES)
-                programs = capture(self, call, planned)
-            if planned is None or not programs.kinds:
-                planned = plan(self, call, RUN_BYTES)
-            part = run(self, call, planned, programs)
-            if programs.reason and not self.told:
-                self.told = True
-                what = f"runs {call.rows.loss} as it is in every chunk, not as a program: {programs.reason}"
-                warnings.warn(f"agrad_dask.value_and_grad {what}", CompileWarning, stacklevel=2)
-            return collect(self, call, programs, part)
+        def run(*args: Any, **kwargs: Any) -> Any:  # captures look for state in what this leads to: not in classes
+            return run_rows(loss, args, kwargs)
 
-        return both
+        return cls(loss, PerShape(functools.wraps(loss.function)(run)), after, check, capture)
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compute in one pass what the user's call is to return."""
+        call = parse(self, args, kwargs)
+        programs, planned = NOTHING, None
+        if self.capture and not ag.autograd.is_anomaly_check_nan_enabled():
+            planned = plan(self, call, PROGRAM_BYTES)
+            programs = capture(self, call, planned)
+        if planned is None or not programs.kinds:
+            planned = plan(self, call, RUN_BYTES)
+        part = run(self, call, planned, programs)
+        if programs.reason and not self.told:
+            self.told = True
+            what = f"runs {call.rows.loss} as it is in every chunk, not as a program: {programs.reason}"
+            warnings.warn(f"agrad_dask.{self.loss.caller} {what}", CompileWarning, stacklevel=3)
+        return collect(self, call, programs, part)
 
 
 class Parsed(NamedTuple):
@@ -575,13 +583,16 @@ class Parsed(NamedTuple):
     raw : bool
         All arrays are such: so are results.
     gives : list
-        As what gradients are given.
+        As what derivatives by each parameter are given.
+    bare : bool
+        All parameters are arrays or numbers.
     """
 
     rows: Rows
     arrays: list[Any]
     raw: bool
     gives: Any
+    bare: bool
 
 
 def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Parsed:
@@ -591,9 +602,10 @@ def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pars
     places = loss.places(structure)
     data = tuple(i for i, leaf in enumerate(leaves) if data_of(leaf) is not None)
     raw = is_raw(*leaves)
-    gives = givers([leaves[place] for place in places], loss.parameters(structure))
+    parameters = [leaves[place] for place in places]
+    gives, bare = givers(parameters, loss.parameters(structure)), is_raw(*parameters)
     for leaf in leaves:
-        _check_constant(leaf)
+        _check_constant(leaf, loss.caller)
     for place in places:
         leaves[place] = _parameter(leaves[place])
     if not data:
@@ -601,13 +613,13 @@ def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pars
         instead = (
             "give a DataArray as agrad_dask.from_xarray(a)"
             if labelled
-            else "in memory, agrad.func.value_and_grad does the same"
+            else f"in memory, {loss.in_memory} does the same"
         )
         raise ValueError(f"no argument is a Dask array; {instead}{called()}")
     arrays = [data_of(leaves[place]) for place in data]
     for place in data:
         leaves[place] = None
-    return Parsed(Rows(loss, leaves, structure, places, data), arrays, raw, gives)
+    return Parsed(Rows(loss, leaves, structure, places, data), arrays, raw, gives, bare)
 
 
 def plan(asked: Lowered, call: Parsed, join: float) -> Plan:
@@ -628,6 +640,7 @@ def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part
     step = Step(
         rows,
         str(rows.loss),
+        rows.loss.caller,
         rows.loss.reduce,
         rows.loss.has_aux,
         programs.kinds,
@@ -655,22 +668,19 @@ def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part
     return found  # type: ignore[no-any-return]
 
 
-def collect(asked: Lowered, call: Parsed, programs: Captured, part: Part) -> tuple[Any, Any]:
-    """Return value and gradients as the caller gets them."""
-    rows = call.rows
+def collect(asked: Lowered, call: Parsed, programs: Captured, part: Part) -> Any:
+    """Return value and gradients, or what else was asked for, as the caller gets it."""
+    rows, loss = call.rows, call.rows.loss
     made = [ag.asarray(g) for g in part.found[1:]]
     value = ag.asarray(part.found[0])
     if asked.after is not None:  # by the chain rule: one number, applied where the gradients are few
         value, slope = func.value_and_grad(asked.after)(value)
         made = [g * ag.astype(slope, g.dtype) for g in made]
-    each = iter(give_all(call.gives, made))
-    arguments = rows.loss.parameters(rows.structure)
-    gradients = [tree.unflatten(child, itertools.islice(each, child.num_leaves)) for child in arguments]
     returned: Any = value
-    if rows.loss.has_aux:
+    if loss.has_aux:
         returned = value, [filled(aux, programs.kinds, len(rows.places)) for aux in part.aux]
-    one = isinstance(rows.loss.argnums, int)
-    return bare_all(returned) if call.raw else returned, gradients[0] if one else tuple(gradients)
+    found = loss.given(made, rows.structure, call.gives, raw=call.bare)
+    return (bare_all(returned) if call.raw else returned, found) if loss.gives_value else found
 
 
 def _check(step: Step, chunks: range, sample: list[Any]) -> None:
@@ -695,12 +705,12 @@ def _note_uncut(error: Exception, rows: float, others: Iterable[Any]) -> None:
             )
 
 
-def _check_constant(leaf: Any) -> None:
+def _check_constant(leaf: Any, caller: str) -> None:
     """Refuse an argument by which a transform outside differentiates: what comes back has no history."""
     if isinstance(leaf, Tensor) and is_transformed(leaf):
         raise RuntimeError(
-            "agrad_dask.value_and_grad cannot be differentiated: its value and gradient have no history. Detach the"
-            f" argument, x.detach(), or call the loss itself on Dask tensors, which records it.{called()}"
+            f"agrad_dask.{caller} cannot be differentiated: what it returns has no history. Detach the argument,"
+            f" x.detach(), or call the loss itself on Dask tensors, which records it.{called()}"
         )
 
 
