@@ -18,6 +18,7 @@ import sys
 import textwrap
 import types
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -428,7 +429,16 @@ def temperatures(tmp_path, monkeypatch):
     with warnings.catch_warnings():  # that consolidated metadata are not yet part of zarr 3
         warnings.simplefilter("ignore")
         xr.Dataset(fields, coordinates).to_zarr("temperatures.zarr", encoding=chunks)
-    return truth, model, time, coordinates["lat"]
+    from zarr.storage import LocalStore
+
+    reads, get = Counter(), LocalStore.get
+
+    async def counted(self, key, *args, **kwargs):
+        reads[key] += key.startswith(("truth/c/", "model/c/"))
+        return await get(self, key, *args, **kwargs)
+
+    monkeypatch.setattr(LocalStore, "get", counted)
+    return truth, model, time, coordinates["lat"], reads
 
 
 @pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
@@ -459,7 +469,9 @@ def test_programs_of_pages_run(page, forgetful, capsys, request):
             assert capsys.readouterr().out.strip() == claim, line
     assert claims
     if store is not None:
-        truth, model, time, lat = store
+        truth, model, time, lat, reads = store
+        assert sorted(+reads) == [f"{name}/c/{i}/0/0" for name in ("model", "truth") for i in range(8)]
+        assert set((+reads).values()) == {1}, "one pass over the store"
         weights = np.broadcast_to(np.cos(np.deg2rad(lat))[:, None], truth.shape[1:])
         slope = 2 * (model - truth) * weights / (weights.sum() * len(time))
         by_day = slope.sum(axis=(1, 2))

@@ -5,6 +5,7 @@ Part of the contract and its version, as `agrad.plugin.programs` is. docs/plugin
 
 from agrad.core.backend import CONTRACT, SPECS_KEPT, Backend, Device, Outlook, Place, backend_of, spec_of
 from agrad.core.blank import Blank, NeedsValuesError
+from agrad.core.cotangents import MaskedCotangents
 from agrad.core.cpython import getframe, place_in, uncollected
 from agrad.core.errors import (
     called,
@@ -42,6 +43,7 @@ __all__ = [
     "Blank",
     "Device",
     "Executor",
+    "MaskedCotangents",
     "MissingName",
     "NeedsValuesError",
     "Outlook",

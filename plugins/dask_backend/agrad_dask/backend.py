@@ -18,7 +18,7 @@ import numpy as np
 
 from agrad import Tensor, UnsupportedOp
 from agrad.plugin.backend import Backend, Outlook, Spec, backend_of, in_dask, is_followed, more_than_numbers
-from agrad_dask import computing, indexing, kernels, origins, repeats, scipy_kernels, special_kernels
+from agrad_dask import computing, factors, indexing, kernels, origins, repeats, scipy_kernels, special_kernels
 from agrad_dask.indexing import UnknownSizes
 from agrad_dask.sampling import sample
 
@@ -119,17 +119,22 @@ class DaskBackend(Backend):
 
     def run_rule(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Any) -> Any:
         """Run a rule; what it gives has the chunks of the operands, whatever those of the results were."""
-        found = origins.run_rule(vjp, node.spec.xp, g, _cut_alike(saved, node), node)
-        if not isinstance(found, tuple | list):
-            return self.in_layout(found, node.edges.spec)
-        made = [self.in_layout(part, n.spec) for n, part in zip(node.inputs, found, strict=True)]
-        return type(found)(made)
+        saved = _cut_alike(saved, node)
+
+        def rule(g: Any) -> Any:
+            found = vjp(node.spec.xp, g, saved, node)
+            if not isinstance(found, tuple | list):
+                return self.in_layout(found, node.edges.spec)
+            made = [self.in_layout(part, n.spec) for n, part in zip(node.inputs, found, strict=True)]
+            return type(found)(made)
+
+        return origins.run_rule(factors.run_rule, rule, g, node, vjp)
 
     def _run_crossed(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Any) -> Any:
-        return origins.run_rule(vjp, self.xp, g, saved, node)
+        return self._run_on(vjp, self.xp, g, saved, node)
 
     def _run_on(self, vjp: Callable[..., Any], xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> Any:
-        return origins.run_rule(vjp, xp, g, saved, node)
+        return origins.run_rule(factors.run_rule, lambda g: vjp(xp, g, saved, node), g, node, vjp)
 
     def in_layout(self, array: Any, spec: Spec) -> Any:
         """Return a cotangent in the chunks of its operand, where both are known."""

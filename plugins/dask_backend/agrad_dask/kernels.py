@@ -16,7 +16,7 @@ import numpy as np
 
 from agrad.plugin.backend import OPS, WITHOUT_OP, facts_of, spec_of
 from agrad.plugin.programs import infer
-from agrad_dask import indexing
+from agrad_dask import factors, indexing
 from agrad_dask.image_kernels import IMAGE_KERNELS
 from agrad_dask.indexing import UnknownSizes
 from agrad_dask.reductions import folded, only, reduction
@@ -603,10 +603,15 @@ def _fourier_block(x: Any, name: str, parameters: dict[str, Any]) -> Any:
     return getattr(_library(x).fft, name)(x, **parameters)
 
 
+def _add(a: Any, b: Any, /) -> Any:
+    return factors.added(a, b, xp.add(a, b))
+
+
 #: By the op's name.
 KERNELS: dict[str, Callable[..., Any]] = {
     **IMAGE_KERNELS,
     **WINDOW_KERNELS,
+    "add": _add,
     "argsort": _sorted("argsort"),
     "broadcast_like": broadcast_like,
     "broadcast_to": _broadcast_to,

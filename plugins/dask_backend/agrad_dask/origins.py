@@ -80,11 +80,11 @@ def _names(operands: Any) -> Iterator[str]:
             yield operand.layout.array.name
 
 
-def run_rule(vjp: Callable[..., Any], xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> Any:
+def run_rule(run: Callable[..., Any], rule: Any, g: Any, node: Any, vjp: Any) -> Any:
     """Run the rule of a node: what it makes comes from there, unless a line of the user's that it calls makes it."""
     token = _NODE.set(node)
     try:
-        return vjp(xp, g, saved, node)
+        return run(rule, g, node, vjp)
     finally:
         _NODE.reset(token)
 
