@@ -486,6 +486,17 @@ def programs(page):
     return [block for block in blocks if ">>> " not in block]
 
 
+@pytest.mark.parametrize("page", ["README.md", "plugins/dask_backend/README.md"])
+def test_the_install_lines_name_what_examples_with_dask_import(page):
+    text = (ROOT / page).read_text("utf-8")
+    named = set(" ".join(re.findall(r"^pip install ([a-z ]+)", text, re.MULTILINE)).split())
+    sources = [*programs(ROOT / page), (ROOT / "examples" / "larger_than_memory.py").read_text("utf-8")]
+    wanted = set(re.findall(r"^ *(?:import|from) (\w+)", "\n".join(sources), re.MULTILINE))
+    own = {"agrad", "agrad_dask", "agrad_numpy", "numpy", "dask"} | sys.stdlib_module_names
+    assert "zarr" in wanted
+    assert wanted - own <= named
+
+
 @pytest.mark.parametrize("page", ["docs/compile.md", "docs/index.md", "plugins/numpy_backend/README.md"])
 def test_blocks_of_pages_run(page, tmp_path, monkeypatch):
     monkeypatch.setitem(ag.compile.__kwdefaults__, "check", "first")  # as readers have it

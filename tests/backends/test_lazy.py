@@ -21,6 +21,7 @@ import agrad.nn.functional as F
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
+agrad_dask = pytest.importorskip("agrad_dask")
 
 pytestmark = pytest.mark.usefixtures("dask_backend")
 
@@ -933,6 +934,20 @@ def test_a_loss_read_after_its_gradient_was_stored_warns(loss_of, read, data):
     assert source.passes == 2
 
 
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_store_that_is_opened_twice_counts_too(read, tmp_path):
+    """As the observations and as the field that starts from them."""
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(str(tmp_path / "noisy"), data=np.random.default_rng(0).normal(size=(16, 3)), chunks=(2, 3))
+    y, x = (agrad_dask.from_zarr(str(tmp_path / "noisy"), chunks=(2, 3)) for _ in range(2))
+    x.requires_grad_()
+    loss = ag.sum((x - y) ** 2) + ag.sum(ag.abs(x[1:] - x[:-1]))
+    loss.backward()
+    da.to_zarr((x.detach() - 0.2 * x.grad).to_dask_array(), str(tmp_path / "smooth"))
+    with pytest.warns(ag.RecomputeWarning, match="this is computed a second time"):
+        read(loss)
+
+
 def test_a_loss_read_after_what_grad_gave_was_stored_warns(data):
     _, source, x = data
     x.requires_grad_()
@@ -961,6 +976,18 @@ def test_a_gradient_stored_after_its_loss_was_read_warns(data):
     loss = ag.sum(x * x)
     loss.item()
     loss.backward()
+    with pytest.warns(ag.RecomputeWarning):
+        stored = x.grad.to_dask_array()
+    stored.compute()
+    assert source.passes == 2
+
+
+def test_a_gradient_stored_after_its_loss_was_read_behind_backward_warns(data):
+    array, source, x = data
+    x.requires_grad_()
+    loss = ag.sum(x * x)
+    loss.backward()
+    assert loss.item() == pytest.approx((array**2).sum())
     with pytest.warns(ag.RecomputeWarning):
         stored = x.grad.to_dask_array()
     stored.compute()

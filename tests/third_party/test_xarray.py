@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+import warnings
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -523,3 +524,40 @@ class TestChunkManager:
 
         with pytest.raises(NotImplementedError, match="dask='allowed'"):
             ChunkManager().apply_gufunc(np.multiply, "()->()", _lazy().data)
+
+
+#: Means over land, which is missing at all times, as users write them.
+OVER_LAND = {
+    "mean": lambda a: a.mean("time"),
+    "resample": lambda a: a.resample(time="4D").mean(),
+    "coarsen": lambda a: a.coarsen(time=4).mean(),
+    "groupby": lambda a: a.groupby(a.time.dt.day % 3).mean(),
+    "rolling": lambda a: a.rolling(time=3).mean(),
+    "std": lambda a: a.std("time"),
+    "weighted": lambda a: a.weighted(a.x + 1.0).mean(("time", "x")),
+    "max": lambda a: a.max("time"),
+    "root": lambda a: np.sqrt((a**2).mean("time")),
+}
+
+
+@pytest.mark.parametrize("chunks", [None, 4])
+@pytest.mark.parametrize("reduced", OVER_LAND.values(), ids=OVER_LAND)
+def test_land_warns_of_nothing_that_plain_xarray_does_not_warn_of(reduced, chunks):
+    values = np.where(np.arange(6) < 3, np.nan, np.random.default_rng(0).normal(size=(16, 6)))
+    land = xr.DataArray(
+        values, dims=("time", "x"), coords={"time": pd.date_range("2001-01-01", periods=16), "x": np.arange(6.0)}
+    )
+    land = land if chunks is None else land.chunk(time=chunks)
+
+    def told(compute):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            compute()
+        return {str(w.message) for w in seen}
+
+    plain = told(lambda: reduced(land * 2.0).compute())
+    p = ag.tensor(2.0, requires_grad=True)
+    assert told(lambda: (reduced(land * p) ** 2).mean().data.backward()) <= plain
+    q = ag.tensor(2.0, requires_grad=True)
+    (reduced(land[:, 3:].compute() * q) ** 2).mean().data.backward()
+    assert np.isclose(p.grad.item(), q.grad.item())

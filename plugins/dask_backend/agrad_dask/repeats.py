@@ -34,7 +34,8 @@ _COMPUTED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 #: Losses by the ``id`` of the layer of a gradient that came from them, with that layer.
 _LOSSES: dict[int, tuple[weakref.ref[Any], weakref.WeakValueDictionary[int, Any]]] = {}
-#: Losses whose gradients were computed without them.
+#: Losses whose gradients were computed without them, and gradients whose losses were: these are gone by then, as a value that
+#: is known takes the place of how it is computed.
 _LEFT: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 #: The lines that were warned about. Python's own record is lost whenever a library changes the filters of warnings.
@@ -58,10 +59,15 @@ def came_from(gradient: Any, losses: list[Any]) -> None:
     _LOSSES[key] = weakref.ref(layer, lambda _: _LOSSES.pop(key, None)), weakref.WeakValueDictionary(of)
 
 
+def _gradients(layers: Iterable[Any]) -> list[weakref.WeakValueDictionary[int, Any]]:
+    """Return for each gradient among some layers the losses that it came from, by `id`, those that are left."""
+    found = ((layer, _LOSSES.get(id(layer))) for layer in layers)
+    return [known[1] for layer, known in found if known is not None and known[0]() is layer]
+
+
 def _losses_of(layers: Iterable[Any]) -> list[Any]:
     """Return the losses that gradients among some layers came from."""
-    found = ((layer, _LOSSES.get(id(layer))) for layer in layers)
-    return [loss for layer, known in found if known is not None and known[0]() is layer for loss in known[1].values()]
+    return [loss for losses in _gradients(layers) for loss in losses.values()]
 
 
 def _apart(layers: dict[str, Any]) -> set[str]:
@@ -94,7 +100,7 @@ class _Seen:
 def handed_over(array: Any) -> Any:
     """Return an array as Dask gets it to compute: where it computes what depends on parameters and data, that counts."""
     layers = needed(array.dask, [array.name])
-    if not _losses_of(layers.values()) and _on_what(array.dask, [array.name])[array.name] != (True, True):
+    if not _gradients(layers.values()) and _on_what(array.dask, [array.name])[array.name] != (True, True):
         return array
     warn(array.dask, layers)
     return array.map_blocks(_Seen(layers), dtype=array.dtype, meta=array._meta)
@@ -165,7 +171,7 @@ def warn(written: Any, layers: dict[str, Any]) -> None:
     known = [name for name, layer in layers.items() if _COMPUTED.get(id(layer)) is layer]
     depends = _on_what(written, known)
     again = {name for name in known if depends[name] == (True, True)}
-    if any(not written.dependencies.get(name) and _reads(name, layers[name]) for name in known):
+    if any(depends[name][1] for name in known):  # not the source's layer: one store opened twice has two of one name
         again |= _apart(layers)
     if not again:
         return
@@ -195,3 +201,7 @@ def remember(layers: dict[str, Any]) -> None:
     for loss in _losses_of(layers.values()):
         if _COMPUTED.get(id(loss)) is not loss:
             _LEFT[id(loss)] = loss
+    for reference, losses in list(_LOSSES.values()):
+        gradient, read = reference(), any(losses.get(id(layer)) is layer for layer in layers.values())
+        if read and gradient is not None and _COMPUTED.get(id(gradient)) is not gradient:
+            _LEFT[id(gradient)] = gradient
