@@ -369,3 +369,97 @@ def test_what_a_client_says_of_tensors_is_answered(threads):
     with pytest.raises(RuntimeError, match="requires grad") as refused:
         threads.scatter(ag.ones(3, requires_grad=True) * 2)
     assert "asyncio" not in str(refused.value)
+
+
+# -- workers that are too small ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def smallest():
+    """One worker of 200 MiB, whose loss is an error at once."""
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        cluster_of(n_workers=1, processes=True, memory_limit="200MiB") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def small(smallest):
+    smallest.wait_for_workers(1, timeout=60)  # it is started anew after the last test
+    with smallest.as_current():
+        yield smallest
+
+
+def dies(block):
+    """End the worker, as its nanny does if it takes too much memory; Dask calls it without data too, here."""
+    if len(block):
+        os._exit(1)
+    return block
+
+
+@pytest.mark.usefixtures("small")
+def test_a_worker_that_dies_is_an_error_that_says_where_and_what_would_fit():
+    x = ag.asarray(da.ones((16 * 1000, 8), chunks=(1000, -1)).map_blocks(dies, dtype=float))
+    y = ag.exp(x)  # line
+    with pytest.raises(MemoryError) as raised:
+        ag.compute(ag.sum(y * y))
+    text = str(raised.value)
+    assert isinstance(raised.value.__cause__, distributed.KilledWorker)
+    assert "was lost in a task of what agrad computes, 1 times" in text
+    assert "a worker has 200.00 MiB for a task at a time" in text
+    assert "The largest block takes 62.50 kiB: " in text
+    assert "called at" in text
+    assert "test_distributed.py:" in text
+    assert "Make the chunks 2 times smaller, 31.25 kiB each" in text
+
+
+@pytest.mark.usefixtures("small")
+def test_a_worker_that_dies_in_a_loss_over_rows_names_it():
+    x = da.ones((16 * 1000, 8), chunks=(1000, -1)).map_blocks(dies, dtype=float)
+
+    def squares(w, x):
+        return ag.mean((x @ w) ** 2)
+
+    with pytest.raises(
+        MemoryError, match=r"(?s)of the loss squares \(.*test_distributed\.py:\d+\), which agrad_dask"
+    ) as raised:
+        agrad_dask.value_and_grad(squares)(np.ones(8), x)
+    assert "62.50 kiB: the rows of a chunk, for the loss squares" in str(raised.value)
+
+
+@pytest.mark.usefixtures("small")
+def test_what_no_worker_can_hold_is_refused_before_anything_runs():
+    x = da.zeros((8, 2**25), chunks=(1, -1))
+    with pytest.raises(
+        MemoryError, match=r"(?s)a block takes 256\.00 MiB, and a worker of the cluster has 200\.00 MiB.*chunks="
+    ):
+        agrad_dask.value_and_grad(lambda w, x: ag.mean(x * w))(1.0, x)
+    with pytest.raises(MemoryError, match=r"a block takes 512\.00 MiB.*(multiply|sum)"):
+        ag.compute(ag.sum(ag.asarray(x) * 2.0), max_memory="8GiB")
+
+
+@pytest.mark.usefixtures("small")
+def test_blocks_that_are_large_for_the_workers_are_told_of():
+    y = ag.exp(ag.asarray(da.zeros((16, 2**24), chunks=(1, -1))))  # 128 MiB each
+    loss = ag.sum(y)
+    plan = computing._Run((loss._raw,), keep="host", max_memory=None, progress=None, retries=None)
+    with pytest.warns(
+        agrad_dask.ChunkWarning, match=r"(?s)blocks of 128\.00 MiB are much for the workers .*exp, called at"
+    ) as seen:
+        next(plan.contractions([(loss._raw.name,)], {}))
+    assert seen[0].filename == __file__
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.long
+def test_a_worker_that_takes_too_much_is_an_error_that_says_so():
+    x = ag.asarray(da.zeros((16, 2**22), chunks=(1, -1)))  # 32 MiB each
+
+    def hungry(w, x):
+        return ag.sum(ag.exp(x[..., None] * ag.reshape(w, (-1,))))
+
+    step = agrad_dask.value_and_grad(hungry, reduce="sum", capture=False)
+    with pytest.raises(MemoryError, match=r"(?s)of the loss hungry.*The largest block takes 32\.00 MiB"):
+        step(np.ones(64), x)

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from agrad_dask.second import gauss_newton as gauss_newton
     from agrad_dask.second import hessian as hessian
     from agrad_dask.second import hvp as hvp
-    from agrad_dask.sources import ChunkWarning as ChunkWarning
     from agrad_dask.sources import from_npy as from_npy
     from agrad_dask.sources import from_npy_stack as from_npy_stack
     from agrad_dask.sources import from_xarray as from_xarray
     from agrad_dask.sources import from_zarr as from_zarr
+    from agrad_dask.workers import ChunkWarning as ChunkWarning
 
 __version__ = "0.1.0"
 
 #: Public names and the module each stands in: imported when first asked for, since importing them imports Dask.
 _WHERE = {
-    "ChunkWarning": "sources",
+    "ChunkWarning": "workers",
     "DaskBackend": "backend",
     "fisher": "second",
     "from_npy": "sources",

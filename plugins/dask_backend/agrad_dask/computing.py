@@ -32,6 +32,7 @@ from agrad import Tensor
 from agrad.plugin.backend import Outlook, in_dask, is_followed, once, uncollected
 from agrad_dask import fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
+from agrad_dask.workers import Block, Workers
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
 
 T = TypeVar("T")
@@ -88,9 +89,22 @@ def values(*arrays: Any) -> list[Any]:
     return found
 
 
-def run(array: Any, tasks: Mapping[Any, GraphNode], key: Any, given: Mapping[Any, Any]) -> Any:
-    """Compute a value that tasks make of an array and of what is given; a cluster is sent that once, not with each task."""
+def run(
+    array: Any, tasks: Mapping[Any, GraphNode], key: Any, given: Mapping[Any, Any], what: str, nbytes: float
+) -> Any:
+    """Compute a value that tasks make of an array and of what is given; a cluster is sent that once, not with each task.
+
+    Parameters
+    ----------
+    what : str
+        What the tasks run,
+    nbytes : float
+        and what the largest rows take that one of them gets.
+    """
     run = _Run((array,), keep="host", max_memory=None, progress=None, retries=None)
+    if run.workers is not None:
+        run.what, run.block = what, Block(nbytes, f"the rows of a chunk, for {what}")
+        run.workers.refuse(run.block)
     if run.client is None:
         with run.shown(tasks, 1, 1):
             return run.locally(tasks | {k: DataNode(k, value) for k, value in given.items()}, [key], None, {})[0]
@@ -131,6 +145,8 @@ class _Run:
         self.schedule: Any = get_scheduler(collections=[array for array in arrays if is_dask_collection(array)])
         client = getattr(self.schedule, "__self__", None)
         self.client: Any = client if hasattr(client, "persist") else None
+        #: As they are before a run: of those that are lost in it nothing is known afterwards.
+        self.workers = None if self.client is None else Workers.of(self.client)
         self.keep = keep
         _check_config()
         limit = dask.config.get("agrad.max_memory", None) if max_memory is None else max_memory
@@ -138,6 +154,9 @@ class _Run:
         wanted = _LINES.get() is not None or dask.config.get("agrad.progress", False)
         self.progress = wanted if progress is None else progress
         self.retries = dask.config.get("agrad.retries", 0) if retries is None else retries
+        #: What runs, and its largest block, for errors, where the graph does not say it.
+        self.what: str = ""
+        self.block: Block | None = None
         #: What the names of this run's tasks on a cluster end with, and the names of values kept there.
         self.mark, self.elsewhere = uuid.uuid4().hex, dict[Any, Any]()
         graphs = [array.dask for array in arrays if isinstance(getattr(array, "dask", None), HighLevelGraph)]
@@ -221,6 +240,8 @@ class _Run:
         chunks = max(staging.CHUNKS, self.threads())
         with uncollected(), self.planning():
             plan = runs.Runs(self.written, keys, chunks)
+            if self.workers is not None:
+                self.workers.warn(self.largest(plan.of))
             outline = plan.outline()
             sizes = _Sizes(outline, self.written)
             firsts = dict.fromkeys(map(plan.head, keys))
@@ -265,6 +286,10 @@ class _Run:
             for plan in plans:
                 found = self.peak(graph, plan, sizes, threads)
                 if found.nbytes <= self.max_memory:
+                    if self.workers is not None:
+                        own = sizes.own(found.task)
+                        what = str(origins.of(own, self.written)[0] or origins.array_of(own))
+                        self.workers.refuse(Block(found.largest, what))
                     return plan, None if threads == allowed else threads
                 if best is None or found.nbytes < best[0].nbytes:
                     best = found, plan, threads
@@ -343,6 +368,15 @@ class _Run:
             f"{origins.array_of(key)} is one chunk of {format_bytes(size)}: create it with chunks=, as (100_000, -1)."
         )
 
+    def lost(self, error: Any) -> MemoryError:
+        """Make the error of a worker that was lost, as a rule because it was too small."""
+        what = self.what or "what agrad computes"
+        if error is not None and not self.what:
+            origin, exact = origins.of(self.given(error.task), self.written)
+            what = str(origin) if origin and exact else what
+        assert self.workers is not None
+        return self.workers.lost(error, what, self.block or self.largest(self.written.layers))
+
     # -- running -------------------------------------------------------------------------------------------------------
 
     def locally(
@@ -365,7 +399,7 @@ class _Run:
         self, graph: dict[Any, GraphNode], known: dict[Any, Any], targets: list[Any], options: dict[str, Any]
     ) -> list[Any]:
         """Compute a pass on the workers of a cluster; gives futures that are done."""
-        from distributed import as_completed  # noqa: PLC0415 (not needed on threads)
+        from distributed import KilledWorker, as_completed  # noqa: PLC0415 (not needed on threads)
 
         if not targets:
             return []
@@ -386,6 +420,8 @@ class _Run:
                     if future.status == "finished":
                         continue
                     error, step = future.exception(), future.traceback()
+                    if error is None or isinstance(error, KilledWorker):
+                        raise self.lost(error) from error
                     cause, place = getattr(error, "_agrad_task", (None, None))
                     cause = cause or self.client.sync(self.client.scheduler.get_error_cause, keys=[future.key])
                     self.explain(error, self.given(cause), place)
@@ -397,6 +433,13 @@ class _Run:
                     self.client.sync(_nothing)  # which the client's loop does after it has released them
                 raise
         return list(made)
+
+    def largest(self, names: Iterable[str]) -> Block:
+        """Return the largest of the blocks of some names, of those whose size is known."""
+        sizes = {name: runs.block_bytes(self.written.layers[name]) for name in names if name in self.written.layers}
+        name = max((name for name, size in sizes.items() if math.isfinite(size)), key=sizes.__getitem__, default="")
+        origin = origins.of((name,), self.written)[0]
+        return Block(sizes.get(name, 0.0), str(origin or f"{name}, made outside agrad"))
 
     def without_kept(self, graph: Mapping[Any, GraphNode]) -> dict[Any, GraphNode]:
         """Return a graph without the names of values that are kept on the cluster."""

@@ -655,14 +655,18 @@ def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part
         most=programs.most,
     )
     try:
-        (found,) = computing.run(arrays[0], planned.tasks, planned.last, {planned.step: step})
+        what = f"{rows.loss}, which agrad_dask.{rows.loss.caller} runs once per chunk"
+        most = max(stop - start for start, stop in itertools.pairwise(planned.ends))
+        nbytes = sum(a.dtype.itemsize * most * math.prod(a.shape[1:]) for a in arrays)
+        given = {planned.step: step}
+        (found,) = computing.run(arrays[0], planned.tasks, planned.last, given, what, nbytes)
         if found is None:
             raise ValueError(f"the data has no rows{called()}")
         for chunks, sample in found.samples:
             Context().run(_check, step, chunks, sample)
     except Exception as error:
-        given = {*rows.places, *rows.data}
-        _note_uncut(error, arrays[0].shape[0], (leaf for i, leaf in enumerate(rows.leaves) if i not in given))
+        told = {*rows.places, *rows.data}
+        _note_uncut(error, arrays[0].shape[0], (leaf for i, leaf in enumerate(rows.leaves) if i not in told))
         raise
     asked.calls += 1
     return found  # type: ignore[no-any-return]

@@ -282,7 +282,7 @@ class Runs:
         }
         nbytes: dict[Grid, float] = defaultdict(float)
         for run, parts in joined.items():
-            nbytes[places[run]] = max(nbytes[places[run]], *(_block_bytes(part.layer) for part in parts))
+            nbytes[places[run]] = max(nbytes[places[run]], *(block_bytes(part.layer) for part in parts))
         for run, extent in places.items():
             members = [part for part in self.parts.values() if part.run == run and part.is_needed]
             count = math.prod(extent)
@@ -574,7 +574,7 @@ def key_of(written: HighLevelGraph, name: str, place: int) -> Any:
     return keys_of(name, tuple(layer.dims[label] for label in layer.output_indices))(place)
 
 
-def _block_bytes(layer: Any) -> float:
+def block_bytes(layer: Any) -> float:
     """Return the bytes of the largest block of a layer, 0 where nothing is said and infinity where it is unknown."""
     if isinstance(layer, Fold):
         return layer.folded.nbytes

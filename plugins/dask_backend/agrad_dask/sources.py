@@ -16,6 +16,7 @@ import numpy as np
 import agrad as ag
 from agrad import Tensor
 from agrad.plugin.backend import called, getframe, internal, user_frame
+from agrad_dask.workers import ChunkWarning
 
 #: A chunk of more bytes than this is mapped anew by glibc at every allocation (its threshold grows to this and no
 #: further), and page faults then take most of the time.
@@ -24,10 +25,6 @@ LARGEST = 2**25
 USUAL = 2**24
 
 internal(__file__)
-
-
-class ChunkWarning(UserWarning):
-    """The chunks slow a computation down; the message names better ones."""
 
 
 def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **options: Any) -> Tensor:
