@@ -374,22 +374,25 @@ def test_what_a_client_says_of_tensors_is_answered(threads):
 # -- workers that are too small ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def smallest():
-    """One worker of 200 MiB, whose loss is an error at once."""
+SMALL = 200 * 2**20
+
+
+@pytest.fixture
+def small():
+    """One worker of 200 MiB, of which a test may be the last: its loss is an error at once."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        cluster_of(n_workers=1, processes=True, memory_limit="200MiB") as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
+        cluster_of(n_workers=1, processes=True, memory_limit=SMALL) as cluster,
+        distributed.Client(cluster) as client,
     ):
         yield client
 
 
 @pytest.fixture
-def small(smallest):
-    smallest.wait_for_workers(1, timeout=60)  # it is started anew after the last test
-    with smallest.as_current():
-        yield smallest
+def as_small(processes, monkeypatch):
+    """Let agrad take the workers that there are for such ones."""
+    monkeypatch.setattr(computing.Workers, "of", lambda _: computing.Workers(SMALL, 1))
+    return processes
 
 
 def dies(block):
@@ -429,7 +432,7 @@ def test_a_worker_that_dies_in_a_loss_over_rows_names_it():
     assert "62.50 kiB: the rows of a chunk, for the loss squares" in str(raised.value)
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("as_small")
 def test_what_no_worker_can_hold_is_refused_before_anything_runs():
     x = da.zeros((8, 2**25), chunks=(1, -1))
     with pytest.raises(
@@ -440,7 +443,7 @@ def test_what_no_worker_can_hold_is_refused_before_anything_runs():
         ag.compute(ag.sum(ag.asarray(x) * 2.0), max_memory="8GiB")
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("as_small")
 def test_blocks_that_are_large_for_the_workers_are_told_of():
     y = ag.exp(ag.asarray(da.zeros((16, 2**24), chunks=(1, -1))))  # 128 MiB each
     loss = ag.sum(y)
