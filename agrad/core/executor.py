@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agrad.core.backend import CONTRACT
+from agrad.core.backend import CONTRACT, Backend
 
 
 class Refused(Exception):
@@ -78,3 +78,23 @@ class Executor:
             must be the same bits as operation by operation; an executor that cannot do that refuses.
         """
         raise NotImplementedError
+
+    def in_c(self, program: Any, backend: Backend, **options: Any) -> tuple[int, Any]:
+        """Return the address of a program as a function of C, and what must live as long; `Refused` says why there is none.
+
+        The function is ``double f(int n, const double *x)`` where the program has one output, a number that it returns, else
+        ``double f(int n, const double *x, double *grad)``: what else the program gives is written to `grad`, one output
+        behind the other, or nowhere if that is NULL. `x` holds the inputs, one behind the other, `n` numbers together, each
+        in C's order; for another `n` it gives NaN. Inputs and outputs are of float32 or float64. Any thread may call it,
+        several at a time, without Python's lock. Where an operation fails it gives NaN, here and there.
+
+        Parameters
+        ----------
+        program : agrad.func.Program
+            As of `build`.
+        backend : Backend
+            Whose kernels the steps mean.
+        **options
+            As of `build`.
+        """
+        raise Refused(f"the executor {self.name!r} makes no functions of C")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from agrad.compiled.compiling import CompileError, CompileWarning, compile
 from agrad.core import names as _names
+from agrad.func.cfunc import cfunc
 from agrad.func.grad import deriv, elementwise_grad, grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
 from agrad.func.implicit import ImplicitError, implicit
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
@@ -13,6 +14,7 @@ from agrad.func.vmap import vmap
 from agrad.plugin.manager import use_executor
 from agrad.program.blanks import ShapeDtype
 from agrad.program.capture import capture, eval_shape
+from agrad.program.in_c import CFunction, CFunctionError
 from agrad.program.memory import Memory as _Memory  # noqa: F401 (the file has methods of programs)
 from agrad.program.passes import Running as _Running  # noqa: F401 (a method of programs)
 from agrad.program.program import Program
@@ -22,6 +24,8 @@ from agrad.program.source import Sources as _Sources  # noqa: F401 (as above)
 from agrad.program.writing import Texts as _Texts  # noqa: F401 (as above)
 
 __all__ = [
+    "CFunction",
+    "CFunctionError",
     "CaptureError",
     "CompileError",
     "CompileWarning",
@@ -29,6 +33,7 @@ __all__ = [
     "Program",
     "ShapeDtype",
     "capture",
+    "cfunc",
     "compile",
     "deriv",
     "elementwise_grad",

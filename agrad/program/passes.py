@@ -64,14 +64,14 @@ class Running:
             if asked is None or backend.name not in asked.backends:
                 found = _by_backend(self, backend, options)
             else:
-                program = functools.partial(_fewer, self, getattr(asked, "loops", False), options)
+                program = functools.partial(fewer, self, getattr(asked, "loops", False), options)
                 following = functools.partial(self.runner, backend, **options)
                 found = Asked(asked, program, backend, options, following)
             found = runs.setdefault(key, found)
         return found  # type: ignore[no-any-return]
 
 
-def _fewer(program: Program, loops: bool, options: Mapping[str, Any]) -> Program:
+def fewer(program: Program, loops: bool, options: Mapping[str, Any]) -> Program:
     """Return a program for raw arrays with as few steps as there can be; without loops where nobody knows these."""
     plain = program.without_detach()
     return running(optimized(plain if loops else unrolled(plain)), options)
@@ -80,8 +80,8 @@ def _fewer(program: Program, loops: bool, options: Mapping[str, Any]) -> Program
 def _by_backend(program: Program, backend: Backend, options: Mapping[str, Any]) -> Callable[..., Any]:
     """Return what runs a program without an executor."""
     loops = type(backend).compile is Backend.compile or backend._runs_loops
-    fewer = _fewer(program, loops, options)
-    return backend.compile(fewer, **options) or fewer.function(backend)
+    less = fewer(program, loops, options)
+    return backend.compile(less, **options) or less.function(backend)
 
 
 # -- the passes -------------------------------------------------------------------------------------------------------

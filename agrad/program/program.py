@@ -391,6 +391,9 @@ class Program:
         def memory(self) -> Any:
             """Return what is held at each step."""
 
+        def cfunc(self, *, name: str = "program", executor: Any = "native", **options: Any) -> Any:
+            """Return the program as a function of C."""
+
         def runner(self, backend: Backend, *, executor: Any = None, **options: Any) -> Callable[..., tuple[Any, ...]]:
             """Return what runs the program on raw arrays of a backend."""
 

@@ -623,6 +623,17 @@ class TestPrograms:
             args[0] = np.asfortranarray(args[0])
         check_program(choices, args)
 
+    def test_views_of_what_is_broadcast_and_kept(self):
+        """A view of a view, whose operand is computed anew in memory of its own, and whose axes go nowhere or backwards."""
+        x = np.arange(6.0).reshape(2, 3)
+
+        def function(x):
+            y = ag.broadcast_to(x, (2, 2, 3))
+            z = ag.broadcast_to(y, (2, 2, 2, 3))
+            return y, z, ag.matrix_transpose(z), ag.matrix_transpose(ag.flip(z, axis=-1)), x + x
+
+        check(function, x)
+
 
 def check_program(choices, args):
     def function(*values):

@@ -27,12 +27,24 @@ class NativeExecutor(Executor):
         self, program: Any, backend: Any, values: Sequence[Any], *, exact: bool = False, **options: Any
     ) -> Callable[..., Any]:
         """Return the program as native code."""
-        from agrad_numpy.executor import turned  # noqa: PLC0415 (as above)
-        from agrad_numpy.native.expanding import expanded  # noqa: PLC0415 (as above)
         from agrad_numpy.native.running import Running, plain  # noqa: PLC0415 (as above)
 
-        running = Running(program if exact else expanded(turned(program)), backend, own=not exact)
+        running = Running(program if exact else _loosely(program), backend, own=not exact)
         native = running.native([plain(value) for value in values])
         if len(native.python) > max(4, len(program.steps) // 8):
             raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")
         return running
+
+    def in_c(self, program: Any, backend: Any, *, exact: bool = False, **options: Any) -> tuple[int, Any]:
+        """Return the program as a function of C."""
+        from agrad_numpy.native.in_c import in_c  # noqa: PLC0415 (as above)
+
+        return in_c(program if exact else _loosely(program), backend, own=not exact)
+
+
+def _loosely(program: Any) -> Any:
+    """Return a program whose results differ in the last bits."""
+    from agrad_numpy.executor import turned  # noqa: PLC0415 (as above)
+    from agrad_numpy.native.expanding import expanded  # noqa: PLC0415 (as above)
+
+    return expanded(turned(program))

@@ -13,7 +13,7 @@ import math
 import operator
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -152,7 +152,15 @@ class Tried:
     def _run(self, step: Step) -> None:
         kernel = OPERATORS.get(symbol_of(step)) or operator.attrgetter(step.op)(self.backend.xp)
         self.kernels.append(kernel)
-        found = self.call(kernel, step, self._values)
+        same = not step.op.startswith("empty") and all(ref in self.kept for ref in step.refs)
+        try:
+            found = self.call(kernel, step, self._values)
+        except np.linalg.LinAlgError:  # of these values, which only say how results lie: in C's order
+            if same:
+                raise
+            shapes = [None if n is None else self.program.shapes[n] for n in step.outs]
+            parts = tuple(None if one is None else np.ones(*one) for one in shapes)
+            found = parts if step.several else parts[0]
         for number, part in zip(step.outs, found if step.several else (found,), strict=True):
             if number is not None:
                 self._values[number] = made = np.asarray(part)
@@ -164,7 +172,6 @@ class Tried:
                 ):
                     raise Refused(f"{step.op} gives another shape or dtype than the program states")
                 self._note(number, made, step.refs)
-        same = not step.op.startswith("empty") and all(ref in self.kept for ref in step.refs)
         if same and sum(self._values[n].nbytes for n in step.made) <= KEPT:
             for number in step.made:
                 self.kept[number] = self._values[number] = kept = self._values[number].copy(order="K")
@@ -254,7 +261,7 @@ class Lowered:
             place = self.places[number]
             if not place.dtype.isnative or any(stride % max(place.dtype.alignment, 1) for stride in place.strides):
                 raise Refused("an array has elements in another order of bytes, or not at multiples of their size")
-        self.steps = list(program.steps)
+        self.steps = [self._plain(at) for at in range(len(program.steps))]
         self.kinds = [self._kind(at) for at in range(len(self.steps))]
         self.outputs = self._with_outputs()
         self.groups: list[Group] = []
@@ -271,6 +278,14 @@ class Lowered:
     def dtype(self, number: int) -> str:
         """Return the dtype of a value."""
         return self.shapes[number].dtype
+
+    def _plain(self, at: int) -> Step:
+        """Return a step as one that there are kernels for: a copy, which a loop gives, as a shape that stays."""
+        step = self.program.steps[at]
+        if step.op != "asarray" or step.kwargs != {"copy": True} or type(step.args[0]) is not Ref:
+            return step
+        self.tried.kernels[at] = np.reshape
+        return replace(step, op="reshape", args=(step.args[0], self.shapes[step.made[0]].shape), kwargs={})
 
     def _kind(self, at: int) -> str:
         step = self.steps[at]
@@ -612,11 +627,13 @@ class Lowered:
             self.places[number] = Place(place.shape, place.strides, place.dtype, now.root, offset)
             return
         # it was a view of a view, of which there is a copy now: a view of such a copy says how it lies
-        order = sorted(range(len(now.shape)), key=lambda i: -now.strides[i])
-        operand = np.empty([now.shape[i] for i in order], now.dtype).transpose(np.argsort(order))
+        reach = [(n - 1) * s for n, s in zip(now.shape, now.strides, strict=True)]
+        before = -sum(min(r, 0) for r in reach)  # bytes, where an axis goes backwards
+        memory = np.empty(before + sum(max(r, 0) for r in reach) + now.dtype.itemsize, np.uint8)
+        operand = np.ndarray(now.shape, now.dtype, memory, before, now.strides)
         found = self.tried.call(self.tried.kernels[at], step, {ref: operand})
         part = found[step.outs.index(number)] if step.several else found
-        if not now.is_dense or operand.strides != now.strides or base_of(part) is not base_of(operand):
+        if base_of(part) is not memory:
             raise Refused(f"{step.op} is no view of a copy of its operand")
         offset = now.offset + address(part) - address(operand)
         self.places[number] = Place(part.shape, part.strides, part.dtype, now.root, offset)

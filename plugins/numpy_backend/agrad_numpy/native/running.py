@@ -62,16 +62,18 @@ class Native:
         Places of the schedule at which a step of Python's runs before what follows, ascending.
     kernels : int
         How many distinct kernels there are.
+    slots : list of int
+        The addresses that are the same in every call, 0 for others.
     """
 
     def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool) -> None:
         self.low = low = Lowered(program, backend, values, own=own)
         self._math = Math()
-        self._slots: list[int] = [0] * (len(low.slots) + 1)
+        self.slots: list[int] = [0] * (len(low.slots) + 1)
         self._extra: dict[Any, int] = {}
         self._held: list[Any] = []
         for number, value in low.tried.kept.items():
-            self._slots[low.slots[number]] = address(value)
+            self.slots[low.slots[number]] = address(value)
         known: dict[Any, Kernel] = {}
         names: dict[Any, str] = {}
         entries: list[Kernel] = []
@@ -124,8 +126,8 @@ class Native:
     def _slot(self, key: Any, value: int) -> int:
         """Return the slot of an address that is the same in every call."""
         if key not in self._extra:
-            self._extra[key] = len(self._slots)
-            self._slots.append(value)
+            self._extra[key] = len(self.slots)
+            self.slots.append(value)
         return self._extra[key]
 
     def _loop(self, ufunc: Any, dtypes: tuple[str, ...]) -> list[tuple[int, int]]:
@@ -149,7 +151,7 @@ class Native:
     def memory(self) -> tuple[Any, Any]:
         """Return new slots and a new workspace."""
         work = aligned(self.low.workspace + 8)  # with the status behind it
-        slots = np.array(self._slots, np.int64)
+        slots = np.array(self.slots, np.int64)
         slots[0] = address(work)
         return slots, work
 
@@ -161,9 +163,20 @@ class Native:
         slots, work = memory or self.memory()
         inputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.program.inputs]
         outputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.outputs]
-        schedule = self._run, address(self._schedule), self._count if count is None else count
-        held = work, self._code, self._args, self._schedule, self._held, self.low.tried.kept
+        run, table, whole = self.schedule
+        schedule = run, table, whole if count is None else count
+        held = work, *self.held
         return entry().function(inputs, outputs, schedule, slots, self.low.workspace, releases=releases, held=held)
+
+    @property
+    def held(self) -> tuple[Any, ...]:
+        """What has to live as long as code that runs the program."""
+        return self._code, self._args, self._schedule, self._held, self.low.tried.kept
+
+    @property
+    def schedule(self) -> tuple[int, int, int]:
+        """The addresses of what runs the schedule and of its table, and how many entries that has."""
+        return self._run, address(self._schedule), self._count
 
     def runner(self, slots: Any) -> Callable[[int, int], None]:
         """Return what runs a part of the schedule."""
