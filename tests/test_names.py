@@ -270,7 +270,7 @@ def test_each_of_jax_and_numpys_names_is_there_or_explained(theirs):
             "; not there: write its log density with agrad.special, or as one of agrad.scipy.stats",
         ),
         ("agrad.scipy.optimize", "leastsq", "; not there: use agrad.scipy.optimize.least_squares"),
-        ("agrad.scipy.integrate", "nquad", "; not there: use agrad.scipy.integrate.quad within a function of quad's"),
+        ("agrad.scipy.integrate", "dblquad", "; not there: use agrad.scipy.integrate.nquad"),
         ("agrad.scipy.signal", "zpk2sos", "; others of SciPy's take arrays, and agrad.Function a derivative for them"),
         (
             "agrad.scipy.linalg",

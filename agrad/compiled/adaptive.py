@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 import types
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from agrad.compiled.compiling import BRANCHES, Compiled
 from agrad.core import mode
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
-from agrad.program.program import Leaf, Stopped
+from agrad.program.in_c import CFunction, CFunctionError, by_itself
+from agrad.program.program import Leaf, Number, Stopped
 from agrad.program.recording import CaptureError
 
 #: How many calls go before the one that is captured, which costs as much as about a hundred of them.
@@ -22,6 +24,9 @@ BEFORE = 100
 
 #: How many calls with plain arrays, which are quicker, go before a capture in the midst of a solver's run.
 BEFORE_WITHIN = 1000
+
+#: How many calls of an integrand go before it becomes a function of C: what making that takes is less than these took.
+BEFORE_C = 5000
 
 #: How many replays on plain arrays are compared with the function; the last of them also by the time they take.
 COMPARED = 5
@@ -193,3 +198,144 @@ class OftenPlain:
             return run(*values)[at]
 
         return program
+
+
+class OftenInC:
+    """A function of numbers that integrators of SciPy's call often: from a counted call on, a function of C with the same bits.
+
+    It is kept among the attributes of the function, and so as long as that.
+
+    Attributes
+    ----------
+    calls : int
+        How often it has been called.
+    """
+
+    _leads_to = ()  # nothing of this is state of the function
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self.function, self.calls, self._is_open = function, 0, True
+        self._programs = Compiled(function, check=False, explain=False, exact=True, threads=1)
+        self._kept: list[list[Any]] = []  # programs, each with its function of C and what it is found by
+
+    @classmethod
+    def of(cls, function: Any) -> OftenInC | None:
+        """Return what is known of a function; None for what has no attributes of its own to keep it in."""
+        if not isinstance(function, types.FunctionType):
+            return None
+        known = vars(function).get("_often_in_c")
+        if known is None or known.function is not function:  # functools.wraps copies attributes
+            known = vars(function)["_often_in_c"] = cls(function)
+        return known
+
+    def taken(
+        self, number: Callable[..., float], place: tuple[Any, ...], args: tuple[Any, ...]
+    ) -> tuple[Any, tuple[float, ...]]:
+        """Return what an integrator of SciPy's is to call in one run, and which numbers it is to pass on behind its own.
+
+        Parameters
+        ----------
+        number : callable
+            What the function gives of numbers, as a float.
+        place : tuple
+            The function's own first arguments, numbers or tensors of them, near which both are compared before.
+        args : tuple
+            Its further arguments.
+        """
+        captures = self.calls >= BEFORE_C and self._is_open and _is_usual() and by_itself()
+        if captures:
+            found = self._in_c(number, place, args)
+            if found is not None:
+                return found
+            captures = self._is_open
+
+        def counted(*xs: float) -> float:
+            nonlocal captures
+            self.calls += 1
+            if not captures:
+                return number(*xs)
+            captures = False
+            like = [tensor_like(x, one) if isinstance(one, Tensor) else x for x, one in zip(xs, place, strict=True)]
+            return self._captured((*like, *args), lambda: number(*xs))
+
+        return counted, ()
+
+    def _captured(self, args: tuple[Any, ...], number: Callable[[], float]) -> float:
+        """Call the function, and keep its program."""
+        leaves, treedef = tree.flatten((args, {}))
+        key = self._programs._key(leaves, treedef, mode.current())
+        returned, new, _ = self._programs._recorded(args, {}, leaves, treedef)
+        if new is None or len(self._kept) == BRANCHES:
+            self._is_open = False
+        else:
+            self._kept.insert(0, [new, None, key])
+        return number() if isinstance(returned, Tensor) and returned._is_followed() else float(returned)
+
+    def _in_c(
+        self, number: Callable[..., float], place: tuple[Any, ...], args: tuple[Any, ...]
+    ) -> tuple[Any, tuple[float, ...]] | None:
+        """Return the function of C, and the numbers that it takes beside; None where there is no program for such a call."""
+        leaves, treedef = tree.flatten(((*place, *args), {}))
+        key = self._programs._key(leaves, treedef, mode.current())
+        for row in self._kept:
+            kept, made, known = row
+            values = kept.enter(leaves) if known == key else None
+            if type(values) is not list:
+                continue
+            first = _taking(kept, len(place))
+            if first is None:
+                break
+            rest = [at for at in range(len(values)) if at not in first]
+            hosts = [kept.backend.to_host(kept.backend.as_array(values[at])) for at in rest]
+            numbers = tuple(float(x) for host in hosts for x in host.reshape(-1).tolist())
+            if made is None:
+                made = _made(kept, (*first, *rest))
+                if made is None or not _gives_the_same(made, number, place, numbers):
+                    break
+                row[1] = made
+            return made.low_level_callable, numbers
+        else:
+            return None
+        self._is_open = False
+        return None
+
+
+def tensor_like(number: float, like: Tensor) -> Tensor:
+    """Return a number as a tensor of the dtype and on the device of another one."""
+    return asarray(number, dtype=like.dtype, device=like.device)
+
+
+def _gives_the_same(
+    made: CFunction, number: Callable[..., float], place: tuple[Any, ...], numbers: tuple[float, ...]
+) -> bool:
+    """Return whether a function of C gives what another one does, at some places."""
+    for factor in (1.0, 0.9375, 1.0625):
+        xs = [factor * float(x) for x in place]
+        given = (*xs, *numbers)
+        if made.ctypes(len(given), (ctypes.c_double * len(given))(*given)) != number(*xs):
+            return False
+    return True
+
+
+def _made(kept: Kept, places: tuple[int, ...]) -> CFunction | None:
+    """Return the function of C of a program whose inputs are taken in another order."""
+    program = kept.program
+    inputs = tuple(program.inputs[at] for at in places)
+    program = program.replaced(inputs=inputs, outputs=(program.outputs[kept.leaves[0][1]],), outside={})
+    try:
+        found: CFunction = program.cfunc(exact=True)
+    except CFunctionError:
+        return None
+    return found
+
+
+def _taking(kept: Kept, count: int) -> list[int] | None:
+    """Return the places among a program's inputs of its first arguments, numbers; None if it does more than compute one of them."""
+    program, backend = kept.program, kept.backend
+    fails = any(step.op.startswith("linalg.") for step in program.steps)
+    alone = kept.only_computes and not kept.conditions and not kept.settings and kept.backward is None
+    if fails or not alone or not kept.one or backend.name != "numpy" or type(kept.leaves[0][0]) not in (Leaf, Number):
+        return None
+    place = {number: at for at, number in enumerate(program.inputs)}
+    by_leaf = {at: number for number, at in kept.from_arguments} | {at: place[n] for n, at in kept.floats.items()}
+    return [by_leaf[at] for at in range(count)] if all(at in by_leaf for at in range(count)) else None

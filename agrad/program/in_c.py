@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import re
 from typing import Any
 
@@ -11,12 +12,15 @@ from agrad.core import errors
 from agrad.core.executor import Refused
 from agrad.core.once import once
 from agrad.core.tensor import Tensor
-from agrad.plugin.manager import executor_named, get
+from agrad.plugin.manager import executor_named, executors, get
 from agrad.program.passes import fewer
 from agrad.program.program import Program, Shaped, attached, spec_of_value
 
 #: The dtypes of what goes in and comes out as doubles.
 FLOATS = ("float32", "float64")
+
+#: The executor that agrad takes by itself, on NumPy's arrays.
+NATIVE = "native"
 
 
 class CFunctionError(RuntimeError):
@@ -100,11 +104,18 @@ def _header(name: str, size: int, gives: int | None, inputs: list[Shaped], outpu
     return "\n".join([*lines, f"typedef double (*{name})(int n, const double *x{more});", ""])
 
 
+def by_itself() -> bool:
+    """Return whether agrad may choose machine code by itself: where the native executor works, and nobody turned it off."""
+    if os.environ.get("AGRAD_EXECUTOR") == "text":
+        return False
+    return any(row.name == NATIVE and row.available for row in executors())
+
+
 @attached
 class InC:
     """Methods of programs."""
 
-    def cfunc(self: Any, *, name: str = "program", executor: Any = "native", **options: Any) -> CFunction:
+    def cfunc(self: Any, *, name: str = "program", executor: Any = NATIVE, **options: Any) -> CFunction:
         """Return the program as a function of C, by a compiler: ``double f(int n, const double *x, double *grad)``.
 
         `x` holds the program's arguments one behind the other. The function returns the program's first result, which is one

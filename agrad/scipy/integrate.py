@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from agrad import tree
-from agrad.compiled.adaptive import Often, OftenPlain
+from agrad.compiled.adaptive import Often, OftenInC, OftenPlain
 from agrad.compiled.comparing import equal_in_bits
 from agrad.core import names as _names
 from agrad.core.errors import UnsupportedOp, called
@@ -47,7 +47,7 @@ from agrad.plugin.manager import scipys
 from agrad.program.arguments import bare, is_raw, moves
 from agrad.utils.checkpoint import checkpoint
 
-__all__ = ["cumulative_trapezoid", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"]
+__all__ = ["cumulative_trapezoid", "nquad", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"]
 
 #: ``rhs(y, t, *theta)``: the derivative of a state.
 Rhs = Callable[..., Any]
@@ -866,14 +866,21 @@ class _Integrand:
         What SciPy is to keep to: ``epsabs``, ``epsrel``, ``limit``, ``points``.
     number : dict or None
         What else SciPy's `quad` is told, for a function that gives a number; None for vectors, by `quad_vec`.
+    func, arguments : callable
+        The user's function, if it is one; what its further arguments are, made of `theta`.
     rest : list
         What the last integration says beside the integral: an estimate of its error first.
     """
 
     def __init__(
-        self, of: Callable[..., Tensor], tolerances: dict[str, Any], number: dict[str, Any] | None = None
+        self,
+        of: Callable[..., Tensor],
+        tolerances: dict[str, Any],
+        number: dict[str, Any] | None = None,
+        func: Any = None,
+        arguments: Callable[[Sequence[Tensor]], Any] = tuple,
     ) -> None:
-        self.of, self.tolerances, self.number = of, tolerances, number
+        self.of, self.tolerances, self.number, self.func, self.arguments = of, tolerances, number, func, arguments
         self.rest: list[Any] = []
         self._often = Often(of)
 
@@ -886,7 +893,9 @@ class _Integrand:
 
         run, low, high = scipys("integrate"), float(a), float(b)
         if self.number is not None:
-            found, *self.rest = run.quad(lambda x: float(at(x)), low, high, **self.tolerances, **self.number)
+            place, args = asarray(_within(low, high), dtype="float64", device=device), self.arguments(theta)
+            call, more = _called_as(self.func, lambda x: float(at(x)), (place,), args)
+            found, *self.rest = run.quad(call, low, high, args=more, **self.tolerances, **self.number)
         elif low == high:  # of which `quad_vec` makes NaN
             return zeros_like(self.of(a, *theta))
         else:
@@ -1017,18 +1026,253 @@ def quad(
         )
         check_closed(of, [_plain(inside), *map(_plain, theta)], "quad: the function", func)
 
-    def number(x: float) -> float:
-        found = func(x, *args)
+    if is_raw(a, b, args):
+        number, ends = _number_of(func, args, check), (float(low), float(high))
+        call, more = _called_as(func, number, (_within(*ends),), args)
+        found, *rest = scipys("integrate").quad(call, *ends, args=more, full_output=full_output, **tolerances)
+        return (found, *rest)
+    check()
+    integrand = _Integrand(of, tolerances, {"full_output": full_output}, func, arguments)
+    return (_Integral.apply(integrand, low, high, *theta), *integrand.rest)
+
+
+def nquad(
+    func: Callable[..., Any], ranges: Sequence[Any], args: Any = (), opts: Any = None, full_output: bool = False
+) -> tuple[Any, ...]:
+    """Integrate a function of several variables; differentiable by limits and by arguments.
+
+    The value is that of SciPy's `nquad`; derivatives are those of integrals of integrals by `quad`, where more is said of them.
+    Arguments are tensors, containers of them, as are limits; a function among `ranges` gets the outer variables and the
+    arguments, and gives limits made of agrad's functions. The integral is a float where nothing that is given is a tensor.
+
+    Of `opts` derivatives know ``epsabs``, ``epsrel``, ``limit`` and ``points``; others are for integrals of numbers alone.
+
+    >>> import agrad as ag
+    >>> from agrad.scipy.integrate import nquad
+    >>> side = ag.tensor(2.0, requires_grad=True)
+    >>> area, error = nquad(lambda x, y, side: 1.0 + 0.0 * x, [lambda y, side: (0.0, y), (0.0, side)], (side,))
+    >>> area.detach(), ag.grad(area, side)  # side**2 / 2
+    (tensor(2.), (tensor(2.),))
+    """
+    args = args if isinstance(args, tuple) else (args,)
+    whole = _Region(func, ranges, args, opts)
+    if is_raw(args, [one for one in ranges if not callable(one)]):
+        number = _number_of(func, args, whole.check)
+        return whole.scipys(number, whole.within([]), args, [], full_output=full_output)
+    whole.check()
+    found = _NestedIntegral.apply(whole, *whole.theta)
+    return (found, *whole.rest)
+
+
+class _Region:
+    """A function of several numbers and of tensors, and where it is integrated.
+
+    Attributes
+    ----------
+    theta : list of Tensor
+        What has derivatives of its arguments and of the limits.
+    rest : list
+        What the last integration says beside the integral: an estimate of its error first.
+    """
+
+    def __init__(self, func: Callable[..., Any], ranges: Sequence[Any], args: tuple[Any, ...], opts: Any) -> None:
+        self.func, self.count, self.rest = func, len(ranges), list[Any]()
+        opts = {} if opts is None else opts
+        self.opts = [opts] * self.count if isinstance(opts, dict) else list(opts)
+        if len(self.opts) != self.count or not self.count:
+            raise ValueError(f"nquad: there are {self.count} ranges and {len(self.opts)} opts{called()}")
+        self.theta, self.put = _taken_apart((args, [one if callable(one) else tuple(one) for one in ranges]))
+        limits = [t for t in tree.flatten(ranges)[0] if not callable(t)]
+        refuse_lazy("integrate.nquad", (limits, *self.theta))
+        self.device = next((t.device for t in self.theta), None)
+        self._often = Often(self.of)
+
+    def of(self, *given: Tensor) -> Tensor:
+        """Return the function of numbers, one per variable, and of `theta`."""
+        args, _ = self.put(given[self.count :])
+        found = self.func(*given[: self.count], *args)
+        return found if isinstance(found, Tensor) else asarray(found, device=self.device)
+
+    def limits(self, at: int, outer: Sequence[Any], theta: Sequence[Tensor]) -> tuple[Any, Any]:
+        """Return the limits of a variable, given those further out."""
+        args, ranges = self.put(theta)
+        low, high = ranges[at](*outer, *args) if callable(ranges[at]) else ranges[at]
+        return low, high
+
+    def options(self, at: int, outer: Sequence[Any], theta: Sequence[Tensor]) -> dict[str, Any]:
+        """Return what SciPy is told of the integral over a variable."""
+        found = self.opts[at]
+        return dict(found(*outer, *self.put(theta)[0]) if callable(found) else found)
+
+    def within(self, theta: Sequence[Tensor]) -> tuple[float, ...]:
+        """Return a place in the region."""
+        found: tuple[float, ...] = ()
+        for at in reversed(range(self.count)):
+            found = (_within(*map(_bare_float, self.limits(at, found, theta))), *found)
+        return found
+
+    def check(self) -> None:
+        """Refuse functions that see tensors beside their arguments."""
+        plain = [_plain(t) for t in self.theta]
+        place = [asarray(x, dtype="float64", device=self.device) for x in self.within(plain)]
+
+        def at_place(*theta: Tensor) -> tuple[Any, ...]:
+            ends = (self.limits(at, place[at + 1 :], theta) for at in range(self.count))
+            seen = [asarray(end, device=self.device) for pair in ends for end in pair]
+            return (self.of(*place, *theta), *seen)
+
+        check_closed(at_place, plain, "nquad: the function", self.func)
+
+    def scipys(
+        self,
+        number: Callable[..., float],
+        place: tuple[Any, ...],
+        args: tuple[Any, ...],
+        theta: Sequence[Tensor],
+        *,
+        full_output: bool = False,
+    ) -> tuple[Any, ...]:
+        """Return what SciPy's `nquad` gives; see `_called_as`."""
+        call, more = _called_as(self.func, number, place, args)
+
+        def ends(at: int) -> Callable[..., tuple[float, float]]:
+            outer = self.count - at - 1
+
+            def of(*xs: float) -> tuple[float, float]:
+                low, high = self.limits(at, xs[:outer], theta)
+                return float(low), float(high)
+
+            return of
+
+        ranges = [ends(at) for at in range(self.count)]
+        options = [lambda *xs, at=at: self.options(at, xs[: self.count - at - 1], theta) for at in range(self.count)]
+        found: tuple[Any, ...] = scipys("integrate").nquad(
+            call, ranges, args=more, opts=options, full_output=full_output
+        )
+        return found
+
+    def value(self, theta: Sequence[Tensor]) -> Tensor:
+        """Return the integral."""
+        args, _ = self.put(theta)
+
+        def tensors(xs: Sequence[float]) -> list[Tensor]:
+            return [asarray(x, dtype="float64", device=self.device) for x in xs]
+
+        def number(*xs: float) -> float:
+            return float(self._often(*tensors(xs), *theta))
+
+        found, *self.rest = self.scipys(number, tuple(tensors(self.within(theta))), args, theta)
+        return asarray(found, dtype="float64", device=self.device)
+
+    def nested(self, *theta: Tensor) -> Tensor:
+        """Return the integral as one of integrals, each of one variable."""
+        return self._over(self.count - 1, (), theta)
+
+    def _over(self, at: int, outer: tuple[Tensor, ...], theta: Sequence[Tensor]) -> Tensor:
+        """Return the integral over a variable and those further in, given those further out."""
+        if at < 0:
+            return self.of(*outer, *theta)
+
+        def of(*given: Tensor) -> Tensor:
+            return self._over(at - 1, given[: len(outer) + 1], given[len(outer) + 1 :])
+
+        low, high = (
+            astype(t if isinstance(t, Tensor) else asarray(t, device=self.device), "float64", copy=False)
+            for t in self.limits(at, outer, theta)
+        )
+        options = self.options(at, [*map(_plain, outer)], [*map(_plain, theta)])
+        others = options.keys() - {"epsabs", "epsrel", "limit", "points"}
+        if others:
+            raise ValueError(
+                f"nquad: derivatives of an integral with {', '.join(sorted(others))} are not there{called()}"
+            )
+        if "points" in options:
+            ends = _bare_float(low), _bare_float(high)
+            options["points"] = [x for x in options["points"] if ends[0] <= x <= ends[1]] or None
+        integrand = _Integrand(of, {"epsabs": 1.49e-8, "epsrel": 1.49e-8, "limit": 50, "points": None, **options}, {})
+        return _Integral.apply(integrand, low, high, *outer, *theta)
+
+
+class _NestedIntegral(Function):
+    """The integral over a region: its value at once, its derivatives those of integrals of integrals."""
+
+    @staticmethod
+    def forward(ctx: Any, whole: _Region, *theta: Tensor) -> Tensor:
+        ctx.whole = whole
+        ctx.save_for_backward(*theta)
+        return whole.value([_plain(t) for t in theta])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        theta, needed = ctx.saved_tensors, ctx.needs_input_grad[1:]
+        wanted = [i for i, need in enumerate(needed) if need]
+
+        def of(*chosen: Tensor) -> Tensor:
+            values = list(theta)
+            for i, value in zip(wanted, chosen, strict=True):
+                values[i] = value
+            return ctx.whole.nested(*values)
+
+        gradients: list[Any] = [None] * len(theta)
+        for i, part in zip(wanted, vjp(of, *(theta[i] for i in wanted))[1](g), strict=True):
+            gradients[i] = part
+        return (None, *gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *t_theta: Any) -> Tensor:
+        theta = ctx.saved_tensors
+        moves = tuple(zeros_like(t) if move is None else move for t, move in zip(theta, t_theta, strict=True))
+        found: Tensor = jvp(ctx.whole.nested, tuple(theta), moves)[1]
+        return found
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, whole: _Region, *theta: Tensor) -> tuple[Tensor, int]:
+        whole.rest = [math.nan]
+        return vmap(whole.nested, in_dims=in_dims[1:])(*theta), 0
+
+
+def _bare_float(x: Any) -> float:
+    """Return a number as Python's, of which nobody asks for derivatives."""
+    return float(_plain(x) if isinstance(x, Tensor) else x)
+
+
+def _within(low: float, high: float) -> float:
+    """Return a place between two limits, be they infinite."""
+    if math.isfinite(low) and math.isfinite(high):
+        return low + 0.375 * (high - low)
+    return low + 0.375 if math.isfinite(low) else high - 0.375 if math.isfinite(high) else 0.375
+
+
+def _number_of(func: Callable[..., Any], args: tuple[Any, ...], check: Callable[[], None]) -> Callable[..., float]:
+    """Return a function that gives Python's numbers; `check` is called if it gives a tensor that is differentiated."""
+
+    def number(*xs: float) -> float:
+        found = func(*xs, *args)
         if isinstance(found, Tensor) and found._is_followed():
             check()
         return float(found)
 
-    if is_raw(a, b, args):
-        found, *rest = scipys("integrate").quad(number, float(low), float(high), full_output=full_output, **tolerances)
-        return (found, *rest)
-    check()
-    integrand = _Integrand(of, tolerances, {"full_output": full_output})
-    return (_Integral.apply(integrand, low, high, *theta), *integrand.rest)
+    return number
+
+
+def _called_as(
+    func: Any, number: Callable[..., float], place: tuple[Any, ...], args: tuple[Any, ...]
+) -> tuple[Any, tuple[float, ...]]:
+    """Return what SciPy is to integrate, `number` or a function of C with the same bits, and which numbers it is to pass on.
+
+    Parameters
+    ----------
+    func : callable
+        The user's.
+    number : callable
+        What it gives of numbers.
+    place : tuple
+        In the region: numbers, or tensors if the user's function is given such.
+    args : tuple
+        Its further arguments.
+    """
+    known = OftenInC.of(func)
+    return (number, ()) if known is None else known.taken(number, place, args)
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:

@@ -436,9 +436,7 @@ _INSTEAD = {
         " scipy.signal.iirfilter"
     ),
     "use agrad.scipy.signal.fftconvolve": "scipy.signal.oaconvolve",
-    "use agrad.scipy.integrate.quad within a function of quad's": (
-        "scipy.integrate.dblquad scipy.integrate.nquad scipy.integrate.tplquad"
-    ),
+    "use agrad.scipy.integrate.nquad": "scipy.integrate.dblquad scipy.integrate.tplquad",
     "use agrad.scipy.integrate.simpson": "scipy.integrate.fixed_quad scipy.integrate.romb",
     "solve the equations at the nodes, and differentiate by agrad.func.implicit": "scipy.integrate.solve_bvp",
     "use agrad.scipy.interpolate.CubicSpline or PchipInterpolator": (

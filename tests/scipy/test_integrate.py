@@ -20,6 +20,7 @@ import agrad.numpy as anp
 from agrad.autograd import gradcheck, gradgradcheck
 from agrad.compiled import adaptive as often
 from agrad.func import ImplicitError
+from agrad.program import in_c
 from agrad.scipy import integrate
 from agrad.scipy.integrate import odeint, solve_ivp
 
@@ -343,7 +344,7 @@ class TestSolveIvp:
 
 
 def test_the_names():
-    assert integrate.__all__ == ["cumulative_trapezoid", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"]
+    assert integrate.__all__ == ["cumulative_trapezoid", "nquad", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"]
 
 
 def hunters(y, t, p):
@@ -658,6 +659,185 @@ class TestQuad:
     def test_lazy_arguments_are_refused(self, dask_backend):
         with pytest.raises(ag.UnsupportedOp, match=r"scipy\.integrate\.quad"):
             integrate.quad(lambda x, p: p * x, 0.0, 1.0, (ag.asarray(1.0, device="dask"),))
+
+
+def bump(x, y, p, q):
+    return ag.exp(-p * x * y) * ag.cos(q[0] * x + q[1])
+
+
+def bump_in_numpy(x, y, p, q):
+    return np.exp(-p * x * y) * np.cos(q[0] * x + q[1])
+
+
+class TestNQuad:
+    EXACT = {"epsabs": 1e-11, "epsrel": 1e-11}
+
+    @pytest.mark.parametrize(
+        "ranges",
+        [
+            [(-0.3, 1.2), (0.2, 0.9)],
+            [lambda y, p, q: (0.0, y * p), (0.0, 1.5)],
+            [lambda y, p, q: (y, 1.0), lambda p, q: (0.0, q[1])],
+        ],
+    )
+    @pytest.mark.parametrize("opts", [None, EXACT, [EXACT, {"limit": 20}], [lambda *_: {"epsabs": 1e-10}] * 2])
+    def test_values_are_scipys(self, ranges, opts):
+        expected = theirs.nquad(bump_in_numpy, ranges, WAVE, opts)
+        assert integrate.nquad(bump_in_numpy, ranges, WAVE, opts) == expected
+        assert integrate.nquad(bump_in_numpy, ranges, WAVE, opts, full_output=True)[2]["neval"] >= 441
+        found, error = integrate.nquad(bump, ranges, (WAVE[0], leaf(WAVE[1])), opts)
+        np.testing.assert_allclose(found.item(), expected[0], rtol=1e-13)
+        np.testing.assert_allclose(error, expected[1], rtol=0.1, atol=1e-14)
+        assert found.requires_grad
+
+    def test_derivatives_by_arguments_and_limits(self):
+        """Of x y**2 p, for x from 0 to y b, and y from a to c: p b**2 (c**5 - a**5) / 10."""
+
+        def of(a, b, c, p):
+            inner = lambda y, p, b: (0.0, y * b)
+            return integrate.nquad(lambda x, y, p, b: x * y**2 * p, [inner, (a, c)], (p, b), self.EXACT)[0]
+
+        a, b, c, p = values = (0.5, 1.3, 2.0, 0.7)
+        operands = tuple(map(leaf, values))
+        found = of(*operands)
+        np.testing.assert_allclose(found.item(), p * b**2 * (c**5 - a**5) / 10, rtol=1e-12)
+        expected = [-p * b**2 * a**4 / 2, p * b * (c**5 - a**5) / 5, p * b**2 * c**4 / 2, b**2 * (c**5 - a**5) / 10]
+        np.testing.assert_allclose([g.item() for g in ag.grad(found, operands)], expected, rtol=1e-10)
+        tangent = ag.func.jvp(of, operands, (ag.tensor(0.0), ag.tensor(1.0), ag.tensor(0.0), ag.tensor(0.0)))[1]
+        np.testing.assert_allclose(tangent.item(), expected[1], rtol=1e-10)
+        twice = ag.func.grad(ag.func.grad(lambda b: of(a, b, c, p)))(ag.tensor(b, dtype=ag.float64))
+        np.testing.assert_allclose(twice.item(), p * (c**5 - a**5) / 5, rtol=1e-9)
+        mapped = ag.func.vmap(lambda p: of(a, b, c, p))(ag.tensor([0.7, 1.4], dtype=ag.float64))
+        np.testing.assert_allclose(mapped.numpy(), [found.item(), 2 * found.item()], rtol=1e-10)
+
+    def test_of_three_variables(self):
+        """The volume of a ball's eighth, pi r**3 / 6, and its surface by the radius."""
+        r = leaf(1.2)
+        ranges = [
+            lambda y, z, r: (0.0, ag.sqrt(ag.maximum(r * r - y * y - z * z, 0.0))),
+            lambda z, r: (0.0, ag.sqrt(r * r - z * z)),
+            (0.0, r),
+        ]
+        loose = {"epsabs": 1e-4, "epsrel": 1e-4}
+        found, _ = integrate.nquad(lambda x, y, z, r: 1.0 + 0.0 * x, ranges, (r,), loose)
+        np.testing.assert_allclose(found.item(), math.pi * 1.2**3 / 6, rtol=1e-4)
+
+    def test_what_it_sees_beside_is_refused(self):
+        rate = leaf(0.5)
+        for args in ((), (leaf(1.0),)):
+            with pytest.raises(ImplicitError, match="none of its arguments"):
+                integrate.nquad(lambda x, y, *_: rate * (x * y), [(0.0, 1.0)] * 2, args)
+        with pytest.raises(ImplicitError, match="none of its arguments"):
+            integrate.nquad(lambda x, y, p: p * x * y, [lambda y, p: (0.0, rate), (0.0, 1.0)], (leaf(1.0),))
+
+    def test_refusals(self, dask_backend):
+        with pytest.raises(ValueError, match="2 ranges and 1 opts"):
+            integrate.nquad(bump, [(0.0, 1.0)] * 2, WAVE, [{}])
+        with pytest.raises(ag.UnsupportedOp, match=r"scipy\.integrate\.nquad"):
+            integrate.nquad(lambda x, p: p * x, [(0.0, 1.0)], (ag.asarray(1.0, device="dask"),))
+        p = leaf(0.5)
+        found, _ = integrate.nquad(lambda x, p: p * x, [(0.0, 1.0)], (p,), {"weight": "cos", "wvar": 1.0})
+        with pytest.raises(ValueError, match="derivatives of an integral with weight, wvar"):
+            ag.grad(found, p)
+
+
+class TestOftenInC:
+    """Integrands that are called often are functions of C, which nobody can tell from what they give."""
+
+    @pytest.fixture(autouse=True)
+    def soon(self, monkeypatch):
+        pytest.importorskip("llvmlite", reason="functions of C are made by llvmlite")
+        if not in_c.by_itself():
+            pytest.skip("no function of C can be made here")
+        monkeypatch.setattr(often, "BEFORE_C", 50)
+
+    def is_in_c(self, function):
+        return any(made is not None for _, made, _ in vars(function)["_often_in_c"]._kept)
+
+    @pytest.mark.parametrize("limits", [(-0.3, 1.2), (0.0, np.inf), (-np.inf, np.inf)])
+    @pytest.mark.parametrize("args", [WAVE, (ag.tensor(0.7), WAVE[1]), (0.7, leaf(WAVE[1]))])
+    def test_same_bits(self, limits, args):
+        def own(x, p, q):
+            return ag.exp(-p * x * x) * ag.cos(q[0] * x + q[1]) + ag.log1p(x * x) * ag.exp(-x * x)
+
+        def number(found):
+            value, error = found
+            return (value.item() if isinstance(value, ag.Tensor) else value), error
+
+        found = [number(integrate.quad(own, *limits, args)) for _ in range(8)]
+        assert self.is_in_c(own)
+        assert len(set(found)) == 1
+        other = (0.9, *args[1:])
+        wanted = number(integrate.quad(lambda *given: own(*given), *limits, other))
+        assert number(integrate.quad(own, *limits, other)) == wanted
+
+    def test_of_several_variables(self):
+        found = [integrate.nquad(bump, [lambda y, p, q: (0.0, y * p), (0.0, 1.5)], WAVE) for _ in range(2)]
+        assert found[0] == found[1]
+        assert self.is_in_c(bump)
+
+    def test_derivatives(self):
+        def own(x, p):
+            return ag.exp(-p * x)
+
+        for _ in range(5):
+            p = leaf(2.0)
+            found, _ = integrate.quad(own, 0.0, np.inf, (p,))
+            np.testing.assert_allclose(ag.grad(found, p)[0].item(), -1 / 4, rtol=1e-8)
+        assert self.is_in_c(own)
+
+    def test_what_changes_outside_is_seen(self):
+        scale = ag.tensor(1.0, dtype=ag.float64)
+        factor = 2.0
+
+        def own(x):
+            return scale * factor * ag.cos(x)
+
+        for _ in range(8):
+            assert integrate.quad(own, 0.0, 1.0)[0] == pytest.approx(2.0 * math.sin(1.0))
+        assert self.is_in_c(own)
+        scale.mul_(3.0)
+        assert integrate.quad(own, 0.0, 1.0)[0] == pytest.approx(6.0 * math.sin(1.0))
+        factor = 1.0
+        assert integrate.quad(own, 0.0, 1.0)[0] == pytest.approx(3.0 * math.sin(1.0))
+
+    @pytest.mark.parametrize(
+        "own",
+        [
+            lambda x: math.sin(x),
+            lambda x: np.sin(x),
+            lambda x: ag.sin(x) if x > 0.5 else ag.cos(x),
+            lambda x: ag.linalg.inv(ag.eye(2) * (1.0 + x))[0, 0],  # it may raise
+            lambda x: ag.sum(ag.sort(x * ag.arange(20.0))),  # no kernel
+        ],
+    )
+    def test_what_is_none_goes_on_as_it_is(self, own):
+        found = [integrate.quad(own, 0.0, 1.0) for _ in range(6)]
+        assert not self.is_in_c(own)
+        assert len({str(one) for one in found}) == 1
+
+    def test_side_effects_are_kept(self):
+        calls = []
+
+        def own(x):
+            calls.append(x)
+            return ag.cos(x)
+
+        for _ in range(6):
+            before = len(calls)
+            info = integrate.quad(own, 0.0, 1.0, full_output=1)[2]
+            assert len(calls) - before == info["neval"]
+        assert not self.is_in_c(own)
+
+    def test_it_can_be_turned_off(self, monkeypatch):
+        monkeypatch.setenv("AGRAD_EXECUTOR", "text")
+
+        def own(x):
+            return ag.cos(x)
+
+        for _ in range(6):
+            integrate.quad(own, 0.0, 1.0)
+        assert not self.is_in_c(own)
 
 
 class TestRules:
