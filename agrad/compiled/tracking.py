@@ -861,7 +861,7 @@ class Knowing:
             self._swapped.append(function)
         tracked = self.known.get(id(function))
         at = tracked.at if tracked is not None and tracked.at is not None else Found(function)
-        if tracked is not None and tracked.status == FRESH:
+        if tracked is not None and tracked.status in (FRESH, EARLIER):
             return
         for cell in function.__closure__ or ():
             self._cells[id(cell)] = cell

@@ -635,6 +635,12 @@ class TestPrograms:
         check(function, x)
 
 
+def test_one_right_side_of_several_matrices():
+    a = np.random.default_rng(0).standard_normal((3, 2, 2)) + 3 * np.eye(2)
+    run = native(lambda a, b: ag.linalg.solve(a, b), a, np.array([1.0, 2.0]))
+    same(run(a, np.array([1.0, 2.0])), eager(lambda a, b: ag.linalg.solve(a, b), a, np.array([1.0, 2.0])))
+
+
 def check_program(choices, args):
     def function(*values):
         known = list(values)

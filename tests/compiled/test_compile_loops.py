@@ -872,3 +872,24 @@ def test_a_loop_in_a_hook_reads_what_is_there_when_it_runs():
                 value.backward()
                 found[name].append(x.grad)
     same(found["compiled"], found["plain"])
+
+
+def test_a_function_that_the_call_made_is_called_within_the_loop():
+    """What it closes over is what the call has put there, not something from outside."""
+
+    def loss(rates, start):
+        def slope(u):
+            return u * rates[0] - rates[1]
+
+        last, _ = ag.func.scan(lambda u, _: (u + 0.1 * slope(u), None), start, length=5)
+        return ag.sum(last * last)
+
+    f = ag.func.value_and_grad(loss, argnums=(0, 1))
+    compiled = ag.compile(f)
+    rates, start = np.array([0.5, 0.2]), np.array([1.0, 2.0])
+    for factor in (1.0, 2.0, 3.0):
+        found, wanted = compiled(factor * rates, start), f(factor * rates, start)
+        assert found[0] == wanted[0]
+        for one, other in zip(found[1], wanted[1], strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert loops(compiled)[0] == 2  # forwards and back

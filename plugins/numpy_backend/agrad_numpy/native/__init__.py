@@ -14,6 +14,7 @@ class NativeExecutor(Executor):
 
     name = "native"
     backends = ("numpy",)
+    loops = True
 
     def availability(self) -> tuple[bool, str]:
         """Return whether llvmlite is there and works."""

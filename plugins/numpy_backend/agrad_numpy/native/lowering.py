@@ -20,10 +20,25 @@ import numpy as np
 from numpy.linalg import _umath_linalg  # type: ignore[attr-defined]
 
 from agrad.plugin.backend import Refused, facts_of
-from agrad.plugin.programs import HERE, DType, Program, Ref, Shaped, Step, environment, is_foreign, mapped, symbol_of
-from agrad_numpy.executor import OPERATORS, address
+from agrad.plugin.programs import (
+    HERE,
+    LOOP,
+    Body,
+    DType,
+    Program,
+    Ref,
+    Shaped,
+    Step,
+    environment,
+    is_foreign,
+    mapped,
+    optimized,
+    symbol_of,
+)
+from agrad_numpy.executor import OPERATORS, address, turned
 from agrad_numpy.kernels import DOT_BELOW
 from agrad_numpy.native import elementwise
+from agrad_numpy.native.expanding import expanded
 from agrad_numpy.native.ir import FLOATS, TYPES
 from agrad_numpy.native.numpy_loops import loop_of, resolves
 
@@ -94,6 +109,12 @@ class Place:
         return True
 
     @property
+    def in_order(self) -> bool:
+        """Whether its elements lie in C's order, one behind the other."""
+        ours = zip(self.strides, contiguous(self.shape, self.dtype.itemsize), self.shape, strict=True)
+        return all(a == b for a, b, n in ours if n > 1)
+
+    @property
     def is_for_blas(self) -> bool:
         """Whether a matrix goes to BLAS as it lies: ``dot`` copies others, ``matmul`` multiplies them by itself."""
         (m, n), (s, t), size = self.shape, self.strides, self.dtype.itemsize
@@ -127,10 +148,13 @@ class Tried:
         Values that are the same in every call.
     kernels : list of callable
         Per step.
+    loops : dict of int to Lowered
+        By the place of a step that is a loop, what one of its calls does, where all of that has kernels.
     """
 
-    def __init__(self, program: Program, backend: Any, values: Sequence[Any]) -> None:
-        self.program, self.backend = program, backend
+    def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool) -> None:
+        self.program, self.backend, self.own = program, backend, own
+        self.loops: dict[int, Lowered] = {}
         self.names = environment(backend, backend.default_device(), program)
         self.places: dict[int, Place] = {}
         self.kept: dict[int, Any] = {}
@@ -143,18 +167,19 @@ class Tried:
             self._note(number, self.kept[number], ())
         last = program.last_uses()
         for at, step in enumerate(program.steps):
-            self._run(step)
+            self._run(at, step)
             for number in dict.fromkeys((*step.refs, *step.made)):
                 if last.get(number, at) == at and number not in self.kept:
                     self._values.pop(number, None)
         self._values.clear()
 
-    def _run(self, step: Step) -> None:
+    def _run(self, at: int, step: Step) -> None:
         kernel = OPERATORS.get(symbol_of(step)) or operator.attrgetter(step.op)(self.backend.xp)
         self.kernels.append(kernel)
         same = not step.op.startswith("empty") and all(ref in self.kept for ref in step.refs)
         try:
-            found = self.call(kernel, step, self._values)
+            found = self._looped(at, step) if step.op == LOOP and not same else None
+            found = self.call(kernel, step, self._values) if found is None else found
         except np.linalg.LinAlgError:  # of these values, which only say how results lie: in C's order
             if same:
                 raise
@@ -176,6 +201,39 @@ class Tried:
             for number in step.made:
                 self.kept[number] = self._values[number] = kept = self._values[number].copy(order="K")
                 self._note(number, kept, ())
+
+    def _looped(self, at: int, step: Step) -> list[Any] | None:
+        """Lower a loop's call; return arrays that lie as its results do, None where a call has no kernels.
+
+        Values that are carried lie in C's order before the first call and behind each.
+        """
+        operands, body = step.args
+        carried, rows, rest = body.split([self._values[ref.number] for ref in operands])
+        if (
+            not body.length
+            or len({*body.kept}) < len(body.kept)
+            or any(is_foreign(each.op) for each in body.program.steps)
+        ):
+            return None
+        if self.own:
+            carried = [np.array(value, order="C") for value in carried]
+        elif not all(value.flags.c_contiguous for value in carried):
+            return None
+        try:
+            one = [*carried, *(row[0, ...] for row in rows), *rest]
+            low = Lowered(inside(body, own=self.own), self.backend, one, own=self.own, in_order=True)
+        except Refused:
+            return None
+        natural = all(low.before[n].in_order for n in low.program.outputs[: body.carried])
+        if any(group.kind == "python" for group in low.groups) or not (self.own or natural):
+            return None
+        if not all(low.is_movable(n) for n in low.program.inputs[: body.carried]):
+            return None
+        self.loops[at] = low
+        shapes = [low.shapes[n] for n in low.outputs]
+        shapes += [self.program.shapes[operands[k].number] for k in body.kept]
+        whole = [s if k < body.carried else Shaped((body.length, *s.shape), s.dtype) for k, s in enumerate(shapes)]
+        return [np.ones(*shaped) for shaped in whole]
 
     def call(self, kernel: Any, step: Step, values: Mapping[int, Any]) -> Any:
         """Return what a step's kernel gives of some values."""
@@ -204,6 +262,12 @@ class Tried:
         self.places[number] = Place(value.shape, value.strides, value.dtype, root, offset)
 
 
+def inside(body: Body, *, own: bool) -> Program:
+    """Return what a loop does in a call, with as few steps as there can be."""
+    program = optimized(body.program.without_detach())
+    return expanded(turned(program)) if own else program
+
+
 def base_of(array: Any) -> Any:
     """Return what has an array's memory."""
     while (below := getattr(array, "base", None)) is not None:
@@ -222,7 +286,7 @@ class Group:
     Attributes
     ----------
     kind : str
-        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"solved"``, ``"copy"``, ``"view"`` or ``"python"``.
+        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"solved"``, ``"scan"``, ``"copy"``, ``"view"`` or ``"python"``.
     steps : list of int
         Their places in the program.
     """
@@ -243,18 +307,23 @@ class Lowered:
     slots : dict of int to int
         By the number of a value with memory of its own outside the workspace, where its address stands.
     workspace : int
-        Bytes of the workspace, whose address is slot 0.
+        Bytes of the workspace, whose address is slot 0; the status stands behind it.
+    before : dict of int to Place
+        How values lay when steps ran one by one.
     outputs : list of int
         The values that go out, each with memory of its own that no other one has.
     """
 
-    def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool) -> None:
+    def __init__(
+        self, program: Program, backend: Any, values: Sequence[Any], *, own: bool, in_order: bool = False
+    ) -> None:
         if len(program.steps) > STEPS:
             raise Refused(f"it has {len(program.steps)} steps")
         if any(is_foreign(step.op) for step in program.steps):
             raise Refused("it calls kernels of the user's, which may keep what they are given")
         self.own = own
-        self.tried = tried = Tried(program, backend, values)
+        self.in_order = in_order  # outputs lie in C's order, whatever they would
+        self.tried = tried = Tried(program, backend, values, own=own)
         self.program, self.shapes = program, dict(program.shapes)
         self.places = tried.places
         for number in (*program.inputs, *tried.kept):
@@ -291,6 +360,8 @@ class Lowered:
         step = self.steps[at]
         if all(number in self.tried.kept for number in step.made):
             return "kept"
+        if step.op == LOOP:
+            return "scan" if at in self.tried.loops else "python"
         if any(number not in self.shapes for number in (*step.refs, *step.made)):
             return "python"
         if self._is_tiny(step):
@@ -403,6 +474,8 @@ class Lowered:
         ):
             return None
         vector = len(self.shapes[step.refs[-1]].shape) == 1
+        if step.op == "linalg.solve" and vector and len(self.shapes[step.refs[0]].shape) > 2:
+            return None  # the result's last axis is no matrix's
         name = {"linalg.cholesky": "cholesky_lo", "linalg.inv": "inv"}.get(step.op, "solve1" if vector else "solve")
         found = getattr(_umath_linalg, name, None)
         return found if found is not None and loop_of(found, ("float64",) * found.nargs) is not None else None
@@ -450,6 +523,8 @@ class Lowered:
         for out in self.program.outputs:
             plain = out not in given and out not in found and self.places[out].root == out
             fresh = out not in given and out not in found and self.places[out].is_dense
+            if self.in_order and not self.places[out].in_order:
+                plain = fresh = False
             if plain or (fresh and self.kinds[makers[out]] == "tiny"):
                 found.append(out)
                 continue
@@ -458,7 +533,8 @@ class Lowered:
             self.tried.kernels.append(np.copy)
             self.shapes[number] = self.shapes[out]
             place = self.places[out]
-            strides = place.strides if place.is_dense else contiguous(place.shape, place.dtype.itemsize)
+            kept = place.is_dense and not self.in_order
+            strides = place.strides if kept else contiguous(place.shape, place.dtype.itemsize)
             self.places[number] = Place(place.shape, strides, place.dtype, number, 0)
             found.append(number)
             number += 1
@@ -586,7 +662,7 @@ class Lowered:
         """Decide what is in memory, and where."""
         group_of = {at: i for i, group in enumerate(self.groups) for at in group.steps}
         makers = {n: at for at, step in enumerate(self.steps) for n in step.made}
-        self._before = dict(self.places)
+        self.before = dict(self.places)
         self.needed: set[int] = {*self.outputs}
         for at, step in enumerate(self.steps):
             if at not in group_of:
@@ -620,8 +696,8 @@ class Lowered:
             self.places[number] = Place(place.shape, strides, place.dtype, number, 0)
             return
         step = self.steps[at]
-        ref = next(r for r in step.refs if self._before[r].root == self._before[number].root)
-        now, then = self.places[ref], self._before[ref]
+        ref = next(r for r in step.refs if self.before[r].root == self.before[number].root)
+        now, then = self.places[ref], self.before[ref]
         if now.strides == then.strides:
             offset = now.offset + place.offset - then.offset
             self.places[number] = Place(place.shape, place.strides, place.dtype, now.root, offset)
@@ -665,6 +741,9 @@ class Lowered:
             for root in ends[i]:
                 if root in self.starts:
                     free[self._room(root)].append(self.starts[root])
+        self.scratch = self.workspace  # where loops have what they work on, one after the other
+        loops = [Scratch(self.steps[at].args[1], low).total for at, low in self.tried.loops.items()]
+        self.workspace += max(loops, default=0)
 
     def _is_stored(self, group: Group, at: int, number: int) -> bool:
         """Return whether a value has a part of the workspace."""
@@ -680,6 +759,9 @@ class Lowered:
         for group in self.groups:
             for at in group.steps if group.kind != "view" else ():
                 step = self.steps[at]
+                if group.kind == "scan":
+                    total += step.args[1].length * self.tried.loops[at].work()
+                    continue
                 sizes = [self.size(n) for n in (*step.refs, *step.made) if n in self.shapes]
                 inner = self.shapes[step.refs[0]].shape[-1] // 8 + 1 if group.kind == "product" else 1
                 total += max(sizes, default=0) * inner // (8 if group.kind == "tiny" else 1)
@@ -701,6 +783,31 @@ class Lowered:
         if place.root in self.slots:
             return self.slots[place.root], place.offset
         return 0, self.starts[place.root] + place.offset
+
+
+class Scratch:
+    """What a loop works on, by offsets in its memory; the workspace and status of a call stand at the beginning.
+
+    Attributes
+    ----------
+    carried : list of (int, int)
+        Per carried value, where it stands before every other call.
+    nowhere : list of int
+        Per result of a call, where it is written if nobody wants it.
+    total : int
+        Bytes of all.
+    """
+
+    def __init__(self, body: Body, low: Lowered) -> None:
+        self.total = 0
+        self._reserve(low.workspace + 8)
+        rooms = [low.places[n].nbytes for n in low.outputs]
+        self.carried = [(self._reserve(n), self._reserve(n)) for n in rooms[: body.carried]]
+        self.nowhere = [self._reserve(n) for n in rooms]
+
+    def _reserve(self, count: int) -> int:
+        at, self.total = self.total, self.total + max(-(-count // ALIGNED), 1) * ALIGNED
+        return at
 
 
 def is_basic(key: Any) -> bool:

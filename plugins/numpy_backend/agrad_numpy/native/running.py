@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from agrad_numpy.native.jit import Compiled
 from agrad_numpy.native.kernels import KINDS, Called, Kernel, Product, Solved
 from agrad_numpy.native.lowering import Group, Lowered
 from agrad_numpy.native.numpy_loops import loop_of
+from agrad_numpy.native.scanning import Scan
 from agrad_numpy.native.vector_math import Math
 
 #: Layouts of inputs that there is code for; calls with further ones are refused.
@@ -53,75 +54,51 @@ done:
 _RUN = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
-class Native:
-    """A program as native code, for inputs that lie as in one call.
+class Schedule:
+    """Kernels in their order, with what they work on: tables that native code walks over.
 
     Attributes
     ----------
-    python : list of int
-        Places of the schedule at which a step of Python's runs before what follows, ascending.
-    kernels : int
-        How many distinct kernels there are.
     slots : list of int
         The addresses that are the same in every call, 0 for others.
+    entries : list of Kernel
+        What runs, without Python's steps.
+    python : list of (int, Group)
+        Steps of Python's, each with the place among the entries before which it runs, ascending.
+    within : list of Schedule
+        Those of loops.
     """
 
-    def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool) -> None:
-        self.low = low = Lowered(program, backend, values, own=own)
-        self._math = Math()
+    def __init__(self, low: Lowered, math_: Math) -> None:
+        self.low, self._math = low, math_
         self.slots: list[int] = [0] * (len(low.slots) + 1)
+        self.entries: list[Kernel] = []
+        self.python: list[tuple[int, Group]] = []
+        self.within: list[Schedule] = []
         self._extra: dict[Any, int] = {}
         self._held: list[Any] = []
         for number, value in low.tried.kept.items():
             self.slots[low.slots[number]] = address(value)
-        known: dict[Any, Kernel] = {}
-        names: dict[Any, str] = {}
-        entries: list[Kernel] = []
-        self.python: list[tuple[int, Group]] = []
         for group in low.groups:
-            if group.kind == "view":
-                continue
             if group.kind == "python":
-                self.python.append((len(entries), group))
-                continue
-            kernel = self._kernel(group)
-            if kernel.key not in known:
-                known[kernel.key] = kernel
-                names[kernel.key] = f"kernel{len(names)}"
-            entries.append(kernel)
-        self.kernels = len(known)
-        self._math.inline = sum(len(kernel.steps) for kernel in known.values()) < INLINE
-        texts = [kernel.text(names[key]) for key, kernel in known.items()]
-        declared = {line for kernel in known.values() for line in kernel.declared} | self._math.declared
-        self.text = "\n".join([*sorted(declared), *self._math.variables(), *self._math.texts.values(), *texts, RUN])
-        self._code = Compiled(self.text)
-        for op, dtype in self._math.loops:
-            found = loop_of(getattr(np, op), (dtype, dtype))
-            if found is None:
-                raise Refused(f"NumPy has no loop of {op} for {dtype}")
-            for what, value in zip(("loop", "data"), found, strict=True):
-                ctypes.c_void_p.from_address(self._code.variable(f"{what}.{op}.{dtype}")).value = value
-        self._run = self._code.address("run")
-        at = {key: self._code.address(name) for key, name in names.items()}
-        self._args = np.array([n for kernel in entries for pair in kernel.args for n in pair] or [0], np.int64)
-        self._schedule = np.zeros((max(len(entries), 1), 2), np.int64)
-        self._count, start = len(entries), address(self._args)
-        for place, kernel in enumerate(entries):
-            self._schedule[place] = at[kernel.key], start
-            start += 16 * len(kernel.args)
-        if self.python:
-            self.call: Callable[..., Any] = Apart(lambda: Workspace(self))
-        elif low.work() > LONG:  # other threads may run meanwhile
-            self.call = Apart(lambda: self.entry(releases=True))
-        else:
-            self.call = self.entry(releases=False)
+                self.python.append((len(self.entries), group))
+            elif group.kind != "view":
+                self.entries.append(self._kernel(group))
+        self._args = np.array([n for kernel in self.entries for pair in kernel.args for n in pair] or [0], np.int64)
+        self.template = np.array(self.slots, np.int64)
+        self.table = np.zeros((max(len(self.entries), 1), 2), np.int64)
 
     def _kernel(self, group: Group) -> Kernel:
         if group.kind == "call":
             return Called(self.low, group, self._math, self._loop, self._number)
         if group.kind in ("product", "solved"):
             return (Product if group.kind == "product" else Solved)(self.low, group, self._math, self._loop)
-        return KINDS[group.kind](self.low, group, self._math)
+        if group.kind != "scan":
+            return KINDS[group.kind](self.low, group, self._math)
+        inner = Schedule(self.low.tried.loops[group.steps[0]], self._math)
+        self.within.append(inner)
+        tables = [(self._slot((id(inner), k), address(one)), 0) for k, one in enumerate((inner.template, inner.table))]
+        return Scan(self.low, group, self._math, (tables[0], tables[1]), len(inner.slots), len(inner.entries))
 
     def _slot(self, key: Any, value: int) -> int:
         """Return the slot of an address that is the same in every call."""
@@ -146,12 +123,70 @@ class Native:
             self._slot(key, address(array))
         return self._extra[key], 0
 
+    def whole(self) -> Iterator[Schedule]:
+        """Give this schedule and those of all loops."""
+        yield self
+        for inner in self.within:
+            yield from inner.whole()
+
+    def fill(self, kernels: Mapping[Any, int]) -> None:
+        """Fill the table in, with the addresses of kernels by their keys."""
+        start = address(self._args)
+        for place, kernel in enumerate(self.entries):
+            self.table[place] = kernels[kernel.key], start
+            start += 16 * len(kernel.args)
+
+
+class Native:
+    """A program as native code, for inputs that lie as in one call.
+
+    Attributes
+    ----------
+    python : list of (int, Group)
+        Steps of Python's, each with the place of the schedule before which it runs, ascending.
+    kernels : int
+        How many distinct kernels there are.
+    slots : list of int
+        The addresses that are the same in every call, 0 for others.
+    """
+
+    def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool) -> None:
+        self.low = low = Lowered(program, backend, values, own=own)
+        math_ = Math()
+        self._schedule = Schedule(low, math_)
+        self.slots, self.python = self._schedule.slots, self._schedule.python
+        whole = [*self._schedule.whole()]
+        known = {kernel.key: kernel for each in whole for kernel in each.entries}
+        names = {key: f"kernel{at}" for at, key in enumerate(known)}
+        self.kernels = len(known)
+        math_.inline = sum(len(kernel.steps) for kernel in known.values()) < INLINE
+        texts = [kernel.text(names[key]) for key, kernel in known.items()]
+        declared = {line for kernel in known.values() for line in kernel.declared} | math_.declared
+        self.text = "\n".join([*sorted(declared), *math_.variables(), *math_.texts.values(), *texts, RUN])
+        self._code = Compiled(self.text)
+        for op, dtype in math_.loops:
+            found = loop_of(getattr(np, op), (dtype, dtype))
+            if found is None:
+                raise Refused(f"NumPy has no loop of {op} for {dtype}")
+            for what, value in zip(("loop", "data"), found, strict=True):
+                ctypes.c_void_p.from_address(self._code.variable(f"{what}.{op}.{dtype}")).value = value
+        self._run = self._code.address("run")
+        at = {key: self._code.address(name) for key, name in names.items()}
+        for each in whole:
+            each.fill(at)
+        if self.python:
+            self.call: Callable[..., Any] = Apart(lambda: Workspace(self))
+        elif low.work() > LONG:  # other threads may run meanwhile
+            self.call = Apart(lambda: self.entry(releases=True))
+        else:
+            self.call = self.entry(releases=False)
+
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def memory(self) -> tuple[Any, Any]:
         """Return new slots and a new workspace."""
         work = aligned(self.low.workspace + 8)  # with the status behind it
-        slots = np.array(self.slots, np.int64)
+        slots = self._schedule.template.copy()
         slots[0] = address(work)
         return slots, work
 
@@ -171,22 +206,22 @@ class Native:
     @property
     def held(self) -> tuple[Any, ...]:
         """What has to live as long as code that runs the program."""
-        return self._code, self._args, self._schedule, self._held, self.low.tried.kept
+        return self._code, self._schedule
 
     @property
     def schedule(self) -> tuple[int, int, int]:
         """The addresses of what runs the schedule and of its table, and how many entries that has."""
-        return self._run, address(self._schedule), self._count
+        return self._run, address(self._schedule.table), self.count
 
     def runner(self, slots: Any) -> Callable[[int, int], None]:
         """Return what runs a part of the schedule."""
-        run, at, schedule = _RUN(self._run), address(slots), address(self._schedule)
+        run, at, schedule = _RUN(self._run), address(slots), address(self._schedule.table)
         return lambda start, stop: run(at, schedule, start, stop)
 
     @property
     def count(self) -> int:
         """How many entries the schedule has."""
-        return self._count
+        return len(self._schedule.entries)
 
 
 class Apart:
