@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 import types
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,7 @@ from agrad.compiled.compiling import BRANCHES, Compiled
 from agrad.core import mode
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
-from agrad.program.in_c import CFunction, CFunctionError, by_itself
+from agrad.program.in_c import NATIVE, CFunction, CFunctionError, by_itself
 from agrad.program.program import Leaf, Number, Stopped
 from agrad.program.recording import CaptureError
 
@@ -25,10 +24,10 @@ BEFORE = 100
 #: How many calls with plain arrays, which are quicker, go before a capture in the midst of a solver's run.
 BEFORE_WITHIN = 1000
 
-#: How many calls of an integrand go before it becomes a function of C: what making that takes is less than these took.
+#: How many calls of an integrand, or of a right side, go before it becomes machine code: making that takes less than these took.
 BEFORE_C = 5000
 
-#: How many replays on plain arrays are compared with the function; the last of them also by the time they take.
+#: How many replays on plain arrays are compared with the function.
 COMPARED = 5
 
 
@@ -141,24 +140,20 @@ class OftenPlain:
 
         def called(t: float, y: Any) -> Any:
             nonlocal quick, program, left
-            if quick is not None:
-                return quick(t, y)
             self._calls += 1
             left -= 1
-            if left == -1:
-                program = self._program(args, place)
+            if left == -1 or (self._calls == BEFORE_C and program is not None):
+                program, quick = self._program(args, place), None
+            if quick is not None:
+                return quick(t, y)
             if program is None:
                 return plain(t, y)
             if self._compared >= COMPARED:
                 quick = program
                 return program(t, y)
-            start = time.perf_counter()
-            found = program(t, y)
-            between = time.perf_counter()
-            wanted = plain(t, y)
+            found, wanted = program(t, y), plain(t, y)
             self._compared += 1
-            is_slower = self._compared == COMPARED and between - start > time.perf_counter() - between
-            if is_slower or not equal_in_bits(self._backend, self._backend.as_array(wanted), found):
+            if not equal_in_bits(self._backend, self._backend.as_array(wanted), found):
                 self._is_open, program = False, None
             return wanted
 
@@ -170,8 +165,9 @@ class OftenPlain:
             return None
         try:
             kept = self._programs.find(args, {})
-            if kept is None:
-                kept, self._compared = self._programs.record(args, {}), 0
+            if kept is None or self._calls == BEFORE_C:
+                self._compared = 0
+            kept = kept or self._programs.record(args, {})
         except CaptureError:
             kept = None
         if (
@@ -184,7 +180,8 @@ class OftenPlain:
             self._is_open = False
             return None
         values, at = kept.gather(tree.flatten((args, {}))[0]), kept.leaves[0][1]
-        run, array = kept.program.runner(kept.backend, exact=True, threads=1), kept.backend.asarray
+        executor = NATIVE if self._calls >= BEFORE_C and by_itself() else None
+        run, array = kept.program.runner(kept.backend, executor=executor, exact=True, threads=1), kept.backend.asarray
         places = {leaf: number for number, leaf in kept.from_arguments}
         state, moment = places[place], places[1 - place]
         used = {number for step in kept.program.steps for number in step.refs}
