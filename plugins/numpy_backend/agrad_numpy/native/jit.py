@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 #: What LLVM spends on optimising: more takes longer and makes nothing here quicker.
@@ -47,14 +48,26 @@ class Compiled:
     def __init__(self, text: str) -> None:
         llvm, target, cpu, features = _llvm()
         machine = target.create_target_machine(cpu=cpu, features=features, opt=EFFORT, jit=True)
-        module = llvm.parse_assembly(text)
+        self._context = llvm.create_context()  # one for all would keep what each module names, and is for one thread
+        module = llvm.parse_assembly(text, self._context)
         module.triple, module.data_layout = target.triple, str(machine.target_data)
         options = llvm.create_pipeline_tuning_options(speed_level=EFFORT)
         options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
         builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        passes = builder.getModulePassManager()
+        passes.run(module, builder)
+        dispose = getattr(llvm.ffi.lib, "LLVMPY_DisposeNewModulePassManger", None)
+        if dispose is not None:  # llvmlite 0.50 leaves its 40 kB behind
+            dispose(passes)
+            passes.detach()
         self._engine = llvm.create_mcjit_compiler(module, machine)
         self._engine.finalize_object()
+
+    def __del__(self) -> None:
+        """Free the code before the context that it was made in."""
+        engine = vars(self).get("_engine")
+        if engine is not None and not sys.is_finalizing():
+            engine.close()
 
     def address(self, name: str) -> int:
         """Return where a function begins."""
