@@ -1,4 +1,7 @@
-"""``python -m agrad``: the tables of backends and executors; ``python -m agrad conformance NAME``: the conformance kit."""
+"""``python -m agrad``: the tables of backends and executors; ``python -m agrad conformance NAME``: the conformance kit.
+
+``python -m agrad sparsity``: the operations by how the pattern of a Jacobian goes through them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import sys
 
 import agrad
 from agrad.plugin import manager
+from agrad.program.sparsity import WAYS, ways
 from agrad.testing import command
 
 
@@ -13,6 +17,9 @@ def main() -> None:
     """Print name, version, devices and availability of every backend and executor, or run the conformance kit."""
     if sys.argv[1:2] == ["conformance"]:
         sys.exit(command.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["sparsity"]:
+        show_sparsity()
+        return
     rows = [("backend", "version", "devices", "available")]
     rows += [
         (row.name, row.version or "-", ", ".join(row.devices) or "-", "yes" if row.available else f"no: {row.reason}")
@@ -29,6 +36,17 @@ def main() -> None:
     if executors:
         print()
         show([("executor", "version", "backends", "available"), *executors])
+
+
+def show_sparsity() -> None:
+    """Print how many operations there are of each kind, as patterns have it, and the names of those without a rule."""
+    from agrad.ops.scipy import linalg, signal  # noqa: F401, PLC0415 (what they declare; nothing else here needs them)
+
+    by_way = ways()
+    total = sum(map(len, by_way.values()))
+    for way, names in by_way.items():
+        print(f"{len(names):4}  {way}" + (f": {', '.join(names)}" if way == WAYS["dense"] and names else ""))
+    print(f"{total - len(by_way[WAYS['dense']])} of {total} operations with a derivative have a rule")
 
 
 def show(rows: list[tuple[str, str, str, str]]) -> None:

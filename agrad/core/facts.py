@@ -32,6 +32,9 @@ BINARY = {
 COMPARISON = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 UNARY = {"-": "neg", "+": "pos", "abs": "abs", "~": "invert"}
 
+#: How elements of a result depend on those of operands, see `Facts`.
+SPARSITY = ("", "elements", "chooses", "moves", "scatters", "reduces", "along", "running", "matrices", "matmul")
+
 #: Of what an array is made.
 CREATES = ("", "here", "from data", "like")
 
@@ -71,6 +74,14 @@ class Facts:
         What it asks of an array library, by names of `agrad.core.requirements`: ``"fft"``; ``"linalg"``, which of complex
         operands is ``"complex linalg"``; that alone, where results or derivatives are complex anyway; ``"zero-size reductions"``,
         of operands without elements.
+    sparsity : str or callable
+        Which elements of operands an element of the result depends on, by which the zeros of a Jacobian are known (see
+        `program.sparsity`). ``"elements"``: those at its own place, broadcast, as of what is declared `elementwise` anyway;
+        ``"chooses"``: of these the one that a condition says; ``"moves"``: the one that was put there, wherever that lay;
+        ``"scatters"``: those that a key adds there; ``"reduces"``: those along ``axis``, which is gone; ``"along"``: those along
+        ``axis`` or ``axes``, which stays; ``"running"``: of these the ones up to its own place; ``"matrices"``: those in its own
+        matrix of a stack; ``"matmul"``: a row and a column. A function ``(xp, *arguments)`` in the standard's functions, whose
+        result depends on as much. ``""``: as the op's `kernel` does in the standard's functions; on all, where there is none.
     asks_backend : bool
         Whether it asks a backend that its operands, dtypes, do not name: the default one, or that of a bound namespace.
     """
@@ -86,6 +97,7 @@ class Facts:
     torch: str = ""
     methods: str = ""
     needs: tuple[str, ...] = ()
+    sparsity: str | Callable[..., Any] = ""
     asks_backend: bool = False
 
     @property
@@ -98,6 +110,10 @@ class Facts:
             raise RuleError(f"memory= is one of {', '.join(map(repr, MEMORY))}; got {self.memory!r}")
         if self.creates not in CREATES:
             raise RuleError(f"creates= is one of {', '.join(map(repr, CREATES))}; got {self.creates!r}")
+        if not callable(self.sparsity) and self.sparsity not in SPARSITY:
+            raise RuleError(
+                f"sparsity= is a function or one of {', '.join(map(repr, SPARSITY))}; got {self.sparsity!r}"
+            )
         if not REQUIREMENTS.keys() >= {*self.needs}:
             raise RuleError(f"needs= are some of {', '.join(map(repr, REQUIREMENTS))}; got {self.needs!r}")
 

@@ -413,7 +413,7 @@ def eye(
 # -- of data --------------------------------------------------------------------------------------------------------------
 
 
-@primitive("asarray", batch=untouched, facts=Facts(creates="from data"))
+@primitive("asarray", batch=untouched, facts=Facts(creates="from data", sparsity="elements"))
 def asarray(
     obj: Any,
     /,

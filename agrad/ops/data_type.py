@@ -28,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@linear(name="astype", x=lambda g: g, batch=pointwise, memory="fresh")
+@linear(name="astype", x=lambda g: g, batch=pointwise, memory="fresh", facts=Facts(sparsity="elements"))
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     """The elements converted to another dtype."""
 
@@ -74,6 +74,7 @@ def _back(g: Any, x_spec: Any) -> Any:
     x=_back,
     crosses=True,
     batch=unbatched("it moves whole arrays between libraries; call it outside of the mapped function"),
+    facts=Facts(sparsity="elements"),
 )
 def _to_device(x: Any, device: str, /) -> Tensor:
     """The same value on another device."""

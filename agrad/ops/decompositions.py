@@ -74,7 +74,7 @@ def _cholesky_jvp(xp: Any, t_x: Any, ans: Any, upper: bool) -> Any:
     source="Murray, Differentiation of the Cholesky decomposition, 2016, eqs. 8 and 10",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("linalg", "zero-size reductions")),
+    facts=Facts(needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def cholesky(x: Any, /, *, upper: bool = False) -> Tensor:
     """The Cholesky factor of Hermitian positive-definite matrices.
@@ -172,7 +172,7 @@ def _qr_jvp(xp: Any, t_x: Any, ans: Any, x_spec: Any, mode: str) -> tuple[Any, A
     source="Walter and Lehmann, Algorithmic differentiation of linear algebra functions, 2010; Seeger et al., 2017",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("linalg", "zero-size reductions")),
+    facts=Facts(needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def _qr(x: Any, /, *, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """The QR decomposition of matrices."""
@@ -311,7 +311,7 @@ def _svd_jvp(xp: Any, t_x: Any, ans: Any, x_spec: Any) -> tuple[Any, Any, Any]:
     source="Townsend, Differentiating the singular value decomposition, 2016; complex: Wan and Zhang, 2019",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("linalg", "zero-size reductions")),
+    facts=Facts(needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def _svd(x: Any, /, *, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """The singular value decomposition of matrices."""
@@ -363,7 +363,7 @@ def _svdvals_jvp(xp: Any, t_x: Any, x: Any) -> Any:
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.2",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("linalg", "zero-size reductions")),
+    facts=Facts(needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def svdvals(x: Any, /) -> Tensor:
     """Singular values of matrices.

@@ -46,7 +46,8 @@ def add(x1: Numeric, x2: Numeric, /) -> Tensor:
     """
 
 
-primitive("add_into")  # where a library can, into one of the operands
+# where a library can, into one of the operands
+primitive("add_into", facts=Facts(sparsity="elements"))
 
 
 @elementwise(x1=1, x2=-1, memory="fresh", facts=Facts(broadcasts_exactly=True, symbol="-", numpy="subtract"))
@@ -519,7 +520,12 @@ def _choosing(lost: Callable[[Any, Any], Any]) -> dict[str, Any]:
     return {"vjp": vjp, "jvp": jvp}
 
 
-@custom(**_choosing(operator.lt), batch=pointwise, memory="fresh", facts=Facts(numpy="maximum", methods="maximum"))
+@custom(
+    **_choosing(operator.lt),
+    batch=pointwise,
+    memory="fresh",
+    facts=Facts(numpy="maximum", methods="maximum", sparsity="elements"),
+)
 def maximum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """The larger of two operands, element by element.
 
@@ -532,7 +538,12 @@ def maximum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """
 
 
-@custom(**_choosing(operator.gt), batch=pointwise, memory="fresh", facts=Facts(numpy="minimum", methods="minimum"))
+@custom(
+    **_choosing(operator.gt),
+    batch=pointwise,
+    memory="fresh",
+    facts=Facts(numpy="minimum", methods="minimum", sparsity="elements"),
+)
 def minimum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """The smaller of two operands, element by element.
 
@@ -582,6 +593,7 @@ def _clip_kernel(xp: Any, x: Any, /, min: Any = None, max: Any = None) -> Any:
     kernel=_clip_kernel,
     batch=pointwise,
     memory="fresh",
+    facts=Facts(sparsity="elements"),
 )
 def clip(x: RealValued, /, min: Any = None, max: Any = None) -> Tensor:
     """Limit to the range from `min` to `max`.
@@ -693,7 +705,7 @@ def round(x: Numeric, /) -> Tensor:
     jvp=lambda xp, t_x, x: _real(xp, xp.multiply(t_x, _conj(xp, xp.sign(x)))),
     batch=pointwise,
     memory="fresh",
-    facts=Facts(symbol="abs", numpy="absolute abs", torch="absolute", methods="abs"),
+    facts=Facts(symbol="abs", numpy="absolute abs", torch="absolute", methods="abs", sparsity="elements"),
 )
 def abs(x: Numeric, /) -> Tensor:
     """Magnitude, ``|x|``. Derivative: ``sign(x)``, and so 0 at 0.
@@ -721,7 +733,7 @@ def _sign_vjp(xp: Any, g: Any, x: Any, ans: Any) -> Any:
     jvp=lambda xp, t_x, x, ans: _sign_vjp(xp, t_x, x, ans),
     batch=pointwise,
     memory="fresh",
-    facts=Facts(numpy="sign", torch="sgn", methods="sign"),
+    facts=Facts(numpy="sign", torch="sgn", methods="sign", sparsity="elements"),
 )
 def sign(x: Numeric, /) -> Tensor:
     """Sign: -1, 0 or 1; for a complex `x`, ``x / abs(x)`` and 0 at 0. Derivative: 0 for a real `x`.
@@ -740,7 +752,7 @@ def sign(x: Numeric, /) -> Tensor:
 @linear(
     x=lambda xp, g: _conj(xp, g),
     batch=pointwise,
-    facts=Facts(numpy="conjugate conj", torch="conj_physical resolve_conj"),
+    facts=Facts(numpy="conjugate conj", torch="conj_physical resolve_conj", sparsity="elements"),
 )
 def conj(x: Numeric, /) -> Tensor:
     """Complex conjugate. Derivative: the gradient is the conjugate of the cotangent.
@@ -751,7 +763,9 @@ def conj(x: Numeric, /) -> Tensor:
     """
 
 
-@linear(memory="view", x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype), batch=pointwise)
+@linear(
+    memory="view", x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype), batch=pointwise, facts=Facts(sparsity="elements")
+)
 def real(x: Numeric, /) -> Tensor:
     """Real part. Derivative: the gradient of a complex `x` is the cotangent, as a complex number.
 
@@ -767,6 +781,7 @@ def real(x: Numeric, /) -> Tensor:
     memory="view",
     x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype) * 1j if x_spec.is_complex else xp.zeros_like(g),
     batch=pointwise,
+    facts=Facts(sparsity="elements"),
 )
 def imag(x: Numeric, /) -> Tensor:
     """Imaginary part.

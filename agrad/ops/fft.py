@@ -75,7 +75,14 @@ def _fft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, xp.fft.ifft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
 
 
-@linear(name="fft.fft", x=_fft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
+@linear(
+    name="fft.fft",
+    x=_fft_adjoint,
+    batch=along,
+    least_axes=1,
+    memory="fresh",
+    facts=Facts(needs=("fft",), sparsity="along"),
+)
 def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Discrete Fourier transform along an axis, ``sum(x[j] * exp(-2j * pi * j * k / n))``.
 
@@ -95,7 +102,14 @@ def _ifft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, xp.fft.fft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
 
 
-@linear(name="fft.ifft", x=_ifft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
+@linear(
+    name="fft.ifft",
+    x=_ifft_adjoint,
+    batch=along,
+    least_axes=1,
+    memory="fresh",
+    facts=Facts(needs=("fft",), sparsity="along"),
+)
 def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `fft` along an axis, ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
 
@@ -127,7 +141,9 @@ def _fftn_batch(b: BatchedCall, x: Any, /, *, s: Any = None, axes: Any = None, n
     return b.kernel(b.data(x), s=s, axes=found, norm=norm)
 
 
-@linear(name="fft.fftn", x=_fftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",)))
+@linear(
+    name="fft.fftn", x=_fftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",), sparsity="along")
+)
 def fftn(
     x: Any,
     /,
@@ -158,7 +174,9 @@ def _ifftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -
     return _restored(xp, xp.fft.fftn(g, axes=axes, norm=_SWAPPED[norm]), x_spec, axes)
 
 
-@linear(name="fft.ifftn", x=_ifftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",)))
+@linear(
+    name="fft.ifftn", x=_ifftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",), sparsity="along")
+)
 def ifftn(
     x: Any,
     /,
@@ -191,7 +209,14 @@ def _rfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: 
     return _restored(xp, full, x_spec, [place])
 
 
-@linear(name="fft.rfft", x=_rfft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
+@linear(
+    name="fft.rfft",
+    x=_rfft_adjoint,
+    batch=along,
+    least_axes=1,
+    memory="fresh",
+    facts=Facts(needs=("fft",), sparsity="along"),
+)
 def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """First half of the spectrum of a real signal: frequencies 0 to ``n // 2`` of `fft`.
 
@@ -211,7 +236,14 @@ def _irfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
 
 
-@linear(name="fft.irfft", x=_irfft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
+@linear(
+    name="fft.irfft",
+    x=_irfft_adjoint,
+    batch=along,
+    least_axes=1,
+    memory="fresh",
+    facts=Facts(needs=("fft",), sparsity="along"),
+)
 def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `rfft`: the real signal of half a spectrum.
 
@@ -236,7 +268,9 @@ def _rfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -
     return _restored(xp, full, x_spec, axes)
 
 
-@linear(name="fft.rfftn", x=_rfftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",)))
+@linear(
+    name="fft.rfftn", x=_rfftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",), sparsity="along")
+)
 def rfftn(
     x: Any,
     /,
@@ -265,7 +299,13 @@ def _irfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) 
     return _restored(xp, _paired(xp, half, axes[-1], g.shape[axes[-1]], 2), x_spec, axes)
 
 
-@linear(name="fft.irfftn", x=_irfftn_adjoint, batch=_fftn_batch, memory="fresh", facts=Facts(needs=("fft",)))
+@linear(
+    name="fft.irfftn",
+    x=_irfftn_adjoint,
+    batch=_fftn_batch,
+    memory="fresh",
+    facts=Facts(needs=("fft",), sparsity="along"),
+)
 def irfftn(
     x: Any,
     /,
@@ -295,7 +335,14 @@ def _hfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
 
 
-@linear(name="fft.hfft", x=_hfft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
+@linear(
+    name="fft.hfft",
+    x=_hfft_adjoint,
+    batch=along,
+    least_axes=1,
+    memory="fresh",
+    facts=Facts(needs=("fft",), sparsity="along"),
+)
 def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Real spectrum of a signal with Hermitian symmetry, of which the first half is given.
 
@@ -319,7 +366,14 @@ def _ihfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm:
     return _restored(xp, full, x_spec, [place])
 
 
-@linear(name="fft.ihfft", x=_ihfft_adjoint, batch=along, least_axes=1, memory="fresh", facts=Facts(needs=("fft",)))
+@linear(
+    name="fft.ihfft",
+    x=_ihfft_adjoint,
+    batch=along,
+    least_axes=1,
+    memory="fresh",
+    facts=Facts(needs=("fft",), sparsity="along"),
+)
 def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `hfft`: the first half of the signal of a real spectrum.
 
@@ -340,7 +394,13 @@ def _shift_batch(b: BatchedCall, x: Any, /, *, axes: Any = None) -> Any:
     return b.kernel(b.data(x), axes=places(axes, x.ndim))
 
 
-@linear(name="fft.fftshift", x=lambda xp, g, axes: xp.fft.ifftshift(g, axes=axes), batch=_shift_batch, memory="fresh")
+@linear(
+    name="fft.fftshift",
+    x=lambda xp, g, axes: xp.fft.ifftshift(g, axes=axes),
+    batch=_shift_batch,
+    memory="fresh",
+    facts=Facts(sparsity="moves"),
+)
 def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None) -> Tensor:
     """Move frequency 0 to the middle.
 
@@ -355,7 +415,13 @@ def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | S
     """
 
 
-@linear(name="fft.ifftshift", x=lambda xp, g, axes: xp.fft.fftshift(g, axes=axes), batch=_shift_batch, memory="fresh")
+@linear(
+    name="fft.ifftshift",
+    x=lambda xp, g, axes: xp.fft.fftshift(g, axes=axes),
+    batch=_shift_batch,
+    memory="fresh",
+    facts=Facts(sparsity="moves"),
+)
 def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None) -> Tensor:
     """Inverse of `fftshift`: move frequency 0 from the middle to the front.
 

@@ -102,7 +102,7 @@ def _as_matrix(b: BatchedCall, x: Any, *, row: bool) -> Any:
     batch=_matmul_batch,
     contracts=lambda specs: ((-1,), (-2 if len(specs[1].shape) > 1 else -1,)),
     memory="fresh",
-    facts=Facts(symbol="@", numpy="matmul", needs=("zero-size reductions",)),
+    facts=Facts(symbol="@", numpy="matmul", needs=("zero-size reductions",), sparsity="matmul"),
 )
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """The matrix product over the last two axes; the others are broadcast.
@@ -179,13 +179,25 @@ def _tensordot_contracts(_: Any, axes: Any) -> tuple[tuple[int, ...], ...]:
     return tuple((one,) if isinstance(one, int) else tuple(one) for one in axes)
 
 
+def _tensordot_by_matmul(xp: Any, x1: Any, x2: Any, /, axes: Any = 2) -> Any:
+    """Return the free axes of both in one axis each, multiplied, and taken apart again."""
+    first, second = _contraction(axes, x1.ndim, x2.ndim)
+    free1 = tuple(i for i in range(x1.ndim) if i not in first)
+    free2 = tuple(i for i in range(x2.ndim) if i not in second)
+    shape = (*(x1.shape[i] for i in free1), *(x2.shape[i] for i in free2))
+    inner = math.prod(x1.shape[i] for i in first)
+    rows = xp.reshape(xp.permute_dims(x1, (*free1, *first)), (math.prod(shape[: len(free1)]), inner))
+    columns = xp.reshape(xp.permute_dims(x2, (*second, *free2)), (inner, math.prod(shape[len(free1) :])))
+    return xp.reshape(xp.matmul(rows, columns), shape)
+
+
 @multilinear(
     x1=lambda xp, g, x2, x1_spec, axes: _tensordot_adjoint(xp, g, x2, x1_spec, axes, first=True),
     x2=lambda xp, g, x1, x2_spec, axes: _tensordot_adjoint(xp, g, x1, x2_spec, axes, first=False),
     batch=_tensordot_batch,
     contracts=_tensordot_contracts,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(needs=("zero-size reductions",), sparsity=_tensordot_by_matmul),
 )
 def tensordot(
     x1: Any,
@@ -245,7 +257,11 @@ def _last(b: BatchedCall, x: Any, axis: int) -> Any:
     batch=_vecdot_batch,
     contracts=lambda _, axis: ((axis,), (axis,)),
     memory="fresh",
-    facts=Facts(numpy="vecdot", needs=("zero-size reductions",)),
+    facts=Facts(
+        numpy="vecdot",
+        needs=("zero-size reductions",),
+        sparsity=lambda xp, x1, x2, /, *, axis=-1: xp.sum(xp.multiply(x1, x2), axis=axis),
+    ),
 )
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The dot product of vectors along an axis; `x1` is conjugated.
@@ -287,7 +303,9 @@ def _outer_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
     batch=_outer_batch,
     shapes=_two_vectors,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(
+        needs=("zero-size reductions",), sparsity=lambda xp, x1, x2, /: xp.multiply(xp.expand_dims(x1, axis=1), x2)
+    ),
 )
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """The products of all pairs of elements of two vectors.
@@ -348,7 +366,7 @@ def _broadcast(b: BatchedCall, a: Any, c: Any) -> tuple[Any, Any]:
     batch=_cross_batch,
     shapes=_of_length_three,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(needs=("zero-size reductions",), sparsity="along"),
 )
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of length 3 along an axis.
@@ -391,7 +409,7 @@ def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     name="linalg.diagonal",
     x=_put_on_diagonal,
     batch=matrices,
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(needs=("zero-size reductions",), sparsity="moves"),
 )
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     """A diagonal of matrices.
@@ -417,7 +435,14 @@ def _trace_adjoint(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
 
 
 @linear(
-    name="linalg.trace", x=_trace_adjoint, batch=matrices, memory="fresh", facts=Facts(needs=("zero-size reductions",))
+    name="linalg.trace",
+    x=_trace_adjoint,
+    batch=matrices,
+    memory="fresh",
+    facts=Facts(
+        needs=("zero-size reductions",),
+        sparsity=lambda xp, x, /, *, offset=0, dtype=None: xp.sum(xp.linalg.diagonal(x, offset=offset), axis=-1),
+    ),
 )
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of matrices.
@@ -485,7 +510,7 @@ def _norm_jvp(xp: Any, t_x: Any, x: Any, ans: Any, x_spec: Any, axis: Axis, keep
     jvp=_norm_jvp,
     batch=reduced,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(needs=("zero-size reductions",), sparsity="reduces"),
 )
 def vector_norm(
     x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2, dim: Axis = None, keepdim: bool = False

@@ -38,7 +38,10 @@ def _reshape_batch(b: BatchedCall, x: Any, /, shape: Any, *, copy: bool | None =
 
 
 @linear(
-    memory="view", x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_reshape_batch, facts=Facts(in_order=True)
+    memory="view",
+    x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape),
+    batch=_reshape_batch,
+    facts=Facts(in_order=True, sparsity="moves"),
 )
 def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape.
@@ -70,7 +73,12 @@ def _permute_dims_batch(b: BatchedCall, x: Any, /, axes: Sequence[int]) -> Any:
     return b.kernel(b.data(x), (0, *places(tuple(axes), x.ndim)))
 
 
-@linear(memory="view", x=lambda xp, g, axes: xp.permute_dims(g, _inverse(axes)), batch=_permute_dims_batch)
+@linear(
+    memory="view",
+    x=lambda xp, g, axes: xp.permute_dims(g, _inverse(axes)),
+    batch=_permute_dims_batch,
+    facts=Facts(sparsity="moves"),
+)
 def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     """The axes in another order.
 
@@ -85,7 +93,13 @@ def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     """
 
 
-@linear(memory="view", x=lambda xp, g: xp.matrix_transpose(g), kernel=lambda xp, x: x.mT, batch=matrices)
+@linear(
+    memory="view",
+    x=lambda xp, g: xp.matrix_transpose(g),
+    kernel=lambda xp, x: x.mT,
+    batch=matrices,
+    facts=Facts(sparsity="moves"),
+)
 def matrix_transpose(x: Any, /) -> Tensor:
     """The last two axes exchanged.
 
@@ -105,7 +119,12 @@ def _moveaxis_batch(b: BatchedCall, x: Any, source: Any, destination: Any, /) ->
     return b.kernel(b.data(x), places(source, x.ndim), places(destination, x.ndim))
 
 
-@linear(memory="view", x=lambda xp, g, source, destination: xp.moveaxis(g, destination, source), batch=_moveaxis_batch)
+@linear(
+    memory="view",
+    x=lambda xp, g, source, destination: xp.moveaxis(g, destination, source),
+    batch=_moveaxis_batch,
+    facts=Facts(sparsity="moves"),
+)
 def moveaxis(x: Any, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
     """Axes moved to other places, the others keeping their order.
 
@@ -127,7 +146,12 @@ def _expand_dims_batch(b: BatchedCall, x: Any, /, axis: Any) -> Any:
     return b.kernel(b.data(x), axis=found if isinstance(axis, tuple | list) else found[0])
 
 
-@linear(memory="view", x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_expand_dims_batch)
+@linear(
+    memory="view",
+    x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape),
+    batch=_expand_dims_batch,
+    facts=Facts(sparsity="moves"),
+)
 def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """New axes of length 1.
 
@@ -149,7 +173,12 @@ def _squeeze_batch(b: BatchedCall, x: Any, /, axis: Any) -> Any:
     return b.kernel(b.data(x), axis=places(axis, x.ndim))
 
 
-@linear(memory="view", x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_squeeze_batch)
+@linear(
+    memory="view",
+    x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape),
+    batch=_squeeze_batch,
+    facts=Facts(sparsity="moves"),
+)
 def squeeze(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """Axes of length 1 removed.
 
@@ -168,7 +197,7 @@ def _flip_batch(b: BatchedCall, x: Any, /, *, axis: Any = None) -> Any:
     return b.kernel(b.data(x), axis=places(axis, x.ndim))
 
 
-@linear(x=lambda xp, g, axis: xp.flip(g, axis=axis), batch=_flip_batch, memory="lent")
+@linear(x=lambda xp, g, axis: xp.flip(g, axis=axis), batch=_flip_batch, memory="lent", facts=Facts(sparsity="moves"))
 def flip(x: Any, /, axis: int | tuple[int, ...] | None = None, *, dims: int | tuple[int, ...] | None = None) -> Tensor:
     """The elements in reverse order along axes.
 
@@ -195,7 +224,12 @@ def _roll_batch(b: BatchedCall, x: Any, /, shift: Any, *, axis: Any = None) -> A
     return b.kernel(data, shift, axis=found if isinstance(axis, tuple | list) else found[0])
 
 
-@linear(x=lambda xp, g, shift, axis: xp.roll(g, _negated(shift), axis=axis), batch=_roll_batch, memory="fresh")
+@linear(
+    x=lambda xp, g, shift, axis: xp.roll(g, _negated(shift), axis=axis),
+    batch=_roll_batch,
+    memory="fresh",
+    facts=Facts(sparsity="moves"),
+)
 def roll(
     x: Any,
     /,
@@ -226,7 +260,12 @@ def _broadcast_to_batch(b: BatchedCall, x: Any, /, shape: Any) -> Any:
     return b.xp.broadcast_to(b.data(x, len(shape)), (b.size, *shape))
 
 
-@linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape), batch=_broadcast_to_batch, memory="lent")
+@linear(
+    x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape),
+    batch=_broadcast_to_batch,
+    memory="lent",
+    facts=Facts(sparsity="moves"),
+)
 def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Tensor:
     """Repeated along new leading axes and along axes of length 1.
 
@@ -248,7 +287,12 @@ def _broadcast_like_batch(b: BatchedCall, x: Any, spec: Any, /) -> Any:
     return _broadcast_to_batch(b, x, spec.shape)
 
 
-@linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape), batch=_broadcast_like_batch, memory="lent")
+@linear(
+    x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape),
+    batch=_broadcast_like_batch,
+    memory="lent",
+    facts=Facts(sparsity="moves"),
+)
 def broadcast_like(x: Any, spec: Any, /) -> Tensor:
     """`broadcast_to` the shape of a spec, in its layout: a lazy backend takes over the chunks.
 
@@ -292,7 +336,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
-@primitive("broadcast_arrays")
+@primitive("broadcast_arrays", facts=Facts(sparsity="moves"))
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """Each operand broadcast to their common shape.
 
@@ -343,7 +387,7 @@ def _rank_of(arrays: Sequence[Any]) -> int:
     return int(ranks.pop())
 
 
-@linear(sequence="arrays", arrays=_pieces, batch=_concat_batch, memory="fresh")
+@linear(sequence="arrays", arrays=_pieces, batch=_concat_batch, memory="fresh", facts=Facts(sparsity="moves"))
 def concat(arrays: tuple[Any, ...] | list[Any], /, axis: int | None = 0, *, dim: int | None = None) -> Tensor:
     """Joined along an axis they have.
 
@@ -364,7 +408,13 @@ def _stack_batch(b: BatchedCall, arrays: Sequence[Any], /, *, axis: int = 0) -> 
     return b.kernel([b.data(x) for x in arrays], axis=place(axis, _rank_of(arrays) + 1))
 
 
-@linear(sequence="arrays", arrays=lambda xp, g, axis: xp.unstack(g, axis=axis), batch=_stack_batch, memory="fresh")
+@linear(
+    sequence="arrays",
+    arrays=lambda xp, g, axis: xp.unstack(g, axis=axis),
+    batch=_stack_batch,
+    memory="fresh",
+    facts=Facts(sparsity="moves"),
+)
 def stack(arrays: tuple[Any, ...] | list[Any], /, axis: int = 0, *, dim: int | None = None) -> Tensor:
     """Joined along a new axis.
 
@@ -394,7 +444,15 @@ def _unstack_batch(b: BatchedCall, x: Any, /, *, axis: int = 0) -> Any:
     return b.kernel(b.data(x), axis=place(axis, x.ndim))
 
 
-@linear(memory="view", outputs=0, x=_restack, kernel=_unstack_kernel, batch=_unstack_batch, least_axes=1)
+@linear(
+    memory="view",
+    outputs=0,
+    x=_restack,
+    kernel=_unstack_kernel,
+    batch=_unstack_batch,
+    least_axes=1,
+    facts=Facts(sparsity="moves"),
+)
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis.
 
@@ -441,7 +499,13 @@ def _repeat_batch(b: BatchedCall, x: Any, repeats: Any, /, *, axis: int | None =
     return b.kernel(data, repeats, axis=place(axis, x.ndim))
 
 
-@linear(index=("repeats",), x=_repeat_adjoint, batch=_repeat_batch, memory="fresh", facts=Facts(dynamic="repeats"))
+@linear(
+    index=("repeats",),
+    x=_repeat_adjoint,
+    batch=_repeat_batch,
+    memory="fresh",
+    facts=Facts(dynamic="repeats", sparsity="moves"),
+)
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Each element repeated.
 
@@ -472,7 +536,7 @@ def _tile_batch(b: BatchedCall, x: Any, repetitions: Sequence[int], /) -> Any:
     return b.kernel(b.data(x, rank), (*(1,) * (rank - len(repetitions) + 1), *repetitions))
 
 
-@linear(x=_tile_adjoint, batch=_tile_batch, memory="fresh")
+@linear(x=_tile_adjoint, batch=_tile_batch, memory="fresh", facts=Facts(sparsity="moves"))
 def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     """The whole repeated along each axis.
 
@@ -487,7 +551,7 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, k: xp.tril(g, k=k), batch=matrices, least_axes=2, memory="fresh")
+@linear(x=lambda xp, g, k: xp.tril(g, k=k), batch=matrices, least_axes=2, memory="fresh", facts=Facts(sparsity="moves"))
 def tril(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The part of matrices on and below a diagonal, 0 elsewhere.
 
@@ -507,7 +571,7 @@ def tril(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, k: xp.triu(g, k=k), batch=matrices, least_axes=2, memory="fresh")
+@linear(x=lambda xp, g, k: xp.triu(g, k=k), batch=matrices, least_axes=2, memory="fresh", facts=Facts(sparsity="moves"))
 def triu(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The part of matrices on and above a diagonal, 0 elsewhere.
 

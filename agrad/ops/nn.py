@@ -289,7 +289,7 @@ def _softmax_product(xp: Any, v: Any, ans: Any, axis: int) -> Any:
     kernel=_softmax_kernel,
     batch=along,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(needs=("zero-size reductions",), sparsity="along"),
 )
 def softmax(x: Any, /, *, axis: int) -> Tensor:
     """Exponentials that sum to 1 along an axis."""
@@ -310,7 +310,7 @@ def _log_softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
     kernel=_log_softmax_kernel,
     batch=along,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(needs=("zero-size reductions",), sparsity="along"),
 )
 def log_softmax(x: Any, /, *, axis: int) -> Tensor:
     """The logarithm of `softmax`, without overflow or cancellation."""
@@ -464,6 +464,7 @@ def layer_norm(input: Any, weight: Any = None, bias: Any = None, rank: int = 1, 
     kernel=lambda xp, x, mask, scale: x * (xp.astype(mask, x.dtype) * scale),
     source="Srivastava et al.: Dropout, JMLR 15 (2014)",
     batch=pointwise,
+    facts=Facts(sparsity="elements"),
 )
 def dropout(x: Any, mask: Any, scale: float, /) -> Tensor:
     """`x` times `scale` where a mask is true, else 0."""

@@ -108,6 +108,7 @@ def _offset(b: BatchedCall, taken: Any, size: int) -> Any:
     x=lambda xp, g, x_spec, key: xp.scatter_add(x_spec, key, g),
     kernel=at,
     batch=_getitem_batch,
+    facts=Facts(sparsity="moves"),
 )
 def getitem(x: Any, key: Any, /) -> Tensor:
     """The elements at a key, ``x[key]``.
@@ -151,6 +152,7 @@ def _scatter_add_batch(b: BatchedCall, spec: Any, key: Any, values: Any, /) -> A
     values=lambda xp, g, key: xp.getitem(g, key),
     batch=_scatter_add_batch,
     memory="fresh",
+    facts=Facts(sparsity="scatters"),
 )
 def scatter_add(spec: Any, key: Any, values: Any, /) -> Tensor:
     """Zeros of a spec with values added at a key: the adjoint of `getitem`.
@@ -230,7 +232,14 @@ def _trimmed(b: BatchedCall, data: Any, rank: int) -> Any:
 
 
 @linear(
-    index=("key",), keys=("key",), drops=True, x=_zero_at, value=_value_adjoint, batch=_setitem_batch, memory="fresh"
+    index=("key",),
+    keys=("key",),
+    drops=True,
+    x=_zero_at,
+    value=_value_adjoint,
+    batch=_setitem_batch,
+    memory="fresh",
+    facts=Facts(sparsity="moves"),
 )
 def setitem(x: Any, key: Any, value: Any, /) -> Tensor:
     """A copy of `x` with ``x[key] = value`` done.
@@ -387,7 +396,9 @@ def _take_batch(b: BatchedCall, x: Any, indices: Any, /, *, axis: int | None = N
     return b.xp.take_along_axis(x.data, b.xp.broadcast_to(picks, shape), axis=at)
 
 
-@linear(index=("indices",), x=_take_adjoint, batch=_take_batch, least_axes=1, memory="fresh")
+@linear(
+    index=("indices",), x=_take_adjoint, batch=_take_batch, least_axes=1, memory="fresh", facts=Facts(sparsity="moves")
+)
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     """The elements at 1-d indices along an axis.
 
@@ -414,6 +425,7 @@ def _take_along_axis_batch(b: BatchedCall, x: Any, indices: Any, /, *, axis: int
     x=lambda xp, g, x_spec, indices, axis: xp.extra.scatter_along(g, indices, x_spec, axis),
     batch=_take_along_axis_batch,
     memory="fresh",
+    facts=Facts(sparsity="moves"),
 )
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     """The elements at indices along an axis, one set for each place along the others.
@@ -446,7 +458,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     x2=lambda xp, g, condition: xp.where(condition, xp.zeros_like(g), g),
     batch=pointwise,
     memory="fresh",
-    facts=Facts(broadcasts_exactly=True),
+    facts=Facts(broadcasts_exactly=True, sparsity="chooses"),
 )
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """`x1` where a condition is true, else `x2`.
@@ -595,7 +607,9 @@ def _sorted_tangent(xp: Any, t_x: Any, x: Any, axis: int, descending: bool, stab
     return xp.take_along_axis(t_x, xp.argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
 
 
-@custom(vjp={"x": _unsort}, jvp=_sorted_tangent, batch=along, least_axes=1, memory="fresh")
+@custom(
+    vjp={"x": _unsort}, jvp=_sorted_tangent, batch=along, least_axes=1, memory="fresh", facts=Facts(sparsity="along")
+)
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Sorted along an axis.
 

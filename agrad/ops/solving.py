@@ -69,7 +69,7 @@ def _solve_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
     source="Giles, An extended collection of matrix derivative results, 2008, section 2.3.1",
     batch=_solve_batch,
     memory="fresh",
-    facts=Facts(needs=("linalg", "zero-size reductions")),
+    facts=Facts(needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def solve(x1: Any, x2: Any, /) -> Tensor:
     """The solution `y` of ``x1 y = x2``.
@@ -98,7 +98,7 @@ def solve(x1: Any, x2: Any, /) -> Tensor:
     source="Giles, An extended collection of matrix derivative results, 2008, section 2.2.3",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("linalg", "zero-size reductions")),
+    facts=Facts(needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def inv(x: Any, /) -> Tensor:
     """The inverse of square matrices.
@@ -186,7 +186,7 @@ def _pinv_jvp(xp: Any, t_x: Any, ans: Any, x: Any, rtol: Any) -> Any:
     source="Golub and Pereyra, The differentiation of pseudo-inverses, 1973, eq. 4.12",
     batch=matrices,
     memory="fresh",
-    facts=Facts(torch="pinverse", needs=("linalg", "zero-size reductions")),
+    facts=Facts(torch="pinverse", needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def pinv(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse of matrices.
@@ -257,7 +257,7 @@ def _power_along(xp: Any, x: Any, t: Any, n: int) -> Any:
     jvp=lambda xp, t_x, x, n: _power_along(xp, x, t_x, n),
     source="Mathias, A chain rule for matrix functions and applications, 1996",
     batch=matrices,
-    facts=Facts(needs=("linalg", "zero-size reductions")),
+    facts=Facts(needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def matrix_power(x: Any, n: int, /) -> Tensor:
     """Square matrices to an integer power.
@@ -328,7 +328,7 @@ def _adjugate_along(xp: Any, x: Any, change: Any, *, back: bool) -> Any:
     kernel=_adjugate_kernel,
     source="Stewart, On the adjugate matrix, 1998",
     memory="fresh",
-    facts=Facts(needs=("linalg", "zero-size reductions")),
+    facts=Facts(needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def adjugate(x: Any, /) -> Tensor:
     """The matrices of cofactors, transposed: what the derivative of `det` is made of, at singular matrices too."""
@@ -341,7 +341,7 @@ def adjugate(x: Any, /) -> Tensor:
     source="Jacobi's formula; at singular matrices Stewart, On the adjugate matrix, 1998",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("linalg", "zero-size reductions")),
+    facts=Facts(needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def det(x: Any, /) -> Tensor:
     """The determinant of square matrices.
@@ -396,7 +396,7 @@ def _slogdet_jvp(xp: Any, t_x: Any, ans: Any, x: Any) -> tuple[Any, Any]:
     source="Boeddeker et al., On the computation of complex-valued gradients, 2017, section 4.1",
     batch=matrices,
     memory="fresh",
-    facts=Facts(torch="slogdet", needs=("linalg", "zero-size reductions")),
+    facts=Facts(torch="slogdet", needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def _slogdet(x: Any, /) -> tuple[Tensor, Tensor]:
     """Sign and logarithm of the magnitude of determinants."""

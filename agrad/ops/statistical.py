@@ -51,7 +51,7 @@ def count(spec: Any, axis: Axis) -> int:
     x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g, x_spec, axis, keepdims),
     batch=reduced,
     memory="fresh",
-    facts=Facts(in_order=True, needs=("zero-size reductions",)),
+    facts=Facts(in_order=True, needs=("zero-size reductions",), sparsity="reduces"),
 )
 def sum(
     x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, dim: Axis = None, keepdim: bool = False
@@ -82,7 +82,12 @@ def _mean_adjoint(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> A
     return _spread(xp, share, x_spec, axis, keepdims)
 
 
-@linear(x=_mean_adjoint, batch=reduced, memory="fresh", facts=Facts(in_order=True, needs=("zero-size reductions",)))
+@linear(
+    x=_mean_adjoint,
+    batch=reduced,
+    memory="fresh",
+    facts=Facts(in_order=True, needs=("zero-size reductions",), sparsity="reduces"),
+)
 def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Mean over axes, all by default.
 
@@ -137,7 +142,11 @@ def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans_spec: Any, axis: Axis,
 
 
 @custom(
-    vjp={"x": _prod_vjp}, jvp=_prod_jvp, batch=reduced, memory="fresh", facts=Facts(needs=("zero-size reductions",))
+    vjp={"x": _prod_vjp},
+    jvp=_prod_jvp,
+    batch=reduced,
+    memory="fresh",
+    facts=Facts(needs=("zero-size reductions",), sparsity="reduces"),
 )
 def prod(
     x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, dim: Axis = None, keepdim: bool = False
@@ -178,7 +187,7 @@ def _extremum_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, 
     jvp=_extremum_jvp,
     batch=reduced,
     memory="fresh",
-    facts=Facts(in_order=True, needs=("zero-size reductions",)),
+    facts=Facts(in_order=True, needs=("zero-size reductions",), sparsity="reduces"),
 )
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes, all by default.
@@ -200,7 +209,7 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     jvp=_extremum_jvp,
     batch=reduced,
     memory="fresh",
-    facts=Facts(in_order=True, needs=("zero-size reductions",)),
+    facts=Facts(in_order=True, needs=("zero-size reductions",), sparsity="reduces"),
 )
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes, all by default.
@@ -234,7 +243,13 @@ def _var_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, correction: flo
     return xp.sum(along, axis=axis, keepdims=keepdims) * (2 / _divisor(x_spec, axis, correction))
 
 
-@custom(vjp={"x": _var_vjp}, jvp=_var_jvp, batch=reduced, memory="fresh", facts=Facts(needs=("zero-size reductions",)))
+@custom(
+    vjp={"x": _var_vjp},
+    jvp=_var_jvp,
+    batch=reduced,
+    memory="fresh",
+    facts=Facts(needs=("zero-size reductions",), sparsity="reduces"),
+)
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Variance over axes, all by default.
 
@@ -263,7 +278,13 @@ def _std_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, corre
     return _var_jvp(xp, t_x, x, x_spec, axis, correction, keepdims) * _slope(xp, ans) / 2
 
 
-@custom(vjp={"x": _std_vjp}, jvp=_std_jvp, batch=reduced, memory="fresh", facts=Facts(needs=("zero-size reductions",)))
+@custom(
+    vjp={"x": _std_vjp},
+    jvp=_std_jvp,
+    batch=reduced,
+    memory="fresh",
+    facts=Facts(needs=("zero-size reductions",), sparsity="reduces"),
+)
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation over axes, all by default.
 
@@ -285,7 +306,7 @@ def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, incl
     return xp.flip(xp.cumulative_sum(xp.flip(g, axis=axis), axis=axis), axis=axis)
 
 
-@linear(x=_cumulative_sum_adjoint, batch=running, least_axes=1, memory="fresh")
+@linear(x=_cumulative_sum_adjoint, batch=running, least_axes=1, memory="fresh", facts=Facts(sparsity="running"))
 def cumulative_sum(
     x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False, dim: int | None = None
 ) -> Tensor:
@@ -354,7 +375,14 @@ def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | N
     return xp.concat([xp.zeros_like(xp.sum(t_x, axis=axis, keepdims=True)), t_x], axis=axis)
 
 
-@custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp, batch=running, least_axes=1, memory="fresh")
+@custom(
+    vjp={"x": _cumulative_prod_vjp},
+    jvp=_cumulative_prod_jvp,
+    batch=running,
+    least_axes=1,
+    memory="fresh",
+    facts=Facts(sparsity="running"),
+)
 def cumulative_prod(
     x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False, dim: int | None = None
 ) -> Tensor:

@@ -394,6 +394,9 @@ class Program:
         def cfunc(self, *, name: str = "program", executor: Any = "native", **options: Any) -> Any:
             """Return the program as a function of C."""
 
+        def sparsity(self, *args: Any, argnums: int | tuple[int, ...] | None = None, local: bool = False) -> Any:
+            """Return which elements of the results depend on which elements of the arguments."""
+
         def runner(self, backend: Backend, *, executor: Any = None, **options: Any) -> Callable[..., tuple[Any, ...]]:
             """Return what runs the program on raw arrays of a backend."""
 

@@ -165,15 +165,21 @@ def written_out(program: Program, spelled: Callable[[Step, Mapping[int, Shaped]]
     return program.replaced(steps=tuple(steps), outputs=outputs, shapes=shapes, constants=constants).needed()
 
 
-def recorded_kernel(step: Step, shapes: Mapping[int, Shaped]) -> tuple[BlankRecorder, list[int | None]]:
-    """Run the kernel of a step's operation without data, recorded; return the recorder and the numbers of its results."""
+def recorded_kernel(
+    step: Step, shapes: Mapping[int, Shaped], kernel: Callable[..., Any] | None = None
+) -> tuple[BlankRecorder, list[int | None]]:
+    """Run the kernel of a step's operation, or another one, without data, recorded.
+
+    Return the recorder and the numbers of its results.
+    """
     op = OPS.get(step.op)
-    if op is None or op.kernel is None:
+    kernel = kernel or (None if op is None else op.kernel)
+    if kernel is None:
         raise TypeError(
             f"source(): {step.op}, called at {step.line or 'an unknown line'}, has no kernel in the standard's functions"
             " that could be written out; an operation of your own declares one by kernel="
         )
-    kernel, recorder = op.kernel, BlankRecorder(max(shapes) + 1)
+    recorder = BlankRecorder(max(shapes) + 1)
     recorder.line, recorder.region = step.line, step.region
 
     def run(xp: Any, values: Mapping[int, Recorded]) -> Any:

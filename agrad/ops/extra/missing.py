@@ -176,7 +176,7 @@ def _nan_extremum(name: str, worst: float) -> dict[str, Any]:
     drops=True,
     batch=reduced,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(needs=("zero-size reductions",), sparsity="reduces"),
 )
 def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes of those that are not NaN.
@@ -196,7 +196,7 @@ def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     drops=True,
     batch=reduced,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(needs=("zero-size reductions",), sparsity="reduces"),
 )
 def nanmin(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes of those that are not NaN.

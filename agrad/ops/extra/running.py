@@ -174,7 +174,13 @@ def _running_extremum(better: str) -> dict[str, Any]:
     return {"vjp": {"x": vjp}, "jvp": jvp, "kernel": kernel}
 
 
-@custom(name="extra.cumulative_max", **_running_extremum("maximum"), batch=running, least_axes=1)
+@custom(
+    name="extra.cumulative_max",
+    **_running_extremum("maximum"),
+    batch=running,
+    least_axes=1,
+    facts=Facts(sparsity="running"),
+)
 def cumulative_max(x: Any, /, *, axis: int | None = None) -> Tensor:
     """Running maximum along an axis.
 
@@ -193,7 +199,13 @@ def cumulative_max(x: Any, /, *, axis: int | None = None) -> Tensor:
     """
 
 
-@custom(name="extra.cumulative_min", **_running_extremum("minimum"), batch=running, least_axes=1)
+@custom(
+    name="extra.cumulative_min",
+    **_running_extremum("minimum"),
+    batch=running,
+    least_axes=1,
+    facts=Facts(sparsity="running"),
+)
 def cumulative_min(x: Any, /, *, axis: int | None = None) -> Tensor:
     """Running minimum along an axis.
 
@@ -254,7 +266,7 @@ def _logcumsumexp_jvp(xp: Any, t_x: Any, x: Any, ans: Any, axis: int | None) -> 
     source="the derivative as a recurrence with factors of at most 1; Hillis and Steele: Data parallel algorithms (1986)",
     batch=running,
     least_axes=1,
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(needs=("zero-size reductions",), sparsity="running"),
 )
 def logcumsumexp(x: Any, /, *, axis: int | None = None) -> Tensor:
     """Logarithm of the running sum of exponentials along an axis, without overflow.

@@ -64,7 +64,7 @@ def _triangular_jvp(xp: Any, t_a: Any, t_b: Any, ans: Any, a: Any, lower: bool, 
     source="Giles, An extended collection of matrix derivative results, 2008, section 2.3.1",
     batch=stacks,
     memory="fresh",
-    facts=Facts(needs=("linalg",)),
+    facts=Facts(needs=("linalg",), sparsity="matrices"),
 )
 def solve_triangular(a: Any, b: Any, /, *, lower: bool, unit_diagonal: bool = False) -> Tensor:
     """The solution `x` of ``a x = b`` for triangular `a` (..., M, M) and `b` (..., M, K); one triangle is read."""
@@ -123,7 +123,7 @@ def _banded_jvp(xp: Any, t_ab: Any, t_b: Any, ans: Any, ab: Any, l: int, u: int)
     source="Giles, 2008, section 2.3.1, for the elements within the bands",
     batch=stacks,
     memory="fresh",
-    facts=Facts(needs=("linalg",)),
+    facts=Facts(needs=("linalg",), sparsity="matrices"),
 )
 def solve_banded(ab: Any, b: Any, /, *, l: int, u: int) -> Tensor:
     """The solution `x` of ``a x = b`` for banded `a`: ``ab[..., u + i - j, j] == a[..., i, j]``; `b` is (..., M, K)."""
@@ -169,7 +169,7 @@ def _lstsq_jvp(xp: Any, t_a: Any, t_b: Any, ans: Any, a: Any, b: Any, cond: floa
     source="Golub and Pereyra, The differentiation of pseudo-inverses, 1973, eq. 4.12",
     batch=stacks,
     memory="fresh",
-    facts=Facts(needs=("linalg",)),
+    facts=Facts(needs=("linalg",), sparsity="matrices"),
 )
 def lstsq(a: Any, b: Any, /, *, cond: float) -> Tensor:
     """The shortest `x` with the least ``|b - a x|``, for `a` (..., M, N) and `b` (..., M, K)."""
@@ -240,7 +240,7 @@ def _lu_jvp(xp: Any, t_a: Any, ans: Any) -> tuple[Any, Any, Any]:
     source="de Hoog, Anderssen and Lukas, Differentiation of matrix functionals using triangular factorization, 2011",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("linalg",)),
+    facts=Facts(needs=("linalg",), sparsity="matrices"),
 )
 def lu(a: Any, /) -> tuple[Tensor, Tensor, Tensor]:
     """The factors `p`, a permutation, `l` and `u` of ``a = p l u``; `a` is (..., M, N), its leading columns independent."""
@@ -306,7 +306,7 @@ def _expm_kernel(xp: Any, a: Any, /) -> Any:
     source="Al-Mohy and Higham, Computing the Frechet derivative of the matrix exponential, 2009",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("linalg",)),
+    facts=Facts(needs=("linalg",), sparsity="matrices"),
 )
 def expm(a: Any, /) -> Tensor:
     """The exponential of square matrices."""
@@ -345,7 +345,7 @@ def _frechet_jvp(xp: Any, t_a: Any, t_e: Any, a: Any, e: Any) -> Any:
     source="Mathias, A chain rule for matrix functions and applications, 1996",
     batch=stacks,
     memory="fresh",
-    facts=Facts(needs=("linalg",)),
+    facts=Facts(needs=("linalg",), sparsity="matrices"),
 )
 def expm_frechet(a: Any, e: Any, /) -> Tensor:
     """The derivative of the exponential of `a` along `e`."""
@@ -367,7 +367,7 @@ def _sqrtm_along(xp: Any, root: Any, t: Any) -> Any:
     source="Higham, Functions of matrices, 2008, section 6.1",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("complex linalg",)),
+    facts=Facts(needs=("complex linalg",), sparsity="matrices"),
 )
 def sqrtm(a: Any, /) -> Tensor:
     """The principal square root of square matrices; complex where a real matrix has no real one."""
@@ -387,7 +387,7 @@ def _logm_along(xp: Any, a: Any, t: Any) -> Any:
     source="Mathias, A chain rule for matrix functions and applications, 1996",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("complex linalg",)),
+    facts=Facts(needs=("complex linalg",), sparsity="matrices"),
 )
 def logm(a: Any, /) -> Tensor:
     """The principal logarithm of square matrices; complex where a real matrix has no real one."""
@@ -420,7 +420,7 @@ def _sylvester_jvp(xp: Any, t_a: Any, t_b: Any, t_q: Any, ans: Any, a: Any, b: A
     source="Kao and Hennequin, Automatic differentiation of Sylvester, Lyapunov and algebraic Riccati equations, 2020",
     batch=stacks,
     memory="fresh",
-    facts=Facts(needs=("linalg",)),
+    facts=Facts(needs=("linalg",), sparsity="matrices"),
 )
 def solve_sylvester(a: Any, b: Any, q: Any, /) -> Tensor:
     """The solution `x` of ``a x + x b = q``, for `a` (..., M, M), `b` (..., N, N) and `q` (..., M, N)."""

@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import elementwise, nondifferentiable
+from agrad.core.facts import Facts
 from agrad.ops.batch_rules import pointwise
 
 if TYPE_CHECKING:
@@ -154,7 +155,13 @@ def _inner_slope_kernel(xp: Any, found: Any, inner: Any, name: str) -> Any:
 
 
 @nondifferentiable(
-    "found", "inner", name="special.inner_slope", kernel=_inner_slope_kernel, batch=pointwise, memory="fresh"
+    "found",
+    "inner",
+    name="special.inner_slope",
+    kernel=_inner_slope_kernel,
+    batch=pointwise,
+    memory="fresh",
+    facts=Facts(sparsity="elements"),
 )
 def inner_slope(found: Any, inner: Any, name: str, /) -> Tensor:
     """1; raises where an element is not `inner`."""

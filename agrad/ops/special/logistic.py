@@ -136,7 +136,7 @@ def logsumexp_shares(a: Any, /, *, axis: Any = None) -> Tensor:
     ),
     kernel=_logsumexp_kernel,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",)),
+    facts=Facts(needs=("zero-size reductions",), sparsity="reduces"),
 )
 def logsumexp_over(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials of real numbers."""

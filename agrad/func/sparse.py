@@ -1,0 +1,838 @@
+"""Jacobians and Hessians that know their zeros: patterns, sparse matrices by few products, operators, covariances.
+
+The pattern comes from the captured program (`program.sparsity`), its colours from `coloring`; products of all colours are one
+call of `vmap`, and SciPy takes the matrix as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agrad import tree
+from agrad.compiled.adaptive import Often
+from agrad.core import mode as modes
+from agrad.core.errors import called
+from agrad.core.tensor import Tensor, wrap
+from agrad.func.coloring import Coloring, as_pattern, coloring
+from agrad.func.grad import grad, jvp, of_chosen, value_and_grad, vjp
+from agrad.func.vmap import vmap
+from agrad.numpy.protocol import to_numpy
+from agrad.ops.creation import asarray
+from agrad.ops.manipulation import concat, reshape
+from agrad.ops.searching import take
+from agrad.plugin.manager import get, scipys
+from agrad.program.arguments import (
+    NUMBERS,
+    Argnums,
+    argument_of,
+    bare_all,
+    check_argnums,
+    check_kind,
+    is_raw,
+    moves,
+    name_of,
+)
+from agrad.program.blanks import ShapeDtype
+from agrad.program.capture import capture
+from agrad.program.recording import CaptureError
+
+__all__ = [
+    "SparseDerivative", "gauss_newton_operator", "hessian_operator", "hessian_sparsity", "jacobian_operator",
+    "jacobian_sparsity", "propagate", "sparse_hessian", "sparse_jacobian",
+]  # fmt: skip
+
+#: Products that are made at a time have so many numbers together, at most.
+AT_A_TIME = 2**24
+
+#: Of fewer columns and rows a dense matrix is no news.
+SMALL = 100
+
+#: So many calls go before the one that is captured as a program.
+BEFORE = 2
+
+
+def jacobian_sparsity(func: Callable[..., Any], argnums: Argnums = 0, *, local: bool = False) -> Callable[..., Any]:
+    """Return the function that gives the pattern of the Jacobian: what of it may not be 0.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors or containers of tensors; a program can hold it (see `capture`).
+    argnums : int or tuple of int, optional
+        By which arguments.
+    local : bool, optional
+        Give the pattern at the values of the arguments, and not for all values: where a condition chooses, what is not chosen
+        does not count, and neither does what is multiplied by 0.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `func`; gives a ``scipy.sparse.csr_array`` of truth values: a row for each element of the
+        results, a column for each element of the chosen arguments, in the order of containers.
+
+    Raises
+    ------
+    BackendError
+        If SciPy is not installed.
+    CaptureError
+        When called: if no program can hold the function, as where it chooses its way by a value.
+
+    Notes
+    -----
+    It is never too small. It is for all values of floating arguments; integers and truth values among the arguments, and what
+    the function finds outside of them, count as they are. Of an operation without a rule all results depend on all operands;
+    ``python -m agrad sparsity`` lists these.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.func.jacobian_sparsity(lambda x: x[1:] - x[:-1] ** 2)(ag.ones(4)).toarray().astype(int)
+    array([[1, 1, 0, 0],
+           [0, 1, 1, 0],
+           [0, 0, 1, 1]])
+    """
+    check_kind(argnums)
+
+    @functools.wraps(func)
+    def pattern(*args: Any, **kwargs: Any) -> Any:
+        return _pattern("jacobian_sparsity", func, func, argnums, args, kwargs, local=local)
+
+    return pattern
+
+
+def hessian_sparsity(func: Callable[..., Any], argnums: Argnums = 0, *, local: bool = False) -> Callable[..., Any]:
+    """Return the function that gives the pattern of the Hessian: that of the Jacobian of the gradient.
+
+    Parameters
+    ----------
+    func : callable
+        Returns a scalar; else as for `jacobian_sparsity`.
+    argnums, local
+        As for `jacobian_sparsity`.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `func`; gives a symmetric ``scipy.sparse.csr_array`` of truth values.
+
+    Raises
+    ------
+    BackendError, CaptureError
+        As for `jacobian_sparsity`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.func.hessian_sparsity(lambda x: ag.sum(x[1:] * x[:-1]))(ag.ones(4)).toarray().astype(int)
+    array([[0, 1, 0, 0],
+           [1, 0, 1, 0],
+           [0, 1, 0, 1],
+           [0, 0, 1, 0]])
+    """
+    check_kind(argnums)
+
+    @functools.wraps(func)
+    def pattern(*args: Any, **kwargs: Any) -> Any:
+        found = _pattern("hessian_sparsity", func, grad(func, argnums), argnums, args, kwargs, local=local)
+        return as_pattern(found + found.T)
+
+    return pattern
+
+
+def _pattern(
+    what: str,
+    func: Callable[..., Any],
+    of: Callable[..., Any],
+    argnums: Argnums,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    local: bool,
+) -> Any:
+    """Return the pattern of the derivative of a function at arguments, by its program."""
+    scipys("sparse", by=f"agrad.func.{what}")
+    seen: set[int] = set()
+
+    def apart(leaf: Any) -> Any:
+        """Give an array that is an argument twice as two."""
+        if isinstance(leaf, Tensor):
+            if leaf._spec.backend.is_batched:
+                return ShapeDtype(leaf.shape, leaf.dtype)
+            leaf = wrap(leaf._raw, leaf._spec)
+        raw = leaf._raw if isinstance(leaf, Tensor) else leaf
+        if isinstance(raw, NUMBERS) or id(raw) not in seen:
+            seen.add(id(raw))
+            return leaf
+        return asarray(leaf, copy=True)
+
+    def lifted(leaf: Any) -> Any:
+        """Give a float as an array: a program would have it as it is."""
+        return asarray(leaf) if type(leaf) is float else leaf
+
+    args, kwargs = tree.map(apart, args), tree.map(apart, kwargs)
+    chosen = check_argnums(argnums, len(args))
+    every = tuple(tree.map(lifted, arg) for arg in args), tree.map(lifted, kwargs)
+    try:
+        try:
+            program = capture(of)(*every[0], **every[1])
+        except CaptureError:  # perhaps for a float that is no number any more
+            args = tuple(tree.map(lifted, arg) if i in chosen else arg for i, arg in enumerate(args))
+            program = capture(of)(*args, **kwargs)
+    except CaptureError as error:
+        error.add_note(f"{what}: give the pattern of {name_of(func)} as sparsity=, of which no program tells it.")
+        raise
+    return program.sparsity(*args, argnums=chosen, local=local)
+
+
+def sparse_jacobian(
+    func: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    sparsity: Any = None,
+    mode: str = "auto",
+    with_value: bool = False,
+    chunk_size: int | None = None,
+) -> SparseDerivative:
+    """Return the function that computes the Jacobian as a sparse matrix, by as many products as its pattern has colours.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns real tensors or containers of them.
+    argnums : int or tuple of int, optional
+        By which arguments.
+    sparsity : Coloring or matrix, optional
+        The pattern, with colours or without. Default: found at the first call, from the program of the function, and kept for
+        arguments of these shapes.
+    mode : {"auto", "forward", "reverse", "mixed"}, optional
+        As for `coloring`.
+    with_value : bool, optional
+        Give ``(jacobian, value)``.
+    chunk_size : int, optional
+        Make so many products at a time: less memory. Default: as many as have 16 million numbers together.
+
+    Returns
+    -------
+    SparseDerivative
+        Called with the arguments of `func`, it gives a ``scipy.sparse.csr_array``: a row for each element of the results, a
+        column for each element of the chosen arguments, in the order of containers.
+
+    Raises
+    ------
+    BackendError
+        If SciPy is not installed.
+    ValueError
+        When called: if a pattern does not hold: at the 1st, 2nd, 4th, 8th... call a product with a random vector is compared.
+    TypeError
+        When called: if arguments or results are complex.
+
+    Notes
+    -----
+    From the third call on what it computes is a program, where one can hold it (see `compile`). ``values(...)`` gives the entries
+    alone, as a tensor that can be differentiated and stands within other transforms.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> jacobian = ag.func.sparse_jacobian(lambda x: x[1:] * x[:-1])
+    >>> jacobian(ag.tensor([1.0, 2.0, 3.0])).toarray()
+    array([[2., 1., 0.],
+           [0., 3., 2.]])
+    >>> jacobian.coloring(ag.tensor([1.0, 2.0, 3.0]))
+    <Coloring: 2 colours for 3 columns; 4 entries>
+    """
+    return SparseDerivative(func, argnums, sparsity, mode, with_value=with_value, chunk_size=chunk_size, order=1)
+
+
+def sparse_hessian(
+    func: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    sparsity: Any = None,
+    mode: str = "auto",
+    with_value: bool = False,
+    chunk_size: int | None = None,
+) -> SparseDerivative:
+    """Return the function that computes the Hessian as a sparse matrix, by as many products as its pattern has colours.
+
+    Parameters
+    ----------
+    func : callable
+        Returns a real scalar; else as for `sparse_jacobian`.
+    argnums, sparsity, mode, with_value, chunk_size
+        As for `sparse_jacobian`. ``"auto"`` colours columns so that an entry may be found at its mirror image.
+
+    Returns
+    -------
+    SparseDerivative
+        Called with the arguments of `func`, it gives a ``scipy.sparse.csr_array``, with a row and a column for each element of
+        the chosen arguments. Products are made forward over reverse.
+
+    Raises
+    ------
+    BackendError, ValueError, TypeError
+        As for `sparse_jacobian`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> hessian = ag.func.sparse_hessian(lambda x: ag.sum(x[1:] * x[:-1] ** 2))
+    >>> hessian(ag.tensor([1.0, 2.0, 3.0])).toarray()
+    array([[4., 2., 0.],
+           [2., 6., 4.],
+           [0., 4., 0.]])
+    """
+    return SparseDerivative(func, argnums, sparsity, mode, with_value=with_value, chunk_size=chunk_size, order=2)
+
+
+class _Kept:
+    """What is kept for arguments of one form.
+
+    Attributes
+    ----------
+    coloring : Coloring
+        The pattern and its colours.
+    run : callable
+        Gives the entries of the matrix, and the value of the function.
+    calls : int
+        How often it was called.
+    """
+
+    def __init__(self, found: Coloring, run: Callable[..., Any], *, own: bool) -> None:
+        self.coloring, self.run, self.own, self.calls = found, run, own, 0
+        self.often = Often(run)
+        self.often._before = BEFORE
+
+
+class SparseDerivative:
+    """A function that gives a sparse matrix of derivatives; made by `sparse_jacobian` and `sparse_hessian`.
+
+    Parameters
+    ----------
+    func : callable
+        The function that is differentiated.
+    argnums, sparsity, mode, with_value, chunk_size
+        As for `sparse_jacobian`.
+    order : {1, 2}
+        Whether it is the Jacobian or the Hessian.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        argnums: Argnums,
+        sparsity: Any,
+        mode: str,
+        *,
+        with_value: bool,
+        chunk_size: int | None,
+        order: int,
+    ) -> None:
+        check_kind(argnums)
+        self.what = "sparse_jacobian" if order == 1 else "sparse_hessian"
+        if chunk_size is not None and not chunk_size > 0:
+            raise ValueError(f"{self.what}: `chunk_size` should be greater than 0.{called()}")
+        scipys("sparse", by=f"agrad.func.{self.what}")
+        self.func, self.argnums, self.mode, self.order = func, argnums, mode, order
+        self.with_value, self.chunk_size = with_value, chunk_size
+        symmetric = order == 2 and mode == "auto"
+        self._given = sparsity
+        if sparsity is not None and not isinstance(sparsity, Coloring):
+            self._given = coloring(sparsity, mode, symmetric=symmetric)
+        self._symmetric = symmetric
+        self._kept: dict[Any, _Kept] = {}
+        functools.update_wrapper(self, func, updated=())
+
+    def __repr__(self) -> str:
+        return f"<{self.what} of {name_of(self.func)}>"
+
+    def coloring(self, *args: Any, **kwargs: Any) -> Coloring:
+        """Return the pattern with its colours for arguments of this form: found now, or kept."""
+        return self._for(args, kwargs)[0].coloring
+
+    def values(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the entries of the matrix as a tensor, in the order of ``coloring(...).pattern``, and what `func` gives.
+
+        They can be differentiated, and stand within `compile`, `vmap` and the other transforms. Nothing is compared here.
+        """
+        kept, tensors = self._for(args, kwargs)
+        entries, value = kept.run(*tensors)
+        return (entries, value) if self.with_value else entries
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the matrix, and with `with_value` what `func` gives."""
+        kept, tensors = self._for(args, kwargs)
+        entries, value = self._entries(kept, tensors)
+        if kept.calls & (kept.calls - 1) == 0 and not self._holds(kept, entries, args, kwargs):
+            self._kept.clear()  # what the function finds outside of its arguments has changed since
+            kept, tensors = self._for(args, kwargs)
+            entries, value = self._entries(kept, tensors)
+            self._holds(kept, entries, args, kwargs)
+        found = kept.coloring.matrix(_host(entries))
+        if not self.with_value:
+            return found
+        return found, bare_all(value) if is_raw(*args, *kwargs.values()) else value
+
+    def _entries(self, kept: _Kept, tensors: Sequence[Any]) -> tuple[Tensor, Any]:
+        kept.calls += 1
+        plain = [t for t in tensors if isinstance(t, Tensor)]
+        run = kept.run if moves(plain) or len(plain) < len(tensors) else kept.often
+        entries, value = run(*tensors)
+        return entries, value
+
+    # -- what is kept -------------------------------------------------------------------------------------------------
+
+    def _for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Kept, list[Any]]:
+        """Return what is kept for arguments of this form, and these, the arrays as tensors."""
+        leaves, structure = tree.flatten((args, kwargs))
+        tensors = self._tensors(leaves)
+        key = structure, tuple(map(_form, leaves, tensors))
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._kept[key] = self._made(args, kwargs, structure)
+        return kept, tensors
+
+    def _tensors(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return arguments with tensors for arrays and floats: a float has the dtype of the first floating array."""
+        made = [leaf if isinstance(leaf, NUMBERS | str | None) else argument_of(leaf, self.what) for leaf in leaves]
+        dtype = next((t.dtype for t in made if isinstance(t, Tensor) and t._spec.inexact), None)
+        return [asarray(t, dtype=dtype) if type(t) is float else t for t in made]
+
+    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any], structure: Any) -> _Kept:
+        """Find the pattern and its colours, whatever is recorded around; return what gives the entries."""
+        before = modes.get_mode()
+        try:
+            modes.push(recorder=None)
+            return self._found(args, kwargs, structure)
+        finally:
+            modes.set_mode(before)
+
+    def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any], structure: Any) -> _Kept:
+        _, chosen = of_chosen(self.func, self.argnums, args, kwargs)
+        leaves, _ = tree.flatten(chosen)
+        inputs = [argument_of(leaf, self.what) for leaf in leaves]
+        if any(x._spec.is_complex for x in inputs):
+            raise TypeError(
+                f"{self.what}: is of real arguments; split complex ones into real and imaginary part{called()}"
+            )
+        columns = sum(math.prod(x.shape) for x in inputs)
+        found = self._given
+        if found is None:
+            if self.order == 1:
+                pattern = jacobian_sparsity(self.func, self.argnums)(*args, **kwargs)
+            else:
+                pattern = hessian_sparsity(self.func, self.argnums)(*args, **kwargs)
+            found = coloring(pattern, self.mode, symmetric=self._symmetric)
+            self._say_dense(found)
+        if found.pattern.shape[1] != columns:
+            m, n = found.pattern.shape
+            raise ValueError(
+                f"{self.what}: the pattern is of {m} rows and {n} columns, and the arguments have {columns} elements{called()}"
+            )
+        return _Kept(found, self._products(found, inputs, structure), own=self._given is None)
+
+    def _say_dense(self, found: Coloring) -> None:
+        m, n = found.pattern.shape
+        products = found.forward + found.reverse
+        if min(m, n) >= SMALL and products >= min(m, n):
+            density = found.pattern.nnz / (m * n)
+            warnings.warn(
+                f"{self.what}: the matrix of {name_of(self.func)} has {m:,} rows and {n:,} columns, of whose entries {density:.0%} may"
+                f" not be 0, and takes {products:,} products: no fewer than a dense one, and {found.pattern.nnz * 12 / 1e6:,.0f} MB."
+                " jacrev, jacfwd and hessian give that; hvp, jvp and the operators need no matrix.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _products(self, found: Coloring, inputs: Sequence[Tensor], structure: Any) -> Callable[..., Any]:
+        """Return the function of the arguments' leaves that gives the entries of the matrix, and the value."""
+        sizes = [math.prod(x.shape) for x in inputs]
+        ahead, back = found.seeds()
+        like = inputs[0] if inputs else None
+        if like is None:
+            raise TypeError(f"{self.what}: there is no argument to differentiate by{called()}")
+        seeds, first = [], 0
+        for x, size in zip(inputs, sizes, strict=True):
+            part = ahead[:, first : first + size].reshape(found.forward, *x.shape)
+            seeds.append(_there(part.astype(x._spec.backend.dtype_name(x.dtype)), x))
+            first += size
+        cotangents = _there(back, like)
+        places = _there(found.places, like)
+        chunk = self.chunk_size or max(1, AT_A_TIME // max(1, sum(found.pattern.shape)))
+        vector, of = self._vector(structure)
+
+        def products(*leaves: Any) -> tuple[Tensor, Any]:
+            now = modes.recorder()
+            if now is not None:
+                for tensor in (
+                    *seeds,
+                    cotangents,
+                    places,
+                ):  # parts of the program, not tensors that somebody may change
+                    now.constant(tensor._raw)
+            chosen, function = of(leaves)
+            parts, value = [], None
+            if found.forward:
+
+                def push(*directions: Any) -> Any:
+                    _, tangent, value = jvp(functools.partial(vector, function), chosen, directions, has_aux=True)
+                    return tangent, value
+
+                count = chunk if chunk < found.forward else None
+                made, value = vmap(push, out_dims=(0, None), chunk_size=count)(*seeds)
+                parts.append(reshape(made, (-1,)))
+            if found.reverse or not parts:
+                y, pull, value = vjp(functools.partial(vector, function), *chosen, has_aux=True)
+                if found.reverse:
+                    given = cotangents if cotangents.dtype == y.dtype else asarray(cotangents, dtype=y.dtype)
+                    rows = vmap(pull, chunk_size=chunk if chunk < found.reverse else None)(given)
+                    flat = [reshape(row, (found.reverse, -1)) for row in rows]
+                    parts.append(reshape(concat(flat, axis=1) if len(flat) > 1 else flat[0], (-1,)))
+                else:
+                    parts.append(y[:0])
+            return take(concat(parts) if len(parts) > 1 else parts[0], places, axis=0), value
+
+        return products
+
+    def _vector(self, structure: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Return a function that gives results as one vector, and one that gives the chosen leaves and what they go into."""
+
+        def of(leaves: Sequence[Any]) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+            args, kwargs = tree.unflatten(structure, list(leaves))
+            function, chosen = of_chosen(self.func, self.argnums, args, kwargs)
+            flat, inner = tree.flatten(chosen)
+            return tuple(flat), lambda *values: function(*tree.unflatten(inner, list(values)))
+
+        def vector(function: Callable[..., Any], *values: Any) -> tuple[Tensor, Any]:
+            if self.order == 1:
+                value = results = function(*values)
+            else:
+                value, results = value_and_grad(function, tuple(range(len(values))))(*values)
+            flat = [_real(self.what, leaf) for leaf in tree.flatten(results)[0]]
+            whole = [reshape(leaf, (-1,)) for leaf in flat]
+            return (concat(whole) if len(whole) != 1 else whole[0]), value
+
+        return vector, of
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def _holds(self, kept: _Kept, entries: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Compare a product of the matrix and a random vector with the derivative along that.
+
+        Return False where a pattern that was found does not hold any more; raise where it is the user's.
+        """
+        np = get("numpy").module("numpy")
+        leaves, structure = tree.flatten((args, kwargs))
+        vector, of = self._vector(structure)
+        chosen, function = of(self._tensors(leaves))
+        inputs = [x.detach() for x in chosen]
+        function_of = functools.partial(vector, function)
+        matrix = kept.coloring.matrix(_host(entries))
+        m, n = matrix.shape
+        random = np.random.default_rng(kept.calls)
+        is_forward = bool(kept.coloring.forward)
+        along = random.integers(64, 192, n if is_forward else m) / 128  # exact in any precision
+        if is_forward:
+            y, tangent, _ = jvp(function_of, tuple(inputs), _split(along, inputs), has_aux=True)
+            wanted, product = _host(tangent), matrix @ along
+        else:
+            y, pull, _ = vjp(function_of, *inputs, has_aux=True)
+            wanted = _joined(pull(_there(along.astype(str(_host(y).dtype)), y)), np)
+            product = matrix.T @ along
+        if _host(y).size != m:
+            raise ValueError(
+                f"{self.what}: the pattern is of {m} rows and {n} columns, and the results have {_host(y).size} elements{called()}"
+            )
+        scale = abs(matrix if is_forward else matrix.T) @ abs(along)
+        tolerance = max(float(np.finfo(_host(t).dtype).eps) for t in (y, *inputs)) ** 0.5
+        apart = abs(product - wanted) > tolerance * np.maximum(scale, abs(wanted))
+        if not apart.any():
+            return True
+        if kept.own and kept.calls > 1:
+            return False
+        line = int(np.flatnonzero(apart)[0])
+        if is_forward:
+            _, pull, _ = vjp(function_of, *inputs, has_aux=True)
+            unit = np.zeros(m, dtype=str(_host(y).dtype))
+            unit[line] = 1
+            whole = _joined(pull(_there(unit, y)), np)
+            lacking = np.setdiff1d(np.flatnonzero(whole), matrix.indices[matrix.indptr[line] : matrix.indptr[line + 1]])
+            where = f"row {line}: there columns {_listed(lacking)} are not 0"
+        else:
+            where = f"column {line}"
+        count = int(apart.sum())
+        raise ValueError(
+            f"{self.what}: the pattern of {name_of(self.func)} is too small, in {count} {'rows' if is_forward else 'columns'}, as in"
+            f" {where}. A product with a random vector says so; without sparsity= the pattern is found{called()}"
+        )
+
+
+def _real(what: str, leaf: Any) -> Tensor:
+    if not isinstance(leaf, Tensor):
+        raise TypeError(f"{what}: expected f to return only tensors, got {type(leaf)}{called()}")
+    if leaf._spec.is_complex:
+        raise TypeError(f"{what}: is of real results; give real and imaginary part apart{called()}")
+    return leaf
+
+
+def _form(leaf: Any, tensor: Any) -> Any:
+    """Return what of an argument decides about the pattern: shape and dtype, and of integers the values."""
+    if not isinstance(tensor, Tensor):
+        return type(leaf), leaf if isinstance(leaf, NUMBERS | str | None) else id(leaf)
+    spec = tensor._spec
+    form = tuple(spec.shape), spec.backend.name, spec.backend.dtype_name(spec.dtype), spec.device
+    if spec.inexact or spec.backend.is_batched:
+        return form
+    return *form, _host(tensor).tobytes()
+
+
+def _host(tensor: Tensor) -> Any:
+    return to_numpy(tensor.detach())
+
+
+def _there(array: Any, beside: Tensor) -> Tensor:
+    """Return an array of NumPy's as a tensor of the backend and device of another one."""
+    backend = getattr(beside._spec.backend, "base", beside._spec.backend)
+    return (
+        asarray(asarray(array), device=beside.device)
+        if backend.name == "numpy"
+        else asarray(array).to_device(beside.device)
+    )
+
+
+def _split(flat: Any, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return a vector as tensors of the shapes of others."""
+    made, first = [], 0
+    for x in inputs:
+        size = math.prod(x.shape)
+        made.append(_there(flat[first : first + size].reshape(x.shape).astype(x._spec.backend.dtype_name(x.dtype)), x))
+        first += size
+    return tuple(made)
+
+
+def _joined(tensors: Sequence[Tensor], np: Any) -> Any:
+    """Return tensors as one vector on the host."""
+    return np.concatenate([_host(t).reshape(-1) for t in tensors])
+
+
+def _listed(numbers: Any) -> str:
+    shown = ", ".join(map(str, numbers[:5].tolist()))
+    return f"{shown}, ..." if len(numbers) > 5 else shown
+
+
+# -- operators ----------------------------------------------------------------------------------------------------------
+
+
+def jacobian_operator(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return the function that gives the Jacobian as a linear operator of SciPy's: products without a matrix.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns real tensors or containers of them.
+    argnums : int or tuple of int, optional
+        By which arguments.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `func`; gives a ``scipy.sparse.linalg.LinearOperator`` of a row for each element of the results
+        and a column for each element of the chosen arguments. ``matvec`` runs forward mode, ``rmatvec`` the backward pass.
+
+    Raises
+    ------
+    BackendError
+        If SciPy is not installed.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> import numpy as np
+    >>> J = ag.func.jacobian_operator(lambda x: x * ag.sum(x))(ag.tensor([1.0, 2.0]))
+    >>> J @ np.array([1.0, 0.0]), J.T @ np.array([1.0, 0.0])
+    (array([4., 2.]), array([4., 1.]))
+    """
+
+    @functools.wraps(func)
+    def operator(*args: Any, **kwargs: Any) -> Any:
+        push, pull, shape, dtype = _linear("jacobian_operator", func, argnums, args, kwargs, order=1)
+        return _operator(shape, dtype, push, pull)
+
+    return operator
+
+
+def hessian_operator(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return the function that gives the Hessian as a linear operator of SciPy's: products without a matrix.
+
+    Parameters
+    ----------
+    func : callable
+        Returns a real scalar.
+    argnums : int or tuple of int, optional
+        By which arguments.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `func`; gives a ``scipy.sparse.linalg.LinearOperator``, symmetric.
+
+    Raises
+    ------
+    BackendError
+        If SciPy is not installed.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> import numpy as np
+    >>> H = ag.func.hessian_operator(lambda x: ag.sum(x**3))(ag.tensor([1.0, 2.0]))
+    >>> H @ np.array([1.0, 1.0])
+    array([ 6., 12.])
+    """
+
+    @functools.wraps(func)
+    def operator(*args: Any, **kwargs: Any) -> Any:
+        push, _, shape, dtype = _linear("hessian_operator", func, argnums, args, kwargs, order=2)
+        return _operator(shape, dtype, push, push)
+
+    return operator
+
+
+def gauss_newton_operator(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return the function that gives ``J.T @ J`` as a linear operator of SciPy's, with the Jacobian `J`.
+
+    That is the Hessian of half the sum of squares of what `func` gives, without its second derivatives.
+
+    Parameters
+    ----------
+    func : callable
+        Returns residuals: real tensors or containers of them.
+    argnums : int or tuple of int, optional
+        By which arguments.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `func`; gives a ``scipy.sparse.linalg.LinearOperator``, symmetric.
+
+    Raises
+    ------
+    BackendError
+        If SciPy is not installed.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> import numpy as np
+    >>> G = ag.func.gauss_newton_operator(lambda x: x**2)(ag.tensor([1.0, 2.0]))
+    >>> G @ np.array([1.0, 1.0])
+    array([ 4., 16.])
+    """
+
+    @functools.wraps(func)
+    def operator(*args: Any, **kwargs: Any) -> Any:
+        push, pull, (_, n), dtype = _linear("gauss_newton_operator", func, argnums, args, kwargs, order=1)
+
+        def product(v: Any) -> Any:
+            return pull(push(v))
+
+        return _operator((n, n), dtype, product, product)
+
+    return operator
+
+
+def _linear(
+    what: str, func: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any], *, order: int
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, int], Any]:
+    """Return products with a Jacobian or Hessian and its transpose, of NumPy's vectors, with its shape and dtype."""
+    np = get("numpy").module("numpy")
+    of, chosen = of_chosen(func, argnums, args, kwargs)
+    flat, structure = tree.flatten(chosen)
+    inputs = [argument_of(x, what).detach() for x in flat]
+    function = of if order == 1 else grad(of, tuple(range(len(chosen))))
+
+    def vector(*values: Any) -> Tensor:
+        results = [_real(what, leaf) for leaf in tree.flatten(function(*tree.unflatten(structure, list(values))))[0]]
+        whole = [reshape(leaf, (-1,)) for leaf in results]
+        return concat(whole) if len(whole) != 1 else whole[0]
+
+    if any(x._spec.is_complex for x in inputs):
+        raise TypeError(f"{what}: is of real arguments; split complex ones into real and imaginary part{called()}")
+    y, back = vjp(vector, *inputs)
+    dtype = _host(y).dtype
+
+    def push(v: Any) -> Any:
+        return _host(jvp(vector, tuple(inputs), _split(np.asarray(v).reshape(-1), inputs))[1])
+
+    def pull(u: Any) -> Any:
+        return _joined(back(_there(np.asarray(u).reshape(-1).astype(dtype), y)), np)
+
+    return push, pull, (y.shape[0], sum(math.prod(x.shape) for x in inputs)), dtype
+
+
+def _operator(shape: tuple[int, int], dtype: Any, matvec: Callable[[Any], Any], rmatvec: Callable[[Any], Any]) -> Any:
+    linalg = scipys("sparse.linalg", by="agrad.func's operators")
+    return linalg.LinearOperator(shape, matvec=matvec, rmatvec=rmatvec, dtype=dtype)
+
+
+# -- covariances --------------------------------------------------------------------------------------------------------
+
+
+def propagate(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return the function that gives a value with its covariance, to first order: ``J @ C @ J.T`` with the Jacobian `J`.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns real tensors or containers of them; a program can hold it (see `sparse_jacobian`).
+    argnums : int or tuple of int, optional
+        Which arguments are uncertain.
+
+    Returns
+    -------
+    callable
+        Called with the arguments of `func` and the covariance of the uncertain ones behind them: a matrix of a row and a column
+        for each element, in the order of containers, be it sparse; or a vector of variances, if they do not correlate. Gives what
+        `func` gives, and the covariance of its elements: a ``scipy.sparse.csr_array`` where that of the arguments is a vector or
+        sparse, else an array.
+
+    Raises
+    ------
+    BackendError
+        If SciPy is not installed.
+    ValueError
+        When called: if the covariance is of another size.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ohm = ag.func.propagate(lambda volt, ampere: volt / ampere, argnums=(0, 1))
+    >>> value, covariance = ohm(ag.tensor(10.0), ag.tensor(2.0), [0.04, 0.01])
+    >>> value, covariance.toarray().round(4)
+    (tensor(5.), array([[0.0725]]))
+    """
+    jacobian = sparse_jacobian(func, argnums, with_value=True)
+
+    @functools.wraps(func)
+    def propagated(*args: Any, **kwargs: Any) -> Any:
+        np, sparse = get("numpy").module("numpy"), scipys("sparse", by="agrad.func.propagate")
+        *arguments, given = args
+        J, value = jacobian(*arguments, **kwargs)
+        if not sparse.issparse(given):
+            given = _host(given) if isinstance(given, Tensor) else np.asarray(given, dtype=float)
+        n = J.shape[1]
+        if given.shape not in ((n,), (n, n)):
+            raise ValueError(
+                f"propagate: the covariance of {n} elements is a matrix of shape {(n, n)} or a vector of {n} variances, not of"
+                f" shape {tuple(given.shape)}{called()}"
+            )
+        if given.ndim == 1:
+            given = sparse.diags_array(given)
+        found = J @ given @ J.T
+        return value, sparse.csr_array(found) if sparse.issparse(found) else found
+
+    return propagated
