@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sparse_functions import OF_LIBRARIES, TIGHT, points
 
 import agrad as ag
 from agrad import func
@@ -16,10 +17,6 @@ integrate = pytest.importorskip("scipy.integrate")
 optimize = pytest.importorskip("scipy.optimize")
 
 MODES = pytest.mark.parametrize("mode", ["auto", "forward", "reverse", "mixed"])
-
-
-def points(*shape):
-    return ag.asarray(np.random.default_rng(3).uniform(0.5, 1.5, shape))
 
 
 def tridiagonal(x):
@@ -127,6 +124,16 @@ FUNCTIONS = {
     "loop": (lambda x: func.scan(lambda c, row: (row, c * row), x[0], x[1:])[1], (5, 2)),
     "itself": (lambda x: x, (3,)),
 }
+
+
+@pytest.mark.parametrize("name", [*TIGHT, *OF_LIBRARIES])
+def test_sparse_is_dense(name):
+    f, shape = (TIGHT | OF_LIBRARIES)[name]
+    x = points(*shape)
+    dense = func.jacrev(f)(x).numpy().reshape(-1, x.size)
+    for mode in ("auto", "reverse"):
+        found = func.sparse_jacobian(f, mode=mode)(x).toarray()
+        np.testing.assert_allclose(found, dense, rtol=1e-9, atol=1e-12)
 
 
 @MODES

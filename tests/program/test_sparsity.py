@@ -7,86 +7,15 @@ import sys
 
 import numpy as np
 import pytest
+from sparse_functions import BAND, TIGHT, points
 
 import agrad as ag
 from agrad.core.facts import Facts
 from agrad.core.op import OPS
-from agrad.func import capture, grad, jacobian_sparsity, jacrev
+from agrad.func import capture, jacobian_sparsity, jacrev
 from agrad.program.sparsity import ways
 
 sp = pytest.importorskip("scipy.sparse")
-rng = np.random.default_rng(0)
-BAND = np.triu(np.tril(rng.uniform(0.5, 1.5, (6, 6)), 1), -1)
-BANDS, SQUARE = np.stack([BAND, BAND.T]), BAND + BAND.T
-DIAGONAL = ag.asarray(np.diag(np.arange(1.0, 7.0)))
-F = ag.nn.functional
-
-
-def points(*shape):
-    return ag.asarray(np.random.default_rng(3).uniform(0.5, 1.5, shape))
-
-
-#: Functions with the shape of their argument: of these the pattern is that of the dense Jacobian at a point.
-TIGHT = {
-    "elementwise": (lambda x: ag.exp(x) * x + 1, (6,)),
-    "broadcast": (lambda x: x[:, None] * x[None, :], (4,)),
-    "differences": (lambda x: x[1:] - x[:-1] ** 2, (6,)),
-    "steps": (lambda x: x[::2] * x[1::2], (6,)),
-    "backwards": (lambda x: ag.flip(x, axis=0)[:3] + x[:3], (6,)),
-    "rolled": (lambda x: ag.roll(x, 1, axis=0) * x - ag.roll(x, -2, axis=0), (6,)),
-    "transposed": (lambda x: (x.T @ DIAGONAL[:3, :3]).reshape((-1,)), (3, 4)),
-    "taken": (lambda x: ag.take(x, ag.asarray([3, 0, 3]), axis=0) * 2, (4,)),
-    "along": (lambda x: ag.take_along_axis(x, ag.asarray([[1], [0]]), axis=1), (2, 3)),
-    "by a mask": (lambda x: x[ag.asarray([True, False, True])] ** 2, (3,)),
-    "by arrays": (lambda x: x[ag.asarray([0, 2]), ag.asarray([1, 1])], (3, 2)),
-    "put": (lambda x: ag.setitem(x, (slice(0, 2),), 1.0), (4,)),
-    "joined": (lambda x: ag.concat([x[2:] ** 2, x[:1], ag.ones(2)]), (4,)),
-    "stacked": (lambda x: ag.stack([x, ag.sin(x)], axis=1), (3,)),
-    "tiled": (lambda x: ag.tile(x, (2,)) * ag.repeat(x, 2, axis=0), (3,)),
-    "triangle": (lambda x: ag.tril(x) * 3, (3, 3)),
-    "diagonal": (lambda x: ag.linalg.diagonal(x, offset=1), (3, 4)),
-    "trace": (lambda x: ag.linalg.trace(x), (3, 3)),
-    "sum": (lambda x: ag.sum(x, axis=0), (3, 2)),
-    "mean": (lambda x: ag.mean(x**2, axis=(0, 2), keepdims=True), (2, 3, 2)),
-    "prod": (lambda x: ag.prod(x, axis=1), (2, 3)),
-    "variance": (lambda x: ag.var(x, axis=1), (2, 3)),
-    "norm": (lambda x: ag.linalg.vector_norm(x, axis=0), (2, 3)),
-    "softmax": (lambda x: F.softmax(x, dim=1), (2, 3)),
-    "normalized": (lambda x: x / ag.sum(x, axis=1, keepdims=True), (2, 3)),
-    "cumulative": (lambda x: ag.cumulative_sum(x**2, axis=1), (2, 3)),
-    "cumulative product": (lambda x: ag.cumulative_prod(x), (4,)),
-    "from nothing on": (lambda x: ag.cumulative_sum(x, include_initial=True), (4,)),
-    "diff": (lambda x: ag.diff(x, n=2), (6,)),
-    "band from the left": (lambda x: ag.asarray(BAND) @ x, (6,)),
-    "band from the right": (lambda x: x @ ag.asarray(BAND), (2, 6)),
-    "band of columns": (lambda x: ag.asarray(BAND) @ x, (6, 2)),
-    "stack of bands": (lambda x: ag.asarray(BANDS) @ x, (2, 6, 1)),
-    "matmul": (lambda x: x[0] @ x[1], (2, 3, 3)),
-    "vecdot": (lambda x: ag.vecdot(x, x[::-1], axis=0), (3, 2)),
-    "outer": (lambda x: ag.linalg.outer(x, x**2), (3,)),
-    "tensordot": (lambda x: ag.tensordot(x, ag.asarray(BAND), axes=((0,), (1,))), (6, 2)),
-    "einsum": (lambda x: ag.extra.einsum("ij,kj->ik", x, ag.asarray(BAND)), (2, 6)),
-    "quadratic form": (lambda x: grad(lambda y: y @ (ag.asarray(SQUARE) @ y))(x), (6,)),
-    "by a mask of numbers": (lambda x: x * ag.asarray([1.0, 0.0, 2.0]) + x[::-1], (3,)),
-    "linear layer": (lambda x: F.linear(x, ag.asarray(BAND)), (2, 6)),
-    "convolution": (lambda x: F.conv2d(x[None, None], ag.ones((1, 1, 2, 2))), (4, 4)),
-    "mean of windows": (lambda x: F.avg_pool2d(x[None, None], 2), (4, 4)),
-    "inverses": (lambda x: ag.linalg.inv(x + 2 * ag.eye(2)), (2, 2, 2)),
-    "relu": (lambda x: F.relu(x), (3,)),
-    "floor": (lambda x: x * ag.floor(x[::-1] + 3), (4,)),
-    "signs": (lambda x: ag.sign(x) + ag.abs(x) * x[0], (3,)),
-    "detached": (lambda x: x.detach() * x[::-1], (4,)),
-    "what has no derivative": (lambda x: x * (x > 0) + ag.argmax(x), (3,)),
-    "gradient of a chain": (grad(lambda x: ag.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)), (6,)),
-    "gradient of a separable sum": (grad(lambda x: ag.sum(ag.sin(x) * x)), (5,)),
-    "gradient by parts": (grad(lambda x: ag.sum(ag.take(x, ag.asarray([0, 0, 2]), axis=0) ** 3)), (4,)),
-    "gradient of a mean": (grad(lambda x: ag.mean(ag.exp(x @ ag.asarray(BAND)))), (6,)),
-    "scan": (lambda x: ag.func.scan(lambda c, row: (row, c * row), x[0], x[1:])[1], (5, 2)),
-    "sum by scan": (lambda x: ag.func.scan(lambda c, row: (c + row**2, c), ag.asarray(0.0), x)[1], (4,)),
-    "mapped": (ag.func.vmap(lambda row: row * ag.sum(row)), (3, 2)),
-    "image by fft": (lambda x: ag.real(ag.fft.ifft(ag.fft.fft(x, axis=1) * 2j, axis=1)), (2, 4)),
-    "checkpointed": (lambda x: ag.utils.checkpoint.checkpoint(lambda y: ag.sin(y[1:]) * y[:-1], x), (4,)),
-}
 
 
 @pytest.mark.parametrize("name", TIGHT)

@@ -723,6 +723,7 @@ JUDGES = {
     "single": set(),
     "compiled": set(),
     "replayed": set(),
+    "patterned": {"hook", "block no_grad"},
     "dask": {"apply mask"},
 }
 #: What agrad says in words that it does not do, as the third derivative of `gammainc` by its parameters.
@@ -1035,6 +1036,43 @@ class Judge:
                 continue
             for i, (one, other) in enumerate(zip(map(host, found), map(host, wanted), strict=True)):
                 np.testing.assert_array_equal(one, other, err_msg=f"replayed, {i}", strict=True)
+
+    def patterned(self):
+        """No element of the Jacobian, by backward passes, lies outside of the pattern of the captured program."""
+
+        def values(*leaves):
+            ag.manual_seed(7)
+            found = self.counted(self.recorded(leaves, seeds=False)[1])
+            return [x * 1.0 for x in found if x._spec.inexact]
+
+        leaves = self.leaves(requires_grad=False)
+        if any(map(is_complex, leaves)):
+            return
+        places = tuple(range(len(leaves)))
+        results = values(*leaves)
+        if any(map(is_complex, results)):
+            return
+        try:
+            with arrays_as_constants():
+                program = ag.func.capture(values)(*leaves)
+        except ag.func.CaptureError as error:
+            if "depends on values" not in str(error):
+                raise
+            return
+        rows = ag.func.jacrev(values, places)(*leaves)
+        dense = np.concatenate(
+            [
+                np.concatenate(
+                    [host(part).reshape(y.size, x.size) for part, x in zip(row, leaves, strict=False)], axis=1
+                )
+                for row, y in zip(rows, results, strict=False)
+            ]
+        )
+        for local in (False, True):
+            pattern = program.sparsity(*leaves, local=local).toarray()
+            outside = (np.nan_to_num(dense) != 0) & ~pattern
+            assert not outside.any(), f"outside of the pattern, local={local}: {np.argwhere(outside)[:5].tolist()}"
+            self.tally[f"entries that may be 0, local={local}"] += int((~pattern).sum())
 
     def compiled(self):
         """Compiled, and called at several points: values and gradients are the function's."""

@@ -32,6 +32,11 @@ def test_programs_are_captured_and_replayed():
     check(10, ("replayed",), 40)
 
 
+def test_patterns_of_their_jacobians_are_never_too_small():
+    pytest.importorskip("scipy.sparse")
+    check(40, ("patterned",), 25)
+
+
 def test_programs_are_compiled():
     check(6, ("compiled",), 30)
 

@@ -1,0 +1,180 @@
+"""Time sparse Jacobians and Hessians beside the function, its gradient, and SciPy's finite differences by the same pattern.
+
+``python benchmarks/sparse.py``; with ``--write`` the table goes to benchmarks/results/sparse.md. A figure is the median of paired
+runs in one process and one thread, each with its goal; what both compute must agree. The function is compiled, where it is what
+is counted by. Run without other load.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ |= {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
+
+import argparse
+import datetime as dt
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import integrate, optimize
+
+import agrad as ag
+from agrad import func
+
+RESULTS = Path(__file__).resolve().parent / "results" / "sparse.md"
+
+ROUNDS = 31
+
+#: What is timed, beside what, and how the ratio may be at most.
+Row = tuple[str, str, float, float]
+
+
+def tridiagonal(x: Any) -> Any:
+    """A chain whose elements depend on their neighbours."""
+    y = x * x
+    return ag.concat([2 * y[:1] - x[1:2], 2 * y[1:-1] - x[:-2] - x[2:] * x[1:-1], 2 * y[-1:] - x[-2:-1]])
+
+
+def rosenbrock(x: Any) -> Any:
+    """The chained function of Rosenbrock."""
+    return ag.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def brusselator(_: Any, flat: Any, n: int = 100) -> Any:
+    """Two species that react and diffuse on a periodic grid (Hairer and Wanner)."""
+    both = flat.reshape((2, n, n))
+    u, v = both[0], both[1]
+
+    def spread(w: Any) -> Any:
+        return ag.roll(w, 1, axis=0) + ag.roll(w, -1, axis=0) + ag.roll(w, 1, axis=1) + ag.roll(w, -1, axis=1) - 4 * w
+
+    made = [1 + u * u * v - 4.4 * u + spread(u), 3.4 * u - u * u * v + spread(v)]
+    return ag.stack(made).reshape((-1,))
+
+
+def seconds(call: Callable[[], Any]) -> float:
+    """Return how long a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def paired(first: Callable[[], Any], second: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, float]:
+    """Return the medians of two calls that take turns, after some to begin with."""
+    for call in (first, second):
+        for _ in range(6):
+            call()
+    both = [(seconds(first), seconds(second)) for _ in range(rounds)]
+    return statistics.median(one for one, _ in both), statistics.median(other for _, other in both)
+
+
+def rows() -> Iterator[Row]:
+    """Run what is timed; give the rows of the table: what, beside what, the ratio, and its goal."""
+    rng = np.random.default_rng(0)
+    x = ag.asarray(rng.normal(size=10_000))
+    f, jacobian = ag.compile(tridiagonal), func.sparse_jacobian(tridiagonal)
+    mine, other = paired(lambda: jacobian(x), lambda: f(x), 101)
+    small = x[:60]
+    np.testing.assert_allclose(jacobian(small).toarray(), func.jacrev(tridiagonal)(small).numpy())
+    yield "Jacobian of a tridiagonal system, n = 10,000, 3 colours", "one evaluation of f, compiled", mine / other, 8
+
+    hessian, slope = func.sparse_hessian(rosenbrock), ag.compile(func.grad(rosenbrock))
+    mine, other = paired(lambda: hessian(x), lambda: slope(x), 101)
+    np.testing.assert_allclose(hessian(small).toarray(), func.hessian(rosenbrock)(small).numpy(), atol=1e-9)
+    yield "Hessian of a chained Rosenbrock, n = 10,000", "one gradient, compiled", mine / other, 10
+
+    u = rng.uniform(0.5, 3.0, 20_000)
+    compiled, jacobian = ag.compile(brusselator), func.sparse_jacobian(brusselator, 1)
+
+    def plain(t: float, u: Any) -> Any:
+        return np.asarray(compiled(t, u))
+
+    pattern = jacobian.coloring(0.0, u).pattern
+    groups = optimize._numdiff.group_columns(pattern)
+    found = jacobian(0.0, u)
+
+    def differences() -> Any:
+        return optimize._numdiff.approx_derivative(
+            lambda v: plain(0.0, v), u, method="2-point", sparsity=(pattern, groups)
+        )
+
+    np.testing.assert_allclose(differences().toarray()[:100], found.toarray()[:100], atol=1e-5)
+    mine, other = paired(lambda: jacobian(0.0, u), differences)
+    yield "Brusselator, 2 x 100 x 100: the Jacobian", "SciPy's differences, same pattern", mine / other, 0.3
+
+    options = {"method": "BDF", "rtol": 1e-4, "atol": 1e-6}
+    start = (1 + 0.1 * rng.normal(size=20_000)).clip(0.1)
+    solved = [None, None]
+
+    def solve(place: int, **more: Any) -> None:
+        solved[place] = integrate.solve_ivp(plain, (0, 0.02), start, **options, **more).y[:, -1]
+
+    mine, other = paired(lambda: solve(0, jac=jacobian), lambda: solve(1, jac_sparsity=pattern), 3)
+    np.testing.assert_allclose(*solved, rtol=1e-3)
+    yield "the same in solve_ivp(BDF)", "with SciPy's differences", mine / other, 0.95
+
+    n = 100_000
+    large, taken = ag.ones(n), []
+    for size in (n, 2 * n):
+        large = ag.ones(size)
+        times = [seconds(lambda: func.coloring(func.jacobian_sparsity(tridiagonal)(large))) for _ in range(3)]  # noqa: B023
+        taken.append(min(times))
+    yield "pattern and colouring, n = 10^5, banded", "seconds", taken[0], 2
+    yield "of twice as many, n = 2 * 10^5", "the row above", taken[1] / taken[0], 2.5
+
+    dense, entries = bundle(rng)
+    yield "Gauss-Newton of bundle adjustment, 20 cameras, 400 points", "dense Jacobian", entries / dense, 0.05
+
+
+def bundle(rng: Any, cameras: int = 20, points: int = 400, seen: int = 6) -> tuple[float, float]:
+    """Return how long ``J.T @ J`` of a bundle adjustment takes with a dense Jacobian, and with a sparse one."""
+    camera = np.concatenate([rng.choice(cameras, seen, replace=False) for _ in range(points)])
+    point = np.repeat(np.arange(points), seen)
+    pixels = rng.normal(size=(len(camera), 2))
+    at, of = ag.asarray(camera), ag.asarray(point)
+
+    def residuals(flat: Any) -> Any:
+        poses, places = flat[: 6 * cameras].reshape((cameras, 6)), flat[6 * cameras :].reshape((points, 3))
+        pose, place = ag.take(poses, at, axis=0), ag.take(places, of, axis=0)
+        turned = place + ag.linalg.cross(pose[:, :3], place) + pose[:, 3:]
+        return (turned[:, :2] / (turned[:, 2:] + 5.0) - pixels).reshape((-1,))
+
+    flat = ag.asarray(rng.normal(size=6 * cameras + 3 * points) * 0.1)
+    jacobian = func.sparse_jacobian(residuals)
+
+    def whole() -> Any:
+        made = func.jacfwd(residuals)(flat).numpy()
+        return made.T @ made
+
+    def few() -> Any:
+        made = jacobian(flat)
+        return made.T @ made
+
+    np.testing.assert_allclose(few().toarray(), whole(), atol=1e-12)
+    mine, other = paired(few, whole, 3)
+    return other, mine
+
+
+def main() -> None:
+    """Print the table, and write it if that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    write = parser.parse_args().write
+    lines = ["| work | beside | ratio | goal |", "|---|---|---|---|"]
+    for what, beside, ratio, goal in rows():
+        lines.append(f"| {what} | {beside} | {ratio:.3g} | {'' if goal != goal else f'{goal:g}'} |")
+        print(lines[-1], flush=True)
+    if write:
+        head = f"{dt.datetime.now(dt.UTC).date()}, Python {platform.python_version()}, NumPy {np.__version__}, one thread, {platform.machine()}"
+        RESULTS.write_text(
+            "\n".join(["# Sparse derivatives", "", f"`python benchmarks/sparse.py`: {head}.", "", *lines, ""])
+        )
+
+
+if __name__ == "__main__":
+    main()
