@@ -476,6 +476,14 @@ class SparseDerivative:
                     now.constant(tensor._raw)
             chosen, function = of(leaves)
             parts, value = [], None
+            m, n = found.pattern.shape
+
+            def checked(count: int) -> None:
+                if count != m:
+                    raise ValueError(
+                        f"{self.what}: the pattern is of {m} rows and {n} columns, and the results have {count} elements{called()}"
+                    )
+
             if found.forward:
 
                 def push(*directions: Any) -> Any:
@@ -484,9 +492,11 @@ class SparseDerivative:
 
                 count = chunk if chunk < found.forward else None
                 made, value = vmap(push, out_dims=(0, None), chunk_size=count)(*seeds)
+                checked(made.shape[1])
                 parts.append(reshape(made, (-1,)))
             if found.reverse or not parts:
                 y, pull, value = vjp(functools.partial(vector, function), *chosen, has_aux=True)
+                checked(y.shape[0])
                 if found.reverse:
                     given = cotangents if cotangents.dtype == y.dtype else asarray(cotangents, dtype=y.dtype)
                     rows = vmap(pull, chunk_size=chunk if chunk < found.reverse else None)(given)
@@ -543,10 +553,6 @@ class SparseDerivative:
             y, pull, _ = vjp(function_of, *inputs, has_aux=True)
             wanted = _joined(pull(_there(along.astype(str(_host(y).dtype)), y)), np)
             product = matrix.T @ along
-        if _host(y).size != m:
-            raise ValueError(
-                f"{self.what}: the pattern is of {m} rows and {n} columns, and the results have {_host(y).size} elements{called()}"
-            )
         scale = abs(matrix if is_forward else matrix.T) @ abs(along)
         tolerance = max(float(np.finfo(_host(t).dtype).eps) for t in (y, *inputs)) ** 0.5
         apart = abs(product - wanted) > tolerance * np.maximum(scale, abs(wanted))

@@ -53,6 +53,9 @@ NONE, ALL = 0, 1
 #: Of sets with so many inputs together, made by one step, each is taken to be that of all inputs.
 LARGE = 10**8
 
+#: So many entries all sets may have together: they are counted by 32-bit integers.
+MOST = 2**31 - 1
+
 #: So many pairs of places along an axis are gone through one by one; of more, all places are taken to meet.
 PAIRS = 10**7
 
@@ -270,7 +273,7 @@ class _Rows:
         found = np.empty(len(starts) - 1, dtype=np.int64)
         sizes = np.diff(self._starts[: self.count + 1])[members]
         most = np.minimum(np.add.reduceat(sizes, starts[:-1], dtype=np.int64), self.columns)
-        if most.sum() > LARGE:
+        if most.sum() > LARGE or self.size + most.sum() > MOST:
             found[:] = ALL
             return found
         ones = np.ones(len(members), dtype=bool)

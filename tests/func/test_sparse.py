@@ -253,9 +253,10 @@ def test_a_pattern_that_is_too_small_is_found_at_first_use():
         func.sparse_jacobian(tridiagonal, sparsity=small, mode="reverse")(x)
     with pytest.raises(ValueError, match="the pattern of rosenbrock is too small"):
         func.sparse_hessian(rosenbrock, sparsity=small)(x)
-    for shape in ((6, 5), (5, 6)):
-        with pytest.raises(ValueError, match="the pattern is of"):
-            func.sparse_jacobian(tridiagonal, sparsity=np.ones(shape))(x)
+    for shape in ((6, 5), (5, 6), (6, 7), (9, 6)):
+        for mode in ("forward", "reverse"):
+            with pytest.raises(ValueError, match="the pattern is of"):
+                func.sparse_jacobian(tridiagonal, sparsity=np.ones(shape), mode=mode)(x)
     larger = func.sparse_jacobian(tridiagonal, sparsity=np.ones((6, 6)))(x)
     np.testing.assert_allclose(larger.toarray(), func.jacrev(tridiagonal)(x).numpy())
 

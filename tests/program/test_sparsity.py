@@ -48,6 +48,21 @@ def test_what_is_dense_takes_no_memory_on_the_way():
         jacobian_sparsity(lambda x: x / ag.sum(x))(x)
 
 
+def test_large_sets_are_taken_to_be_of_all(monkeypatch):
+    """Too many entries: the pattern is larger then, and never smaller."""
+    import agrad.program.sparsity as module
+
+    f = lambda x: ag.cumulative_sum(x)[:3] * ag.flip(x, axis=0)[:3]
+    x = points(4)
+    dense, exact = jacrev(f)(x).numpy() != 0, jacobian_sparsity(f)(x).nnz
+    for name in ("LARGE", "MOST", "PAIRS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, 2)
+            found = jacobian_sparsity(f)(x).toarray()
+        assert not (dense & ~found).any()
+        assert found.sum() > exact
+
+
 def test_both_sides_of_a_condition_or_one_run():
     f = lambda x: ag.where(x > 1, x[::-1], x)
     x = ag.tensor([0.0, 2.0, 3.0, 0.0])
