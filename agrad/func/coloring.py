@@ -106,7 +106,8 @@ class Coloring:
     def matrix(self, entries: Any) -> Any:
         """Return the sparse matrix of the pattern with these entries, in its order."""
         found = copy.copy(self.pattern)  # its constructor checks and converts, which takes longer than some products
-        found.data = _numpy().array(entries)
+        np = _numpy()
+        found.data = np.array(entries, dtype=np.result_type(entries, np.float32))  # SciPy has no halves
         found.indices, found.indptr = self.pattern.indices.copy(), self.pattern.indptr.copy()
         return found
 

@@ -35,6 +35,7 @@ from agrad.program.arguments import (
     is_raw,
     moves,
     name_of,
+    refuse_kind,
 )
 from agrad.program.blanks import ShapeDtype
 from agrad.program.capture import capture
@@ -99,7 +100,7 @@ def jacobian_sparsity(func: Callable[..., Any], argnums: Argnums = 0, *, local: 
 
     @functools.wraps(func)
     def pattern(*args: Any, **kwargs: Any) -> Any:
-        return _pattern("jacobian_sparsity", func, func, argnums, args, kwargs, local=local)
+        return _pattern("jacobian_sparsity", func, func, argnums, args, kwargs, local=local)[0]
 
     return pattern
 
@@ -137,8 +138,8 @@ def hessian_sparsity(func: Callable[..., Any], argnums: Argnums = 0, *, local: b
 
     @functools.wraps(func)
     def pattern(*args: Any, **kwargs: Any) -> Any:
-        found = _pattern("hessian_sparsity", func, grad(func, argnums), argnums, args, kwargs, local=local)
-        return as_pattern(found + found.T)
+        of = grad(func, argnums)
+        return _symmetric(_pattern("hessian_sparsity", func, of, argnums, args, kwargs, local=local)[0])
 
     return pattern
 
@@ -152,8 +153,11 @@ def _pattern(
     kwargs: dict[str, Any],
     *,
     local: bool,
-) -> Any:
-    """Return the pattern of the derivative of a function at arguments, by its program."""
+) -> tuple[Any, list[tuple[Any, Any]]]:
+    """Return the pattern of the derivative of a function at arguments, by its program; and what of outside it depends on.
+
+    That is, for each such tensor, where it is found and what counts of it now.
+    """
     scipys("sparse", by=f"agrad.func.{what}")
     seen: set[int] = set()
 
@@ -185,7 +189,21 @@ def _pattern(
     except CaptureError as error:
         error.add_note(f"{what}: give the pattern of {name_of(func)} as sparsity=, of which no program tells it.")
         raise
-    return program.sparsity(*args, argnums=chosen, local=local)
+    found = program.sparsity(*args, argnums=chosen, local=local)
+    return found, [(origin, _structure(origin.find())) for origin in program.outside.values()]
+
+
+def _symmetric(pattern: Any) -> Any:
+    return as_pattern(pattern + pattern.T)
+
+
+def _structure(value: Any) -> Any:
+    """Return what of a value from outside a pattern depends on: of floating ones, where they are 0."""
+    if value is None:
+        return None
+    tensor = value if isinstance(value, Tensor) else asarray(value)
+    host = _host(tensor)
+    return host == 0 if tensor._spec.inexact else host.copy()
 
 
 def sparse_jacobian(
@@ -298,14 +316,26 @@ class _Kept:
         The pattern and its colours.
     run : callable
         Gives the entries of the matrix, and the value of the function.
+    outside : list of (Origin, array)
+        What the pattern depends on of tensors from outside.
+    own : bool
+        The pattern was found here, and is not the user's.
     calls : int
         How often it was called.
     """
 
-    def __init__(self, found: Coloring, run: Callable[..., Any], *, own: bool) -> None:
-        self.coloring, self.run, self.own, self.calls = found, run, own, 0
+    def __init__(self, found: Coloring, run: Callable[..., Any], outside: list[tuple[Any, Any]], *, own: bool) -> None:
+        self.coloring, self.run, self.outside, self.own, self.calls = found, run, outside, own, 0
         self.often = Often(run)
         self.often._before = BEFORE
+
+    def is_current(self) -> bool:
+        """Return whether tensors from outside are, in what the pattern depends on, as they were."""
+        np = get("numpy").module("numpy")
+        try:
+            return all(np.array_equal(_structure(origin.find()), was) for origin, was in self.outside)
+        except LookupError:
+            return False
 
 
 class SparseDerivative:
@@ -366,8 +396,11 @@ class SparseDerivative:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the matrix, and with `with_value` what `func` gives."""
         kept, tensors = self._for(args, kwargs)
+        programs = len(kept.often._ways)
         entries, value = self._entries(kept, tensors)
-        if kept.calls & (kept.calls - 1) == 0 and not self._holds(kept, entries, args, kwargs):
+        # a program that is new, or none, may be of another state of Python
+        asked = kept.calls & (kept.calls - 1) == 0 or len(kept.often._ways) != programs or not kept.often._is_open
+        if asked and not self._holds(kept, entries, args, kwargs):
             self._kept.clear()  # what the function finds outside of its arguments has changed since
             kept, tensors = self._for(args, kwargs)
             entries, value = self._entries(kept, tensors)
@@ -392,7 +425,7 @@ class SparseDerivative:
         tensors = self._tensors(leaves)
         key = structure, tuple(map(_form, leaves, tensors))
         kept = self._kept.get(key)
-        if kept is None:
+        if kept is None or not kept.is_current():
             kept = self._kept[key] = self._made(args, kwargs, structure)
         return kept, tensors
 
@@ -413,19 +446,22 @@ class SparseDerivative:
 
     def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any], structure: Any) -> _Kept:
         _, chosen = of_chosen(self.func, self.argnums, args, kwargs)
-        leaves, _ = tree.flatten(chosen)
+        leaves, chosen_in = tree.flatten(chosen)
         inputs = [argument_of(leaf, self.what) for leaf in leaves]
         if any(x._spec.is_complex for x in inputs):
             raise TypeError(
                 f"{self.what}: is of real arguments; split complex ones into real and imaginary part{called()}"
             )
+        for x in inputs:
+            if not x._spec.inexact:
+                refuse_kind(x, inputs, chosen_in, chosen)
         columns = sum(math.prod(x.shape) for x in inputs)
         found = self._given
+        outside: list[tuple[Any, Any]] = []
         if found is None:
-            if self.order == 1:
-                pattern = jacobian_sparsity(self.func, self.argnums)(*args, **kwargs)
-            else:
-                pattern = hessian_sparsity(self.func, self.argnums)(*args, **kwargs)
+            function = self.func if self.order == 1 else grad(self.func, self.argnums)
+            pattern, outside = _pattern(self.what, self.func, function, self.argnums, args, kwargs, local=False)
+            pattern = pattern if self.order == 1 else _symmetric(pattern)
             found = coloring(pattern, self.mode, symmetric=self._symmetric)
             self._say_dense(found)
         if found.pattern.shape[1] != columns:
@@ -433,7 +469,7 @@ class SparseDerivative:
             raise ValueError(
                 f"{self.what}: the pattern is of {m} rows and {n} columns, and the arguments have {columns} elements{called()}"
             )
-        return _Kept(found, self._products(found, inputs, structure), own=self._given is None)
+        return _Kept(found, self._products(found, inputs, structure), outside, own=self._given is None)
 
     def _say_dense(self, found: Coloring) -> None:
         m, n = found.pattern.shape

@@ -551,6 +551,8 @@ class _Spread:
                 wanted[request] = part
             else:
                 return None
+        if not self.local and all(getattr(part, "size", 1) == 1 for name, part in wanted.items() if name != "xp"):
+            return None  # a weight that is 0 just now is no structure
         try:
             found = self.np.asarray(derivative(**wanted)) == 0
         except Exception:  # noqa: BLE001 (as in `_compute`)
@@ -558,7 +560,9 @@ class _Spread:
         return found if found.any() else None
 
     def _chooses(self, step: Step) -> Any:
-        """Element by element, of one operand alone where the condition is known."""
+        """Element by element, of one operand alone where the condition is known: a single one may be the state of something."""
+        if not self.local and not any(self.shapes[number].shape for number in self._places(step)):
+            return self._elements(step)
         try:
             return self._moves(step)
         except _UnknownPlacesError:

@@ -261,14 +261,28 @@ def test_a_pattern_that_is_too_small_is_found_at_first_use():
     np.testing.assert_allclose(larger.toarray(), func.jacrev(tridiagonal)(x).numpy())
 
 
-def test_what_is_outside_may_change():
-    """A pattern that was found is found anew where a comparison says that it does not hold."""
-    matrix = ag.asarray(np.eye(4))
-    f = lambda x: matrix @ x
-    jacobian, x = func.sparse_jacobian(f), points(4)
-    np.testing.assert_array_equal(jacobian(x).toarray(), np.eye(4))
-    matrix[0, 3] = 5.0
-    np.testing.assert_array_equal(jacobian(x).toarray(), matrix.numpy())
+@pytest.mark.parametrize("calls", [1, 2, 3, 6])
+def test_what_is_outside_may_change(calls):
+    """A matrix, a weight, and what Python chooses: whenever it changes, the next matrix is right."""
+    x, state = points(4), {"weight": 0.0, "turned": False}
+    matrix, mask = ag.asarray(np.eye(4)), ag.asarray([True, False, True, True])
+
+    def f(x):
+        y = ag.where(mask, matrix @ x, 0.0) + state["weight"] * x**2
+        return y + x[::-1] ** 2 if state["turned"] else y
+
+    def change_matrix():
+        matrix[0, 3] = 5.0
+
+    def change_mask():
+        mask[1] = True
+
+    for change in (change_matrix, change_mask, lambda: state.update(weight=2.0), lambda: state.update(turned=True)):
+        jacobian = func.sparse_jacobian(f)
+        for _ in range(calls):
+            jacobian(x)
+        change()
+        np.testing.assert_allclose(jacobian(x).toarray(), func.jacrev(f)(x).numpy(), err_msg=str(change))
 
 
 def test_a_branch_by_value_needs_a_pattern():
@@ -300,6 +314,9 @@ def test_refusals():
         func.sparse_jacobian(lambda x: x * 1j)(points(2))
     with pytest.raises(ValueError, match="should be greater than 0"):
         func.sparse_jacobian(lambda x: x, chunk_size=0)
+    with pytest.raises(RuntimeError, match="floating"):
+        func.sparse_jacobian(lambda x: x * 1.0)(np.array([1, 2]))
+    assert func.sparse_jacobian(lambda x: x**2)(np.ones(3, dtype=np.float16)).dtype == np.float32  # SciPy has no halves
 
 
 # -- SciPy --------------------------------------------------------------------------------------------------------------
