@@ -10,14 +10,14 @@ from agrad.autograd.backward import grad
 from agrad.core.backend import Outlook, backend_of
 from agrad.core.cpython import getframe
 from agrad.core.errors import BackendError, called, in_dask, line_of
-from agrad.core.materialize import asking, fill, is_lazy
+from agrad.core.materialize import asking, fill, is_lazy, pending_losses
 from agrad.core.mode import recorder
 from agrad.core.node import AccumulateGrad, Node, ancestors
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import positive
 
-__all__ = ["compute", "explain", "persist"]
+__all__ = ["compute", "explain", "persist", "to_zarr"]
 
 
 def compute(*tensors: Any, max_memory: int | str | None = None, progress: bool | None = None) -> Any:
@@ -61,6 +61,68 @@ def persist(*tensors: Any, max_memory: int | str | None = None, progress: bool |
     True
     """
     return _realised("persist", tensors, keep="backend", max_memory=max_memory, progress=progress)
+
+
+def to_zarr(
+    tensor: Tensor,
+    store: Any,
+    *,
+    path: str | None = None,
+    max_memory: int | str | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> Any:
+    """Write a tensor to a zarr array: what is lazy by chunks, each in the task that makes it, and never held whole.
+
+    A gradient brings the loss it came from along, as in `compute`: one pass writes the one and gives the other's value.
+
+    tensor : Tensor
+        What to write; it stays as lazy as it is.
+    store : str, path, zarr.Array or zarr store
+        Where to. A `zarr.Array` of that shape is written to; anything else is created, as by `zarr.create_array`.
+    path : str, optional
+        The name of the array if the store holds a group.
+    max_memory, progress: As for `compute`.
+    **options
+        For `zarr.create_array`, as ``overwrite=True`` or ``compressors=None``. Default of ``chunks``: those of the tensor.
+    Returns: The `zarr.Array`.
+    ImportError: If zarr is not installed.
+    RuntimeError: If the tensor requires grad and recording is on.
+    ValueError: If a `zarr.Array` has another shape.
+    MemoryError: If `max_memory` is too little, before anything is written.
+    If a task fails, the chunks that were written stay, and no value changes.
+
+    >>> w = ag.ones((4, 2), device="dask", chunks=(2, 2), requires_grad=True)
+    >>> loss = (w * w).sum()
+    >>> loss.backward()
+    >>> ag.to_zarr(w.grad, {})[:2].tolist()
+    [[2.0, 2.0], [2.0, 2.0]]
+    >>> loss.item()  # it came along
+    8.0
+    """
+    try:
+        import zarr  # noqa: PLC0415 (optional)
+    except ImportError as error:
+        raise ImportError("to_zarr needs zarr: pip install zarr") from error
+    if tensor._is_followed():
+        raise RuntimeError(
+            f"Can't write a Tensor that requires grad. Use ag.to_zarr(tensor.detach(), ...) instead.{called()}"
+        )
+    backend, raw = tensor._spec.backend, tensor._raw
+    if isinstance(store, zarr.Array):
+        target = store
+        if tuple(target.shape) != tuple(tensor.shape):
+            raise ValueError(
+                f"to_zarr() of a tensor of shape {tensor.shape} to an array of shape {target.shape}{called()}"
+            )
+    else:
+        chunks = [max(1, *along) for along in getattr(raw, "chunks", ())]
+        made = {"shape": tensor.shape, "dtype": str(tensor.dtype), **({"chunks": tuple(chunks)} if chunks else {})}
+        target = zarr.create_array(store, name=path, **(made | options))
+    writing = backend._writing(raw, target)
+    if writing is not None:
+        fill(pending_losses(tensor), [writing], max_memory=max_memory, progress=progress)
+    return target
 
 
 def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool = False) -> Outlook:

@@ -26,6 +26,7 @@ import inspect
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +37,7 @@ import agrad.numpy as np
 from agrad.core import errors
 from agrad.core import names as _names
 from agrad.core.backend import joined
+from agrad.core.materialize import fill, pending_losses
 
 __all__: list[str] = []
 
@@ -321,10 +323,35 @@ def _of_arrays(write: Any) -> Any:
 
     @functools.wraps(write)
     def written(dataset: Any, *args: Any, **options: Any) -> Any:
-        arrays = {name: array(name, v) for name, v in dataset.variables.items() if isinstance(v._data, ag.Tensor)}
-        return write(dataset.assign(arrays) if arrays else dataset, *args, **options)
+        tensors = {name: v for name, v in dataset.variables.items() if isinstance(v._data, ag.Tensor)}
+        if not tensors:
+            return write(dataset, *args, **options)
+        token = _WRITING.set([v._data for v in tensors.values()])
+        try:
+            return write(dataset.assign({name: array(name, v) for name, v in tensors.items()}), *args, **options)
+        finally:
+            _WRITING.reset(token)
 
     return written
+
+
+#: The tensors that are being written.
+_WRITING: ContextVar[list[Any]] = ContextVar("agrad_writing", default=[])  # noqa: B039 (never written to)
+
+
+def _storing(store: Any) -> Any:
+    """Have Dask's arrays that were tensors computed as agrad computes, with the losses they came from."""
+
+    @functools.wraps(store)
+    def stored(self: Any, sources: Any, targets: Any, **options: Any) -> Any:
+        tensors = _WRITING.get()
+        if not tensors or not options.get("compute", True) or options.get("return_stored"):
+            return store(self, sources, targets, **options)
+        made = store(self, sources, targets, **(options | {"compute": False, "return_stored": False}))
+        fill([loss for t in tensors for loss in pending_losses(t)], made if isinstance(made, list | tuple) else [made])
+        return None
+
+    return stored
 
 
 # -- operands of several backends, and arrays beside tensors -----------------------------------------------------------------
@@ -441,6 +468,7 @@ REPLACED = (
     Replaced("xarray.core.duck_array_ops:einsum", "args kwargs", _products, "dot", _of_several_backends),
     Replaced("xarray.core.dataset:Dataset.load", "self", _loading, "compute load"),
     Replaced("xarray.core.dataset:Dataset.persist", "self", _persisting, "persist"),
+    Replaced("xarray.namedarray.daskmanager:DaskManager.store", "self sources targets", _storing, _FILES),
     Replaced("xarray.backends.writers:to_netcdf", "dataset", _of_arrays, _FILES),
     Replaced("xarray.backends.writers:to_zarr", "dataset", _of_arrays, _FILES),
     Replaced("xarray.backends.writers:dump_to_store", "dataset", _of_arrays, _FILES),

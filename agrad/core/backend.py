@@ -805,6 +805,10 @@ class Backend:
         """Return a lazy array as the library gets it, which computes it itself: what is computed so counts."""
         return array
 
+    def _writing(self, array: Any, target: Any) -> Any:
+        """Return a lazy array which writes the parts of another to a target where it is computed; None: it is written by now."""
+        target[...] = self.to_host(array)
+
     # -- recorded programs ---------------------------------------------------------------------------------------------
 
     def compile(self, program: Any, **options: Any) -> Callable[..., Any] | None:

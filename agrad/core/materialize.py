@@ -85,7 +85,7 @@ def carry(tensor: Tensor) -> None:
     _carried[key] = weakref.ref(tensor, functools.partial(_carried.pop, key))  # in C, where no signal is handled
 
 
-def fill(tensors: Iterable[Tensor], **how: Any) -> None:
+def fill(tensors: Iterable[Tensor], beside: Iterable[Any] = (), **how: Any) -> None:
     """Compute the lazy ones among tensors in one pass, with the losses that gradients among them came from.
 
     If computing fails every tensor is as it was.
@@ -94,6 +94,8 @@ def fill(tensors: Iterable[Tensor], **how: Any) -> None:
     ----------
     tensors : iterable of Tensor
         Tensors of any backend.
+    beside : iterable of array
+        Raw lazy arrays whose computation does something, as writing what it computes: done in the same pass, and dropped.
     **how
         For `Backend.realize`.
     """
@@ -104,8 +106,8 @@ def fill(tensors: Iterable[Tensor], **how: Any) -> None:
         _carried.clear()
     lazy = [*asked, *(loss for t in asked for loss in pending_losses(t))]
     arrays = {id(t._raw): t._raw for t in lazy}
-    values = realised(arrays.values(), **how)
-    put_back(lazy, {key: (arrays[key], value) for key, value in values.items()})
+    values = realised([*arrays.values(), *beside], **how)
+    put_back(lazy, {key: (array, values[key]) for key, array in arrays.items()})
     for t in asked:
         t.__dict__.pop("_losses", None)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 from agrad.plugin.backend import MissingName
+from agrad_dask import arenas  # noqa: F401 (before there are threads, on a cluster's workers too)
 
 if TYPE_CHECKING:
     from agrad_dask.backend import DaskBackend as DaskBackend

@@ -236,6 +236,11 @@ class DaskBackend(Backend):
     def _handed_over(self, array: Any) -> Any:
         return array if computing.is_held(array) else repeats.handed_over(array)
 
+    def _writing(self, array: Any, target: Any) -> Any:
+        from agrad_dask.writing import written  # noqa: PLC0415 (only where something is written)
+
+        return written(self.taken(array), target)
+
     def random(
         self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
     ) -> Any:

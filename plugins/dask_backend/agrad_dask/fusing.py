@@ -448,6 +448,9 @@ class Run:
             if key not in results:
                 self.handed.update((each, (key, j)) for j, each in enumerate(results))
             made[key] = Task(key, run_group, adders, Group(self, places, kept), outer, *map(TaskRef, outer))
+            if adders and results:  # what adds up sums shall not hold the blocks beside them until it has enough
+                key = (f"{self.name}_sums", at)
+                made[key] = Task(key, sums_of, TaskRef((self.name, at)))
             keys.append(key)
         for depth in itertools.count() if adders else ():
             last = len(keys) <= FAN_IN
@@ -501,6 +504,11 @@ def run_group(adders: tuple[Adder, ...], group: Group, keys: tuple[Any, ...], *v
         found = task_list(given | {(TOTAL, j): total for j, total in enumerate(totals)})
     blocks = (found,) if len(task_list.results) == 1 else found
     return (*blocks, tuple(total.result() for total in totals))
+
+
+def sums_of(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what a task's adders made, without the blocks beside it."""
+    return value[-1:]
 
 
 def combined(adders: tuple[Adder, ...], last: bool, keys: tuple[Any, ...], *values: Any) -> tuple[Any, ...]:

@@ -1,0 +1,42 @@
+"""Write the chunks of an array to a store, each in the task that makes it.
+
+May import Dask; is imported when something is first written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dask.array.core import ArraySliceDep
+from dask.base import tokenize
+
+
+def written(array: Any, target: Any) -> Any:
+    """Return an array which, where it is computed, writes another to a target; its blocks have one element.
+
+    Parameters
+    ----------
+    array : dask.array.Array
+        What to write.
+    target : zarr.Array
+        Where to. Chunks that do not end where those of the target do are put together first: no two tasks write to one.
+    """
+    stored = getattr(target, "shards", None) or target.chunks
+    if any(n % own for along, own in zip(array.chunks, stored, strict=True) for n in along[:-1]):
+        array = array.rechunk(stored)
+    return array.map_blocks(
+        write_block,
+        target,
+        ArraySliceDep(array.chunks),
+        chunks=tuple((1,) * n for n in array.numblocks),
+        dtype=bool,
+        meta=np.empty((0,) * array.ndim, bool),
+        name=f"write-{tokenize(array.name, target)}",
+    )
+
+
+def write_block(block: Any, target: Any, place: tuple[slice, ...]) -> Any:
+    """Write a block to its place."""
+    target[place] = block.get() if hasattr(block, "get") else block
+    return np.ones((1,) * block.ndim, bool)
