@@ -68,6 +68,7 @@ def to_zarr(
     store: Any,
     *,
     path: str | None = None,
+    together: Any = None,
     max_memory: int | str | None = None,
     progress: bool | None = None,
     **options: Any,
@@ -82,6 +83,8 @@ def to_zarr(
         Where to. A `zarr.Array` of that shape is written to; anything else is created, as by `zarr.create_array`.
     path : str, optional
         The name of the array if the store holds a group.
+    together : Tensor, or dict, list, tuple, dataclass or None in any nesting, optional
+        What else to compute in the same pass, as the loss beside a parameter's next value.
     max_memory, progress: As for `compute`.
     **options
         For `zarr.create_array`, as ``overwrite=True`` or ``compressors=None``. Default of ``chunks``: those of the tensor.
@@ -120,47 +123,61 @@ def to_zarr(
         made = {"shape": tensor.shape, "dtype": str(tensor.dtype), **({"chunks": tuple(chunks)} if chunks else {})}
         target = zarr.create_array(store, name=path, **(made | options))
     writing = backend._writing(raw, target)
+    beside = [leaf for leaf in tree.flatten(together)[0] if isinstance(leaf, Tensor)]
     if writing is not None:
-        fill(pending_losses(tensor), [writing], max_memory=max_memory, progress=progress)
+        fill([*beside, *pending_losses(tensor)], [writing], max_memory=max_memory, progress=progress)
+    else:
+        fill(beside, max_memory=max_memory, progress=progress)
     return target
 
 
 def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool = False) -> Outlook:
     """Return what computing lazy tensors will read and hold, before anything is computed.
 
-    *tensors : Tensor, or dict, list, tuple, dataclass or None in any nesting
+    *tensors : Tensor, DataArray, Dataset, or dict, list, tuple, dataclass or None in any nesting; or a function and its arguments
         Lazy tensors or arrays of one backend, as a loss, or a loss and gradients by parameters on Dask. Those of backends
-        that are not lazy have their values.
+        that are not lazy have their values. A function is called up to where it would compute first, as
+        ``explain(agrad_dask.value_and_grad(loss), w, X)``.
     max_memory : int or str, optional
         As for `compute`, which then takes more passes, or fewer tasks at a time.
     backward : bool, optional
         With the backward pass of what requires grad, to all its leaves: where these are in memory, what ``backward()``
         computes when it ends. The graph is kept, and no `.grad` changes.
-    Returns: Prints as text; its attributes are the numbers. Tasks that are fused when they run hold less than it says.
+    Returns: Prints as text; its attributes are the numbers. `peak` bounds what the process grows by, `stored` the same where the
+        results are written to a store instead of kept, see `to_zarr`.
     MemoryError: If `max_memory` is too little, as `compute` would raise it.
-    TypeError: If something lazy is given that is no array, as a DataArray.
+    TypeError: If something of Dask's is given that is no array, as a bag.
     RuntimeError: If hooks stand in the way of a backward pass: it would call them.
 
     >>> x = ag.ones((1000, 10), device="dask", chunks=(100, 10))
     >>> seen = ag.explain(ag.sum(x * x))
-    >>> seen.passes, seen.chunks, seen.read, seen.result
-    (1, 10, 80000, 8)
+    >>> seen.passes, seen.chunks, seen.read, seen.result  # nothing is read: what are ones is known
+    (1, 0, 0, 8)
     >>> w = ag.zeros(10, requires_grad=True)
     >>> ag.explain(ag.sum(x @ w), backward=True).result  # the loss, and the gradient
     88
     >>> ag.explain(ag.ones(3))
     nothing is to be computed
     """
+    if tensors and callable(tensors[0]) and not _is_data(tensors[0]):
+        with asking() as asked:
+            tensors = (tensors[0](*tensors[1:]),)
+        told = [found for found in asked if isinstance(found, Outlook)]
+        if told:
+            return told[0]
+        tensors = tuple(asked) or tensors
     arrays, followed = [], []
     for leaf in tree.flatten(tensors)[0]:
-        if isinstance(leaf, Tensor):
-            arrays.append(leaf._raw)
-            followed += [leaf] if leaf._node is not None else []
-        elif backend_of(leaf) is not None:
-            arrays.append(leaf)
-        elif hasattr(leaf, "__dask_graph__"):
-            instead = ": give what it holds, as a.data" if hasattr(leaf, "data") else ""
-            raise TypeError(f"explain() takes tensors and arrays, got a {type(leaf).__name__}{instead}{called()}")
+        for value in _held_by(leaf):
+            if isinstance(value, Tensor):
+                arrays.append(value._raw)
+                followed += [value] if value._node is not None else []
+            elif backend_of(value) is not None:
+                arrays.append(value)
+            elif hasattr(value, "__dask_graph__"):
+                raise TypeError(
+                    f"explain() takes tensors, arrays and what has labels on them, got a {type(value).__name__}{called()}"
+                )
     nodes = list(ancestors([t._node for t in followed if t._node is not None]))
     if backward:
         arrays += _of_backward(followed, nodes)
@@ -173,6 +190,20 @@ def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool =
     found = Outlook() if backend is None else backend.outlook(*lazy.values(), max_memory=max_memory)
     found.kept, found.keeper = _kept_in_memory(nodes)
     return found
+
+
+def _is_data(value: Any) -> bool:
+    """Return whether something is a tensor, an array, or what has labels on them."""
+    return isinstance(value, Tensor) or backend_of(value) is not None or hasattr(value, "data_vars")
+
+
+def _held_by(leaf: Any) -> list[Any]:
+    """Return the tensors and arrays that a leaf is, or that it has labels on: a Dataset has several."""
+    if type(leaf).__module__.partition(".")[0] != "xarray":
+        return [leaf]
+    if not hasattr(leaf, "data_vars"):
+        return [getattr(leaf, "variable", leaf)._data]
+    return [variable._data for variable in leaf.variables.values()]
 
 
 def _of_backward(outputs: list[Tensor], nodes: list[Node]) -> list[Any]:

@@ -308,3 +308,27 @@ def test_xla_runs_programs_on_numpys_arrays():
     by_xla, by_numpy = re.match(r"by XLA ([\d.]+), by NumPy ([\d.]+)\n", done.stdout).groups()
     assert float(by_xla) == pytest.approx(float(by_numpy), rel=1e-10)
     assert done.stdout.endswith("are numpy's\n")
+
+
+class TestFieldDescent:
+    @pytest.fixture(autouse=True)
+    def _needs(self):
+        for library in ("dask", "zarr"):
+            pytest.importorskip(library)
+
+    def test_noise_is_removed_from_store_to_store(self, tmp_path):
+        done = run("field_descent.py", "--small", "--steps", 2, "--folder", tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        losses = [float(value) for value in re.findall(r"step \d+: loss ([\d.e+]+)", done.stdout)]
+        assert len(losses) == 2
+        assert losses[1] < losses[0]
+        before, after = map(float, re.search(r"from ([\d.]+) to ([\d.]+)", done.stdout).groups())
+        assert before == pytest.approx(0.3, abs=0.01)
+        assert after < before
+        told = max(map(int, re.findall(r"held at most (\d+) MiB as told", done.stdout)))
+        if sys.platform == "linux":
+            peak, start = map(int, re.search(r"process: (\d+) MiB, of which (\d+) MiB before", done.stdout).groups())
+            assert peak - start <= told
+
+    def test_mistakes_are_explained(self):
+        refused("field_descent.py", [(["--steps", "0"], "--steps, --memory and --threads must be at least 1")])

@@ -116,9 +116,11 @@ class Outlook:
     threads : int
         How many run at a time.
     chunks, read : int
-        How many chunks are read or made from nothing, in all passes together, and their bytes.
+        How many chunks are read from outside memory, in all passes together, and their bytes.
     peak : int
-        About how many bytes are held at a time, at most.
+        By how many bytes the process grows, at most.
+    stored : int
+        The same where results in several chunks are written to a store, and not kept.
     largest : int
         The bytes of the values of the largest task.
     task : str
@@ -137,6 +139,7 @@ class Outlook:
     chunks: int = 0
     read: int = 0
     peak: int = 0
+    stored: int = 0
     largest: int = 0
     task: str = ""
     result: int = 0
@@ -153,11 +156,12 @@ class Outlook:
         if not self.passes:
             return f"nothing is to be computed{kept}"
         passes = "1 pass" if self.passes == 1 else f"{self.passes} passes"
+        stored = f"; written to a store by ag.to_zarr, at most {_bytes(self.stored)}" if self.stored < self.peak else ""
         return (
             f"{passes} over the data: {self.tasks} tasks, {self.threads} at a time"
             f"\nreads {_bytes(self.read)} in {self.chunks} chunks"
-            f"\nholds about {_bytes(self.peak)}; the largest task {_bytes(self.largest)}: {self.task}"
-            f"\ngives {_bytes(self.result)}{kept}"
+            f"\nholds at most {_bytes(self.peak)}; the largest task {_bytes(self.largest)}: {self.task}"
+            f"\ngives {_bytes(self.result)}{stored}{kept}"
         )
 
     def _repr_html_(self) -> str:

@@ -20,6 +20,7 @@ from agrad.core.errors import (
 from agrad.core.executor import Executor, Refused
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.kernels import PRIMITIVES, SUBNAMESPACES, check_bounds, forget_kernels, is_mask, key_parts, visits_once
+from agrad.core.materialize import told
 from agrad.core.mode import not_recorded
 from agrad.core.names import MissingName
 from agrad.core.node import ancestors
@@ -76,6 +77,7 @@ __all__ = [
     "output_size",
     "place_in",
     "spec_of",
+    "told",
     "uncollected",
     "user_frame",
     "visits_once",

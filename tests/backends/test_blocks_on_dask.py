@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import pickle
+import tracemalloc
 
 import dask
 import dask.array as da
@@ -17,6 +18,7 @@ import agrad as ag
 import agrad.numpy as anp
 import agrad_dask
 from agrad.program.recording import CaptureError
+from agrad_dask import held
 from agrad_dask.blocks import mapped
 
 RNG = np.random.default_rng(0)
@@ -304,8 +306,15 @@ def test_steps_in_time_take_as_many_tasks_each_and_hold_a_few_blocks():
     assert run(2).chunks == ((10,) * 4,) * 2
     rows = ag.asarray(da.random.random((64_000, 100), chunks=(1000, 100)), requires_grad=True)
     (gradient,) = ag.grad(ag.mean(agrad_dask.map_overlap(diffused, rows, 0.1, depth=1) ** 2), rows)
-    found = ag.explain(ag.sum(gradient))
-    assert found.peak < 25 * 1000 * 100 * 8  # of 64 blocks, on several threads
+    total = ag.sum(gradient)
+    with dask.config.set(num_workers=2):
+        told = ag.explain(total).peak - held.BESIDE
+        tracemalloc.start()
+        total.compute()
+        seen = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert seen <= told < 55 * 1000 * 100 * 8
+    assert seen < 40 * 1000 * 100 * 8  # of 64 blocks: borders, and what they are made of
 
 
 def test_programs_travel_to_other_processes():

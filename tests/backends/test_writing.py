@@ -84,6 +84,17 @@ def test_it_is_never_held_whole(source, tmp_path, how):
     assert peak < source.values.nbytes  # values, gradient and what is in between take several times as much
 
 
+def test_what_else_is_asked_for_is_computed_in_the_same_pass(source, tmp_path):
+    loss, gradient = descent(source)
+    new = -0.5 * gradient  # which knows nothing of the loss
+    target = ag.to_zarr(new, tmp_path / "new.zarr", together={"loss": loss})
+    read = source.read.copy()
+    value, by_hand = expected(source.values)
+    np.testing.assert_allclose(loss.item(), value, rtol=1e-12)
+    np.testing.assert_array_equal(source.read, read)
+    np.testing.assert_allclose(target[:], -0.5 * by_hand, rtol=1e-12, atol=1e-12)
+
+
 def test_a_dataset_brings_the_loss_along(source, tmp_path):
     xr = pytest.importorskip("xarray")
     pytest.importorskip("agrad.xarray")

@@ -10,7 +10,7 @@ import math
 import operator
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 import dask
 import dask.local
 import dask.threaded
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, convert_legacy_graph
-from dask.array.optimization import optimize
+from dask._task_spec import Alias, DataNode, GraphNode, Task, convert_legacy_graph
 from dask.base import get_scheduler, is_dask_collection
 from dask.callbacks import Callback
 from dask.core import flatten
@@ -29,7 +28,7 @@ from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
 from agrad import Tensor
-from agrad.plugin.backend import Outlook, in_dask, is_followed, once, uncollected
+from agrad.plugin.backend import Outlook, in_dask, is_followed, once, told, uncollected
 from agrad_dask import fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
 from agrad_dask.workers import Block, Workers
@@ -67,9 +66,26 @@ def realize(
 
 def outlook(arrays: tuple[Any, ...], *, max_memory: int | str | None) -> Outlook:
     """Return what computing arrays together will read and hold."""
-    run = _Planned(arrays, keep="host", max_memory=max_memory, progress=False, retries=None)
-    dask.persist(*arrays, scheduler=run)
-    return run.found
+
+    def planned(arrays: tuple[Any, ...]) -> Outlook:
+        run = _Planned(arrays, keep="host", max_memory=max_memory, progress=False, retries=None)
+        dask.persist(*arrays, scheduler=run)
+        return run.found
+
+    found = planned(arrays)
+    found.stored = found.peak
+    if any(array.npartitions > 1 for array in arrays) and found.result >= STORED:
+        found.stored = planned(tuple(map(_as_stored, arrays))).peak
+    return found
+
+
+def _as_stored(array: Any) -> Any:
+    """Return what writes an array in several chunks to a store, if its sizes are known."""
+    from agrad_dask import writing  # noqa: PLC0415 (only where something is written)
+
+    if array.npartitions < 2 or any(math.isnan(n) for n in array.shape):
+        return array
+    return writing.written(array, writing.Nowhere(tuple(max(along) for along in array.chunks)))
 
 
 def is_held(array: Any) -> bool:
@@ -90,9 +106,9 @@ def values(*arrays: Any) -> list[Any]:
 
 
 def run(
-    array: Any, tasks: Mapping[Any, GraphNode], key: Any, given: Mapping[Any, Any], what: str, nbytes: float
+    arrays: Sequence[Any], tasks: Mapping[Any, GraphNode], key: Any, given: Mapping[Any, Any], what: str, nbytes: float
 ) -> Any:
-    """Compute a value that tasks make of an array and of what is given; a cluster is sent that once, not with each task.
+    """Compute a value that tasks make of arrays and of what is given; a cluster is sent that once, not with each task.
 
     Parameters
     ----------
@@ -101,10 +117,12 @@ def run(
     nbytes : float
         and what the largest rows take that one of them gets.
     """
-    run = _Run((array,), keep="host", max_memory=None, progress=None, retries=None)
+    run = _Run(tuple(arrays), keep="host", max_memory=None, progress=None, retries=None)
     if run.workers is not None:
         run.what, run.block = what, Block(nbytes, f"the rows of a chunk, for {what}")
         run.workers.refuse(run.block)
+    whole = tasks | {k: DataNode(k, value) for k, value in given.items()}
+    told(lambda: run.outlook_of([([key], whole)], [key], run.threads()))
     if run.client is None:
         with run.shown(tasks, 1, 1):
             return run.locally(tasks | {k: DataNode(k, value) for k, value in given.items()}, [key], None, {})[0]
@@ -128,6 +146,10 @@ def _check_config() -> None:
             f'nothing reads "agrad.{key}" of Dask\'s configuration; there are {", ".join(sorted(CONFIGURED))}.',
             stacklevel=2,
         )
+
+
+#: Results of so many bytes, in several chunks, may be meant for a store.
+STORED = 2**20
 
 
 class _Run:
@@ -162,18 +184,18 @@ class _Run:
         graphs = [array.dask for array in arrays if isinstance(getattr(array, "dask", None), HighLevelGraph)]
         #: The graph by names of arrays, as it was before Dask fused tasks.
         self.written = HighLevelGraph.merge(*graphs) if graphs else HighLevelGraph({}, {})
-        #: Under a limit tasks run as planned, one by one; with annotations for a cluster, which layers have, as Dask fuses them.
-        self.contracts = (
-            self.max_memory is None
-            and not (self.client is not None and any(layer.annotations for layer in self.written.layers.values()))
-            and all(getattr(array, "name", None) in self.written.layers for array in arrays)
-        )
+        #: With annotations for a cluster, which layers have, tasks run as Dask fuses them.
+        self.contracts = not (
+            self.client is not None and any(layer.annotations for layer in self.written.layers.values())
+        ) and all(getattr(array, "name", None) in self.written.layers for array in arrays)
 
     def __call__(self, expression: Any, keys: Any, **options: Any) -> list[Any]:
         """Compute, as Dask asks a scheduler to."""
         keys = list(flatten(keys))
         if self.contracts:
-            return self.contracted(keys, options)
+            threads = self.threads() if self.max_memory is None else self.fitting(keys)[1]
+            if threads:
+                return self.contracted(keys, options, threads)
         given = expression if isinstance(expression, Mapping) else expression.__dask_graph__()
         graph: dict[Any, GraphNode] = convert_legacy_graph(given)
         if all(isinstance(graph.get(key), DataNode) for key in keys):
@@ -216,14 +238,33 @@ class _Run:
         found = [values[key] for key in keys]
         return list(self.client.gather(found)) if self.client is not None and self.keep == "host" else found
 
-    def contracted(self, keys: list[Any], options: dict[str, Any]) -> list[Any]:
-        """Compute, with one task for what happens to some chunks."""
+    def fitting(self, keys: list[Any]) -> tuple[list[tuple[list[Any], dict[Any, GraphNode]]], int]:
+        """Return passes whose tasks do what happens to some chunks, and how many of these fit at a time; 0: not one."""
+        done, parts = dict[Any, Any](), []
+        for targets, part, *_ in self.contractions(keys, done):
+            parts.append((targets, part))
+            done.update(dict.fromkeys(targets))
+        counts = self.counts()
+        if self.max_memory is None:
+            return parts, counts[0]
+        return parts, next((n for n in counts if self.followed(parts, n)[0].nbytes <= self.max_memory), 0)
+
+    def counts(self) -> list[int]:
+        """Return how many tasks may run at a time, the most first: fewer than all only where that is agrad's to say."""
+        allowed = self.threads()
+        if self.schedule is dask.threaded.get and dask.config.get("pool", None) is None:
+            return list(dict.fromkeys([allowed, *(n for n in (allowed // 2, 2, 1) if 0 < n < allowed)]))
+        return [allowed]
+
+    def contracted(self, keys: list[Any], options: dict[str, Any], threads: int) -> list[Any]:
+        """Compute, with one task for what happens to some chunks, so many at a time."""
         values: dict[Any, Any] = {}
+        fewer = None if threads == self.threads() else threads
         for targets, graph, number, count in self.contractions(keys, values):
             if all(isinstance(graph.get(key), DataNode) for key in targets):
                 return [graph[key]() for key in targets]
             with self.shown(graph, number, count):
-                found = self.computed(graph, targets, values, None, options)
+                found = self.computed(graph, targets, values, fewer, options)
             values.update(zip(targets, found, strict=True))
         return self.brought(values, keys)
 
@@ -277,14 +318,11 @@ class _Run:
         if self.max_memory is None:
             return passes, None
         allowed = self.threads()
-        counts = [allowed]
-        if self.schedule is dask.threaded.get and dask.config.get("pool", None) is None:
-            counts += [n for n in (allowed // 2, 2, 1) if 0 < n < allowed]
         plans = [passes, *(staging.stages(graph, keys, sizes, times) for times in (2,))]
         best: tuple[staging.Peak, list[list[Any]], int] | None = None
-        for threads in dict.fromkeys(counts):
+        for threads in self.counts():
             for plan in plans:
-                found = self.peak(graph, plan, sizes, threads)
+                found = self.peak(graph, plan, threads)
                 if found.nbytes <= self.max_memory:
                     if self.workers is not None:
                         own = sizes.own(found.task)
@@ -296,18 +334,37 @@ class _Run:
         assert best is not None
         raise self.too_little(graph, keys, sizes, *best)
 
-    def peak(
-        self, graph: Mapping[Any, GraphNode], passes: list[list[Any]], sizes: _Sizes, threads: int
-    ) -> staging.Peak:
+    def peak(self, graph: Mapping[Any, GraphNode], passes: list[list[Any]], threads: int) -> staging.Peak:
         """Return the largest peak of several passes; each holds what those before it were for."""
-        now, held, found = dict(graph), 0, []
+        now, parts = dict(graph), []
         for targets in passes:
-            part = staging.peak(now, targets, sizes, sizes.inside, threads)
-            found.append(part._replace(nbytes=part.nbytes + held + staging.lingering(now, sizes, threads)))
-            for key in targets:
-                held += sizes(key)
-                now[key] = DataNode(key, None)
-        return max(found, key=lambda part: part.nbytes)
+            parts.append((targets, dict(now)))
+            now |= {key: DataNode(key, None) for key in targets}
+        return self.followed(parts, threads)[0]
+
+    def followed(
+        self, parts: Iterable[tuple[list[Any], Mapping[Any, GraphNode]]], threads: int
+    ) -> tuple[staging.Peak, dict[str, Any]]:
+        """Return the largest peak of passes, which allocators add to, and what else is known of them."""
+        from agrad_dask import held  # noqa: PLC0415 (it knows all that tasks do, and some of that computes)
+
+        worst, kept, reads, known = staging.Peak(0, None, 0), 0, list[Any](), {"tasks": 0, "passes": 0, "sizes": {}}
+        for targets, given in parts:
+            part = staging.culled(given, targets)
+            sizes = _Sizes(part, self.written)
+            effects = held.Effects(part, sizes.stated, self.written.layers)
+            found = held.peak(part, targets, effects, threads)
+            if worst.task is None or found.nbytes + kept > worst.nbytes:
+                worst = found._replace(nbytes=found.nbytes + kept, task=sizes.own(found.task))
+            for key, node in part.items():
+                if not isinstance(node, DataNode):
+                    known["tasks"] += 1
+                    reads += effects(key).reads
+            known["passes"] += 1
+            known["sizes"] |= {key: effects.size(key) for key in targets}
+            kept = sum(known["sizes"].values())
+        known["chunks"], known["read"] = held.read(reads, self.written.layers)
+        return worst._replace(nbytes=held.taken(worst.nbytes, threads)), known
 
     def threads(self) -> int:
         """How many tasks run at a time."""
@@ -376,6 +433,35 @@ class _Run:
             what = str(origin) if origin and exact else what
         assert self.workers is not None
         return self.workers.lost(error, what, self.block or self.largest(self.written.layers))
+
+    def outlook(self, graph: Mapping[Any, GraphNode], keys: list[Any]) -> Outlook:
+        """Return what the passes that would run read and hold."""
+        parts, threads = self.fitting(keys) if self.contracts else ([], 0)
+        if not threads:
+            passes, fewer = self.planned(graph, keys, _Sizes(graph, self.written))
+            threads, now = fewer or self.threads(), dict(graph)
+            for targets in passes:
+                parts.append((targets, dict(now)))
+                now |= {key: DataNode(key, None) for key in targets}
+        return self.outlook_of(parts, keys, threads)
+
+    def outlook_of(
+        self, parts: Iterable[tuple[list[Any], Mapping[Any, GraphNode]]], keys: list[Any], threads: int
+    ) -> Outlook:
+        """Return what passes read and hold, given what each computes and its tasks."""
+        from agrad_dask import held  # noqa: PLC0415 (as in `followed`)
+
+        peak, known = self.followed(parts, threads)
+        origin, _exact = origins.of(peak.task, self.written)
+        sizes = known.pop("sizes")
+        return Outlook(
+            threads=threads,
+            peak=peak.nbytes + held.BESIDE,
+            largest=peak.largest,
+            task=str(origin or origins.array_of(peak.task)),
+            result=sum(sizes.get(key, 0) for key in keys),
+            **known,
+        )
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -527,40 +613,7 @@ class _Planned(_Run):
         if not all(isinstance(graph.get(key), DataNode) for key in keys):
             if self.client is not None:
                 graph = self.without_kept(graph)
-            tasks, read, done, fewer = 0, list[int](), dict[Any, Any](), None
-            if self.contracts:
-                passes = []
-                for targets, part, *_number in self.contractions(keys, done):
-                    passes.append(targets)
-                    tasks += sum(not isinstance(node, DataNode) for node in part.values())
-                    done.update(dict.fromkeys(targets))
-                if len(passes) > 1:  # Dask has fused what they stop at with other tasks
-                    graph = convert_legacy_graph(optimize(self.written, list(done)))
-                    graph = graph if self.client is None else self.without_kept(graph)
-                sizes = _Sizes(graph, self.written)
-            else:
-                sizes = _Sizes(graph, self.written)
-                passes, fewer = self.planned(graph, keys, sizes)
-            threads = fewer or self.threads()
-            peak = self.peak(graph, passes, sizes, threads)
-            for targets in passes:
-                part = {k: n for k, n in staging.culled(graph, targets).items() if not isinstance(n, DataNode)}
-                tasks += 0 if self.contracts else len(part)
-                read += [nbytes for key in part for nbytes in sizes.sources(key)]
-                graph = graph | {key: DataNode(key, None) for key in targets}
-            own = sizes.own(peak.task)
-            origin, _exact = origins.of(own, self.written)
-            self.found = Outlook(
-                passes=len(passes),
-                tasks=tasks,
-                threads=threads,
-                chunks=len(read),
-                read=sum(read),
-                peak=peak.nbytes,
-                largest=peak.largest,
-                task=str(origin or origins.array_of(own)),
-                result=sum(map(sizes, keys)),
-            )
+            self.found = self.outlook(graph, keys)
         return [None] * len(keys)
 
 
@@ -778,7 +831,6 @@ class _Sizes:
         self.graph, self.layers = graph, written.layers
         self.guessed = 0
         self._found: dict[Any, int] = {}
-        self._inside: dict[tuple[str, int], int] = {}
 
     def own(self, key: Any) -> Any:
         return _own(self.graph.get(key), key)
@@ -817,79 +869,27 @@ class _Sizes:
             stack.pop()
         return self._found[key]
 
-    def _stated(self, key: Any, node: GraphNode) -> int | None:
+    def stated(self, key: Any) -> int | None:
+        """Return what the chunks of its array say of a value, also of one within tasks."""
+        return self._stated(_own(self.graph.get(key), key), self.graph.get(key))
+
+    def _stated(self, key: Any, node: Any) -> int | None:
         """What the array's chunks say, None if it has none or they are unknown."""
         name = name_of(key)
         layer = self.layers.get(name) or self.layers.get(origins.array_of(key))
         said = getattr(layer, "collection_annotations", None) or {}
         if "chunks" not in said:
             return None
-        own = next((each for each in (key, node.key) if isinstance(each, tuple) and each[0] == name), ())
-        place = own[1:] if name in self.layers else ()
+        own = next(
+            (each for each in (key, getattr(node, "key", None)) if isinstance(each, tuple) and each[0] == name), ()
+        )
+        place = own[1:] if name in self.layers and all(type(i) is int for i in own[1:]) else ()
         reduced = _reduced(node, key)
         total: float = said["dtype"].itemsize * (3 if reduced else 1)  # partial sums carry counts and moments
         for axis, along in enumerate(said["chunks"]):
             if axis not in reduced:
                 total *= along[place[axis]] if len(place) == len(said["chunks"]) else max(along, default=0)
         return None if math.isnan(total) else int(total)
-
-    def inside(self, key: Any) -> int:
-        """Return the bytes a task takes while it runs, with its result and without its inputs."""
-        node = self.graph[key]
-        if isinstance(node, Alias | DataNode):
-            return 0
-        kind = name_of(key), self(key)  # blocks of one array and size are made alike
-        found = self._inside.get(kind)
-        if found is None:
-            found = self._inside[kind] = self._way(node, key)
-        return found
-
-    def sources(self, key: Any) -> list[int]:
-        """Return the bytes of what a task reads, or makes of nothing; one that was fused may do so several times."""
-        node = self.graph[key]
-        if not (isinstance(node, Task) and node.has_subgraph()):
-            return [self(key)] if all(map(self._is_whole, node.dependencies)) else []
-        inner, _, names, *values = node.args
-        blocks = {
-            name
-            for name, value in zip(names, values, strict=True)
-            if isinstance(value, TaskRef) and not self._is_whole(value.key)
-        } | inner.keys()
-        made = self._made(node, key)
-        return [made[at] for at, task in inner.items() if blocks.isdisjoint(task.dependencies)]
-
-    def _is_whole(self, key: Any) -> bool:
-        """Return whether a key is that of data as they are given, as a store, of which tasks take chunks."""
-        return not isinstance(key, tuple) and isinstance(self.graph.get(key), DataNode)
-
-    def _made(self, node: Task, key: Any) -> dict[Any, int]:
-        """Return the bytes of every value within a fused task."""
-        made = {at: self._stated(at, task) for at, task in node.args[0].items()}
-        guess = max((n for n in made.values() if n is not None), default=self(key))
-        return {at: guess if n is None else n for at, n in made.items()}
-
-    def _way(self, node: GraphNode, key: Any) -> int:
-        """What a task makes on the way to its result."""
-        if isinstance(node, Task) and node.has_subgraph():
-            inner: dict[Any, GraphNode] = node.args[0]
-            known = {d: self(d) for d in node.dependencies} | self._made(node, key)
-            given = max(map(self, node.dependencies), default=0)
-
-            def size(at: Any) -> int:
-                return known.get(at, given)  # what is handed in goes by another name inside
-
-            def inside(at: Any) -> int:
-                return size(at) + _scratch(inner[at], size, given)
-
-            return staging.peak(inner, [node.args[1]], size, inside, 1).nbytes
-        return self(key) + _scratch(node, self, self(key))
-
-
-def _scratch(node: GraphNode, size: staging.Size, given: int) -> int:
-    """Return the bytes of a function's intermediate values: the square before a sum, a block while it is unpacked."""
-    if _reduced(node, node.key):
-        return max((size(d) for d in node.dependencies), default=given)
-    return size(node.key) if not node.dependencies else 0
 
 
 def _reduced(node: Any, key: Any) -> tuple[int, ...]:

@@ -659,7 +659,7 @@ def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part
         most = max(stop - start for start, stop in itertools.pairwise(planned.ends))
         nbytes = sum(a.dtype.itemsize * most * math.prod(a.shape[1:]) for a in arrays)
         given = {planned.step: step}
-        (found,) = computing.run(arrays[0], planned.tasks, planned.last, given, what, nbytes)
+        (found,) = computing.run(arrays, planned.tasks, planned.last, given, what, nbytes)
         if found is None:
             raise ValueError(f"the data has no rows{called()}")
         for chunks, sample in found.samples:

@@ -185,8 +185,8 @@ def warn(written: Any, layers: dict[str, Any]) -> None:
     warnings.warn_explicit(
         f"{what}: this is computed a second time, and the data it depends on are read again, because its value was not"
         " kept.\n  Ask for values together: ag.compute(loss, *gradients) is one pass over the data. Or read them after"
-        " backward() (parameters in memory) or optimizer.step() (parameters on Dask), which compute the loss too. Beside what Dask writes: dask.compute(written,"
-        " loss.detach().to_dask_array()), with written = da.to_zarr(..., compute=False).\n  If you read"
+        " backward() (parameters in memory) or optimizer.step() (parameters on Dask), which compute the loss too. Beside what is written to a store: ag.to_zarr(step, path,"
+        " together=loss).\n  If you read"
         " none (a second derivative, statistics of a layer), each crossing to what is in memory is a pass: have the parameters on"
         ' Dask, w.to_device("dask"), and it is one.',
         RecomputeWarning,

@@ -1,19 +1,17 @@
-"""Divide a graph of tasks into passes, and estimate what each holds in memory. Nothing here computes values.
+"""Divide a graph of tasks into passes. Nothing here computes values.
 
 A *barrier* is a value that depends on many chunks and meets, in one task, something that needs few of the same chunks:
 the mean in ``x - mean(x)``. In one pass every chunk waits in memory for it. Computed in a pass before, it lets each
-chunk be read again, used and dropped. `stages` finds the barriers, `peak` tells what the tasks of a pass hold.
+chunk be read again, used and dropped. `stages` finds the barriers; what the tasks of a pass hold, `held` tells.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, GraphNode
-from dask.order import order
 
 #: A barrier depends on at least this many chunks, and on this many times as many as the value that it meets.
 CHUNKS = 8
@@ -239,55 +237,3 @@ class Peak(NamedTuple):
     nbytes: int
     task: Any
     largest: int
-
-
-def peak(graph: Graph, targets: Iterable[Any], size: Size, inside: Size, threads: int) -> Peak:
-    """Follow the local scheduler through the tasks of a pass and sum up what is in memory.
-
-    Parameters
-    ----------
-    graph, targets, size
-        As for `stages`. What is data in the graph already is not counted.
-    inside : callable
-        Gives the bytes a key's task takes while it runs, its result included.
-    threads : int
-        How many tasks run at a time.
-    """
-    graph = culled(graph, targets)
-    priority = order(graph)
-    kept = set(targets)
-    tasks = [key for key, node in graph.items() if not isinstance(node, DataNode)]
-    needs = {key: {d for d in graph[key].dependencies if d in graph} for key in tasks}
-    waiting = {key: sum(not isinstance(graph[d], DataNode) for d in needs[key]) for key in tasks}
-    users = users_of(graph)
-    left = {key: len(users[key]) for key in graph}
-    ready = sorted((key for key, count in waiting.items() if not count), key=priority.__getitem__, reverse=True)
-    held = most = largest = 0
-    worst: Any = None
-    running: list[tuple[int, int, Any]] = []  # end, rank, key: each task takes one unit of time
-    now = 0
-    while ready or running:
-        while ready and len(running) < threads:
-            key = ready.pop()
-            heapq.heappush(running, (now + 1, priority[key], key))
-            held += inside(key)
-            inputs = sum(size(d) for d in needs[key] if not isinstance(graph[d], DataNode))
-            if inside(key) + inputs > largest:
-                largest, worst = inside(key) + inputs, key
-        most = max(most, held)
-        now, _, key = heapq.heappop(running)
-        held += size(key) - inside(key)
-        for user in sorted(users[key], key=priority.__getitem__, reverse=True):
-            waiting[user] -= 1
-            if not waiting[user]:
-                ready.append(user)
-        for d in (key, *needs[key]):
-            left[d] -= d != key
-            if left[d] == 0 and d not in kept and not isinstance(graph[d], DataNode):
-                held -= size(d)
-    return Peak(most, worst, largest)
-
-
-def lingering(graph: Graph, size: Size, threads: int) -> int:
-    """Return what Dask holds beside that: every thread, and the loop that feeds them, keeps the last result it saw."""
-    return (threads + 1) * max((size(key) for key, node in graph.items() if not isinstance(node, DataNode)), default=0)

@@ -5,7 +5,7 @@ May import Dask; is imported when something is first written.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.array.core import ArraySliceDep
@@ -34,6 +34,12 @@ def written(array: Any, target: Any) -> Any:
         meta=np.empty((0,) * array.ndim, bool),
         name=f"write-{tokenize(array.name, target)}",
     )
+
+
+class Nowhere(NamedTuple):
+    """A target for what is only looked at."""
+
+    chunks: tuple[int, ...]
 
 
 def write_block(block: Any, target: Any, place: tuple[slice, ...]) -> Any:

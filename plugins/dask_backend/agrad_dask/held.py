@@ -1,0 +1,609 @@
+"""What the tasks of a pass read and hold in memory, told by what they do, before any of them runs.
+
+A value is new memory, or a view of what it was made of, which then lives as long (`Effect`). What a task makes inside
+follows from its steps, one after another, as it runs them; of a program, from the program; of a function, from what NumPy's functions
+are known to make. `peak` follows the scheduler through the tasks. All of it errs on the side of more.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
+from dask.array.optimization import GETTERS
+from dask.order import order
+
+from agrad.plugin.backend import backend_of
+from agrad_dask import blocks, fusing, lowering, origins, repeats, writing
+from agrad_dask.staging import Graph, Peak, Size, culled, name_of, users_of
+
+#: Functions that give a part of their first operand, or all of it, and make nothing.
+VIEWS = frozenset(
+    [
+        "_cut",
+        "_copied",
+        "_given_back",
+        "_part",
+        "only",
+        "getitem",
+        "transpose",
+        "squeeze",
+        "expand_dims",
+        "broadcast_to",
+        "moveaxis",
+        "swapaxes",
+        "flip",
+        "flipud",
+        "fliplr",
+        "asarray",
+        "asanyarray",
+        "identity",
+        "real",
+        "imag",
+        "atleast_1d",
+        "atleast_2d",
+        "sums_of",
+        "_identity",
+        "reshape",
+        "permute_dims",
+        "matrix_transpose",
+    ]
+)
+#: Functions that make nothing beside their result.
+DIRECT = frozenset(
+    [
+        "_reduce_block",
+        "_joined",
+        "_added",
+        "where",
+        "concatenate",
+        "concatenate3",
+        "stack",
+        "full_like",
+        "zeros_like",
+        "ones_like",
+        "full",
+        "zeros",
+        "ones",
+        "empty",
+        "empty_like",
+        "linspace",
+        "astype",
+        "clip",
+        "pad",
+        "sum",
+        "max",
+        "min",
+        "prod",
+        "any",
+        "all",
+        "amax",
+        "amin",
+        "take",
+        "tile",
+        "repeat",
+        "roll",
+        "arange",
+        "eye",
+        "matmul",
+        "dot",
+        "tensordot",
+        "isclose",
+        "copyto",
+        "copy",
+    ]
+)
+#: How many chunks of a store zarr decodes at a time, when a block takes several.
+AT_A_TIME = 10
+#: A loss that no program holds is taken to make so many times its rows.
+UNKNOWN = 8
+#: What a process takes beside arrays: the tasks themselves and threads' stacks,
+BESIDE = 20 * 2**20
+#: and of so many bytes one that the allocator cannot use for each thread, of so many at most.
+SPLIT, SPREAD = 10, 3
+
+
+class Read(NamedTuple):
+    """A block that is read.
+
+    Attributes
+    ----------
+    key : key
+        Its own, or the name of its array.
+    chunks : tuple of int or None
+        The shape of the chunks that the store has, if it is known.
+    lengths : tuple of int or None
+        The block's; None: they are those of any block of the array.
+    """
+
+    key: Any
+    chunks: tuple[int, ...] | None
+    lengths: tuple[int, ...] | None
+
+
+class Effect(NamedTuple):
+    """What making a value does to the memory.
+
+    Attributes
+    ----------
+    result : int
+        Bytes of new memory that live as long as the value.
+    inside : int
+        Bytes of new memory at most while it is made, those of the result included.
+    parts : tuple of keys
+        Operands in whose memory the value may lie.
+    reads : tuple of Read
+        The blocks that are read from outside memory.
+    """
+
+    result: int
+    inside: int
+    parts: tuple[Any, ...] = ()
+    reads: tuple[Read, ...] = ()
+
+
+NOTHING = Effect(0, 0)
+
+
+class Effects:
+    """The effects of tasks.
+
+    Parameters
+    ----------
+    graph : mapping
+        The tasks, by key.
+    size : callable
+        Gives the bytes of a key's value, also of what is within tasks, None where nothing is said of it.
+    written : mapping
+        The layers of the graph as it was written, by name.
+    """
+
+    def __init__(self, graph: Graph, size: Callable[[Any], int | None], written: Mapping[str, Any]) -> None:
+        self.graph, self.stated, self.written = graph, size, written
+        self._found: dict[Any, Effect] = {}
+        self._alike: dict[Any, Effect] = {}
+        self._programs: dict[int, int] = {}
+        self._adders: tuple[Any, ...] = ()
+        #: What tasks are given that stands in them, by key.
+        self._data: dict[Any, Any] = {}
+
+    def __call__(self, key: Any) -> Effect:
+        found = self._found.get(key)
+        if found is None:
+            node = self.graph[key]
+            kind = self._kind(node)
+            found = self._alike.get(kind)
+            if found is None or found.parts:
+                found = self._of(node, key, self.size)
+            self._found[key] = found
+            if kind is not None:
+                self._alike[kind] = found
+        return found
+
+    def _kind(self, node: GraphNode) -> Any:
+        """Return what groups of places have in common whose effects are the same; None: it is another task."""
+        if not isinstance(node, Task) or node.func is not fusing.run_group or node.args[1].run is None:
+            return None
+        run, places = node.args[1].run, node.args[1].places
+        return None if run.owned.get(places.start) else (run.name, len(places))
+
+    def size(self, key: Any) -> int:
+        """Return the bytes of a value: where nothing is said of it, as many as the most of what it is made of."""
+        stack, seen = [key], set()
+        most = 0
+        while stack:
+            at = stack.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            said = self.stated(at)
+            if said is None and at in self.graph and not isinstance(self.graph[at], DataNode):
+                stack.extend(self.graph[at].dependencies)
+            most = max(most, said or 0)
+        return most
+
+    # -- what tasks do -------------------------------------------------------------------------------------------------
+
+    def _of(self, node: Any, key: Any, size: Size) -> Effect:
+        if isinstance(node, DataNode):
+            self._data[key] = node.value
+            return NOTHING
+        if isinstance(node, Alias):
+            return Effect(0, 0, (node.target,))
+        if isinstance(node, fusing.TaskList):
+            steps = [(task, step, needs, done) for task, step, needs, done in node.steps]
+            outer = {inner: name for inner, name, _ in node.given}
+            return self._steps(steps, node.results, size, outer)
+        function = getattr(node, "function", None) or getattr(node, "func", None)
+        if function is fusing.run_group:
+            return self._of_group(node, key)
+        if function is fusing.combined or function is fusing.sums_of:
+            own = self._sums(node)
+            return Effect(own, 2 * own)
+        if isinstance(node, Task) and node.has_subgraph():
+            return self._fused(node, key, size)
+        needs = tuple(getattr(node, "dependencies", ()) or self._needs(node))
+        return self._of_call(node, function, key, needs, size)
+
+    @staticmethod
+    def _needs(node: Any) -> tuple[Any, ...]:
+        """Return the keys that a `Call` looks up."""
+        return tuple(a for given, a in getattr(node, "args", ()) if given) if isinstance(node, fusing.Call) else ()
+
+    def _of_group(self, node: Task, key: Any) -> Effect:
+        adders, task_list = node.args[0], node.args[1].made()
+        outer = {inner: name for inner, name, _ in task_list.given}
+        self._adders = adders
+        found = self._steps(list(task_list.steps), task_list.results, self.size, outer)
+        own = self._sums(node) if adders else 0
+        return found._replace(result=found.result + own, inside=found.inside + 2 * own)
+
+    def _sums(self, node: Any) -> int:
+        """Return the bytes of what a task adds up: as much as two places give, or of parameters' gradients."""
+        function = getattr(node, "func", None)
+        if function is fusing.sums_of or function is fusing.combined:
+            return max((self._sums(self.graph.get(d)) for d in node.dependencies), default=0)
+        if function is not fusing.run_group:
+            return 0
+        found = 0
+        for adder, fold in zip(node.args[0], node.args[1].run.folds, strict=True):
+            step = self._step_of(adder)
+            if step is None:
+                found += 2 * sum(self.stated(name) or 0 for name in fold.names)
+            elif step.loss is not None:
+                found += 2 * sum(getattr(leaf, "nbytes", 0) for leaf in step.loss.leaves)
+        return found
+
+    def _step_of(self, adder: Any) -> Any:
+        for key in adder.shared:
+            node = self.graph.get(key)
+            if isinstance(node, DataNode) and isinstance(node.value, lowering.Step):
+                return node.value
+        return None
+
+    def _fused(self, node: Task, key: Any, size: Size) -> Effect:
+        """Return the effect of a task that Dask fused, which runs its steps in Dask's order."""
+        inner, result, names, *refs = node.args
+        known = {name: ref.key if isinstance(ref, TaskRef) else None for name, ref in zip(names, refs, strict=True)}
+        tasks = {at: task for at, task in inner.items() if not isinstance(task, DataNode)}
+        ranks = order(dict(inner))
+        last: dict[Any, Any] = {}
+        ordered = sorted(tasks, key=ranks.__getitem__)
+        for at in ordered:
+            for need in tasks[at].dependencies:
+                last[need] = at
+        steps = []
+        for at in ordered:
+            done = tuple(need for need, user in last.items() if user == at and need in tasks and need != result)
+            steps.append((tasks[at], at, tuple(tasks[at].dependencies), done))
+        self._data |= {at: task.value for at, task in inner.items() if isinstance(task, DataNode)}
+        for name, ref in zip(names, refs, strict=True):
+            given = self._value(ref)
+            if given is not None:
+                self._data[name] = given
+        return self._steps(steps, (result,), size, {k: v for k, v in known.items() if v is not None})
+
+    def _steps(
+        self,
+        steps: Iterable[tuple[Any, Any, tuple[Any, ...], tuple[Any, ...]]],
+        results: tuple[Any, ...],
+        size: Size,
+        outer: Mapping[Any, Any],
+    ) -> Effect:
+        """Follow steps that run one after another; each says what nobody needs after it."""
+        memory = _Memory()
+        made: dict[Any, int] = {}
+        reads: list[Any] = []
+
+        def sized(at: Any) -> int:
+            found = made.get(at)
+            if found is None:
+                found = self.stated(at)
+            if found is None:
+                found = size(outer.get(at, at))
+            return found
+
+        for name, own in outer.items():
+            memory.given(name, own)
+        for task, at, needs, done in steps:
+            if type(task) is fusing.Place:
+                self._place(task, memory, made, reads, sized)
+            elif type(task) is fusing.Add:
+                memory.most = max(memory.most, memory.now + self._added(self._adders[task.fold], task, sized))
+            else:
+                effect = self._of(task, at, sized)
+                made[at] = self._bytes(at, task, needs, sized)
+                memory.make(at, effect)
+                reads += effect.reads
+            for name in done:
+                memory.drop(name)
+        result, parts = memory.left(results)
+        return Effect(result, memory.most, parts, tuple(reads))
+
+    def _bytes(self, at: Any, task: Any, needs: Iterable[Any], sized: Size) -> int:
+        said = self.stated(at)
+        return max(map(sized, needs), default=0) if said is None else said
+
+    def _place(self, place: fusing.Place, memory: _Memory, made: dict[Any, int], reads: list[Any], sized: Size) -> None:
+        names = dict(place.names)
+        inside = _Memory()
+        own: dict[Any, int] = {}
+
+        def within(at: Any) -> int:
+            found = own.get(at)
+            if found is None:
+                found = sized(names[at]) if at in names else self.stated(at)
+            return found or 0
+
+        for name, key in names.items():
+            inside.given(name, key)
+        for task, at, needs, done in place.task_list.steps:
+            effect = self._of(place.own.get((at, "task"), task) if at not in own else task, at, within)
+            own[at] = self._bytes(at, task, needs, within)
+            inside.make(at, effect)
+            reads += effect.reads
+            for name in done:
+                inside.drop(name)
+        memory.most = max(memory.most, memory.now + inside.most)
+        for at, key in zip(place.task_list.results, place.keys, strict=True):
+            result, parts = inside.left((at,))
+            made[key] = own.get(at, within(at))
+            memory.make(key, Effect(result, 0, parts))
+
+    def _added(self, adder: Any, add: fusing.Add, sized: Size) -> int:
+        """Return what adding some blocks makes."""
+        given = sum(sized(key) for keys in add.blocks for key in keys)
+        step = self._step_of(adder)
+        if step is None:
+            return given
+        joined = given if len(add.numbers) > 1 else 0
+        if not step.kinds:  # the loss itself runs, of which nothing is known
+            return joined + UNKNOWN * given
+        programs = [self.program(kind.program) for kind in step.kinds.values()]
+        return joined + (sum(programs) if any(kind.keep for kind in step.kinds.values()) else max(programs))
+
+    # -- what functions do ---------------------------------------------------------------------------------------------
+
+    def _of_call(self, node: Any, function: Any, key: Any, needs: tuple[Any, ...], size: Size) -> Effect:
+        result = self.stated(key)
+        operands = [size(d) for d in needs]
+        if result is None:
+            result = max(operands, default=0)
+        while isinstance(function, functools.partial):
+            function = function.func
+        function = getattr(function, "method", function) if type(function).__name__ == "methodcaller" else function
+        args = self._arguments(node)
+        name = function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
+        if getattr(function, "__qualname__", "") == "_broadcast_trick_inner":  # one element, at all places
+            return NOTHING
+        if function in GETTERS:
+            return self._read(args, key, needs, result)
+        if function is blocks._run:
+            return self._of_program(args, needs, size)
+        if function is writing.write_block or name == "load_store_chunk":
+            block = max(operands, default=0)
+            return Effect(0, 2 * block)
+        if name == "_placed":
+            return Effect(result, result + max(operands, default=0), needs)
+        if name == "getitem" and len(args) > 1 and not _is_basic(args[1]):
+            return Effect(result, result)
+        if name in VIEWS or isinstance(function, repeats._Seen):
+            return Effect(0, 0, needs)
+        if not needs and name not in DIRECT and not name_of(key).startswith(repeats._CONSTANTS):
+            read = (Read(key, None, None),) if self._is_outside(node, key) else ()
+            return Effect(result, 2 * result, (), read)
+        if isinstance(function, np.ufunc) or getattr(function, "__module__", "") == "_operator" or name in DIRECT:
+            return Effect(result, result)
+        if name_of(key).startswith(repeats._CONSTANTS):
+            return Effect(result, result)
+        return Effect(result, result + max(operands, default=0))
+
+    @staticmethod
+    def _arguments(node: Any) -> list[Any]:
+        if isinstance(node, fusing.Call):
+            return [TaskRef(a) if given else a for given, a in node.args]
+        return list(getattr(node, "args", ()))
+
+    def _is_outside(self, node: Any, key: Any) -> bool:
+        """Return whether what depends on nothing comes from outside memory."""
+        layer = self.written.get(name_of(key))
+        return layer is None or repeats._reads(name_of(key), layer)
+
+    def _value(self, argument: Any) -> Any:
+        """Return the data that an argument is, None for another."""
+        if isinstance(argument, TaskRef):
+            if argument.key in self._data:
+                return self._data[argument.key]
+            argument = self.graph.get(argument.key)
+        if isinstance(argument, DataNode):
+            return argument.value
+        return None if isinstance(argument, GraphNode) else argument
+
+    def _read(self, args: list[Any], key: Any, needs: tuple[Any, ...], result: int) -> Effect:
+        """Return the effect of taking a part of a block, or of what is given, as a store."""
+        source = self._value(args[0]) if args else None
+        if source is None:  # a block of another array
+            return Effect(0, 0, needs) if _is_basic(args[1]) else Effect(result, result)
+        if backend_of(source) is not None:  # an array in memory
+            return Effect(0, 0)
+        made, chunks = self._decoding(source, result)
+        return Effect(result, result + made, (), (Read(key, chunks, _lengths(self._value(args[1]))),))
+
+    def _decoding(self, source: Any, result: int) -> tuple[int, tuple[int, ...] | None]:
+        """Return what reading a block makes beside it, and the chunks of the store: these are on disk, and are decoded."""
+        array = source
+        while not hasattr(array, "compressors") and not hasattr(array, "_async_array"):
+            inner = getattr(array, "array", None)
+            if inner is None or inner is array:
+                return 2 * result, None  # nothing is known of it
+            array = inner
+        chunks = getattr(array, "shards", None) or array.chunks
+        stored = math.prod(chunks) * array.dtype.itemsize
+        at_a_time = min(AT_A_TIME, -(-result // max(1, stored)))
+        packed = stored if getattr(array, "compressors", ()) else 0
+        taken_over = source is not array and type(source).__name__ == "ZarrArray" and result <= stored
+        return at_a_time * (packed + (0 if taken_over else stored)), chunks
+
+    def _of_program(self, args: list[Any], needs: tuple[Any, ...], size: Size) -> Effect:
+        kinds = self._value(args[0])
+        kind = kinds[args[1]]
+        outputs = sum(kind.program.shapes[number].nbytes for number in dict.fromkeys(kind.program.outputs))
+        return Effect(outputs, max(outputs, self.program(kind.program)), needs)
+
+    def program(self, program: Any) -> int:
+        """Return what a program makes at most, without what it is given."""
+        found = self._programs.get(id(program))
+        if found is None:
+            memory = program.memory()
+            found = self._programs[id(program)] = memory.peak - memory.inputs
+        return found
+
+
+class _Memory:
+    """Values held, and what memory each lies in."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+        self.lies: dict[Any, set[Any]] = {}
+        self.own: dict[Any, int] = {}
+        self.users: Counter[Any] = Counter()
+
+    def given(self, name: Any, key: Any) -> None:
+        """Take what comes from outside."""
+        self._hold(name, {("outside", key)})
+
+    def make(self, name: Any, effect: Effect) -> None:
+        """Make a value."""
+        self.most = max(self.most, self.now + effect.inside, self.now + effect.result)
+        lies = {place for part in effect.parts for place in self.lies.get(part, ())}
+        if effect.result:
+            lies.add(name)
+            self.own[name] = effect.result
+            self.now += effect.result
+        self._hold(name, lies)
+
+    def _hold(self, name: Any, lies: set[Any]) -> None:
+        self.lies[name] = lies
+        self.users.update(lies)
+
+    def drop(self, name: Any) -> None:
+        """Let a value go."""
+        for place in self.lies.pop(name, ()):
+            self.users[place] -= 1
+            if not self.users[place]:
+                self.now -= self.own.pop(place, 0)
+
+    def left(self, names: Iterable[Any]) -> tuple[int, tuple[Any, ...]]:
+        """Return the bytes of some values, and in what from outside they lie."""
+        places = {place for name in names for place in self.lies.get(name, ())}
+        outside = tuple(place[1] for place in places if type(place) is tuple and place[0] == "outside")
+        return sum(self.own.get(place, 0) for place in places), outside
+
+
+def _is_basic(key: Any) -> bool:
+    """Return whether a key of an array selects a part that lies in its memory."""
+    if isinstance(key, DataNode):
+        key = key.value
+    if isinstance(key, GraphNode):
+        return all(map(_is_basic, getattr(key, "args", ()))) and not key.dependencies
+    parts = key if isinstance(key, tuple | list) else (key,)
+    return all(
+        part is None or part is Ellipsis or isinstance(part, slice | int | np.integer | DataNode) for part in parts
+    )
+
+
+def peak(graph: Graph, targets: Iterable[Any], effects: Effects, threads: int) -> Peak:
+    """Follow the local scheduler through the tasks of a pass and sum up what is in memory.
+
+    Parameters
+    ----------
+    graph, targets
+        As for `staging.stages`. What is data in the graph already is not counted.
+    threads : int
+        How many tasks run at a time.
+    """
+    graph = culled(graph, targets)
+    rank, users, memory = order(dict(graph)), users_of(graph), _Memory()
+    kept = set(targets)
+    tasks = [key for key, node in graph.items() if not isinstance(node, DataNode)]
+    needs = {key: [d for d in graph[key].dependencies if d in graph] for key in tasks}
+    waiting = {key: sum(not isinstance(graph[d], DataNode) for d in needs[key]) for key in tasks}
+    left = {key: len(users[key]) for key in graph}
+    ready = sorted((key for key, count in waiting.items() if not count), key=rank.__getitem__, reverse=True)
+    running: list[tuple[int, int, Any, int]] = []  # each task takes one unit of time
+    now = busy = most = largest = lingering = 0
+    worst: Any = None
+    while ready or running:
+        while ready and len(running) < threads:
+            key = ready.pop()
+            effect = effects(key)
+            heapq.heappush(running, (now + 1, rank[key], key, effect.inside))
+            busy += effect.inside
+            whole = effect.inside + sum(memory.own.get(d, 0) for d in needs[key])
+            if whole > largest:
+                largest, worst = whole, key
+        # threads go at their own pace: what one does now, all others may be doing
+        most = max(most, memory.now + max(busy, threads * max(inside for *_, inside in running)))
+        now, _, key, _ = heapq.heappop(running)
+        effect = effects(key)
+        busy -= effect.inside
+        memory.make(key, effect._replace(inside=0))
+        for user in sorted(users[key], key=rank.__getitem__, reverse=True):
+            waiting[user] -= 1
+            if not waiting[user]:
+                ready.append(user)
+        for d in (key, *needs[key]):
+            left[d] -= d != key
+            if left[d] == 0 and d not in kept:
+                memory.drop(d)
+        lingering = lingering if key in kept else max(lingering, effect.result)
+    # every thread, and the loop that feeds them, keeps the last result that it saw
+    return Peak(most + (threads + (threads > 1)) * lingering, worst, largest)
+
+
+def taken(nbytes: int, threads: int) -> int:
+    """Return what the allocator takes for so many bytes in arrays."""
+    return nbytes + min(threads, SPREAD) * nbytes // SPLIT
+
+
+def _lengths(key: Any) -> tuple[int, ...] | None:
+    """Return the shape of what slices take, None where they do not say it."""
+    parts = key if isinstance(key, tuple) else ()
+    if not parts or not all(isinstance(p, slice) and p.step in (None, 1) and p.stop is not None for p in parts):
+        return None
+    return tuple(part.stop - (part.start or 0) for part in parts)
+
+
+def read(found: Iterable[Read], written: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many chunks are read, and their bytes: those of the store where it is known.
+
+    Parameters
+    ----------
+    found : iterable
+        What `Effect.reads` has, of all tasks.
+    written : mapping
+        The layers of the graph as it was written, by name.
+    """
+    count = nbytes = 0.0
+    for (key, chunks, lengths), times in Counter(found).items():
+        layer = written.get(name_of(key)) or written.get(origins.array_of(key))
+        said = getattr(layer, "collection_annotations", None) or {}
+        if "chunks" not in said:
+            count += times
+            continue
+        blocks, parts, total = 1, 1, float(said["dtype"].itemsize)
+        for axis, each in enumerate(said["chunks"]):
+            along = (lengths[axis],) if lengths is not None and len(lengths) == len(said["chunks"]) else each
+            blocks *= len(along)
+            total *= sum(along)
+            own = chunks[axis] if chunks is not None and len(chunks) == len(said["chunks"]) else math.inf
+            parts *= sum(max(1, math.ceil(n / own)) if n == n else 1 for n in along)  # noqa: PLR0124 (nan: unknown)
+        count += times * parts / blocks
+        nbytes += 0 if math.isnan(total) else times * total / blocks
+    return round(count), round(nbytes)
