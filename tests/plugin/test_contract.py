@@ -439,7 +439,7 @@ NAMES_2 = {
         SPECS_KEPT
         SUBNAMESPACES Spec TAIL TAIL_END TAIL_K WITHOUT_OP ancestors array_of backend_of called check_bounds facts_of
         forget_kernels getframe in_dask inexact_only internal is_followed is_internal is_mask key_parts line_of lock
-        more_than_numbers node_of not_recorded once output_size place_in spec_of uncollected user_frame visits_once
+        more_than_numbers node_of not_recorded once output_size place_in spec_of told uncollected user_frame visits_once
     """,
     "agrad.plugin.programs": """
         Argnums Argument Body CaptureError CompileError CompileWarning DRAW DType Given HERE INDENT Kept LITERALS LOOP Leaf
