@@ -439,7 +439,9 @@ def test_what_no_worker_can_hold_is_refused_before_anything_runs():
         MemoryError, match=r"(?s)a block takes 256\.00 MiB, and a worker of the cluster has 200\.00 MiB.*chunks="
     ):
         agrad_dask.value_and_grad(lambda w, x: ag.mean(x * w))(1.0, x)
-    with pytest.raises(MemoryError, match=r"a block takes 512\.00 MiB.*(multiply|sum)"):
+    with pytest.raises(
+        MemoryError, match=r"(?s)a block takes 256\.00 MiB.*(multiply|sum).*Called at .*test_distributed"
+    ):  # zeros are one number
         ag.compute(ag.sum(ag.asarray(x) * 2.0), max_memory="8GiB")
 
 

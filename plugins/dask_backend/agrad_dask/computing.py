@@ -28,11 +28,13 @@ from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
 from agrad import Tensor
-from agrad.plugin.backend import Outlook, in_dask, is_followed, once, told, uncollected
+from agrad.plugin.backend import Outlook, in_dask, internal, is_followed, once, told, uncollected
 from agrad_dask import fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
 from agrad_dask.workers import Block, Workers
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
+
+internal(__file__)
 
 T = TypeVar("T")
 
@@ -247,7 +249,19 @@ class _Run:
         counts = self.counts()
         if self.max_memory is None:
             return parts, counts[0]
-        return parts, next((n for n in counts if self.followed(parts, n)[0].nbytes <= self.max_memory), 0)
+        for threads in counts:
+            found = self.followed(parts, threads)[0]
+            if found.nbytes <= self.max_memory:
+                self.refuse(found)
+                return parts, threads
+        return parts, 0
+
+    def refuse(self, peak: staging.Peak) -> None:
+        """Refuse a plan with a task that is larger than a worker of the cluster."""
+        if self.workers is not None:
+            origin, _ = origins.of(peak.task, self.written)
+            what = str(origin) if origin else self.largest(self.written.layers).what
+            self.workers.refuse(Block(peak.largest, what))
 
     def counts(self) -> list[int]:
         """Return how many tasks may run at a time, the most first: fewer than all only where that is agrad's to say."""
@@ -281,7 +295,7 @@ class _Run:
         chunks = max(staging.CHUNKS, self.threads())
         with uncollected(), self.planning():
             plan = runs.Runs(self.written, keys, chunks)
-            if self.workers is not None:
+            if self.workers is not None and self.max_memory is None:  # else the plan is refused, or fits
                 self.workers.warn(self.largest(plan.of))
             outline = plan.outline()
             sizes = _Sizes(outline, self.written)
@@ -324,10 +338,7 @@ class _Run:
             for plan in plans:
                 found = self.peak(graph, plan, threads)
                 if found.nbytes <= self.max_memory:
-                    if self.workers is not None:
-                        own = sizes.own(found.task)
-                        what = str(origins.of(own, self.written)[0] or origins.array_of(own))
-                        self.workers.refuse(Block(found.largest, what))
+                    self.refuse(found)
                     return plan, None if threads == allowed else threads
                 if best is None or found.nbytes < best[0].nbytes:
                     best = found, plan, threads
