@@ -23,6 +23,9 @@ def name_of(dtype: Any) -> str:
     return str(name).rpartition(".")[2]
 
 
+#: Python's own types, each of which stands for a dtype.
+PYTHON = (builtins.bool, int, float, complex)
+
 _PYTHON = {"bool": "bool", "int": "int64", "float": "float64", "complex": "complex128"}
 
 
@@ -87,6 +90,9 @@ NAMES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64", "complex64", "complex128"),
 )
+
+#: Those, and what some libraries have beside them.
+KNOWN = (*NAMES, "float16", "bfloat16")
 
 #: Of numbers that come without a dtype.
 _default = float64

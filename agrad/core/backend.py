@@ -298,20 +298,23 @@ class Backend:
     def _gives_way(self) -> bool:
         """Whether operators of its arrays leave an operand of another class, as a tensor or a batch is, to that class."""
         try:
-            return isinstance(self.asarray([1.0]) * _Other(), _Other)
+            return isinstance(
+                self.asarray([1.0]) * _Other(), _Other
+            )  # rules and compositions multiply no matrices by "@"
         except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
             return False
 
     @once
-    def _pickles(self) -> bool:
-        """Whether the library pickles its arrays; else a tensor is pickled as NumPy's array and the device's name."""
+    def pickles(self) -> bool:
+        """Whether arrays of the library come back from pickles; else a tensor is pickled as NumPy's array and the device's name."""
         import pickle  # noqa: PLC0415 (only here)
 
+        array = self.asarray([1.0])
         try:
-            pickle.dumps(self.asarray([1.0]))
+            made = pickle.loads(pickle.dumps(array))  # noqa: S301 (our own)
         except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
             return False
-        return True
+        return type(made) is type(array)
 
     @once
     def assigns(self) -> bool:
@@ -432,13 +435,13 @@ class Backend:
 
     def dtype(self, dtype: Any) -> Any:
         """Return the backend's own dtype for one of agrad's, another backend's, or a name."""
-        name = self.dtype_name(dtype)
+        name = self._name_of(dtype)
         found = self._dtypes.get(name)
         if found is None:
             xp = self.namespace()
             native = getattr(xp, name, None)
             # As arrays have it: NumPy's namespace has scalar types, which are equal but hash otherwise.
-            found = None if native is None else xp.empty((0,), dtype=native).dtype
+            found = None if native is None else xp.empty((1,), dtype=native).dtype
             if found is None or self.dtype_name(found) != name:  # some give another one instead
                 why = f": {reason}" if name in REQUIREMENTS and (reason := self.cannot(name)) else ""
                 if not why and name in SINGLE:
@@ -448,7 +451,17 @@ class Backend:
         return found
 
     def dtype_name(self, dtype: Any) -> str:
-        """Return the standard's name of a dtype."""
+        """Return the standard's name of a dtype of the library's own; agrad asks for no others."""
+        return dtypes.name_of(dtype)
+
+    def _name_of(self, dtype: Any) -> str:
+        """Return the standard's name of any dtype: `dtype_name` is asked for the library's own alone."""
+        if type(self).dtype_name is not Backend.dtype_name and not isinstance(dtype, str | dtypes.DType):
+            xp = self.namespace()
+            named = (getattr(xp, name, None) for name in dtypes.KNOWN)
+            own = (*self._dtypes.values(), *(one for one in named if one is not None))
+            if dtype not in dtypes.PYTHON and any(dtype is one or dtype == one for one in own):
+                return self.dtype_name(dtype)
         return dtypes.name_of(dtype)
 
     def default_dtype(self, kind: str = "float", device: str | None = None) -> Any:

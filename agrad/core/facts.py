@@ -84,6 +84,8 @@ class Facts:
         result depends on as much. ``""``: as the op's `kernel` does in the standard's functions; on all, where there is none.
     asks_backend : bool
         Whether it asks a backend that its operands, dtypes, do not name: the default one, or that of a bound namespace.
+    since : str
+        The version of the standard that brought the function, as ``"2024.12"``; empty if 2022.12 has it, or none.
     """
 
     memory: str = "may share"
@@ -99,6 +101,7 @@ class Facts:
     needs: tuple[str, ...] = ()
     sparsity: str | Callable[..., Any] = ""
     asks_backend: bool = False
+    since: str = ""
 
     @property
     def is_view(self) -> bool:

@@ -11,7 +11,7 @@ from agrad.core import errors
 from agrad.core.backend import Backend, kernels_of, plugins
 from agrad.core.cotangents import lent
 from agrad.core.errors import RuleError, UnsupportedOp
-from agrad.core.op import OPS, Op
+from agrad.core.op import OPS, Op, facts_of
 from agrad.core.requirements import REQUIREMENTS
 
 #: Sub-namespaces that are agrad's own.
@@ -22,6 +22,9 @@ SUBNAMESPACES = ("fft", "linalg", *OWN)
 
 #: The kinds of dtypes, each of which can be cast to those after it.
 KINDS = ("bool", "int", "float", "complex")
+
+#: Functions that give real numbers as they are: where a library has no others, it needs none of them.
+OF_COMPLEX = ("conj", "real")
 
 #: What a backend gives beyond the standard, reached as kernels too.
 PRIMITIVES = ("broadcast_like", "scatter_add", "setitem", "add_into", "nbytes")
@@ -132,11 +135,25 @@ def _found(backend: Backend, name: str) -> Any:
             found = getattr(found, part, None)
     if found is None and op is not None and op.kernel is not None:
         return functools.partial(op.kernel, backend.xp)
+    if found is None and name in OF_COMPLEX and backend.cannot("complex"):
+        return functools.partial(backend.asarray, copy=True)
     if found is None:
         chapter = name.partition(".")[0]
         reason = backend.cannot(chapter) if chapter in REQUIREMENTS else ""
-        return _lacking(name, backend.name, reason or "its namespace has no function of that name")
+        return _lacking(name, backend.name, reason or beyond(backend, name) or WITHOUT)
     return functools.partial(_transform, found, name) if _is_transform(name) else found
+
+
+#: Why a backend lacks what neither it nor agrad gives.
+WITHOUT = "its namespace has no function of that name"
+
+
+def beyond(backend: Backend, name: str) -> str:
+    """Return that a function is younger than the version of the standard which a namespace follows; an empty text if not."""
+    since, version = facts_of(name).since, getattr(backend.namespace(), "__array_api_version__", None)
+    if not since or version is None or since <= version:
+        return ""
+    return f"its namespace follows the standard of {version}, the function is of {since}"
 
 
 def _is_transform(name: str) -> bool:

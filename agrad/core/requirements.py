@@ -94,7 +94,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         Requirement(
             "operators that give way",
             "operators that return `NotImplemented` for an operand of a class they do not know",
-            "`array * tensor`, which is the library's own call: users write `tensor * array` or `ag.asarray(array) * tensor`",
+            "`array * tensor` and `array @ tensor`, which are the library's own calls: users write `tensor * array` or"
+            " `ag.asarray(array) @ tensor`",
         ),
         Requirement("threads", "use by several threads at a time", "tests on several threads"),
         Requirement(

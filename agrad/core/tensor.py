@@ -667,7 +667,7 @@ class Tensor(Methods):
                 warnings.warn(message, UserWarning, stacklevel=2)
         state = {**self._instance_dict(), "requires_grad": self.requires_grad}
         data, backend = self._raw, self._spec.backend
-        if not backend._pickles:
+        if not backend.pickles:
             data = plugins().get("numpy").receive(backend, data, "numpy")
         return _restore, (type(self), self._spec.device, data, state)
 

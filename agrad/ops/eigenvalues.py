@@ -189,7 +189,7 @@ def _eig_jvp(xp: Any, t_x: Any, ans: Any) -> tuple[Any, Any]:
     source="Boeddeker et al., On the computation of complex-valued gradients, 2017, section 4.4",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("complex linalg", "zero-size reductions"), sparsity="matrices"),
+    facts=Facts(sparsity="matrices", needs=("complex linalg", "zero-size reductions"), since="2025.12"),
 )
 def _eig(x: Any, /) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of square matrices."""
@@ -239,7 +239,7 @@ def _eigvals_jvp(xp: Any, t_x: Any, x: Any) -> Any:
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.1",
     batch=matrices,
     memory="fresh",
-    facts=Facts(needs=("complex linalg", "zero-size reductions"), sparsity="matrices"),
+    facts=Facts(sparsity="matrices", needs=("complex linalg", "zero-size reductions"), since="2025.12"),
 )
 def eigvals(x: Any, /) -> Tensor:
     """Eigenvalues of square matrices.

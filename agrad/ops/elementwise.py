@@ -180,7 +180,9 @@ def positive(x: Numeric, /) -> Tensor:
 
 
 @elementwise(
-    x=lambda xp, ans: xp.negative(ans * ans), memory="fresh", facts=Facts(numpy="reciprocal", methods="reciprocal")
+    x=lambda xp, ans: xp.negative(ans * ans),
+    memory="fresh",
+    facts=Facts(numpy="reciprocal", methods="reciprocal", since="2024.12"),
 )
 def reciprocal(x: Floating, /) -> Tensor:
     """Reciprocal, ``1 / x``. Derivative: ``-1 / x**2``; -inf at 0, of either sign.
@@ -641,7 +643,7 @@ def hypot(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """
 
 
-@elementwise(x1=1, x2=0, memory="fresh", facts=Facts(numpy="nextafter"))
+@elementwise(x1=1, x2=0, memory="fresh", facts=Facts(numpy="nextafter", since="2024.12"))
 def nextafter(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """The next representable value after `x1` towards `x2`. Derivative: 1 by `x1`, 0 by `x2`.
 

@@ -480,7 +480,7 @@ def _repeat_adjoint(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None
         return xp.sum(xp.reshape(g, (*shape[: axis + 1], repeats, *shape[axis + 1 :])), axis=axis + 1)
     n = x_spec.size if axis is None else shape[axis]
     sources = xp.repeat(xp.arange(n, **beside(g)), xp.broadcast_to(repeats, (n,)))
-    key = unravel(sources, shape) if axis is None else (slice(None),) * (axis % len(shape)) + (sources,)
+    key = unravel(sources, shape) if axis is None else (*(slice(None),) * (axis % len(shape)), sources, ...)
     return xp.scatter_add(x_spec, key, g)
 
 

@@ -377,7 +377,7 @@ def _take_adjoint(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None) 
     if axis is None and len(x_spec.shape) != 1:  # some libraries flatten then
         return xp.scatter_add(x_spec, unravel(indices % x_spec.size, x_spec.shape), g)
     lead = 0 if axis is None else axis % len(x_spec.shape)
-    return xp.scatter_add(x_spec, (slice(None),) * lead + (indices,), g)
+    return xp.scatter_add(x_spec, (*(slice(None),) * lead, indices, ...), g)
 
 
 def _take_batch(b: BatchedCall, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
@@ -425,7 +425,7 @@ def _take_along_axis_batch(b: BatchedCall, x: Any, indices: Any, /, *, axis: int
     x=lambda xp, g, x_spec, indices, axis: xp.extra.scatter_along(g, indices, x_spec, axis),
     batch=_take_along_axis_batch,
     memory="fresh",
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", since="2024.12"),
 )
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     """The elements at indices along an axis, one set for each place along the others.
@@ -518,7 +518,7 @@ def argmin(
     """
 
 
-@nondifferentiable("x", batch=reduced, memory="fresh")
+@nondifferentiable("x", batch=reduced, memory="fresh", facts=Facts(since="2024.12"))
 def count_nonzero(
     x: Any,
     /,

@@ -116,7 +116,7 @@ def _isin_batch(b: BatchedCall, x1: Any, x2: Any, /, **options: Any) -> Any:
     return xp.logical_not(met) if options.get("invert") else met
 
 
-@nondifferentiable("x1", "x2", name="isin", batch=_isin_batch, memory="fresh")
+@nondifferentiable("x1", "x2", name="isin", batch=_isin_batch, memory="fresh", facts=Facts(since="2025.12"))
 def _isin(x1: Any, x2: Any, /) -> Tensor:
     """Whether each element of one is among those of the other."""
 

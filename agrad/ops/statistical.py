@@ -381,7 +381,7 @@ def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | N
     batch=running,
     least_axes=1,
     memory="fresh",
-    facts=Facts(sparsity="running"),
+    facts=Facts(sparsity="running", since="2024.12"),
 )
 def cumulative_prod(
     x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False, dim: int | None = None

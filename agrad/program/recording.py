@@ -622,7 +622,7 @@ class Recorder:
             return Ref(self.known(part))
         if isinstance(part, int):  # of a class of its own, as an enumeration's
             return int(part)
-        name = inner.dtype_name(part)
+        name = inner._name_of(part)
         if is_dtype(name):
             return DType(name)
         if part in inner.native_devices().values() or kind.__name__ == "Device":

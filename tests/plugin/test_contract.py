@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import itertools
+import pickle
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from agrad.core.kernels import check_bounds
 from agrad.plugin import manager
 from agrad.plugin.hookspecs import hookimpl
 from agrad.program.batching import batched_backend
+from agrad.testing.suite.running import changed
 
 
 class Mine(ag.Backend):
@@ -392,6 +394,7 @@ VERSION_2 = """
     native_devices(self)
     nbytes(self, array)
     outlook(self, *arrays, max_memory=None)
+    pickles
     quiet(self)
     random(self, kind, shape, key, *, dtype, device, **p)
     read_only(self, array)
@@ -531,6 +534,163 @@ def test_a_method_named_mask_is_none(registered):
 
     registered(WholePlugin())
     assert ag.mean(np.array([1.0, 3.0]).view(Whole)).device == "gaps"
+
+
+# -- libraries with less, or otherwise ---------------------------------------------------------------------------------
+
+
+class BoxedDType(types.SimpleNamespace):
+    """A dtype whose text is not the standard's name."""
+
+    def __hash__(self):
+        return hash(self.numpys)
+
+
+BOXED_DTYPES = {name: BoxedDType(numpys=np.dtype(name)) for name in ag.dtypes.NAMES}
+
+
+class Boxed:
+    """An array of NumPy's within an object that cannot be changed, by the usual means: what pickles it does not unpickle."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        object.__setattr__(self, "value", value)
+
+    def __setattr__(self, name, value):
+        raise AttributeError("immutable")
+
+    shape = property(lambda self: self.value.shape)
+    ndim = property(lambda self: self.value.ndim)
+    dtype = property(lambda self: BOXED_DTYPES[self.value.dtype.name])
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.value)
+
+    def __getitem__(self, key):
+        return Boxed(self.value[key])
+
+    def __float__(self):
+        return float(self.value)
+
+
+def boxed(function):
+    def call(*args, dtype=None, **kwargs):
+        if dtype is not None:
+            kwargs["dtype"] = dtype.numpys
+        made = function(*(a.value if isinstance(a, Boxed) else a for a in args), **kwargs)
+        return Boxed(np.asarray(made)) if isinstance(made, np.ndarray | np.generic) else made
+
+    return call
+
+
+class BoxedBackend(Mine):
+    """A library whose dtypes have names of their own, and nothing without elements."""
+
+    name = "boxed"
+    capabilities = {"empty arrays": False}
+
+    def namespace(self):
+        def empty(shape, *, dtype):
+            assert 0 not in shape, "there are no empty arrays"
+            return Boxed(np.empty(shape, dtype.numpys))
+
+        names = {name: boxed(f) for name, f in vars(compat).items() if callable(f) and not isinstance(f, type)}
+        own = {"isdtype": lambda dtype, kind: compat.isdtype(dtype.numpys, kind), "empty": empty}
+        return types.SimpleNamespace(**{**names, **BOXED_DTYPES, **own})
+
+    def dtype_name(self, dtype):
+        return dtype.numpys.name
+
+
+class BoxedPlugin:
+    @hookimpl
+    def agrad_backends(self):
+        return [BoxedBackend()]
+
+    @hookimpl
+    def agrad_backend_of(self, array_type):
+        return "boxed" if array_type is Boxed else None
+
+
+def test_what_does_not_come_back_from_a_pickle_goes_by_way_of_numpy(registered):
+    registered(BoxedPlugin())
+    with pytest.raises(AttributeError, match="immutable"):
+        pickle.loads(pickle.dumps(Boxed(np.ones(2))))
+    assert not manager.get("boxed").pickles
+    made = pickle.loads(pickle.dumps(ag.asarray(Boxed(np.asarray([1.0, 2.0])))))
+    assert (made.device, made.tolist()) == ("boxed", [1.0, 2.0])
+    assert manager.get("numpy").pickles
+
+
+@pytest.mark.parametrize("given", ["float32", ag.float32, np.float32, np.dtype("float32"), BOXED_DTYPES["float32"]])
+def test_a_dtype_is_named_by_the_backend_whose_it_is(given, registered):
+    registered(BoxedPlugin())
+    assert ag.zeros(2, dtype=given, device="boxed").dtype is BOXED_DTYPES["float32"]
+    assert ag.asarray(Boxed(np.ones(2))).to_device("numpy").dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x: ag.take(x, np.asarray([[2, 0], [2, 1]]), axis=0), [[1.0, 1.0], [1.0, 1.0], [2.0, 2.0]]),
+        (lambda x: ag.take(x, np.asarray([1, 1, 0]), axis=1), [[1.0, 2.0]] * 3),
+        (lambda x: ag.repeat(x, np.asarray([2, 0, 1]), axis=0), [[2.0, 2.0], [0.0, 0.0], [1.0, 1.0]]),
+        (lambda x: ag.repeat(x, np.asarray([2, 1]), axis=1), [[2.0, 1.0]] * 3),
+    ],
+)
+def test_keys_of_rules_say_something_of_every_axis(function, expected):
+    backend = manager.get("numpy")
+
+    def scatter_add(spec, key, values):
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) < len(spec.shape) and not any(part is ... for part in parts):
+            raise IndexError("a key says something of each axis, or has an ellipsis")
+        return backend.scatter_add(spec, key, values)
+
+    with changed(backend, kernel=lambda op: scatter_add if op == "scatter_add" else type(backend).kernel(backend, op)):
+        x = ag.ones((3, 2), requires_grad=True)
+        function(x).sum().backward()
+    assert x.grad.tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["conj", "real"])
+def test_a_library_of_real_numbers_needs_no_conjugates(name):
+    class Real(Mine):
+        capabilities = {"complex": False}
+
+        def namespace(self):
+            return but(**{name: None})
+
+    x = np.asarray([1.0, -2.0])
+    made = getattr(Real().xp, name)(x)
+    assert made.tolist() == [1.0, -2.0]
+    assert not np.shares_memory(made, x)
+
+    class Complex(Real):
+        capabilities = {}
+
+    with pytest.raises(ag.UnsupportedOp, match=f"{name} is not supported .* no function of that name"):
+        getattr(Complex().xp, name)(x)
+
+
+def test_a_function_that_is_younger_than_the_namespace():
+    class Older(Mine):
+        def namespace(self):
+            return but(isin=None, __array_api_version__="2024.12")
+
+    with pytest.raises(ag.UnsupportedOp, match=r"follows the standard of 2024\.12, the function is of 2025\.12$"):
+        Older().xp.isin(np.asarray([1]), np.asarray([1]))
+
+
+def test_compositions_take_magnitudes_by_the_function():
+    class Bare(np.ndarray):
+        def __abs__(self):
+            raise TypeError("bad operand type for abs()")
+
+    x, y = np.asarray([0.5, 0.0]).view(Bare), np.asarray([0.25, 1.0]).view(Bare)
+    assert np.allclose(Mine().xp.special.rel_entr(x, y), [0.5 * np.log(2.0), 0.0])
+    assert np.allclose(Mine().xp.special.kl_div(x, y), [0.5 * np.log(2.0) - 0.25, 1.0])
 
 
 # -- SciPy ------------------------------------------------------------------------------------------------------------

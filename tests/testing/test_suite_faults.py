@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import threading
 import time
+import types
 from pathlib import Path
 
 import array_api_strict
@@ -707,6 +708,108 @@ def test_a_true_lack_is_expected(run):
     assert dict(lacking.lacks) == {"tanh": "the library has none"}
     with pytest.raises(ag.UnsupportedOp):
         ag.tanh(ag.ones(2, device="faulty"))
+
+
+@pytest.mark.parametrize("test", ["test_single_operands", "test_values", "test_reverse", "test_batches"])
+def test_a_true_lack_of_one_operand(run, test):
+    """`test_single_operands` asks nothing of a function of one operand, which so is no proof that it works."""
+
+    class Lacking(Sound):
+        lacks = {"tanh": "the library has none"}
+
+        def namespace(self):
+            return Half("tanh")
+
+    with pytest.raises(pytest.xfail.Exception, match="tanh: the library has none"):
+        run(Plugin(Lacking()), (suite.TestRules, test, "tanh", "float64"))
+
+
+def test_a_lack_of_one_operand_that_is_none(run):
+    with pytest.raises(CAUGHT, match=r"is declared to be lacking .* but works"):
+        run(Plugin(Modest()), (suite.TestRules, "test_single_operands", "tanh", "float64"))
+
+
+class Older(Sound):
+    """A library that follows the standard of 2024.12."""
+
+    def namespace(self):
+        made = Half("isin")
+        made.linalg = types.SimpleNamespace(
+            **{name: value for name, value in vars(array_api_strict.linalg).items() if name not in ("eig", "eigvals")}
+        )
+        made.__array_api_version__ = "2024.12"
+        return made
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        (suite.TestNamespace, "test_without_derivative", "isin"),
+        (suite.TestRules, "test_values", "linalg.eig", "float64"),
+        (suite.TestRules, "test_reverse", "linalg.eigvals", "float64"),
+    ],
+)
+def test_what_is_younger_than_the_namespace_is_left_out(run, test):
+    with pytest.raises(
+        pytest.skip.Exception, match=r"^beyond the standard .* of 2024\.12, the function is of 2025\.12"
+    ):
+        run(Plugin(Older()), test)
+
+
+def test_shapes_may_be_refused_by_an_index_error(run):
+    def add(x1, x2, /):
+        if 3 in x1.shape and 2 in x2.shape:
+            raise IndexError("shapes do not match")
+        return array_api_strict.add(x1, x2)
+
+    test = (suite.TestErrors, "test_shapes_that_do_not_match")
+    run(Plugin(with_kernel("Indexing", "add", add)()), test)
+
+
+class Renewed(array_api_strict._array_object.Array):
+    """Stands for a class that another import makes again."""
+
+
+def test_another_class_of_the_same_name(run):
+    kind = array_api_strict._array_object.Array
+    Renewed.__module__, Renewed.__qualname__ = kind.__module__, kind.__qualname__
+
+    class Twice(Sound):
+        """Its namespace is another one at each call, with a class of its own."""
+
+        count = 0
+
+        def namespace(self):
+            made = Half()
+            self.count += 1
+            if self.count % 2:
+                made.asarray = lambda value: object.__new__(Renewed)
+            return made
+
+    with pytest.raises(CAUGHT, match=r"of array_api_strict\..*Array, another class of that name \(0x.*one object"):
+        run(Plugin(Twice()), (suite.TestBasics, "test_one_class_of_arrays"))
+
+
+def test_dtypes_that_are_misnamed(run):
+    class Misnamed(Sound):
+        def dtype_name(self, dtype):
+            return "float32"
+
+    with pytest.raises((*CAUGHT, TypeError), match=r"has no dtype|expected"):
+        run(Plugin(Misnamed()), (suite.TestBasics, "test_dtypes_have_names"))
+
+
+def test_products_that_do_not_give_way(run, monkeypatch):
+    kind = type(array_api_strict.asarray(1.0))
+    times = kind.__mul__
+
+    def refuse(self, other):
+        raise NotImplementedError("no implementation of function matmul found for signature")
+
+    monkeypatch.setattr(kind, "__mul__", lambda x, y: times(x, y) if isinstance(y, kind | float) else NotImplemented)
+    monkeypatch.setattr(kind, "__matmul__", refuse)
+    with pytest.raises(pytest.skip.Exception, match=r"array @ tensor raises NotImplementedError.* tensor @ array"):
+        run(Plugin(Sound()), (suite.TestBasics, "test_an_array_beside_a_tensor"))
 
 
 def test_a_capability_that_is_missing(run):

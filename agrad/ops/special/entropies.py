@@ -99,7 +99,7 @@ def entr(x: Any, /) -> Tensor:
 
 def _log_quotient(xp: Any, x: Any, y: Any) -> Any:
     """log(x / y), where they are near by the logarithm of 1 plus their difference."""
-    near = (abs(x - y) < 0.5 * y) & (y < float("inf"))
+    near = (xp.abs(x - y) < 0.5 * y) & (y < float("inf"))
     u = xp.where(near, x - y, xp.zeros_like(x - y)) / xp.where(near, y, xp.ones_like(y))
     quotient = xp.where(near, xp.ones_like(u), x / y)
     apart = (x > 0) & (y > 0) & ((quotient == 0) | (quotient == float("inf")))  # the quotient leaves the range

@@ -16,7 +16,7 @@ from agrad.core import errors
 from agrad.core.backend import backend_of
 from agrad.core.errors import UnsupportedOp
 from agrad.testing.calls import library
-from agrad.testing.suite.base import Conformance, requires
+from agrad.testing.suite.base import Conformance, named, requires
 
 FOUR: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
     "add": (operator.add, [5.0, 2.5]),
@@ -51,6 +51,21 @@ class TestBasics(Conformance):
         assert self.backend.dtype_name(spec.dtype) == self.real, f"its dtype is {spec.dtype}, expected {self.real}"
         x: Any = ag.asarray(made)
         assert x.device in self.backend.devices(), f"it is on {x.device}, none of {self.backend.devices()}"
+
+    def test_dtypes_have_names(self) -> None:
+        """Is a dtype found by its name, as agrad's, and as another library's? (`Backend.dtype_name`)"""
+        np = library()
+        for name in (self.real, "int64", "bool"):
+            for given in (name, getattr(ag, name), np.asarray(np.zeros(1), dtype=name).dtype):
+                native = self.backend.dtype(given)
+                found = self.backend.dtype_name(native)
+                assert found == name, f"dtype({given!r}) gives {native!r}, whose name is {found!r}, expected {name!r}"
+
+    def test_one_class_of_arrays(self) -> None:
+        """Do all functions give arrays of one class? (`Backend.namespace` gives one object)"""
+        made = [self.backend.namespace().asarray([1.0, 2.0]) for _ in range(2)]
+        kinds = [type(array) for array in made]
+        assert kinds[0] is kinds[1], f"the arrays are of {named(kinds[0])}, and of {named(kinds[1], kinds[0])}"
 
     def test_the_host_reads_arrays(self) -> None:
         """Does NumPy read them, 0-d ones too? (`Backend.to_host`)"""
@@ -92,19 +107,20 @@ class TestBasics(Conformance):
 
     @requires("operators that give way")
     def test_an_array_beside_a_tensor(self) -> None:
-        """Is `array * tensor` a tensor? (operators that return NotImplemented for classes they do not know)"""
+        """Are `array * tensor` and `array @ tensor` tensors? (operators that return NotImplemented for classes they do not know)"""
         x = self.tensor([1.0, 2.0], requires_grad=True)
-        try:
-            made: Any = self.tensor([3.0, 0.5])._raw * x
-            what = f"is a {type(made).__name__}"
-        except Exception as error:  # noqa: BLE001 (libraries refuse in their own ways)
-            made, what = None, f"raises {type(error).__name__}"
-        if not isinstance(made, ag.Tensor):
-            pytest.skip(
-                f"requires operators that give way: array * tensor {what}, the library's own: tell users to write"
-                " tensor * array, or ag.asarray(array) * tensor"
-            )
-        self.close(made.detach(), [3.0, 1.0])
+        for symbol, operate, expected in (("*", operator.mul, [3.0, 1.0]), ("@", operator.matmul, 4.0)):
+            try:
+                made: Any = operate(self.tensor([3.0, 0.5])._raw, x)
+                what = f"is a {type(made).__name__}"
+            except Exception as error:  # noqa: BLE001 (libraries refuse in their own ways)
+                made, what = None, f"raises {type(error).__name__}"
+            if not isinstance(made, ag.Tensor):
+                pytest.skip(
+                    f"requires operators that give way: array {symbol} tensor {what}, the library's own: tell users to write"
+                    f" tensor {symbol} array, or ag.asarray(array) {symbol} tensor"
+                )
+            self.close(made.detach(), expected)
 
     def test_a_tensor_prints(self) -> None:
         """Does `print` show it? (`Backend.to_host`)"""

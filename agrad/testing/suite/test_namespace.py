@@ -14,7 +14,7 @@ import pytest
 import agrad as ag
 from agrad.core.errors import UnsupportedOp
 from agrad.testing.needs import of_dtype
-from agrad.testing.suite.base import Conformance
+from agrad.testing.suite.base import Conformance, named
 
 A, B = [1, 5, 2, 5], [2, 5, 1, 0]
 X, Y = [1.5, -2.0, 0.0, 3.0], [1.5, 2.0, -1.0, math.inf]
@@ -218,7 +218,9 @@ class TestNamespace(Conformance):
             "sin": ag.sin(self.tensor(0.5)),
         }.items():
             assert made.shape == ()
-            assert isinstance(made._raw, kinds), f"{what} gives {type(made._raw).__name__}, expected {kinds.__name__}"
+            assert isinstance(made._raw, kinds), (
+                f"{what} gives {named(type(made._raw), kinds)}, expected {named(kinds)}"
+            )
 
     def test_python_numbers(self) -> None:
         """item(), float(), int(), bool() and tolist() give Python numbers."""
