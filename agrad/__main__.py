@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+import warnings
 
 import agrad
 from agrad.plugin import manager
@@ -13,17 +15,34 @@ from agrad.program.sparsity import WAYS, ways
 from agrad.testing import command
 
 
-def main() -> None:
-    """Print name, version, devices and availability of every backend and executor, or run the conformance kit."""
+def main() -> int:
+    """Print name, version, devices and availability of every backend and executor, or run the conformance kit.
+
+    Returns
+    -------
+    int
+        The exit status: 1 where a plugin failed, or what ``--strict`` names is not available.
+    """
     if sys.argv[1:2] == ["conformance"]:
-        sys.exit(command.main(sys.argv[2:]))
+        return command.main(sys.argv[2:])
     if sys.argv[1:2] == ["sparsity"]:
         show_sparsity()
-        return
+        return 0
+    parser = argparse.ArgumentParser(
+        prog="python -m agrad",
+        description="List backends and executors; the exit status is 1 where a plugin failed.",
+        epilog="python -m agrad conformance --help tells of the conformance kit.",
+    )
+    strict = "exit with 1 unless this backend or executor is available; may be given several times"
+    parser.add_argument("--strict", metavar="NAME", action="append", default=[], help=strict)
+    given = parser.parse_args()
+    with warnings.catch_warnings():  # the table says what failed
+        warnings.filterwarnings("ignore", "the agrad plugin", RuntimeWarning)
+        backends, ways = manager.backends(), manager.executors()
     rows = [("backend", "version", "devices", "available")]
     rows += [
         (row.name, row.version or "-", ", ".join(row.devices) or "-", "yes" if row.available else f"no: {row.reason}")
-        for row in manager.backends()
+        for row in backends
     ]
     print(f"agrad {agrad.__version__}, version {agrad.CONTRACT} of the backend contract")
     show(rows)
@@ -31,11 +50,16 @@ def main() -> None:
         print(f"No backend is installed. Install one, for instance NumPy's: {manager.install('numpy')}")
     executors = [
         (row.name, row.version or "-", ", ".join(row.backends) or "-", "yes" if row.available else f"no: {row.reason}")
-        for row in manager.executors()
+        for row in ways
     ]
     if executors:
         print()
         show([("executor", "version", "backends", "available"), *executors])
+    usable = {row.name for row in backends if row.available} | {row.name for row in ways if row.available}
+    missing = [name for name in given.strict if name not in usable]
+    if missing:
+        print(f"Not available: {', '.join(missing)}")
+    return int(bool(missing) or any(row.failed for row in backends) or any(row.failed for row in ways))
 
 
 def show_sparsity() -> None:
@@ -57,4 +81,4 @@ def show(rows: list[tuple[str, str, str, str]]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

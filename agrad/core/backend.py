@@ -254,6 +254,11 @@ class Backend:
             module = self.namespace()
         except ImportError as error:
             return False, f"not installed ({error})"
+        folder = (
+            None if getattr(module, "__file__", None) else next(iter(getattr(module, "__path__", None) or ()), None)
+        )
+        if folder is not None:
+            return False, f"not installed ({folder} is a folder of that name, without a module)"
         name = getattr(module, "__name__", "").removeprefix("array_api_compat.")
         library = sys.modules.get(name.partition(".")[0])
         return True, str(getattr(module, "__version__", None) or getattr(library, "__version__", ""))

@@ -6,6 +6,7 @@ backend is first used.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import os
@@ -47,6 +48,7 @@ _executors: dict[
 ] = {}  # by name: an object, or the path of one made when it is first named; the plugin
 _paths: dict[str, str] = {}  # "module:class" of backends that are made when they are first needed
 _givers: dict[str, str] = {}  # the plugin that gave a backend
+_sources: dict[str, str] = {}  # the distribution of an installed plugin
 _failures: dict[str, str] = {}
 _unreported: list[str] = []
 _plugins: pluggy.PluginManager | None = None
@@ -54,6 +56,9 @@ _loaded = False
 
 #: Classes that no plugin claims. Another set, once a plugin has registered: who asked before notes it in the old one.
 _unclaimed: weakref.WeakSet[type] = weakref.WeakSet()
+
+#: What a plugin may raise without taking the others with it: its module may also end by `sys.exit`.
+FAILURES = (Exception, SystemExit)
 
 _chosen: ContextVar[str | None] = ContextVar("agrad_backend", default=None)
 _default: str | None = None
@@ -68,6 +73,7 @@ class BackendInfo:
     version: str
     devices: tuple[str, ...]
     reason: str
+    failed: bool = False  # something is wrong with the plugin, and not merely missing here
 
     def __str__(self) -> str:
         state = f"{self.version}, {', '.join(self.devices)}" if self.available else f"unavailable: {self.reason}"
@@ -83,6 +89,7 @@ class ExecutorInfo:
     available: bool
     version: str
     reason: str
+    failed: bool = False  # as of `BackendInfo`
 
 
 class Rows(tuple[BackendInfo, ...]):
@@ -115,7 +122,7 @@ def _forget() -> None:
     global _plugins  # noqa: PLW0603 (as in `_load`)
     if not _loaded:
         _plugins = None
-        for known in (_backends, _executors, _paths, _givers, _failures, _unreported, _unclaimed):
+        for known in (_backends, _executors, _paths, _givers, _sources, _failures, _unreported, _unclaimed):
             known.clear()
 
 
@@ -142,13 +149,34 @@ def _find() -> None:
 
     _plugins = pluggy.PluginManager("agrad")
     _plugins.add_hookspecs(hookspecs)
-    for entry in importlib.metadata.entry_points(group="agrad"):
+    entries = importlib.metadata.entry_points(group="agrad")  # in the order of a folder's listing
+    for name, source, entry in sorted((e.name, "" if e.dist is None else e.dist.name, e) for e in entries):
+        if name in _sources:
+            taken = f"{_sources[name]!r} has an entry point of that name, too: one of them needs another"
+            _fail(f"{name} of {source}", errors.BackendError(taken))
+            continue
+        _sources[name] = source
         try:
-            _plugins.register(entry.load(), name=entry.name)
-        except Exception as error:  # noqa: BLE001 (a faulty plugin must not take the others with it)
-            _fail(entry.name, error)
+            plugin = entry.load()
+            _plugins.register(plugin, name=name)
+        except FAILURES as error:
+            _fail(name, error)
+        else:
+            _check_hooks(plugin, name)
     _collect()
     _loaded = True
+
+
+def _check_hooks(plugin: Any, name: str) -> None:
+    """Note a failure of a plugin that implements a hook of a name that there is not; its others count."""
+    assert _plugins is not None
+    hooks = [known for known, caller in vars(_plugins.hook).items() if caller.has_spec()]
+    unknown = [caller.name for caller in _plugins.get_hookcallers(plugin) or () if not caller.has_spec()]
+    if unknown:
+        near = [
+            f"no hook {one!r}: did you mean {difflib.get_close_matches(one, hooks, 1, 0.0)[0]!r}?" for one in unknown
+        ]
+        _fail(name, errors.BackendError(f"there is {' and '.join(near)}"))
 
 
 def register(plugin: Any, name: str | None = None) -> None:
@@ -174,6 +202,7 @@ def register(plugin: Any, name: str | None = None) -> None:
     with _loading:
         manager.register(plugin, name=name)
         try:
+            _check_hooks(plugin, name)
             _collect()
         except BaseException:  # a faulty plugin is noted; this is an interrupt, after which it can be registered again
             manager.unregister(plugin)
@@ -215,7 +244,7 @@ def _collect() -> None:
                 if _givers.setdefault(name, giver) != giver:
                     raise errors.BackendError(f"the plugin {_givers[name]!r} gives a backend named {name!r} already")
                 (_paths if isinstance(one, str) else _backends).setdefault(name, one)
-        except Exception as error:  # noqa: BLE001 (as above)
+        except FAILURES as error:
             _fail(giver, error)
     for implementation in _plugins.hook.agrad_executors.get_hookimpls():
         giver = implementation.plugin_name
@@ -228,7 +257,7 @@ def _collect() -> None:
                     raise errors.BackendError(
                         f"the plugin {_executors[name][1]!r} gives an executor named {name!r} already"
                     )
-        except Exception as error:  # noqa: BLE001 (as above)
+        except FAILURES as error:
             _fail(giver, error)
 
 
@@ -251,6 +280,10 @@ def at_path(path: str) -> Any:
     return found() if isinstance(found, type) else found
 
 
+class _BrokenError(ImportError):
+    """What a path leads to is no backend that agrad can use, whatever is installed."""
+
+
 def _made(name: str) -> Backend | None:
     """Return a backend by name, made of its path when it is first asked for; None if no plugin gives it.
 
@@ -266,15 +299,13 @@ def _made(name: str) -> Backend | None:
         _check_version(backend, _givers[name])
         if backend.name != name:
             raise errors.BackendError(f"it is named {backend.name!r}, its plugin says {name!r}")
-    except Exception as error:
+    except FAILURES as error:
         if type(error) is ImportError:  # the plugin's own words
             raise
         module = path.partition(":")[0]
         if isinstance(error, ModuleNotFoundError) and not f"{module}.".startswith(f"{error.name}."):
-            reason = f"not installed ({error})"
-        else:
-            reason = f"{path}: {type(error).__name__}: {error}"
-        raise ImportError(reason) from error
+            raise ImportError(f"not installed ({error})") from error
+        raise _BrokenError(f"{path}: {type(error).__name__}: {error}") from error
     return _backends.setdefault(name, backend)
 
 
@@ -328,9 +359,11 @@ def _executor_row(name: str) -> tuple[ExecutorInfo, Executor | None]:
         if found.name != name:
             raise errors.BackendError(f"it is named {found.name!r}, its plugin says {name!r}")
         ok, text = found.availability() if hasattr(found, "availability") else (True, "")
-    except Exception as error:  # noqa: BLE001 (reported as the reason)
-        ok, text = False, str(error) if type(error) is ImportError else f"{type(error).__name__}: {error}"
-    return ExecutorInfo(name, backends, ok, text if ok else "", "" if ok else text), found if ok else None
+        failed = False
+    except FAILURES as error:  # reported as the reason
+        ok, failed = False, not isinstance(error, ImportError)
+        text = str(error) if type(error) is ImportError else f"{type(error).__name__}: {error}"
+    return ExecutorInfo(name, backends, ok, text if ok else "", "" if ok else text, failed), found if ok else None
 
 
 def _check_name(name: Any) -> None:
@@ -341,7 +374,7 @@ def _check_name(name: Any) -> None:
         )
 
 
-def _fail(name: str, error: Exception) -> None:
+def _fail(name: str, error: BaseException) -> None:
     """Note that a plugin failed, once."""
     if name not in _failures:
         _failures[name] = f"{type(error).__name__}: {error}"
@@ -352,7 +385,14 @@ def _report() -> None:
     """Warn of the plugins that failed. Last of all, as warnings may be errors."""
     while _unreported:
         name = _unreported.pop()
-        warnings.warn(f"the agrad plugin {name!r} failed: {_failures[name]}", RuntimeWarning, stacklevel=4)
+        _warn(f"the agrad plugin {name!r} failed: {_failures[name]}")
+
+
+def _warn(message: str) -> None:
+    """Warn at the user's line."""
+    frame = errors.calling_frame()
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry)
 
 
 def ask(hook: str, **arguments: Any) -> Any:
@@ -363,14 +403,45 @@ def ask(hook: str, **arguments: Any) -> Any:
     except Exception:  # noqa: BLE001 (a faulty plugin must not take the others with it)
         found = None
         for implementation in reversed(caller.get_hookimpls()):
-            try:
-                found = implementation.function(*(arguments[name] for name in implementation.argnames))
-            except Exception as error:  # noqa: BLE001 (as above)
-                _fail(implementation.plugin_name, error)
+            found = _answer(implementation, arguments)
             if found is not None:
                 break
         _report()
         return found
+
+
+def _answer(implementation: Any, arguments: Mapping[str, Any]) -> Any:
+    """Return what one plugin answers to a hook, None where it fails, which is noted."""
+    try:
+        return implementation.function(*(arguments[name] for name in implementation.argnames))
+    except FAILURES as error:
+        _fail(implementation.plugin_name, error)
+        return None
+
+
+def _claimed(array_type: type) -> str | None:
+    """Return the name of the backend that claims an array type; warn where installed plugins claim it for several.
+
+    A claim that is made last (``@hookimpl(trylast=True)``), as NumPy's of all subclasses of its arrays, gives way to others.
+    """
+    claims = [
+        (str(name), one)
+        for one in reversed(plugins().hook.agrad_backend_of.get_hookimpls())
+        if (name := _answer(one, {"array_type": array_type})) is not None
+    ]
+    _report()
+    first = [(name, one.plugin_name) for name, one in claims if one.plugin_name in _sources and not one.trylast]
+    if (
+        first and first[0][0] == claims[0][0] and len({name for name, _ in first}) > 1
+    ):  # else one was registered by hand
+        told = " and ".join(
+            f"{plugin!r} of the distribution {_sources[plugin]!r}, for {name!r}" for name, plugin in first
+        )
+        _warn(
+            f"{array_type.__module__}.{array_type.__qualname__} is claimed by the plugins {told}: it is one of"
+            f" {first[0][0]!r}. Uninstall one, or have it claim its own types alone"
+        )
+    return claims[0][0] if claims else None
 
 
 def find_backend(array_type: type) -> Backend | None:
@@ -387,7 +458,7 @@ def find_backend(array_type: type) -> Backend | None:
     own = getattr(array_type, "backend", None)
     if isinstance(own, Backend):  # arrays of vmap say it themselves
         return own
-    name = ask("agrad_backend_of", array_type=array_type)
+    name = _claimed(array_type)
     if name is not None:
         return get(name)
     library = array_type.__module__.partition(".")[0]
@@ -494,7 +565,7 @@ def backends() -> tuple[BackendInfo, ...]:
         Sorted by name; plugins that failed to load are among them.
     """
     plugins()
-    failed = [BackendInfo(name, False, "", (), reason) for name, reason in sorted(_failures.items())]
+    failed = [BackendInfo(name, False, "", (), reason, True) for name, reason in sorted(_failures.items())]
     return Rows([*map(_row, sorted(_givers)), *failed])
 
 
@@ -503,7 +574,7 @@ def backend_info(name: str) -> BackendInfo | None:
     plugins()
     if name in _givers:
         return _row(name)
-    return BackendInfo(name, False, "", (), _failures[name]) if name in _failures else None
+    return BackendInfo(name, False, "", (), _failures[name], True) if name in _failures else None
 
 
 def _row(name: str) -> BackendInfo:
@@ -511,14 +582,14 @@ def _row(name: str) -> BackendInfo:
     try:
         backend = _made(name)
     except ImportError as error:
-        return BackendInfo(name, False, "", (), str(error))
+        return BackendInfo(name, False, "", (), str(error), isinstance(error, _BrokenError))
     assert backend is not None
     try:
         ok, text = backend.availability()
-        devices = backend.devices() if ok else ()
-    except Exception as error:  # noqa: BLE001 (reported as the reason)
-        ok, text, devices = False, f"{type(error).__name__}: {error}", ()
-    return BackendInfo(name, ok, text if ok else "", tuple(devices), "" if ok else text)
+        devices, failed = backend.devices() if ok else (), False
+    except FAILURES as error:  # reported as the reason
+        ok, text, devices, failed = False, f"{type(error).__name__}: {error}", (), True
+    return BackendInfo(name, ok, text if ok else "", tuple(devices), "" if ok else text, failed)
 
 
 # -- the default ------------------------------------------------------------------------------------------------------

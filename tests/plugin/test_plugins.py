@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import importlib
 import os
 import re
 import subprocess
@@ -240,7 +241,7 @@ def test_a_plugin_that_failed_to_say_is_asked_again(registered):
             return answers.pop()() if array_type is Array else None
 
     registered(Faulty())
-    answers += [lambda: "numpy", lambda: 1 / 0, lambda: 1 / 0]  # all are asked once more, one by one, where one fails
+    answers += [lambda: "numpy", lambda: 1 / 0]
     with pytest.warns(RuntimeWarning, match="division by zero"):
         assert backend_of(Array()) is None
     assert backend_of(Array()).name == "numpy"
@@ -396,9 +397,148 @@ def test_a_faulty_installed_plugin_where_warnings_are_errors(tmp_path):
 
 def test_a_faulty_plugin_in_python_m_agrad(tmp_path):
     installed(tmp_path, "faulty", "import nonsense_library")
-    out, _ = python("import runpy; runpy.run_module('agrad', run_name='__main__')", tmp_path)
-    (line,) = (line for line in out.splitlines() if line.startswith("faulty"))
+    done = listed(tmp_path)
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("faulty"))
     assert line.split(maxsplit=3)[1:] == ["-", "-", "no: ModuleNotFoundError: No module named 'nonsense_library'"]
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def listed(path, *options):
+    """Run ``python -m agrad`` where distributions are installed in a folder."""
+    command = [sys.executable, "-m", "agrad", *options]
+    env = os.environ | {"PYTHONPATH": f"{path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=env)
+
+
+def test_the_table_is_strict_about_names():
+    assert listed("", "--strict", "numpy").returncode == 0
+    done = listed("", "--strict", "numpy", "--strict", "nonsense")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "Not available: nonsense"
+
+
+def test_a_plugin_that_exits_is_a_row(tmp_path):
+    installed(tmp_path, "faulty", "import sys; sys.exit(3)")
+    out, err = python(
+        """
+        import agrad as ag
+        print(ag.zeros(2).tolist())
+        print([row.reason for row in ag.backends() if row.name == "faulty"])
+        """,
+        tmp_path,
+    )
+    assert out.splitlines() == ["[0.0, 0.0]", "['SystemExit: 3']"]
+    assert err.count("the agrad plugin 'faulty' failed: SystemExit: 3") == 1
+
+
+def test_a_backend_whose_module_exits_is_a_row(tmp_path):
+    installed(tmp_path, "late_plugin", LATE_PLUGIN.format(backends={"late": "late_backend:Late"}))
+    (tmp_path / "late_backend.py").write_text("import sys; sys.exit('no licence')")
+    done = listed(tmp_path)
+    assert done.returncode == 1
+    assert "no: late_backend:Late: SystemExit: no licence" in done.stdout
+
+
+def test_the_warning_is_at_the_users_line(tmp_path):
+    installed(tmp_path, "faulty", "import nonsense_library")
+    (tmp_path / "program.py").write_text("import agrad as ag\n\n\nag.zeros(2)\n")
+    _, err = python("import runpy; runpy.run_module('program', run_name='__main__')", tmp_path)
+    assert f"{tmp_path}/program.py:4: RuntimeWarning: the agrad plugin 'faulty' failed" in err
+
+
+def test_a_folder_of_a_librarys_name_is_no_library(tmp_path, monkeypatch, registered):
+    (tmp_path / "nonsense_library").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    class Empty(Mine):
+        def namespace(self):
+            return importlib.import_module("nonsense_library")
+
+    registered(MyPlugin(Empty()))
+    (row,) = (row for row in ag.backends() if row.name == "mine")
+    assert not row.available
+    assert row.reason == f"not installed ({tmp_path / 'nonsense_library'} is a folder of that name, without a module)"
+
+
+# -- several plugins for one thing ------------------------------------------------------------------------------------
+
+CLAIM = """
+    import array_api_compat.numpy, numpy, pluggy
+    import agrad
+    marker = pluggy.HookimplMarker("agrad")
+    class Mine(agrad.Backend):
+        name = "{name}"
+        def namespace(self):
+            return array_api_compat.numpy
+    @marker
+    def agrad_backends():
+        return [Mine()]
+    @marker
+    def agrad_backend_of(array_type):
+        return "{name}" if array_type.__name__ == "Sub" else None
+"""
+USE_OF_CLAIM = """
+    import numpy, agrad as ag
+    class Sub(numpy.ndarray):
+        pass
+    for _ in range(2):
+        print(ag.asarray(numpy.ones(2).view(Sub)).device)
+"""
+
+
+@pytest.mark.parametrize("name", ["aa_sub", "zz_sub", "quantity", "agrad_sub"])
+def test_a_subclass_of_numpys_arrays_belongs_to_its_own_plugin(name, tmp_path):
+    installed(tmp_path, name, CLAIM.format(name=name))
+    out, err = python(USE_OF_CLAIM, f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    assert (out.split(), err) == ([name, name], "")
+
+
+def test_two_plugins_for_one_type_are_told_of(tmp_path):
+    for name in ("bb", "aa", "cc"):
+        installed(tmp_path, name, CLAIM.format(name=name))
+    out, err = python(USE_OF_CLAIM, f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    claims = " and ".join(f"{n!r} of the distribution {n!r}, for {n!r}" for n in ("cc", "bb", "aa"))
+    assert err.count("RuntimeWarning") == 1
+    assert f"__main__.Sub is claimed by the plugins {claims}: it is one of 'cc'." in err
+    assert out.split() == ["cc", "cc"]  # whatever the order of the folder
+
+
+def test_two_distributions_of_one_entry_point_name(tmp_path):
+    for distribution in ("counted", "other"):
+        installed(tmp_path, distribution, CLAIM.format(name=distribution))
+        (tmp_path / f"{distribution}-1.0.dist-info/entry_points.txt").write_text(f"[agrad]\nmine = {distribution}\n")
+    done = listed(tmp_path)
+    first, second = (line for line in done.stdout.splitlines() if line.startswith(("counted", "mine")))
+    assert done.returncode == 1
+    assert first.split()[0] == "counted"
+    assert second.startswith("mine of other ")
+    assert second.endswith(
+        "no: BackendError: 'counted' has an entry point of that name, too: one of them needs another"
+    )
+
+
+# -- hooks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_misspelt_hook_is_a_row_with_the_nearest_name(registered):
+    class Misspelt:
+        @hookimpl
+        def agrad_backend(self):
+            return [Mine()]
+
+        @hookimpl
+        def agrad_backend_off(self, array_type):
+            return "mine"
+
+    says = (
+        "there is no hook 'agrad_backend': did you mean 'agrad_backends'? and"
+        " no hook 'agrad_backend_off': did you mean 'agrad_backend_of'?"
+    )
+    with pytest.warns(RuntimeWarning, match=re.escape(f"the agrad plugin 'Misspelt' failed: BackendError: {says}")):
+        registered(Misspelt())
+    (row,) = (row for row in ag.backends() if row.name == "Misspelt")
+    assert (row.available, row.failed, row.reason) == (False, True, f"BackendError: {says}")
+    still_works()
 
 
 def test_a_well_installed_plugin_is_found(tmp_path):

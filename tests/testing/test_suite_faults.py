@@ -682,6 +682,25 @@ def test_a_claim_on_everything(run):
         run(Greedy(Sound()), (suite.TestRegistration, "test_claims_nothing_else", object))
 
 
+class ByProtocol(Plugin):
+    """Claims whatever follows the standard."""
+
+    @hookimpl
+    def agrad_backend_of(self, array_type):
+        return "faulty" if hasattr(array_type, "__array_namespace__") else None
+
+
+@pytest.mark.parametrize("foreign", ["numpy.ndarray", "agrad.Tensor", "of a standard's array"])
+def test_a_claim_by_the_protocol_alone(run, foreign):
+    with pytest.raises(CAUGHT, match="is claimed: go by the class's own module"):
+        run(ByProtocol(Sound()), (suite.TestRegistration, "test_claims_no_arrays_of_others", foreign))
+
+
+@pytest.mark.parametrize("foreign", ["numpy.ndarray", "agrad.Tensor", "of a standard's array"])
+def test_a_claim_by_name(run, foreign):
+    run(Plugin(Sound()), (suite.TestRegistration, "test_claims_no_arrays_of_others", foreign))
+
+
 def test_a_declared_lack_that_fails_in_its_own_way(run):
     class Lacking(Sound):
         lacks = {"tanh": "the library has none"}

@@ -9,7 +9,11 @@ from agrad.core.backend import backend_of
 from agrad.core.op import OPS
 from agrad.core.requirements import REQUIREMENTS
 from agrad.plugin import manager
+from agrad.testing.calls import library
 from agrad.testing.suite.base import Conformance
+
+#: What arrays of the standard have, by which no library is told from another one.
+STANDARDS = ("__array_namespace__", "__dlpack__", "__dlpack_device__", "device", "dtype", "ndim", "shape", "size")
 
 
 class TestRegistration(Conformance):
@@ -52,6 +56,21 @@ class TestRegistration(Conformance):
         """Types of others are no arrays of this backend, and asking for them does not fail."""
         for implementation in manager.plugins().hook.agrad_backend_of.get_hookimpls():
             assert implementation.function(foreign) != self.name, f"{foreign.__name__} is claimed as an array"
+
+    @pytest.mark.parametrize("foreign", ["numpy.ndarray", "agrad.Tensor", "of a standard's array"])
+    def test_claims_no_arrays_of_others(self, foreign: str) -> None:
+        """Arrays of NumPy, tensors, and classes of others that follow the standard belong to others."""
+        of_standard = type(
+            "Array", (), {"__module__": "elsewhere", **dict.fromkeys(STANDARDS, property(lambda _: None))}
+        )
+        kinds: dict[str, type] = {"numpy.ndarray": library().ndarray, "agrad.Tensor": ag.Tensor}
+        kind = kinds.get(foreign, of_standard)
+        if kind is type(self.tensor([1.0, 2.0])._raw):
+            return
+        for implementation in manager.plugins().hook.agrad_backend_of.get_hookimpls():
+            assert implementation.function(kind) != self.name, (
+                f"{foreign} is claimed: go by the class's own module and name, as others have `__array_namespace__` too"
+            )
 
     def test_capabilities(self) -> None:
         """Capabilities are known ones and say True, False, or why not; those of devices are of devices that there are."""

@@ -31,7 +31,7 @@ def agrad_executors() -> dict[str, str]:
     return {"native": "agrad_numpy.native:NativeExecutor"}
 
 
-@hookimpl
+@hookimpl(trylast=True)  # it claims subclasses, which may be other plugins'
 def agrad_backend_of(array_type: type) -> str | None:
     """Claim NumPy's arrays and scalars, without importing NumPy; not its matrices, whose ``*`` means another thing."""
     names = {t.__name__ for t in array_type.__mro__ if t.__module__ == "numpy"}
