@@ -21,6 +21,7 @@ import agrad as ag
 from agrad import dtypes
 from agrad.core.backend import BACKENDS
 from agrad.core.kernels import forget_kernels
+from agrad.core.op import OPS
 from agrad.plugin import manager
 
 # Dask reads them when it is imported, here or by a program that a test starts. (Of the others: the conftest.py above.)
@@ -194,6 +195,8 @@ def plugins_as_before(strict_backend):
         place.update(old)
     for known in manager._backends.values():
         forget_kernels(known)
+    if any(op._own for op in OPS.values()):
+        manager._renew_rules()
 
 
 @pytest.fixture

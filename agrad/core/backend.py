@@ -238,6 +238,8 @@ class Backend:
     _spec_parts: tuple[str, ...] = ()
     #: Whether its `compile` takes programs with loops, steps whose kernel ``func.scan`` runs a body; else these are unrolled.
     _runs_loops: bool = False
+    #: The backend under those that agrad makes of another one: of batches, of recorded arrays.
+    _of: Backend | None = None
     #: ``run_function(function, args, kwargs)`` runs a `Function` among whose arguments is a tensor of this backend, as one
     #: of batched arrays does. None: its own methods run.
     run_function: Callable[..., Any] | None = None
@@ -736,6 +738,22 @@ class Backend:
         """
         return None if others else self
 
+    def mixed(self, op: str, others: Sequence[Backend]) -> Callable[..., Any] | None:
+        """Return a kernel that takes operands of this backend and of others as they are; None: `join` brings them together.
+
+        It is asked before `join`, of calls whose only arrays are operands with a derivative. The kernel gives an array of any
+        backend, to which the result belongs then: a product of a sparse and a dense matrix is dense.
+
+        Parameters
+        ----------
+        op : str
+            As ``"matmul"``.
+        others : sequence of Backend
+            Those of the other operands. Go by what the contract says of them, as for `join`; a backend that `is_batched`
+            holds arrays of `vmap`.
+        """
+        return None
+
     def adopt(self, tensor: Any) -> Any:
         """Return a Tensor of another backend as an operand of a call on this one; the crossing is recorded."""
         return tensor.to_device(self.name)
@@ -908,6 +926,9 @@ class Plugins(Protocol):
 
     def default_backend(self) -> Backend:
         """Return the backend of creation functions that are given no device."""
+
+    def own_rules(self, op: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the derivatives of an op that plugins give for single backends, by their names."""
 
     def find_backend(self, array_type: type) -> Backend | None:
         """Return the backend of an array type, None if no plugin claims it."""

@@ -74,7 +74,12 @@ def _lazy_function(source: Source) -> FunctionType:
                 function.__defaults__, function.__kwdefaults__ = built.__defaults__, built.__kwdefaults__
                 function.__code__ = built.__code__
 
+    def again() -> None:
+        with FIRST_USE:
+            function.__code__ = waiting
+
     names["become"], names["function"] = become, function
+    source.op.compiled.append(again)
     function.source = source  # type: ignore[attr-defined]
     return function
 
@@ -197,10 +202,14 @@ class Source:
 
 
 def writable(op: Op) -> bool:
-    """Return whether the generated code may handle an op itself: a few arrays, some perhaps optional, and one result."""
+    """Return whether the generated code may handle an op itself: a few arrays, some perhaps optional, and one result.
+
+    And one rule: where a plugin gives another for some backend, the general call finds it.
+    """
     parameters = op.signature.parameters
     return (
         op.rule.outputs is None
+        and not op.own
         and 0 < len(op.array_slots) <= WIDEST
         and all(a.kind in ("operand", "index", "key") for _, a in op.array_slots)
         and all(parameters[a.name].default in (None, inspect.Parameter.empty) for _, a in op.array_slots)

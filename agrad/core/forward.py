@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agrad.core import errors, mode
 from agrad.core.cotangents import floating, promote
 from agrad.core.history import restore
-from agrad.core.op import Op, general, tensors_in
+from agrad.core.op import MixedPlan, Op, general, tensors_in
 from agrad.core.plan import Plan
 from agrad.core.rule import requests_of
 from agrad.core.tensor import Tensor, wrap
@@ -151,6 +151,10 @@ def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[An
     plan = base.plan
     if plan is None or not base.saved:
         return
+    if isinstance(plan, MixedPlan):
+        raise NotImplementedError(
+            f"{op.name}: operands of several backends have no tangents that a gradient could follow{errors.called()}"
+        )
     by_name = {a.name: values[i] for i, a in enumerate(op.arguments)}
     saved = list(base.saved)
     for i, name in enumerate(plan.saves):
@@ -162,7 +166,7 @@ def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[An
         elif name in op.rule.operands:
             saved[i] = _dual(by_name[name], saved[i])
     base.saved = tuple(saved)
-    base.vjp = op.plan(plan.needs, same_spec=plan.same_spec, kind=DualPlan).vjp
+    base.vjp = op.plan(plan.needs, same_spec=plan.same_spec, kind=DualPlan, rule=plan.rule).vjp
 
 
 class DualPlan(Plan):
@@ -217,8 +221,8 @@ def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> An
     result : Tensor or sequence of Tensor
         What the call gave.
     """
-    rule = op.rule
     first = result[0] if isinstance(result, tuple | list) else result
+    rule = op.rule_on(first._spec.backend)
     if rule.kind == "none" or not first._spec.inexact:
         return [None] * len(result) if isinstance(result, tuple | list) else None
     xp = first._spec.backend.functions

@@ -9,7 +9,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Any
 
@@ -17,7 +17,7 @@ from agrad.core import errors
 from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
 from agrad.core.cpython import adds_in_place, getframe
 from agrad.core.facts import UNKNOWN, WITHOUT_OP, Facts
-from agrad.core.mode import get_mode, recorder
+from agrad.core.mode import get_mode, not_recorded, push, recorder, set_mode
 from agrad.core.node import Constants, Freed, Node, next_seq, output_of
 from agrad.core.once import once
 from agrad.core.operands import listed
@@ -160,6 +160,8 @@ class Op:
         self.plans: dict[tuple[tuple[bool, ...], bool, type[Plan]], Plan] = {}
         self.plan_of: dict[Any, Plan] = {}
         self._invoke: Callable[..., Any] | None = None
+        self._own: dict[str, Rule] | None = None
+        self.compiled: list[Callable[[], None]] = []  # each has a function of generated code compiled again
 
     def __repr__(self) -> str:
         return f"<op {self.name}{self.signature}>"
@@ -177,12 +179,52 @@ class Op:
         """Whether a kernel is given all arguments by position, each by itself."""
         return all(p.kind <= p.POSITIONAL_OR_KEYWORD for p in self.signature.parameters.values())
 
-    def plan(self, needs: tuple[bool, ...], *, same_spec: bool = False, kind: type[Plan] = Plan) -> Plan:
-        """Return the plan for a pattern of needs, made once."""
+    @property
+    def own(self) -> dict[str, Rule]:
+        """The rules that plugins give for single backends, by their names."""
+        if self._own is None:
+            given = plugins().own_rules(self.name)
+            self._own = {name: self.rule_of(**derivatives) for name, derivatives in given.items()}
+        return self._own
+
+    def rule_of(self, vjp: Mapping[str, Any], jvp: Callable[..., Any] | None = None) -> Rule:
+        """Return the rule with other derivatives, as `agrad.custom` takes them.
+
+        Raises
+        ------
+        RuleError
+            If they do not fit the signature.
+        """
+        missing = [name for name in self.rule.operands if name not in vjp]
+        if missing:
+            raise errors.RuleError(f"{self.name}: no derivative is given by {', '.join(missing)}")
+        return replace(self.rule, kind="custom", vjp=dict(vjp), jvp=jvp, define=None, joint=(), guarded=True)
+
+    def rule_on(self, backend: Backend) -> Rule:
+        """Return the rule of calls on a backend: a plugin's for it alone, or the op's."""
+        if not self.own:
+            return self.rule
+        while backend._of is not None:
+            backend = backend._of
+        return self.own.get(backend.name, self.rule)
+
+    def forget_rules(self) -> None:
+        """Ask plugins anew, and have the generated code written anew: it knows the op's own rule alone."""
+        before, self._own = self._own, None
+        if bool(before) != bool(self.own):
+            for again in self.compiled:
+                again()
+
+    def plan(
+        self, needs: tuple[bool, ...], *, same_spec: bool = False, kind: type[Plan] = Plan, rule: Rule | None = None
+    ) -> Plan:
+        """Return the plan for a pattern of needs, made once; of a backend's own rule, if one is given."""
+        rule = self.rule if rule is None else rule
+        plans = self.plans if rule is self.rule else rule.plans
         key = needs, same_spec, kind
-        plan = self.plans.get(key)
+        plan = plans.get(key)
         if plan is None:
-            plan = self.plans.setdefault(key, kind(self.rule, needs, self.plan_of, same_spec=same_spec))
+            plan = plans.setdefault(key, kind(rule, needs, self.plan_of, same_spec=same_spec))
         return plan
 
     def invoke(self, kernel: Callable[..., Any], values: Sequence[Any]) -> Any:
@@ -271,7 +313,12 @@ def general(op: Op, values: tuple[Any, ...], *, whole: bool = False) -> Any:
         mode = None  # another thread's
     if mode is not None and mode.levels and any(t._tangents for t in tensors_in(op, values)):
         return mode.levels[-1].push(op, values, mode)
-    backend, spec = resolve_backend(op, values)
+    backends, spec = _backends_in(op, values)
+    if len(backends) > 1:
+        mixed = _mixed_kernel(op, backends)
+        if mixed is not None:
+            return _call_mixed(op, values, mixed, mode)
+    backend = _one_of(op, backends)
     operands: list[Tensor | None] = []  # flat: what a gradient may go to
     raw = list(values)
     for i, argument in op.array_slots:
@@ -328,13 +375,14 @@ def finish(
     *,
     recording: bool,
     given: Sequence[Any],
+    kind: type[Plan] = Plan,
 ) -> Any:
     """Make tensors of a kernel's result, with a node where an operand needs one.
 
     `given` is the caller's values, of which `raw` was made: what the node keeps of them must not change with the caller's
     own arrays and lists.
     """
-    rule = op.rule
+    rule = op.rule_on(backend)
     multi_output = rule.outputs is not None
     if multi_output:
         results = [backend.as_array(r) for r in result]
@@ -345,7 +393,7 @@ def finish(
     needs = tuple(t is not None and t._node is not None for t in operands)
     node = None
     if recording and rule.kind != "none" and any(needs) and any(s.inexact for s in specs):
-        plan = op.plan(needs)
+        plan = op.plan(needs, kind=kind, rule=rule)
         node = _new(op.node_class)
         node.seq = next_seq()
         edges = tuple(t._node for t in operands if t is not None and t._node is not None)
@@ -423,6 +471,24 @@ def tensors_in(op: Op, values: tuple[Any, ...]) -> list[Tensor]:
 
 def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | None]:
     """Return the backend a call runs on, and the spec that Python scalars among its operands follow."""
+    backends, spec = _backends_in(op, values)
+    return _one_of(op, backends), spec
+
+
+def _one_of(op: Op, backends: Mapping[str, Backend]) -> Backend:
+    """Return the backend of a call on operands of these."""
+    if not backends:
+        return plugins().default_backend()
+    if len(backends) == 1:
+        return next(iter(backends.values()))
+    found = joined(backends.values())
+    if found is None:
+        raise errors.mixed_backends(op.name, list(backends))
+    return found
+
+
+def _backends_in(op: Op, values: tuple[Any, ...]) -> tuple[dict[str, Backend], Spec | None]:
+    """Return the backends of the operands by name, and the spec that Python scalars among them follow."""
     backends: dict[str, Backend] = {}
     spec: Spec | None = None
     decided = False
@@ -455,14 +521,76 @@ def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | No
             decides = argument.kind in ("operand", "sequence")
             if spec is None or (decides, found.inexact) > (decided, spec.inexact):
                 spec, decided = found, decides
-    if not backends:
-        return plugins().default_backend(), None
-    if len(backends) == 1:
-        return next(iter(backends.values())), spec
-    found_one = joined(backends.values())
-    if found_one is not None:
-        return found_one, spec
-    raise errors.mixed_backends(op.name, list(backends))
+    return backends, spec
+
+
+def _mixed_kernel(op: Op, backends: Mapping[str, Backend]) -> Callable[..., Any] | None:
+    """Return the kernel of a backend that takes operands of these as they are, None if there is none."""
+    simple = op.rule.outputs is None and not op.rule.residuals and all(a.kind == "operand" for _, a in op.array_slots)
+    for one in backends.values() if simple else ():
+        kernel = one.mixed(op.name, [other for other in backends.values() if other is not one])
+        if kernel is not None:
+            return kernel
+    return None
+
+
+def _call_mixed(op: Op, values: tuple[Any, ...], kernel: Callable[..., Any], mode: Any) -> Any:
+    """Call a kernel of operands of several backends (`Backend.mixed`); the result belongs to whichever its array does."""
+    not_recorded(f"{op.name} takes operands of several backends")
+    operands: list[Tensor | None] = []
+    raw = list(values)
+    for i, argument in op.operand_slots:
+        owner = None if isinstance(values[i], Tensor) else backend_of(values[i])
+        if owner is not None:
+            taken = numbers_of(owner, values[i])
+            operands.append(wrap(taken, owner.spec(taken)))
+        elif isinstance(values[i], Tensor):
+            operands.append(values[i])
+        else:
+            raise errors.not_an_operand(op.name, argument.name, values[i])
+        raw[i] = operands[-1]._raw  # type: ignore[union-attr]
+    try:
+        result = op.invoke(kernel, raw)
+    except Exception as error:
+        errors.note_call(error, op.name, tuple(raw[i] for i, _ in op.array_slots))
+        raise
+    backend = backend_of(result)
+    if backend is None:
+        raise errors.BackendError(
+            f"the kernel of {op.name} on several backends gave a {type(result).__name__}, no array of any"
+        )
+    recording = mode.grad if mode is not None else True
+    return finish(op, backend, result, operands, raw, (), recording=recording, given=values, kind=MixedPlan)
+
+
+class MixedPlan(Plan):
+    """Runs a rule on tensors, whose functions find the backend of each call, and brings cotangents to their operands' backends."""
+
+    def _compiled(self) -> tuple[Callable[..., Any], str]:
+        run, source = super()._compiled()
+
+        def vjp(_xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+            functions, specs = node.spec.backend.functions, node.specs
+            wanted = [spec for spec, need in zip(specs, self.needs, strict=True) if need]
+            if isinstance(g, Tensor):
+                found = run(functions, g, saved, node)
+            else:
+                before = get_mode()
+                try:
+                    push(grad=False)
+                    tensors = tuple(_as_tensors(value) for value in saved)
+                    found = run(functions, _as_tensors(g), tensors, node)
+                finally:
+                    set_mode(before)
+            several = isinstance(found, tuple)
+            made = [
+                gradient if gradient._spec.backend is spec.backend else gradient.to_device(spec.device)
+                for gradient, spec in zip(found if several else (found,), wanted, strict=True)
+            ]
+            made = made if isinstance(g, Tensor) else [gradient._raw for gradient in made]
+            return tuple(made) if several else made[0]
+
+        return vjp, source
 
 
 def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spec | None) -> Tensor:

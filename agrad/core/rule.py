@@ -179,6 +179,11 @@ class Rule:
         return frozenset((*self.operands, *self.index, *self.params))
 
     @once
+    def plans(self) -> dict[Any, Any]:
+        """Its plans, if it is a backend's own; those of other rules are the op's."""
+        return {}
+
+    @once
     def in_tuple(self) -> bool:
         """Whether nodes keep even one or two edges in a tuple, so that the engine looks at what kind `vjp` gives."""
         return self.drops or self.crosses

@@ -33,6 +33,15 @@ def agrad_kernel(op: str, backend: Backend) -> Callable[..., Any] | None:
 
 
 @hookspec(firstresult=True)
+def agrad_rule(op: str, backend: str) -> Mapping[str, Any] | None:
+    """Return the derivatives of one operation on the backend of a name, which take the place of agrad's there.
+
+    Keywords of `agrad.custom`: ``{"vjp": {"x": function}, "jvp": function}``. Asked of every operation and backend, without the
+    library, so it must not import that.
+    """
+
+
+@hookspec(firstresult=True)
 def agrad_harness(backend: str) -> str | None:
     """Return the path of the `agrad.testing.Harness` with which the conformance kit tests a backend of this name."""
 

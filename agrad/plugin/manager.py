@@ -25,6 +25,7 @@ from agrad.core.executor import Executor
 from agrad.core.kernels import forget_kernels
 from agrad.core.mode import Setting, not_recorded
 from agrad.core.once import lock, shared
+from agrad.core.op import OPS
 
 if TYPE_CHECKING:
     import pluggy
@@ -165,6 +166,7 @@ def _find() -> None:
             _check_hooks(plugin, name)
     _collect()
     _loaded = True
+    _renew_rules()
 
 
 def _check_hooks(plugin: Any, name: str) -> None:
@@ -215,6 +217,7 @@ def register(plugin: Any, name: str | None = None) -> None:
             raise
         for backend in _backends.values():
             forget_kernels(backend)  # the plugin may replace some
+        _renew_rules()
         _unclaimed = weakref.WeakSet()
     _report()
 
@@ -408,6 +411,31 @@ def ask(hook: str, **arguments: Any) -> Any:
                 break
         _report()
         return found
+
+
+def own_rules(op: str) -> dict[str, Mapping[str, Any]]:
+    """Return the derivatives of an op that plugins give for single backends, by their names."""
+    if not plugins().hook.agrad_rule.get_hookimpls():
+        return {}
+    answers = {name: ask("agrad_rule", op=op, backend=name) for name in _givers}
+    return {name: answer for name, answer in answers.items() if answer is not None}
+
+
+def _renew_rules() -> None:
+    """Have ops ask for rules of backends again, and check those: one that does not fit is the failure of its plugin."""
+    assert _plugins is not None
+    for implementation in _plugins.hook.agrad_rule.get_hookimpls():
+        try:
+            for op in OPS.values():
+                for name in _givers:
+                    given = _answer(implementation, {"op": op.name, "backend": name})
+                    if given is not None:
+                        op.rule_of(**given)
+        except FAILURES as error:
+            _fail(implementation.plugin_name, error)
+            _plugins.unregister(implementation.plugin)
+    for op in OPS.values():
+        op.forget_rules()
 
 
 def _answer(implementation: Any, arguments: Mapping[str, Any]) -> Any:
@@ -764,6 +792,7 @@ __all__ = [
     "executors",
     "find_backend",
     "get",
+    "own_rules",
     "register",
     "set_default_backend",
     "use_backend",

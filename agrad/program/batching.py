@@ -403,6 +403,7 @@ class BatchedBackend(Backend):
         self.inner = inner
         self.base: Backend = inner.base if isinstance(inner, BatchedBackend) else inner
         self.numbers: frozenset[int] = _numbers_of(inner) | {number}
+        self._of = self.base
         self.name = f"vmap{number}({inner.name})"
         for name in OF_THE_LIBRARY:
             setattr(self, name, getattr(self.base, name))

@@ -194,6 +194,7 @@ class RecordingBackend(Backend):
 
     def __init__(self, inner: Backend) -> None:
         self.inner = inner
+        self._of = inner
         self.name = f"recording({inner.name})"
         for name in OF_THE_LIBRARY:
             setattr(self, name, getattr(inner, name))

@@ -387,6 +387,7 @@ VERSION_2 = """
     lend(self, array)
     may_hold_nan(self, array)
     may_hold_zero(self, array)
+    mixed(self, op, others)
     module(self, name)
     name
     namespace(self)

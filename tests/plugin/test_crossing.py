@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.plugin.hookspecs import hookimpl
+from agrad.plugin.programs import CaptureError, CompileWarning
 
 MANY = pytest.mark.parametrize("backend", ["numpy", "strict", "dask"], indirect=True)
 PAIRS = [(a, b) for a in ("numpy", "strict", "dask") for b in ("numpy", "strict", "dask") if a != b]
@@ -305,3 +307,130 @@ def test_what_no_plugin_claims():
             call()
     with pytest.raises(TypeError, match=r"multiply\(\): argument 'x2' must be Tensor, not object"):
         ag.multiply(x, object())
+
+
+# -- kernels of operands of several backends --------------------------------------------------------------------------
+
+
+class Thin(np.ndarray):
+    """Stands for a sparse matrix: its products with others are others."""
+
+
+class ThinBackend(ag.Backend):
+    name = "thin"
+    products = 0
+
+    def namespace(self):
+        import array_api_compat.numpy
+
+        return array_api_compat.numpy
+
+    def as_array(self, value):
+        return np.asarray(value).view(Thin)
+
+    def from_host(self, buffer, device):
+        return np.array(buffer).view(Thin)
+
+    def mixed(self, op, others):
+        if op != "matmul" or not all(other.is_duck_array and not other.is_batched for other in others):
+            return None
+
+        def product(x1, x2, /):
+            self.products += 1
+            return np.asarray(x1) @ np.asarray(x2)
+
+        return product
+
+
+class ThinPlugin:
+    def __init__(self):
+        self.backend = ThinBackend()
+
+    @hookimpl
+    def agrad_backends(self):
+        return [self.backend]
+
+    @hookimpl
+    def agrad_backend_of(self, array_type):
+        return "thin" if array_type is Thin else None
+
+
+MATRIX, VECTOR = np.asarray([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]), np.asarray([0.5, -1.0, 2.0])
+
+
+def thin():
+    return np.array(MATRIX).view(Thin)
+
+
+def test_a_product_with_a_dense_vector_is_dense(registered):
+    backend = registered(ThinPlugin()).backend
+    w = ag.asarray(VECTOR, requires_grad=True)
+    y = ag.asarray(thin()) @ w
+    assert (y.device, y.tolist()) == ("numpy", (MATRIX @ VECTOR).tolist())
+    (y**2).sum().backward()
+    assert w.grad.device == "numpy"
+    np.testing.assert_allclose(w.grad.numpy(), 2 * MATRIX.T @ (MATRIX @ VECTOR))
+    assert backend.products == 2  # the transposed matrix and the cotangent, too
+
+
+def test_the_gradient_by_the_other_operand_is_of_its_backend(registered):
+    registered(ThinPlugin())
+    a = ag.asarray(thin(), requires_grad=True)
+    ((a @ VECTOR) ** 2).sum().backward()
+    assert type(a.grad._raw) is Thin
+    np.testing.assert_allclose(a.grad.to_device("numpy").numpy(), 2 * np.outer(MATRIX @ VECTOR, VECTOR))
+
+
+def test_transforms_of_a_mixed_product(registered):
+    registered(ThinPlugin())
+    a = ag.asarray(thin())
+    w, v = ag.asarray(VECTOR), ag.asarray([1.0, 2.0, -1.0])
+    hessian = 2 * MATRIX.T @ MATRIX
+    (g,) = ag.func.jvp(lambda w: a @ w, (w,), (v,))[1:]
+    np.testing.assert_allclose(g.numpy(), MATRIX @ v.numpy())
+    x = ag.asarray(VECTOR, requires_grad=True)
+    (g,) = ag.autograd.grad(((a @ x) ** 2).sum(), x, create_graph=True)
+    (h,) = ag.autograd.grad(g @ v, x)
+    np.testing.assert_allclose(h.numpy(), hessian @ v.numpy())
+
+
+def test_gradients_of_tangents_of_a_mixed_product_are_refused(registered):
+    registered(ThinPlugin())
+    a = ag.asarray(thin())
+    x = ag.asarray(VECTOR)
+    with pytest.raises(NotImplementedError, match="matmul: operands of several backends have no tangents"):
+        ag.func.jvp(ag.func.grad(lambda w: ((a @ w) ** 2).sum()), (x,), (x,))
+
+
+def test_what_is_left_out_of_a_mixed_product(registered):
+    registered(ThinPlugin())
+    x = ag.asarray([0.0, 1.0, 4.0], requires_grad=True)
+    y = ag.asarray(thin()) @ ag.where(x > 0, ag.sqrt(x), 0.0)
+    y.sum().backward()
+    assert x.grad.tolist() == [0.0, 1.5, 0.5]
+
+
+def test_no_program_holds_a_mixed_product(registered):
+    registered(ThinPlugin())
+    a = ag.asarray(thin())
+    with pytest.raises(CaptureError, match="matmul takes operands of several backends"):
+        ag.func.capture(lambda w: (a @ w).sum())(ag.asarray(VECTOR))
+    with pytest.warns(CompileWarning, match="matmul takes operands of several backends"):
+        assert ag.compile(lambda w: (a @ w).sum())(ag.asarray(VECTOR)).item() == (MATRIX @ VECTOR).sum()
+
+
+def test_other_operations_of_both_are_refused_as_before(registered):
+    registered(ThinPlugin())
+    with pytest.raises(ag.BackendError, match="thin"):
+        ag.asarray(thin()) * ag.asarray(MATRIX)
+
+
+def test_pydata_sparse(registered):
+    sparse = pytest.importorskip("sparse", exc_type=ImportError)
+    from tests.sparse_backend import SparsePlugin
+
+    registered(SparsePlugin())
+    a = sparse.random((20, 5), density=0.3, random_state=0)
+    w = ag.asarray(np.linspace(-1.0, 1.0, 5), requires_grad=True)
+    ((ag.asarray(a) @ w) ** 2).sum().backward()
+    np.testing.assert_allclose(w.grad.numpy(), 2 * a.T @ (a @ np.linspace(-1.0, 1.0, 5)))

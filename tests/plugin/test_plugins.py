@@ -887,6 +887,71 @@ def test_what_a_namespace_does_not_have(registered):
         ag.hypot(x, x)
 
 
+# -- derivatives ------------------------------------------------------------------------------------------------------
+
+
+class GivesRule:
+    """A plugin that gives the derivative of one operation on one backend."""
+
+    def __init__(self, op, backend, **derivatives):
+        self.op, self.backend, self.derivatives = op, backend, derivatives
+
+    @hookimpl
+    def agrad_rule(self, op, backend):
+        return self.derivatives if (op, backend) == (self.op, self.backend) else None
+
+
+def sevenfold(xp, g, x):
+    return xp.broadcast_to(g * 7.0, x.shape)
+
+
+def test_a_derivative_of_ones_own_for_one_operation_on_one_backend(registered, strict_backend):
+    x = ag.asarray([1.0, 3.0], requires_grad=True)
+    assert ag.grad(ag.mean(x), x)[0].tolist() == [0.5, 0.5]  # what was generated for it has the other rule in it
+    registered(GivesRule("mean", "numpy", vjp={"x": sevenfold}, jvp=lambda xp, t_x: xp.sum(t_x) * 7.0))
+    assert ag.grad(ag.mean(x), x)[0].tolist() == [7.0, 7.0]
+    assert ag.mean(x).item() == 2.0
+    assert ag.func.jvp(ag.mean, (ag.ones(2),), (ag.ones(2),))[1].item() == 14.0
+    assert ag.func.vmap(ag.func.grad(ag.mean))(ag.ones((2, 3))).tolist() == [[7.0] * 3] * 2
+    (g,) = ag.grad(ag.mean(x * x), x, create_graph=True)
+    assert g.tolist() == [14.0, 42.0]
+    assert ag.grad(g.sum(), x)[0].tolist() == [14.0, 14.0]
+    assert ag.func.capture(ag.func.grad(ag.mean))(ag.ones(2))(ag.ones(2)).tolist() == [7.0, 7.0]
+    on_strict = ag.asarray([1.0, 3.0], device="strict", requires_grad=True)
+    assert ag.grad(ag.mean(on_strict), on_strict)[0].tolist() == [0.5, 0.5]
+
+
+def test_a_derivative_of_an_operator(registered):
+    x = ag.asarray([1.0, 3.0], requires_grad=True)
+    assert ag.grad((-x).sum(), x)[0].tolist() == [-1.0, -1.0]
+    registered(GivesRule("negative", "numpy", vjp={"x": lambda g: g * -2.0}))
+    assert ag.grad((-x).sum(), x)[0].tolist() == [-2.0, -2.0]
+    with pytest.raises(NotImplementedError, match="negative"):
+        ag.func.jvp(ag.negative, (ag.ones(2),), (ag.ones(2),))
+    for plugin in list(manager.plugins().get_plugins()):
+        if isinstance(plugin, GivesRule):
+            manager.plugins().unregister(plugin)
+    registered(MyPlugin(Mine()))  # with which all are asked again
+    assert ag.grad((-x).sum(), x)[0].tolist() == [-1.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("derivatives", "says"),
+    [
+        ({"vjp": {"x": lambda xp, g, y: g}}, "mean: the derivative by x asks for 'y', which is not known here"),
+        ({"vjp": {}}, "mean: no derivative is given by x"),
+        ({"vjp": {"x": sevenfold, "z": sevenfold}}, "a derivative is given for 'z', which is no operand"),
+        ({"jpv": {}}, "TypeError"),
+    ],
+)
+def test_a_derivative_that_does_not_fit_is_the_failure_of_its_plugin(derivatives, says, registered):
+    with pytest.warns(RuntimeWarning, match=f"the agrad plugin 'GivesRule' failed: .*{says}"):
+        registered(GivesRule("mean", "numpy", **derivatives))
+    x = ag.asarray([1.0, 3.0], requires_grad=True)
+    assert ag.grad(ag.mean(x), x)[0].tolist() == [0.5, 0.5]
+    still_works()
+
+
 # -- the example of the README ----------------------------------------------------------------------------------------
 
 EXAMPLE = ROOT / "examples" / "minimal_backend.py"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import math
 import threading
 import time
 import types
@@ -699,6 +700,40 @@ def test_a_claim_by_the_protocol_alone(run, foreign):
 @pytest.mark.parametrize("foreign", ["numpy.ndarray", "agrad.Tensor", "of a standard's array"])
 def test_a_claim_by_name(run, foreign):
     run(Plugin(Sound()), (suite.TestRegistration, "test_claims_no_arrays_of_others", foreign))
+
+
+class OwnRule(Plugin):
+    """Gives the derivative of a mean, right or twice what it is."""
+
+    factor = 1.0
+
+    @hookimpl
+    def agrad_rule(self, op, backend):
+        def by_x(xp, g, x, axis, keepdims):
+            full = xp.sum(x, axis=axis, keepdims=True)
+            shape, count = full.shape, math.prod(x.shape) / max(math.prod(full.shape), 1)
+            return xp.broadcast_to(xp.reshape(g, shape) / max(count, 1) * self.factor, x.shape)
+
+        def tangent(xp, t_x, axis, keepdims):
+            return xp.mean(t_x, axis=axis, keepdims=keepdims) * self.factor
+
+        return {"vjp": {"x": by_x}, "jvp": tangent} if (op, backend) == ("mean", "faulty") else None
+
+
+class TwofoldRule(OwnRule):
+    factor = 2.0
+
+
+@pytest.mark.parametrize("test", ["test_reverse", "test_forward_mode", "test_second_order", "test_batches"])
+def test_a_derivative_of_a_plugin_is_judged_as_any_other(run, test):
+    run(OwnRule(Sound()), (suite.TestRules, test, "mean", "float64"))
+    assert OPS["mean"].own
+
+
+@pytest.mark.parametrize("test", ["test_reverse", "test_forward_mode", "test_second_order", "test_batches"])
+def test_a_wrong_derivative_of_a_plugin(run, test):
+    with pytest.raises(CAUGHT, match="is wrong"):
+        run(TwofoldRule(Sound()), (suite.TestRules, test, "mean", "float64"))
 
 
 def test_a_declared_lack_that_fails_in_its_own_way(run):
