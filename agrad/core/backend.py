@@ -208,6 +208,9 @@ class Backend:
         Operations it cannot run, with the reason: raised as `UnsupportedOp`, listed in the docs, expected by the kit.
     computes : mapping of str to str
         Of a lazy backend, operations that have to compute something when they are called, with the reason.
+    missing : bool
+        Elements of its arrays may be missing. Then `to_host` refuses arrays of which some are, `ones_like` of the namespace gives
+        an array that misses the same ones, and the kernel ``extra.filled`` one that misses none.
     is_duck_array : bool
         Its arrays are in memory and NumPy's functions take them (``__array_function__``), so that they can be the chunks
         of an array of another library.
@@ -225,6 +228,7 @@ class Backend:
     device_capabilities: Mapping[str, Mapping[str, bool | str]] = {}
     lacks: Mapping[str, str] = {}
     computes: Mapping[str, str] = {}
+    missing: bool = False
     is_duck_array: bool = False
     is_lazy: bool = False
     is_chunked: bool = False
@@ -547,10 +551,15 @@ class Backend:
     def taken(self, value: Any) -> Any:
         """Return a user's array as the backend has it; for one that a later write gives another recipe, as it is now.
 
-        Derivatives count every element, so that one with missing elements has to be refused here. agrad itself refuses
-        arrays with an attribute `mask` that is no method.
+        Unless the backend says that elements may be `missing`, derivatives count every element, so that an array of which some
+        are has to be refused here. agrad itself refuses arrays with an attribute `mask` that is no method.
         """
         return self.as_array(value)
+
+    def misses(self, array: Any) -> bool:
+        """Return whether elements of an array are missing, on a backend where they may be."""
+        ones = self.xp.ones_like(array)
+        return self.missing and not bool(self.xp.all(self.kernel("extra.filled")(ones, 0) != 0))  # type: ignore[misc]
 
     def scalar(self, value: complex, spec: Spec) -> Any:
         """Return a Python scalar as a 0-d array, with the dtype the standard's promotion gives it beside `spec`."""
@@ -980,6 +989,9 @@ def check_whole(raw: Any) -> None:
     """Refuse an array of a type that can have missing elements, whichever backend's: derivatives count every element."""
     if type(raw) not in _WHOLE:
         if errors.has_mask(raw):
+            backend = backend_of(raw)
+            if backend is not None and backend.missing:
+                return
             raise errors.masked(raw)
         _WHOLE.add(type(raw))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,9 @@ class Facts:
         result depends on as much. ``""``: as the op's `kernel` does in the standard's functions; on all, where there is none.
     asks_backend : bool
         Whether it asks a backend that its operands, dtypes, do not name: the default one, or that of a bound namespace.
+    missing : bool or mapping
+        Of arrays with missing elements: True where its rule is right for them as it is; or the derivatives that are, as `Op.rule_of`
+        takes them. What acts element by element, or has no derivative, need not say so; the rest is refused them.
     since : str
         The version of the standard that brought the function, as ``"2024.12"``; empty if 2022.12 has it, or none.
     """
@@ -101,6 +104,7 @@ class Facts:
     needs: tuple[str, ...] = ()
     sparsity: str | Callable[..., Any] = ""
     asks_backend: bool = False
+    missing: bool | Mapping[str, Any] = False
     since: str = ""
 
     @property

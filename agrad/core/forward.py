@@ -66,6 +66,9 @@ def with_tangent(primal: Tensor, tangent: Tensor | None, at: int) -> Tensor:
     tangents = dict(primal._tangents or {})
     tangents.pop(at, None)
     if tangent is not None:
+        if primal._spec.backend.missing:  # where an element is, so is its tangent
+            xp = primal._spec.backend.functions
+            tangent = xp.multiply(tangent, xp.ones_like(wrap(primal._raw, primal._spec)))
         tangents[at] = tangent
     made._tangents = tangents or None
     return made

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from agrad.core import errors
-from agrad.core.backend import Backend, kernels_of, plugins
+from agrad.core.backend import Backend, backend_of, kernels_of, plugins
 from agrad.core.cotangents import lent
 from agrad.core.errors import RuleError, UnsupportedOp
 from agrad.core.op import OPS, Op, facts_of
@@ -72,6 +72,8 @@ def _resolve(backend: Backend, name: str) -> Any:
     kernel, op = _found(backend, name), OPS.get(name)
     if op is None or name in backend.lacks:
         return kernel
+    if backend.missing and not (op.facts.missing or op.rule.kind in ("elementwise", "none")):
+        return _of_whole(kernel, name, backend)
     if op.least_axes:
         return _of_axes(kernel, name, op.least_axes)
     if op.shapes is not None:
@@ -100,6 +102,19 @@ def _of_axes(kernel: Callable[..., Any], name: str, least: int) -> Callable[...,
         return kernel(x, *args, **parameters)
 
     return of_axes
+
+
+def _of_whole(kernel: Callable[..., Any], name: str, backend: Backend) -> Callable[..., Any]:
+    """Return a kernel that refuses arrays with missing elements, which the rule of its op would count."""
+
+    def of_whole(*args: Any, **parameters: Any) -> Any:
+        arrays = (part for value in args for part in (value if isinstance(value, list | tuple) else (value,)))
+        if any(backend_of(array) is backend and backend.misses(array) for array in arrays):
+            reason = "elements are missing, and its derivative counts all (ag.where(mask, 0, x) fills them)"
+            raise UnsupportedOp(name, backend.name, reason)
+        return kernel(*args, **parameters)
+
+    return of_whole
 
 
 def _of_kinds(kernel: Callable[..., Any], backend: Backend) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@linear(name="astype", x=lambda g: g, batch=pointwise, memory="fresh", facts=Facts(sparsity="elements"))
+@linear(name="astype", x=lambda g: g, batch=pointwise, memory="fresh", facts=Facts(sparsity="elements", missing=True))
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     """The elements converted to another dtype."""
 

@@ -526,7 +526,7 @@ def _choosing(lost: Callable[[Any, Any], Any]) -> dict[str, Any]:
     **_choosing(operator.lt),
     batch=pointwise,
     memory="fresh",
-    facts=Facts(numpy="maximum", methods="maximum", sparsity="elements"),
+    facts=Facts(sparsity="elements", missing=True, numpy="maximum", methods="maximum"),
 )
 def maximum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """The larger of two operands, element by element.
@@ -544,7 +544,7 @@ def maximum(x1: RealValued, x2: RealValued, /) -> Tensor:
     **_choosing(operator.gt),
     batch=pointwise,
     memory="fresh",
-    facts=Facts(numpy="minimum", methods="minimum", sparsity="elements"),
+    facts=Facts(sparsity="elements", missing=True, numpy="minimum", methods="minimum"),
 )
 def minimum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """The smaller of two operands, element by element.
@@ -595,7 +595,7 @@ def _clip_kernel(xp: Any, x: Any, /, min: Any = None, max: Any = None) -> Any:
     kernel=_clip_kernel,
     batch=pointwise,
     memory="fresh",
-    facts=Facts(sparsity="elements"),
+    facts=Facts(sparsity="elements", missing=True),
 )
 def clip(x: RealValued, /, min: Any = None, max: Any = None) -> Tensor:
     """Limit to the range from `min` to `max`.
@@ -707,7 +707,7 @@ def round(x: Numeric, /) -> Tensor:
     jvp=lambda xp, t_x, x: _real(xp, xp.multiply(t_x, _conj(xp, xp.sign(x)))),
     batch=pointwise,
     memory="fresh",
-    facts=Facts(symbol="abs", numpy="absolute abs", torch="absolute", methods="abs", sparsity="elements"),
+    facts=Facts(sparsity="elements", missing=True, symbol="abs", numpy="absolute abs", torch="absolute", methods="abs"),
 )
 def abs(x: Numeric, /) -> Tensor:
     """Magnitude, ``|x|``. Derivative: ``sign(x)``, and so 0 at 0.
@@ -735,7 +735,7 @@ def _sign_vjp(xp: Any, g: Any, x: Any, ans: Any) -> Any:
     jvp=lambda xp, t_x, x, ans: _sign_vjp(xp, t_x, x, ans),
     batch=pointwise,
     memory="fresh",
-    facts=Facts(numpy="sign", torch="sgn", methods="sign", sparsity="elements"),
+    facts=Facts(sparsity="elements", missing=True, numpy="sign", torch="sgn", methods="sign"),
 )
 def sign(x: Numeric, /) -> Tensor:
     """Sign: -1, 0 or 1; for a complex `x`, ``x / abs(x)`` and 0 at 0. Derivative: 0 for a real `x`.
@@ -754,7 +754,7 @@ def sign(x: Numeric, /) -> Tensor:
 @linear(
     x=lambda xp, g: _conj(xp, g),
     batch=pointwise,
-    facts=Facts(numpy="conjugate conj", torch="conj_physical resolve_conj", sparsity="elements"),
+    facts=Facts(sparsity="elements", missing=True, numpy="conjugate conj", torch="conj_physical resolve_conj"),
 )
 def conj(x: Numeric, /) -> Tensor:
     """Complex conjugate. Derivative: the gradient is the conjugate of the cotangent.
@@ -766,7 +766,10 @@ def conj(x: Numeric, /) -> Tensor:
 
 
 @linear(
-    memory="view", x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype), batch=pointwise, facts=Facts(sparsity="elements")
+    memory="view",
+    x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype),
+    batch=pointwise,
+    facts=Facts(sparsity="elements", missing=True),
 )
 def real(x: Numeric, /) -> Tensor:
     """Real part. Derivative: the gradient of a complex `x` is the cotangent, as a complex number.
@@ -783,7 +786,7 @@ def real(x: Numeric, /) -> Tensor:
     memory="view",
     x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype) * 1j if x_spec.is_complex else xp.zeros_like(g),
     batch=pointwise,
-    facts=Facts(sparsity="elements"),
+    facts=Facts(sparsity="elements", missing=True),
 )
 def imag(x: Numeric, /) -> Tensor:
     """Imaginary part.

@@ -41,7 +41,7 @@ def _reshape_batch(b: BatchedCall, x: Any, /, shape: Any, *, copy: bool | None =
     memory="view",
     x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape),
     batch=_reshape_batch,
-    facts=Facts(in_order=True, sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True, in_order=True),
 )
 def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape.
@@ -77,7 +77,7 @@ def _permute_dims_batch(b: BatchedCall, x: Any, /, axes: Sequence[int]) -> Any:
     memory="view",
     x=lambda xp, g, axes: xp.permute_dims(g, _inverse(axes)),
     batch=_permute_dims_batch,
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     """The axes in another order.
@@ -98,7 +98,7 @@ def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     x=lambda xp, g: xp.matrix_transpose(g),
     kernel=lambda xp, x: x.mT,
     batch=matrices,
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def matrix_transpose(x: Any, /) -> Tensor:
     """The last two axes exchanged.
@@ -123,7 +123,7 @@ def _moveaxis_batch(b: BatchedCall, x: Any, source: Any, destination: Any, /) ->
     memory="view",
     x=lambda xp, g, source, destination: xp.moveaxis(g, destination, source),
     batch=_moveaxis_batch,
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def moveaxis(x: Any, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
     """Axes moved to other places, the others keeping their order.
@@ -150,7 +150,7 @@ def _expand_dims_batch(b: BatchedCall, x: Any, /, axis: Any) -> Any:
     memory="view",
     x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape),
     batch=_expand_dims_batch,
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """New axes of length 1.
@@ -177,7 +177,7 @@ def _squeeze_batch(b: BatchedCall, x: Any, /, axis: Any) -> Any:
     memory="view",
     x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape),
     batch=_squeeze_batch,
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def squeeze(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """Axes of length 1 removed.
@@ -197,7 +197,12 @@ def _flip_batch(b: BatchedCall, x: Any, /, *, axis: Any = None) -> Any:
     return b.kernel(b.data(x), axis=places(axis, x.ndim))
 
 
-@linear(x=lambda xp, g, axis: xp.flip(g, axis=axis), batch=_flip_batch, memory="lent", facts=Facts(sparsity="moves"))
+@linear(
+    x=lambda xp, g, axis: xp.flip(g, axis=axis),
+    batch=_flip_batch,
+    memory="lent",
+    facts=Facts(sparsity="moves", missing=True),
+)
 def flip(x: Any, /, axis: int | tuple[int, ...] | None = None, *, dims: int | tuple[int, ...] | None = None) -> Tensor:
     """The elements in reverse order along axes.
 
@@ -228,7 +233,7 @@ def _roll_batch(b: BatchedCall, x: Any, /, shift: Any, *, axis: Any = None) -> A
     x=lambda xp, g, shift, axis: xp.roll(g, _negated(shift), axis=axis),
     batch=_roll_batch,
     memory="fresh",
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def roll(
     x: Any,
@@ -264,7 +269,7 @@ def _broadcast_to_batch(b: BatchedCall, x: Any, /, shape: Any) -> Any:
     x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape),
     batch=_broadcast_to_batch,
     memory="lent",
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Tensor:
     """Repeated along new leading axes and along axes of length 1.
@@ -291,7 +296,7 @@ def _broadcast_like_batch(b: BatchedCall, x: Any, spec: Any, /) -> Any:
     x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape),
     batch=_broadcast_like_batch,
     memory="lent",
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def broadcast_like(x: Any, spec: Any, /) -> Tensor:
     """`broadcast_to` the shape of a spec, in its layout: a lazy backend takes over the chunks.
@@ -387,7 +392,9 @@ def _rank_of(arrays: Sequence[Any]) -> int:
     return int(ranks.pop())
 
 
-@linear(sequence="arrays", arrays=_pieces, batch=_concat_batch, memory="fresh", facts=Facts(sparsity="moves"))
+@linear(
+    sequence="arrays", arrays=_pieces, batch=_concat_batch, memory="fresh", facts=Facts(sparsity="moves", missing=True)
+)
 def concat(arrays: tuple[Any, ...] | list[Any], /, axis: int | None = 0, *, dim: int | None = None) -> Tensor:
     """Joined along an axis they have.
 
@@ -413,7 +420,7 @@ def _stack_batch(b: BatchedCall, arrays: Sequence[Any], /, *, axis: int = 0) -> 
     arrays=lambda xp, g, axis: xp.unstack(g, axis=axis),
     batch=_stack_batch,
     memory="fresh",
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def stack(arrays: tuple[Any, ...] | list[Any], /, axis: int = 0, *, dim: int | None = None) -> Tensor:
     """Joined along a new axis.
@@ -451,7 +458,7 @@ def _unstack_batch(b: BatchedCall, x: Any, /, *, axis: int = 0) -> Any:
     kernel=_unstack_kernel,
     batch=_unstack_batch,
     least_axes=1,
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis.

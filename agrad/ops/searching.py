@@ -24,6 +24,7 @@ from agrad.ops.batch_rules import BatchedCall, along, is_array, place, pointwise
 from agrad.ops.data_type import astype
 from agrad.ops.docs import complete
 from agrad.ops.manipulation import unravel
+from agrad.ops.missing import asked, there
 
 __all__ = [
     "argmax", "argmin", "argsort", "count_nonzero", "getitem", "nonzero", "scatter_add", "searchsorted", "setitem",
@@ -108,7 +109,7 @@ def _offset(b: BatchedCall, taken: Any, size: int) -> Any:
     x=lambda xp, g, x_spec, key: xp.scatter_add(x_spec, key, g),
     kernel=at,
     batch=_getitem_batch,
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def getitem(x: Any, key: Any, /) -> Tensor:
     """The elements at a key, ``x[key]``.
@@ -152,7 +153,7 @@ def _scatter_add_batch(b: BatchedCall, spec: Any, key: Any, values: Any, /) -> A
     values=lambda xp, g, key: xp.getitem(g, key),
     batch=_scatter_add_batch,
     memory="fresh",
-    facts=Facts(sparsity="scatters"),
+    facts=Facts(sparsity="scatters", missing=True),
 )
 def scatter_add(spec: Any, key: Any, values: Any, /) -> Tensor:
     """Zeros of a spec with values added at a key: the adjoint of `getitem`.
@@ -239,7 +240,7 @@ def _trimmed(b: BatchedCall, data: Any, rank: int) -> Any:
     value=_value_adjoint,
     batch=_setitem_batch,
     memory="fresh",
-    facts=Facts(sparsity="moves"),
+    facts=Facts(sparsity="moves", missing=True),
 )
 def setitem(x: Any, key: Any, value: Any, /) -> Tensor:
     """A copy of `x` with ``x[key] = value`` done.
@@ -396,8 +397,21 @@ def _take_batch(b: BatchedCall, x: Any, indices: Any, /, *, axis: int | None = N
     return b.xp.take_along_axis(x.data, b.xp.broadcast_to(picks, shape), axis=at)
 
 
+def _take_there(xp: Any, g: Any, x: Any, x_spec: Any, ans: Any, indices: Any, axis: int | None) -> Any:
+    return there(xp, _take_adjoint(xp, asked(xp, g, ans), x_spec, indices, axis), x)
+
+
+def _take_there_jvp(xp: Any, t_x: Any, x: Any, indices: Any, axis: int | None) -> Any:
+    return xp.take(there(xp, t_x, x), indices, axis=axis)
+
+
 @linear(
-    index=("indices",), x=_take_adjoint, batch=_take_batch, least_axes=1, memory="fresh", facts=Facts(sparsity="moves")
+    index=("indices",),
+    x=_take_adjoint,
+    batch=_take_batch,
+    least_axes=1,
+    memory="fresh",
+    facts=Facts(sparsity="moves", missing={"vjp": {"x": _take_there}, "jvp": _take_there_jvp}),
 )
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     """The elements at 1-d indices along an axis.
@@ -458,7 +472,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     x2=lambda xp, g, condition: xp.where(condition, xp.zeros_like(g), g),
     batch=pointwise,
     memory="fresh",
-    facts=Facts(broadcasts_exactly=True, sparsity="chooses"),
+    facts=Facts(sparsity="chooses", missing=True, broadcasts_exactly=True),
 )
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """`x1` where a condition is true, else `x2`.
@@ -607,8 +621,21 @@ def _sorted_tangent(xp: Any, t_x: Any, x: Any, axis: int, descending: bool, stab
     return xp.take_along_axis(t_x, xp.argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
 
 
+def _unsort_there(xp: Any, g: Any, x: Any, ans: Any, axis: int, descending: bool, stable: bool) -> Any:
+    return there(xp, _unsort(xp, asked(xp, g, ans), x, axis, descending, stable), x)
+
+
+def _sorted_there_jvp(xp: Any, t_x: Any, x: Any, ans: Any, axis: int, descending: bool, stable: bool) -> Any:
+    return there(xp, _sorted_tangent(xp, asked(xp, t_x, x), x, axis, descending, stable), ans)
+
+
 @custom(
-    vjp={"x": _unsort}, jvp=_sorted_tangent, batch=along, least_axes=1, memory="fresh", facts=Facts(sparsity="along")
+    vjp={"x": _unsort},
+    jvp=_sorted_tangent,
+    batch=along,
+    least_axes=1,
+    memory="fresh",
+    facts=Facts(sparsity="along", missing={"vjp": {"x": _unsort_there}, "jvp": _sorted_there_jvp}),
 )
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Sorted along an axis.

@@ -11,6 +11,7 @@ from agrad.core.errors import UnsupportedOp
 from agrad.core.facts import Facts
 from agrad.ops.batch_rules import reduced, running
 from agrad.ops.docs import complete
+from agrad.ops.missing import asked, how_many, there
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
@@ -47,11 +48,24 @@ def count(spec: Any, axis: Axis) -> int:
     return n
 
 
+def _sum_there(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    return there(xp, unreduce(xp, g, x_spec, axis, keepdims), x)
+
+
+def _sum_there_jvp(xp: Any, t_x: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    return xp.sum(there(xp, t_x, x), axis=axis, keepdims=keepdims)
+
+
 @linear(
     x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g, x_spec, axis, keepdims),
     batch=reduced,
     memory="fresh",
-    facts=Facts(in_order=True, needs=("zero-size reductions",), sparsity="reduces"),
+    facts=Facts(
+        sparsity="reduces",
+        in_order=True,
+        needs=("zero-size reductions",),
+        missing={"vjp": {"x": _sum_there}, "jvp": _sum_there_jvp},
+    ),
 )
 def sum(
     x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, dim: Axis = None, keepdim: bool = False
@@ -82,11 +96,24 @@ def _mean_adjoint(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> A
     return _spread(xp, share, x_spec, axis, keepdims)
 
 
+def _mean_there(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    return there(xp, unreduce(xp, g, x_spec, axis, keepdims) / how_many(xp, x, axis), x)
+
+
+def _mean_there_jvp(xp: Any, t_x: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    return xp.mean(there(xp, t_x, x), axis=axis, keepdims=keepdims)
+
+
 @linear(
     x=_mean_adjoint,
     batch=reduced,
     memory="fresh",
-    facts=Facts(in_order=True, needs=("zero-size reductions",), sparsity="reduces"),
+    facts=Facts(
+        sparsity="reduces",
+        in_order=True,
+        needs=("zero-size reductions",),
+        missing={"vjp": {"x": _mean_there}, "jvp": _mean_there_jvp},
+    ),
 )
 def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Mean over axes, all by default.
@@ -141,12 +168,24 @@ def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans_spec: Any, axis: Axis,
     return xp.sum(t_x * _prod_others(xp, x, _axes(axis, len(x_spec.shape))), axis=axis, keepdims=keepdims)
 
 
+def _prod_there(xp: Any, g: Any, x: Any, x_spec: Any, ans: Any, ans_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    one = xp.extra.filled(x, 1.0)
+    return there(xp, _prod_vjp(xp, asked(xp, g, ans), one, x_spec, ans_spec, axis, keepdims), x)
+
+
+def _prod_there_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, ans_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    one = xp.extra.filled(x, 1.0)
+    return there(xp, _prod_jvp(xp, asked(xp, t_x, x), one, x_spec, ans_spec, axis, keepdims), ans)
+
+
 @custom(
     vjp={"x": _prod_vjp},
     jvp=_prod_jvp,
     batch=reduced,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",), sparsity="reduces"),
+    facts=Facts(
+        sparsity="reduces", needs=("zero-size reductions",), missing={"vjp": {"x": _prod_there}, "jvp": _prod_there_jvp}
+    ),
 )
 def prod(
     x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, dim: Axis = None, keepdim: bool = False
@@ -187,7 +226,7 @@ def _extremum_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, 
     jvp=_extremum_jvp,
     batch=reduced,
     memory="fresh",
-    facts=Facts(in_order=True, needs=("zero-size reductions",), sparsity="reduces"),
+    facts=Facts(sparsity="reduces", in_order=True, needs=("zero-size reductions",), missing=True),
 )
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes, all by default.
@@ -209,7 +248,7 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     jvp=_extremum_jvp,
     batch=reduced,
     memory="fresh",
-    facts=Facts(in_order=True, needs=("zero-size reductions",), sparsity="reduces"),
+    facts=Facts(sparsity="reduces", in_order=True, needs=("zero-size reductions",), missing=True),
 )
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes, all by default.
@@ -243,12 +282,26 @@ def _var_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, correction: flo
     return xp.sum(along, axis=axis, keepdims=keepdims) * (2 / _divisor(x_spec, axis, correction))
 
 
+def _weights_there(xp: Any, x: Any, axis: Axis, correction: float) -> Any:
+    return (x - xp.mean(x, axis=axis, keepdims=True)) * (2 / (how_many(xp, x, axis) - correction))
+
+
+def _var_there(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    return unreduce(xp, g, x_spec, axis, keepdims) * _weights_there(xp, x, axis, correction)
+
+
+def _var_there_jvp(xp: Any, t_x: Any, x: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    return xp.sum(t_x * _weights_there(xp, x, axis, correction), axis=axis, keepdims=keepdims)
+
+
 @custom(
     vjp={"x": _var_vjp},
     jvp=_var_jvp,
     batch=reduced,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",), sparsity="reduces"),
+    facts=Facts(
+        sparsity="reduces", needs=("zero-size reductions",), missing={"vjp": {"x": _var_there}, "jvp": _var_there_jvp}
+    ),
 )
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Variance over axes, all by default.
@@ -278,12 +331,22 @@ def _std_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, corre
     return _var_jvp(xp, t_x, x, x_spec, axis, correction, keepdims) * _slope(xp, ans) / 2
 
 
+def _std_there(xp: Any, g: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    return _var_there(xp, g * _slope(xp, ans) / 2, x, x_spec, axis, correction, keepdims)
+
+
+def _std_there_jvp(xp: Any, t_x: Any, x: Any, ans: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    return _var_there_jvp(xp, t_x, x, axis, correction, keepdims) * _slope(xp, ans) / 2
+
+
 @custom(
     vjp={"x": _std_vjp},
     jvp=_std_jvp,
     batch=reduced,
     memory="fresh",
-    facts=Facts(needs=("zero-size reductions",), sparsity="reduces"),
+    facts=Facts(
+        sparsity="reduces", needs=("zero-size reductions",), missing={"vjp": {"x": _std_there}, "jvp": _std_there_jvp}
+    ),
 )
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation over axes, all by default.
@@ -306,7 +369,23 @@ def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, incl
     return xp.flip(xp.cumulative_sum(xp.flip(g, axis=axis), axis=axis), axis=axis)
 
 
-@linear(x=_cumulative_sum_adjoint, batch=running, least_axes=1, memory="fresh", facts=Facts(sparsity="running"))
+def _cumulative_sum_there(
+    xp: Any, g: Any, x: Any, x_spec: Any, ans: Any, axis: int | None, include_initial: bool
+) -> Any:
+    return there(xp, _cumulative_sum_adjoint(xp, asked(xp, g, ans), x_spec, axis, include_initial), x)
+
+
+def _cumulative_sum_there_jvp(xp: Any, t_x: Any, x: Any, axis: int | None, include_initial: bool) -> Any:
+    return xp.cumulative_sum(there(xp, t_x, x), axis=axis, include_initial=include_initial)
+
+
+@linear(
+    x=_cumulative_sum_adjoint,
+    batch=running,
+    least_axes=1,
+    memory="fresh",
+    facts=Facts(sparsity="running", missing={"vjp": {"x": _cumulative_sum_there}, "jvp": _cumulative_sum_there_jvp}),
+)
 def cumulative_sum(
     x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False, dim: int | None = None
 ) -> Tensor:
@@ -375,13 +454,31 @@ def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | N
     return xp.concat([xp.zeros_like(xp.sum(t_x, axis=axis, keepdims=True)), t_x], axis=axis)
 
 
+def _cumulative_prod_there(
+    xp: Any, g: Any, x: Any, ans: Any, ans_spec: Any, axis: int | None, include_initial: bool
+) -> Any:
+    one = xp.extra.filled(x, 1.0)
+    return there(xp, _cumulative_prod_vjp(xp, asked(xp, g, ans), one, ans_spec, axis, include_initial), x)
+
+
+def _cumulative_prod_there_jvp(
+    xp: Any, t_x: Any, x: Any, ans: Any, ans_spec: Any, axis: int | None, include_initial: bool
+) -> Any:
+    one = xp.extra.filled(x, 1.0)
+    return there(xp, _cumulative_prod_jvp(xp, asked(xp, t_x, x), one, ans_spec, axis, include_initial), ans)
+
+
 @custom(
     vjp={"x": _cumulative_prod_vjp},
     jvp=_cumulative_prod_jvp,
     batch=running,
     least_axes=1,
     memory="fresh",
-    facts=Facts(sparsity="running", since="2024.12"),
+    facts=Facts(
+        sparsity="running",
+        since="2024.12",
+        missing={"vjp": {"x": _cumulative_prod_there}, "jvp": _cumulative_prod_there_jvp},
+    ),
 )
 def cumulative_prod(
     x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False, dim: int | None = None

@@ -309,7 +309,10 @@ def _made(name: str) -> Backend | None:
         if isinstance(error, ModuleNotFoundError) and not f"{module}.".startswith(f"{error.name}."):
             raise ImportError(f"not installed ({error})") from error
         raise _BrokenError(f"{path}: {type(error).__name__}: {error}") from error
-    return _backends.setdefault(name, backend)
+    made = _backends.setdefault(name, backend)
+    if made.missing:  # other rules count for its arrays
+        _renew_rules()
+    return made
 
 
 def _checked_executor(executor: Any) -> Executor:
@@ -414,11 +417,17 @@ def ask(hook: str, **arguments: Any) -> Any:
 
 
 def own_rules(op: str) -> dict[str, Mapping[str, Any]]:
-    """Return the derivatives of an op that plugins give for single backends, by their names."""
-    if not plugins().hook.agrad_rule.get_hookimpls():
-        return {}
-    answers = {name: ask("agrad_rule", op=op, backend=name) for name in _givers}
-    return {name: answer for name, answer in answers.items() if answer is not None}
+    """Return the derivatives of an op that count on single backends, by their names.
+
+    Those that plugins give, and its own for backends whose arrays may have missing elements.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    if isinstance(of_missing := OPS[op].facts.missing, Mapping):
+        found |= {name: of_missing for name, backend in _backends.items() if backend.missing}
+    if plugins().hook.agrad_rule.get_hookimpls():
+        answers = {name: ask("agrad_rule", op=op, backend=name) for name in _givers}
+        found |= {name: answer for name, answer in answers.items() if answer is not None}
+    return found
 
 
 def _renew_rules() -> None:

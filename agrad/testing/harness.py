@@ -27,6 +27,10 @@ class Harness:
         """Make an array as `Backend.from_host` does: in the form that is hardest, as in several chunks."""
         return backend.from_host(buffer, device)
 
+    def missing(self, backend: Backend, buffer: Any, mask: Any, device: str) -> Any:
+        """Make an array of which the elements are missing where a mask is True, on a backend where they may be."""
+        return backend.namespace().asarray(buffer, mask=mask)
+
     def computing_nothing(self) -> AbstractContextManager[Any]:
         """Return a context in which computing a value of a lazy backend raises AssertionError."""
         return nullcontext()

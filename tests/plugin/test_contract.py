@@ -387,6 +387,8 @@ VERSION_2 = """
     lend(self, array)
     may_hold_nan(self, array)
     may_hold_zero(self, array)
+    misses(self, array)
+    missing
     mixed(self, op, others)
     module(self, name)
     name

@@ -270,7 +270,9 @@ class TestNames:
     def test_the_command_lists_them(self, registered, monkeypatch, capsys):
         registered(Given([Steps()]))
         monkeypatch.setattr("sys.argv", ["agrad"])
-        runpy.run_module("agrad", run_name="__main__")
+        with pytest.raises(SystemExit) as done:
+            runpy.run_module("agrad", run_name="__main__")
+        assert done.value.code == 0
         head, row = (line for line in capsys.readouterr().out.splitlines() if line.startswith(("executor", "steps")))
         assert head.split() == ["executor", "version", "backends", "available"]
         assert row.split() == ["steps", "-", "numpy", "yes"]

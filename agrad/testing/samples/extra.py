@@ -64,3 +64,4 @@ for _op in ("extra.nanmax", "extra.nanmin"):
     add(_op, spaced(2, 2, 3), axis=(0, -1))
     add(_op, spaced())
     add(_op, spaced(0, 3), axis=1)
+add("extra.filled", real(2, 3), 0.5)

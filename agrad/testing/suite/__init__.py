@@ -20,7 +20,7 @@ its registration, and the others are skipped with its reason.
 
 There is a file per topic: `test_basics` (what all others stand on), `test_registration`, `test_namespace`, `test_rules` (every rule of ``ag.rules`` in every mode
 and dtype), `test_programs` (captured and replayed), `test_inference`, `test_in_place`, `test_creation`, `test_indexing`, `test_transfers`, `test_random`, `test_laziness`,
-`test_memory`, `test_threads`, `test_errors`, `test_pickling`.
+`test_memory`, `test_missing`, `test_threads`, `test_errors`, `test_pickling`.
 
 **In a plugin's own tests.** Import the classes, and name the backend in the ini file, so that ``pytest`` alone runs
 them; subclass one to change or add something:
@@ -69,6 +69,7 @@ from agrad.testing.suite.test_indexing import TestIndexing
 from agrad.testing.suite.test_inference import TestInference
 from agrad.testing.suite.test_laziness import TestLaziness
 from agrad.testing.suite.test_memory import TestMemory, TestPlaces
+from agrad.testing.suite.test_missing import TestMissing
 from agrad.testing.suite.test_namespace import TestNamespace
 from agrad.testing.suite.test_pickling import TestPickling
 from agrad.testing.suite.test_programs import TestPrograms
@@ -89,6 +90,7 @@ __all__ = [
     "TestInference",
     "TestLaziness",
     "TestMemory",
+    "TestMissing",
     "TestNamespace",
     "TestPickling",
     "TestPlaces",

@@ -1,0 +1,74 @@
+"""marray over NumPy as a backend of the tests: arrays with missing elements."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+import agrad as ag
+from agrad.plugin.hookspecs import hookimpl
+
+#: Why results of chapters that marray has not are lacking.
+NONE = "marray has none"
+
+
+class MaskedBackend(ag.Backend):
+    """Arrays of NumPy's dtypes, elements of which may be missing."""
+
+    name = "marray"
+    contract = 2
+    missing = True
+    capabilities = {"linalg": NONE, "fft": NONE, "operators that give way": "its operators hand others to NumPy"}
+
+    @functools.cached_property
+    def mxp(self):  # another namespace, with a class of its own, at each call
+        import array_api_compat.numpy
+        import marray
+
+        return marray.masked_namespace(array_api_compat.numpy)
+
+    def namespace(self):
+        return self.mxp
+
+    def availability(self):
+        import marray
+
+        return True, marray.__version__
+
+    def kernel(self, op):
+        if op == "extra.filled":
+            return self.filled
+        return None
+
+    def filled(self, x, value, /):
+        return self.mxp.asarray(np.where(x.mask, np.asarray(value, x.dtype), x.data))
+
+    def misses(self, array):
+        return bool(array.mask.any())
+
+    def to_host(self, array):
+        if self.misses(array):
+            raise ag.UnsupportedOp("to_device", self.name, "elements are missing, which NumPy's arrays cannot say")
+        return array.data
+
+    def from_host(self, buffer, device):
+        return self.mxp.asarray(np.array(buffer))
+
+    def item(self, array):
+        return array.data.item()
+
+    def text_of(self, array):
+        return str(array)
+
+
+class MaskedPlugin:
+    backend = MaskedBackend()
+
+    @hookimpl
+    def agrad_backends(self):
+        return [self.backend]
+
+    @hookimpl
+    def agrad_backend_of(self, array_type):
+        return "marray" if array_type.__name__ == "MArray" and array_type.__module__.startswith("marray") else None
