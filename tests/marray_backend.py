@@ -9,7 +9,7 @@ import numpy as np
 import agrad as ag
 from agrad.plugin.hookspecs import hookimpl
 
-#: Why results of chapters that marray has not are lacking.
+#: Why operations of chapters that marray has not are lacking.
 NONE = "marray has none"
 
 
@@ -19,7 +19,19 @@ class MaskedBackend(ag.Backend):
     name = "marray"
     contract = 2
     missing = True
-    capabilities = {"linalg": NONE, "fft": NONE, "operators that give way": "its operators hand others to NumPy"}
+    capabilities = {
+        "linalg": NONE,
+        "fft": NONE,
+        "operators that give way": "its operators hand others to NumPy",
+        "zero-size reductions": "what it makes of no elements is missing",
+    }
+    lacks = dict.fromkeys(
+        (
+            *("fft.fftshift", "fft.ifftshift", "linalg.cross", "linalg.diagonal", "linalg.matrix_rank"),
+            *("linalg.outer", "linalg.trace", "linalg.vector_norm"),
+        ),
+        NONE,
+    )
 
     @functools.cached_property
     def mxp(self):  # another namespace, with a class of its own, at each call
@@ -39,6 +51,9 @@ class MaskedBackend(ag.Backend):
     def kernel(self, op):
         if op == "extra.filled":
             return self.filled
+        if op in ("take", "take_along_axis"):  # which write to their indices
+            taken = getattr(self.mxp, op)
+            return lambda x, indices, /, **axis: taken(x, self.mxp.asarray(indices, copy=True), **axis)
         return None
 
     def filled(self, x, value, /):
@@ -59,7 +74,7 @@ class MaskedBackend(ag.Backend):
         return array.data.item()
 
     def text_of(self, array):
-        return str(array)
+        return f"tensor({array})"
 
 
 class MaskedPlugin:

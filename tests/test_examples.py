@@ -332,3 +332,18 @@ class TestFieldDescent:
 
     def test_mistakes_are_explained(self):
         refused("field_descent.py", [(["--steps", "0"], "--steps, --memory and --threads must be at least 1")])
+
+
+def test_units_of_gradients():
+    pytest.importorskip("pint")
+    done = run("units_backend.py")
+    assert done.stdout.splitlines() == [
+        "[6.0 8.0] meter",
+        "[0.5 0.2] / second",
+        "[-0.75 -0.16] meter / second ** 2",
+        "[4.0 3.0] meter",
+        "[0.6000000000000001 0.8] dimensionless",
+        "[12.0 8.0] meter",
+        "Cannot convert from 'meter' ([length]) to 'dimensionless' (dimensionless)",
+        "to_device is not supported by the units backend: its unit, meter, would be lost: divide by one first",
+    ]

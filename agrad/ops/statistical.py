@@ -287,11 +287,14 @@ def _weights_there(xp: Any, x: Any, axis: Axis, correction: float) -> Any:
 
 
 def _var_there(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
-    return unreduce(xp, g, x_spec, axis, keepdims) * _weights_there(xp, x, axis, correction)
+    g, weights = promote(xp, unreduce(xp, g, x_spec, axis, keepdims), _weights_there(xp, x, axis, correction))
+    return g * weights
 
 
 def _var_there_jvp(xp: Any, t_x: Any, x: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
-    return xp.sum(t_x * _weights_there(xp, x, axis, correction), axis=axis, keepdims=keepdims)
+    weights = _weights_there(xp, x, axis, correction)
+    along = xp.real(t_x * xp.conj(weights)) if is_complex(xp, x) else t_x * weights
+    return xp.sum(along, axis=axis, keepdims=keepdims)
 
 
 @custom(
