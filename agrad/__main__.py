@@ -1,4 +1,4 @@
-"""``python -m agrad``: the tables of backends and executors; ``python -m agrad conformance NAME``: the conformance kit.
+"""``python -m agrad``: the tables of backends and executors; ``conformance NAME``: the kit; ``new-backend NAME``: a new one.
 
 ``python -m agrad sparsity``: the operations by how the pattern of a Jacobian goes through them.
 """
@@ -13,6 +13,7 @@ import agrad
 from agrad.plugin import manager
 from agrad.program.sparsity import WAYS, ways
 from agrad.testing import command
+from agrad.testing import command, new_backend
 
 
 def main() -> int:
@@ -28,10 +29,12 @@ def main() -> int:
     if sys.argv[1:2] == ["sparsity"]:
         show_sparsity()
         return 0
+    if sys.argv[1:2] == ["new-backend"]:
+        return new_backend.main(sys.argv[2:])
     parser = argparse.ArgumentParser(
         prog="python -m agrad",
         description="List backends and executors; the exit status is 1 where a plugin failed.",
-        epilog="python -m agrad conformance --help tells of the conformance kit.",
+        epilog="Also: python -m agrad conformance --help, the kit for backends; python -m agrad new-backend --help, a new one.",
     )
     strict = "exit with 1 unless this backend or executor is available; may be given several times"
     parser.add_argument("--strict", metavar="NAME", action="append", default=[], help=strict)

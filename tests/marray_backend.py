@@ -28,7 +28,7 @@ class MaskedBackend(ag.Backend):
     lacks = dict.fromkeys(
         (
             *("fft.fftshift", "fft.ifftshift", "linalg.cross", "linalg.diagonal", "linalg.matrix_rank"),
-            *("linalg.outer", "linalg.trace", "linalg.vector_norm"),
+            *("linalg.outer", "linalg.trace", "linalg.vector_norm", "isin"),
         ),
         NONE,
     )
@@ -51,10 +51,18 @@ class MaskedBackend(ag.Backend):
     def kernel(self, op):
         if op == "extra.filled":
             return self.filled
+        if op == "getitem":
+            return self.getitem
         if op in ("take", "take_along_axis"):  # which write to their indices
             taken = getattr(self.mxp, op)
             return lambda x, indices, /, **axis: taken(x, self.mxp.asarray(indices, copy=True), **axis)
         return None
+
+    def getitem(self, x, key, /):
+        """Masks of rows, too, which the library's own reading of masks does not broadcast."""
+        parts = key if isinstance(key, tuple) else (key,)
+        plain = tuple(part.data if hasattr(part, "mask") else part for part in parts)
+        return self.mxp.asarray(np.asarray(x.data[plain]), mask=np.asarray(x.mask[plain]))
 
     def filled(self, x, value, /):
         return self.mxp.asarray(np.where(x.mask, np.asarray(value, x.dtype), x.data))

@@ -47,13 +47,13 @@ class TestMemory(Conformance):
         self.close(made, [1.0, 2.0])
 
     def test_saved_bytes(self) -> None:
-        """A product with a constant saves the constant alone; exp saves its result; a sum saves nothing."""
+        """A product with a constant saves the constant alone; exp its result; a sum nothing, unless elements may be missing."""
         x = self.tensor([[1.0] * 8] * 8, "float32", requires_grad=True)
         c = self.tensor([[2.0] * 8] * 8, "float32")
         for result, expected in (
             (x * c, 256),
             (ag.exp(x), 256),
-            (ag.sum(x), 0),
+            (ag.sum(x), 256 if self.backend.missing else 0),  # what is missing in it has to be known
             (x + c, 0),
             (x * 2.0, 4),
             (x * x, 512),

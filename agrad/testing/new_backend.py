@@ -1,0 +1,240 @@
+"""``python -m agrad new-backend NAME``: write a distribution with a backend in it, its tests, and a workflow that runs the kit."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import agrad
+from agrad.core.backend import CONTRACT
+
+__all__ = ["main"]
+
+MODULE = '''"""{library} as a backend of agrad."""
+
+from __future__ import annotations
+
+import functools
+
+import pluggy
+
+from agrad import Backend
+
+hookimpl = pluggy.HookimplMarker("agrad")
+
+
+class {title}Backend(Backend):
+    """What agrad asks of {library}: docs/plugin.md of agrad goes through it, method by method."""
+
+    name = "{name}"
+    contract = {contract}
+
+    @functools.cached_property
+    def _library(self):
+        import {library}
+
+        return {library}
+
+    def namespace(self):
+        return self._library
+
+    # Where `asarray` of the library does not take NumPy's arrays, or shares their memory:
+    # def from_host(self, buffer, device):
+    #     return self._library.from_dlpack(numpy.array(buffer, order="C"))
+    #
+    # Where NumPy does not read its arrays:
+    # def to_host(self, array):
+    #     return numpy.from_dlpack(array)
+
+
+backend = {title}Backend()
+
+
+@hookimpl
+def agrad_backends():
+    return [backend]
+
+
+@hookimpl
+def agrad_backend_of(array_type):
+    """Claim {library}'s arrays, without importing it."""
+    kinds = ((t.__module__.partition(".")[0], t.__name__) for t in array_type.__mro__)
+    return "{name}" if ("{package}", "{array}") in kinds else None
+'''
+
+PROJECT = """[build-system]
+requires = ["hatchling>=1.26"]
+build-backend = "hatchling.build"
+
+[project]
+name = "agrad-{name}"
+version = "0.1.0"
+description = "{library} as a backend of agrad"
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["agrad"]  # and what installs {library}
+
+[project.optional-dependencies]
+test = ["agrad-numpy", "pytest>=9", "pytest-xdist>=3.6", "scipy>=1.16"]
+
+[project.entry-points.agrad]
+{name} = "agrad_{name}"
+
+[tool.hatch.build.targets.wheel]
+only-include = ["agrad_{name}.py"]
+
+[tool.pytest.ini_options]
+agrad_backend = "{name}"
+testpaths = ["tests"]
+"""
+
+TESTS = '''"""The backend's own tests; the conformance kit is run beside them."""
+
+import agrad as ag
+
+
+def test_a_gradient():
+    x = ag.asarray([1.0, 2.0], device="{name}", requires_grad=True)
+    (x * x).sum().backward()
+    assert x.grad.device == "{name}"
+    assert x.grad.tolist() == [2.0, 4.0]
+'''
+
+WORKFLOW = """name: tests
+
+on:
+  push:
+    branches: [main]
+  pull_request:
+  schedule:
+    - cron: "0 5 * * 1" # new versions of agrad and {library}
+
+permissions:
+  contents: read
+
+jobs:
+  tests:
+    strategy:
+      fail-fast: false
+      matrix:
+        python: ["3.11", "3.14"]
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v5
+      - uses: actions/setup-python@v6
+        with:
+          python-version: ${{{{ matrix.python }}}}
+      # No package index has agrad yet.
+      - run: python -m pip install {install}
+      - run: python -m pip install -e ".[test]"
+      - run: python -m agrad --strict {name}
+      - run: python -m pytest
+      - run: python -m agrad conformance {name} -n auto --html report.html
+      - uses: actions/upload-artifact@v4
+        if: always()
+        with:
+          name: conformance-${{{{ matrix.python }}}}
+          path: report.html
+"""
+
+README = """# agrad-{name}
+
+{library}'s arrays, differentiated by agrad.
+
+```console
+python -m pip install {install}
+python -m pip install -e ".[test]"
+python -m agrad --strict {name}
+python -m agrad conformance {name} --quick
+```
+
+agrad's page for authors of backends, `docs/plugin.md`, says what to do about each failure of the kit, and has a list of what to see to before
+this is published.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command's arguments."""
+    made = argparse.ArgumentParser(
+        prog="python -m agrad new-backend",
+        description="Write a distribution: a backend, its entry point, a test, and a workflow that runs the conformance kit.",
+    )
+    made.add_argument("name", metavar="NAME", help="the backend's name, a plain word")
+    made.add_argument("--library", metavar="MODULE", help="the namespace of the array library (default: NAME)")
+    made.add_argument(
+        "--array", metavar="CLASS", default="Array", help="the name of its class of arrays (default: Array)"
+    )
+    where = "where pip finds agrad: the path of a clone, or git+https://... (default: the clone that runs this)"
+    made.add_argument("--agrad", metavar="PATH-OR-URL", help=where)
+    made.add_argument("--into", metavar="FOLDER", help="the folder to write (default: agrad-NAME)")
+    return made
+
+
+def install(where: str) -> str:
+    """Return what pip is given for agrad and the NumPy backend, by the path of a clone or a URL."""
+    numpys = "plugins/numpy_backend"
+    if where.startswith("git+"):
+        return f'"agrad @ {where}" "agrad-numpy @ {where}#subdirectory={numpys}"'
+    return f"{where} {where}/{numpys}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the files, say what to do next, and return the exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Those of the command line after ``new-backend``.
+    """
+    given = parser().parse_args(arguments)
+    name, library = given.name, given.library or given.name
+    if not name.isidentifier() or keyword.iskeyword(name) or name == "cpu":
+        sys.stderr.write(
+            f"{name!r} is no name of a backend: a plain word, which Python takes for a name, and not 'cpu'\n"
+        )
+        return 2
+    clone = Path(agrad.__file__).parent.parent
+    if given.agrad is None and not (clone / "plugins" / "numpy_backend").is_dir():
+        sys.stderr.write("this agrad stands in no clone: say where pip finds it, --agrad git+https://...\n")
+        return 2
+    where = given.agrad or str(clone)
+    folder = Path(given.into or f"agrad-{name}")
+    words = {
+        "name": name,
+        "title": name.title().replace("_", ""),
+        "library": library,
+        "package": library.partition(".")[0],
+        "array": given.array,
+        "contract": CONTRACT,
+        "install": install(where),
+    }
+    files = {
+        f"agrad_{name}.py": MODULE,
+        "pyproject.toml": PROJECT,
+        f"tests/test_{name}.py": TESTS,
+        ".github/workflows/tests.yml": WORKFLOW,
+        "README.md": README,
+    }
+    there = [file for file in files if (folder / file).exists()]
+    if there:
+        sys.stderr.write(f"{folder} has {', '.join(there)} already: nothing was written\n")
+        return 1
+    for file, text in files.items():
+        path = folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(**words), encoding="utf-8")
+    print(f"{folder} has {', '.join(files)}. Next:\n")
+    for line in (
+        f"cd {folder}",
+        f"python -m pip install {words['install']}",
+        'python -m pip install -e ".[test]"',
+        f"python -m agrad --strict {name}",
+        f"python -m agrad conformance {name} --quick",
+    ):
+        print(f"  {line}")
+    if not where.startswith("git+"):
+        print("\nThe workflow installs agrad from that path: give a URL there, as git+https://..., before you push it.")
+    return 0

@@ -1,0 +1,53 @@
+"""``python -m agrad new-backend``: what it writes can be built, is found by its entry point, and names where agrad is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from agrad.testing import new_backend
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_is_written(tmp_path, capsys):
+    into = tmp_path / "made"
+    url = "git+https://example.org/agrad.git"
+    given = ["mine", "--library", "array_api_strict", "--agrad", url, "--into", str(into)]
+    assert new_backend.main(given) == 0
+    assert "agrad_mine.py" in capsys.readouterr().out
+    project = tomllib.loads((into / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"] == {"agrad": {"mine": "agrad_mine"}}
+    workflow = (into / ".github/workflows/tests.yml").read_text()
+    assert f'pip install "agrad @ {url}" "agrad-numpy @ {url}#subdirectory=plugins/numpy_backend"' in workflow
+    assert "python-version: ${{ matrix.python }}" in workflow
+    assert new_backend.main(given) == 1  # and leaves what is there
+    assert "has agrad_mine.py, pyproject.toml" in capsys.readouterr().err
+
+
+def test_it_passes_the_basics(tmp_path):
+    """As it is written, for array-api-strict: without a change."""
+    assert (
+        new_backend.main(["mine", "--library", "array_api_strict", "--agrad", str(ROOT), "--into", str(tmp_path)]) == 0
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--agrad-backend=mine"]
+    command += [f"--agrad-plugin={tmp_path / 'agrad_mine.py'}", "--pyargs", "agrad.testing.suite.test_basics"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", ["two words", "cpu", "class", "a:b", ""])
+def test_what_is_no_name(name, tmp_path, capsys):
+    assert new_backend.main([name, "--agrad", str(ROOT), "--into", str(tmp_path / "made")]) == 2
+    assert "is no name of a backend" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+
+
+def test_without_a_clone_it_asks_where_agrad_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(new_backend.agrad, "__file__", str(tmp_path / "site-packages" / "agrad" / "__init__.py"))
+    assert new_backend.main(["mine", "--into", str(tmp_path / "made")]) == 2
+    assert "--agrad git+https://" in capsys.readouterr().err
