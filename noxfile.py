@@ -292,6 +292,13 @@ def kit(session: nox.Session, name: str, *options: str) -> None:
     session.run("pytest", "-n", "2", *collect, *options, env=ENVIRONMENTS.get(name, {}))
 
 
+def emulated(session: nox.Session, *options: str) -> None:
+    """Run the whole kit on CuPy's plugin over the stand-in of the tests, a device that is emulated by NumPy."""
+    session.install(*CORE, *NUMPY, *CUPY, "pytest>=8.4", "pytest-xdist>=3.6", "scipy>=1.16")
+    place = {"PYTHONPATH": str(Path("tests/backends").resolve())}
+    session.run("pytest", "-n", "2", "-p", "emulated_cupy", *SUITE, "--agrad-backend=cupy", *options, env=place)
+
+
 def lowest() -> list[str]:
     """Give the lowest version of every library that the projects declare to need, but CuPy."""
     found = set()
@@ -437,6 +444,7 @@ REST: dict[str, Callable[[nox.Session], None]] = {
     "numpy": lambda session: kit(session, "numpy"),
     "strict": lambda session: kit(session, "strict"),
     "dask": lambda session: kit(session, "dask"),
+    "cupy": emulated,
     "compiled": second,
     "soak": lambda session: draw(session, "--stateful", "--minutes", "30"),
 }
@@ -447,7 +455,8 @@ def everything(session: nox.Session) -> None:
     """Run what `tests` leaves out, for hours; ``nox -s everything -- compiled soak`` runs two of its parts.
 
     These are the tests marked ``long`` (``pytest -m long``), the others ``shuffled`` (``pytest --shuffle=SEED``), the whole kits of
-    ``numpy``, ``strict`` and ``dask`` (each also ``nox -s backend -- NAME``), the tests with their functions ``compiled``
+    ``numpy``, ``strict`` and ``dask`` (each also ``nox -s backend -- NAME``), that of ``cupy``
+    on a device that is emulated, the tests with their functions ``compiled``
     (``nox -s compiled``), and the ``soak`` of functions with state (``nox -s soak -- --stateful``).
     """
     names = session.posargs or [*REST]

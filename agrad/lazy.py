@@ -9,7 +9,7 @@ from agrad import tree
 from agrad.autograd.backward import grad
 from agrad.core.backend import Outlook, backend_of
 from agrad.core.cpython import getframe
-from agrad.core.errors import BackendError, called, in_dask, line_of
+from agrad.core.errors import BackendError, called, in_dask, in_expression, line_of
 from agrad.core.materialize import asking, fill, is_lazy, pending_losses
 from agrad.core.mode import recorder
 from agrad.core.node import AccumulateGrad, Node, ancestors
@@ -261,7 +261,10 @@ class InChunks:
     def chunks(self: Any) -> tuple[tuple[int, ...], ...]:
         """The lengths of the chunks along each axis; backends that hold arrays whole have none."""
         backend, asking = self._spec.backend, getframe(1)
-        is_xarray = asking.f_globals.get("__name__", "").startswith("xarray.")
+        module = asking.f_globals.get("__name__", "")
+        if module.startswith("blosc2.") and self._is_followed():  # an expression of its arrays takes any operand
+            raise in_expression("blosc2")
+        is_xarray = module.startswith("xarray.")
         if (
             is_xarray and asking.f_code.co_name == "chunks"
         ):  # of its own objects: what has some is given to a manager of its

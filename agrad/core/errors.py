@@ -44,7 +44,19 @@ def is_internal(file: str) -> bool:
 
 #: Libraries that call tensors' methods in the user's name, and the loops that these run in: messages pass over their frames too.
 LIBRARIES = frozenset(
-    {"asyncio", "concurrent", "dask", "distributed", "matplotlib", "numpy", "opt_einsum", "pandas", "scipy", "sklearn"}
+    {
+        "asyncio",
+        "blosc2",
+        "concurrent",
+        "dask",
+        "distributed",
+        "matplotlib",
+        "numpy",
+        "opt_einsum",
+        "pandas",
+        "scipy",
+        "sklearn",
+    }
     | {"tornado", "xarray", "zarr"}
 )
 
@@ -505,6 +517,14 @@ def warn_leaves(how: str, instead: str) -> None:
 def leaves_graph(how: str, instead: str = "") -> RuntimeError:
     return RuntimeError(
         f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead.{instead}{called()}"
+    )
+
+
+def in_expression(library: str) -> RuntimeError:
+    return RuntimeError(
+        f"Can't make an operand of a lazy expression of {library} of a Tensor that requires grad. Use tensor.detach() instead."
+        "\n  It would be computed without a gradient. On the left of the operator the tensor is asked first: tensor * array,"
+        f" or ag.asarray(array) * tensor.{called()}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from pathlib import Path
 
 import numpy as np
@@ -434,3 +435,23 @@ def test_pydata_sparse(registered):
     w = ag.asarray(np.linspace(-1.0, 1.0, 5), requires_grad=True)
     ((ag.asarray(a) @ w) ** 2).sum().backward()
     np.testing.assert_allclose(w.grad.numpy(), 2 * a.T @ (a @ np.linspace(-1.0, 1.0, 5)))
+
+
+def test_a_lazy_expression_takes_no_tensor_whose_gradient_is_asked():
+    """At once, as blosc2 makes it, and not when it is computed: it looks for the chunks of its operands."""
+    proxy = types.ModuleType("blosc2.proxy")
+    exec("def chunks_of(operand):\n    return getattr(operand, 'chunks', None)", vars(proxy))
+    x = ag.asarray([1.0, 2.0], requires_grad=True)
+    with pytest.raises(
+        RuntimeError, match=r"lazy expression of blosc2 of a Tensor that requires grad.*\n.*tensor \* array"
+    ):
+        proxy.chunks_of(x)
+    assert proxy.chunks_of(x.detach()) is None
+
+
+def test_blosc2():
+    blosc2 = pytest.importorskip("blosc2")
+    b = blosc2.asarray(np.ones(2))
+    x = ag.asarray([1.0, 2.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match="lazy expression of blosc2"):
+        b * x

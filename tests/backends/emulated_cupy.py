@@ -1,0 +1,10 @@
+"""Puts the stand-in for CuPy in its place for a run of pytest, so that the kit runs on a device that is emulated.
+
+``PYTHONPATH=tests/backends pytest -p emulated_cupy --pyargs agrad.testing.suite --agrad-backend=cupy``
+"""
+
+from __future__ import annotations
+
+import fake_cupy
+
+fake_cupy.install()
