@@ -224,6 +224,10 @@ def at(xp: Any, array: Any, key: Any) -> Any:
     """Return ``array[key]``, also for one integer array among slices, which the standard lacks."""
     parts = key_parts(key)
     check_bounds(array.shape, parts)
+    if sum(part is ... for part in parts) == 1:  # as many slices
+        at_rest = next(i for i, part in enumerate(parts) if part is ...)
+        rest = (slice(None),) * (array.ndim - sum(part is not None for part in parts) + 1)
+        parts = (*parts[:at_rest], *rest, *parts[at_rest + 1 :])
     arrays = [i for i, part in enumerate(parts) if hasattr(part, "dtype")]
     if len(arrays) != 1 or not all(isinstance(part, slice) for i, part in enumerate(parts) if i != arrays[0]):
         return array[key]

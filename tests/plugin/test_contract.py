@@ -657,6 +657,16 @@ def test_keys_of_rules_say_something_of_every_axis(function, expected):
     assert x.grad.tolist() == expected
 
 
+@pytest.mark.parametrize("lead", [0, 1])
+def test_an_array_of_places_before_an_ellipsis(lead, strict_backend):
+    """Which the standard's own indexing does not take: it is the same as with slices."""
+    backend = manager.get("strict")
+    x = backend.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    places = backend.asarray([1, 0, 1])
+    found = backend.xp.getitem(x, (*(slice(None),) * lead, places, ...))
+    assert backend.tolist(found) == np.take(np.asarray(backend.tolist(x)), [1, 0, 1], axis=lead).tolist()
+
+
 @pytest.mark.parametrize("name", ["conj", "real"])
 def test_a_library_of_real_numbers_needs_no_conjugates(name):
     class Real(Mine):
