@@ -12,7 +12,6 @@ import warnings
 import agrad
 from agrad.plugin import manager
 from agrad.program.sparsity import WAYS, ways
-from agrad.testing import command
 from agrad.testing import command, new_backend
 
 
