@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import agrad
 from agrad.core.backend import CONTRACT
 
 __all__ = ["main"]
+
+HERE = __file__
 
 MODULE = '''"""{library} as a backend of agrad."""
 
@@ -196,7 +197,7 @@ def main(arguments: Sequence[str]) -> int:
             f"{name!r} is no name of a backend: a plain word, which Python takes for a name, and not 'cpu'\n"
         )
         return 2
-    clone = Path(agrad.__file__).parent.parent
+    clone = Path(HERE).parents[2]  # that of agrad/testing
     if given.agrad is None and not (clone / "plugins" / "numpy_backend").is_dir():
         sys.stderr.write("this agrad stands in no clone: say where pip finds it, --agrad git+https://...\n")
         return 2

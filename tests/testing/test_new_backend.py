@@ -48,6 +48,6 @@ def test_what_is_no_name(name, tmp_path, capsys):
 
 
 def test_without_a_clone_it_asks_where_agrad_is(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(new_backend.agrad, "__file__", str(tmp_path / "site-packages" / "agrad" / "__init__.py"))
+    monkeypatch.setattr(new_backend, "HERE", str(tmp_path / "site-packages" / "agrad" / "testing" / "new_backend.py"))
     assert new_backend.main(["mine", "--into", str(tmp_path / "made")]) == 2
     assert "--agrad git+https://" in capsys.readouterr().err
