@@ -86,7 +86,7 @@ def to_zarr(
     together : Tensor, or dict, list, tuple, dataclass or None in any nesting, optional
         What else to compute in the same pass, as the loss beside a parameter's next value.
     max_memory, progress: As for `compute`.
-    **options
+    **options : Any
         For `zarr.create_array`, as ``overwrite=True`` or ``compressors=None``. Default of ``chunks``: those of the tensor.
     Returns: The `zarr.Array`.
     ImportError: If zarr is not installed.

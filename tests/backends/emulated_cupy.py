@@ -6,5 +6,9 @@
 from __future__ import annotations
 
 import fake_cupy
+import pytest
 
-fake_cupy.install()
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure():
+    fake_cupy.install()  # not when the file is imported, which doctests do

@@ -263,7 +263,7 @@ def test_the_plugin_of_pytest_imports_what_pytest_has_imported(tmp_path):
 
 def test_every_file_says_what_it_is_and_is_exported():
     files = sorted(FOLDER.glob("test_*.py"))
-    assert len(files) == 17
+    assert len(files) == 18
     for file in files:
         lines = file.read_text(encoding="utf-8").splitlines()
         assert lines[0].startswith('"""'), file.name

@@ -408,6 +408,7 @@ NEEDS = {
     "einsum": lambda a: a.dot(a.copy(data=ag.ones((2, 3), device="numpy")) if isinstance(a.data, ag.Tensor) else a),
     "load": lambda a: a.to_dataset(name="t").load(),
     "persist": lambda a: a.persist(),
+    "store": lambda a: a.chunk(run=1).to_dataset(name="t").to_zarr({}, consolidated=False),
     "to_netcdf": lambda a: a.to_netcdf("/nowhere/t.nc"),
     "to_zarr": lambda a: a.to_zarr("/nowhere/t.zarr"),
     "dump_to_store": lambda a: a.to_dataset(name="t").to_zarr("/nowhere/t.zarr"),

@@ -76,6 +76,7 @@ from agrad.testing.suite.test_programs import TestPrograms
 from agrad.testing.suite.test_random import TestRandom
 from agrad.testing.suite.test_registration import TestAvailability, TestRegistration
 from agrad.testing.suite.test_rules import TestRules
+from agrad.testing.suite.test_sparsity import TestSparsity
 from agrad.testing.suite.test_threads import TestThreads
 from agrad.testing.suite.test_transfers import TestTransfers
 
@@ -98,6 +99,7 @@ __all__ = [
     "TestRandom",
     "TestRegistration",
     "TestRules",
+    "TestSparsity",
     "TestThreads",
     "TestTransfers",
     "requires",

@@ -95,7 +95,7 @@ def _product(g: Any) -> Factored | None:
     if not isinstance(g, da.Array):
         return None
     if g.size == 1 and g.dtype.name in WIDE and _is_of_many(g):
-        return Factored(g.name, g.reshape(()), np.ones(g.shape, g.dtype), masked=False)
+        return Factored(g.name, g.reshape(()), da.ones(g.shape, g.dtype, chunks=g.shape), masked=False)
     return _noted(g)
 
 
