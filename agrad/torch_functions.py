@@ -18,7 +18,7 @@ import agrad.cuda as cuda  # noqa: PLR0402 (`from agrad` would ask this file)
 from agrad import random
 from agrad.core.backend import Device, backend_of
 from agrad.core.errors import called
-from agrad.core.methods import Sorted
+from agrad.core.methods import Picked
 from agrad.core.op import OPS
 from agrad.core.operands import as_operand, as_operands, tensor_of
 from agrad.core.tensor import Tensor
@@ -31,6 +31,7 @@ from agrad.ops import (
     extra,
     linalg,
     manipulation,
+    pairs,
     searching,
     solving,
     special,
@@ -98,7 +99,7 @@ __all__ = [
     "Size", "addbmm", "addmv", "addr", "adjoint", "aminmax", "angle", "argwhere", "baddbmm", "bernoulli", "bincount",
     "bucketize", "cartesian_prod", "cdist", "chain_matmul", "complex", "cross", "cuda", "cummax", "cummin",
     "cumulative_trapezoid", "device", "diag_embed", "diagflat", "dist", "fliplr", "flipud", "float_power", "fmod", "frac",
-    "get_rng_state", "initial_seed", "is_nonzero", "kthvalue", "ldexp", "logdet", "logspace", "msort", "multinomial",
+    "get_rng_state", "initial_seed", "is_nonzero", "kthvalue", "ldexp", "logdet", "logspace", "mode", "msort", "multinomial",
     "mvlgamma", "normal", "polar", "randint_like", "rot90", "set_rng_state", "split", "std_mean", "svd", "tensor_split",
     "trapezoid", "trapz", "tril_indices", "triu_indices", "unique", "unique_consecutive", "vander", "var_mean", "vdot",
     "view_as_complex", "view_as_real",
@@ -192,29 +193,29 @@ def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Min
     return MinMax(*(f(input, axis=dim, keepdims=keepdim) for f in (statistical.min, statistical.max)))
 
 
-def _running_extremum(function: Callable[..., Tensor], input: Any, dim: int) -> Sorted:
-    input = as_operand(input)
-    value = input.detach()
-    is_new = elementwise.logical_or(value == function(value, axis=dim), elementwise.isnan(value))
-    places = creation.arange(input.shape[dim], device=input.device).reshape(
-        (-1,) + (1,) * (-dim - 1 if dim < 0 else input.ndim - dim - 1)
-    )
-    indices = extra.cumulative_max(searching.where(is_new, places, 0), axis=dim)
-    return Sorted(searching.take_along_axis(input, indices, axis=dim), indices)
+def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Picked:
+    """The most frequent element along an axis, of several the smallest; and its index, the last.
+
+    Returns: ``values`` and ``indices``.
+
+    >>> ag.mode(ag.tensor([2.0, 1.0, 2.0]))
+    Picked(values=tensor(2.), indices=tensor(2))
+    """
+    return pairs.most_frequent(_input("mode", input), dim, keepdim)
 
 
-def cummax(input: Any, dim: int) -> Sorted:
+def cummax(input: Any, dim: int) -> Picked:
     """The largest element so far along an axis, and its index; of equal ones the last.
 
     Returns: ``values`` and ``indices``.
 
     >>> ag.cummax(ag.tensor([1.0, 3.0, 2.0]), 0)
-    Sorted(values=tensor([1., 3., 3.]), indices=tensor([0, 1, 1]))
+    Picked(values=tensor([1., 3., 3.]), indices=tensor([0, 1, 1]))
     """
-    return _running_extremum(extra.cumulative_max, input, dim)
+    return pairs.running_largest(input, dim)
 
 
-def cummin(input: Any, dim: int) -> Sorted:
+def cummin(input: Any, dim: int) -> Picked:
     """The smallest element so far along an axis, and its index; of equal ones the last.
 
     Returns: ``values`` and ``indices``.
@@ -222,10 +223,10 @@ def cummin(input: Any, dim: int) -> Sorted:
     >>> ag.cummin(ag.tensor([2.0, 3.0, 1.0]), 0).values
     tensor([2., 2., 1.])
     """
-    return _running_extremum(extra.cumulative_min, input, dim)
+    return pairs.running_smallest(input, dim)
 
 
-def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Picked:
     """The k-th smallest element along an axis, and its index.
 
     Returns: ``values`` and ``indices``.
@@ -234,11 +235,7 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Sorted
     >>> ag.kthvalue(ag.tensor([3.0, 1.0, 2.0]), 2).values
     tensor(2.)
     """
-    found = _input("kthvalue", input).sort(dim)
-    if not 0 < k <= found.values.shape[dim]:
-        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}{called()}")
-    parts = (x.narrow(dim, k - 1, 1) if keepdim else x.select(dim, k - 1) for x in found)
-    return Sorted(*parts)
+    return pairs.kth(_input("kthvalue", input), k, dim, keepdim)
 
 
 def msort(input: Any) -> Tensor:

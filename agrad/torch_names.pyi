@@ -81,6 +81,7 @@ from agrad.torch_functions import ldexp as ldexp
 from agrad.torch_functions import logdet as logdet
 from agrad.torch_functions import logspace as logspace
 from agrad.scipy.linalg import expm as _expm
+from agrad.torch_functions import mode as mode
 from agrad.torch_functions import msort as msort
 from agrad.torch_functions import multinomial as multinomial
 from agrad.torch_functions import mvlgamma as mvlgamma

@@ -83,6 +83,37 @@ def adds_in_place(frame: FrameType) -> bool:
     return frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2] == _ADDS_IN_PLACE
 
 
+#: What stands between the instructions that make a call, and a call with keywords.
+_CACHE, _PRECALL, _CALL = (opcode.opmap.get(name, 0) for name in ("CACHE", "PRECALL", "CALL"))
+_KEYWORDS = {opcode.opmap[name] for name in ("KW_NAMES", "CALL_KW") if name in opcode.opmap}
+#: ``a, b = value``, ``value[0]`` and ``value[1]``: what follows a call whose result is taken for a pair.
+_UNPACKS = bytes((opcode.opmap["UNPACK_SEQUENCE"], 2))
+_CONSTANTS = {opcode.opmap[name] for name in ("LOAD_CONST", "LOAD_SMALL_INT") if name in opcode.opmap}
+#: ``value[key]``: from Python 3.14 on it is BINARY_OP with NB_SUBSCR.
+_SUBSCRIPT = bytes(
+    (opcode.opmap["BINARY_SUBSCR"], 0) if "BINARY_SUBSCR" in opcode.opmap else (opcode.opmap["BINARY_OP"], 26)
+)
+
+
+def takes_a_pair(frame: FrameType) -> bool:
+    """Return whether a frame takes what a call without keywords gives for a pair: ``a, b = f()``, ``f()[0]`` or ``f()[1]``."""
+    code = frame.f_code
+    text, place = code.co_code, frame.f_lasti
+    while place > 0 and text[place] in (_CACHE, _PRECALL, _CALL):
+        place -= 2
+    if text[place] in _KEYWORDS:
+        return False
+    place = frame.f_lasti + 2
+    while place < len(text) and text[place] == _CACHE:
+        place += 2
+    if text[place : place + 2] == _UNPACKS:
+        return True
+    if place < len(text) and text[place] in _CONSTANTS:
+        value = code.co_consts[text[place + 1]] if text[place] == opcode.opmap["LOAD_CONST"] else text[place + 1]
+        return value.__class__ is int and value in (0, 1) and text[place + 2 : place + 4] == _SUBSCRIPT
+    return False
+
+
 _IDENTITY = (lambda x: x).__code__.co_code
 
 

@@ -231,6 +231,7 @@ def custom(
     batch: Kernel | None = None,
     contracts: Kernel | None = None,
     least_axes: int = 0,
+    by_dim: Kernel | None = None,
     memory: str = UNKNOWN.memory,
     facts: Facts = UNKNOWN,
 ) -> Declared:
@@ -249,6 +250,8 @@ def custom(
         As for `elementwise`.
     contracts : callable, optional
         As for `multilinear`.
+    by_dim : callable, optional
+        ``by_dim(x, dim, ...)``: what a call with PyTorch's ``dim`` is, where that means another function.
 
     Returns
     -------
@@ -264,7 +267,13 @@ def custom(
         index=index,
         keys=keys,
         of_rule={"source": source, "sequence": sequence, "outputs": outputs, "drops": drops, "jvp": jvp, "real": real},
-        of_op={"kernel": kernel, "batch": batch, "contracts": contracts, "least_axes": least_axes},
+        of_op={
+            "kernel": kernel,
+            "batch": batch,
+            "contracts": contracts,
+            "least_axes": least_axes,
+            "by_dim": by_dim,
+        },
     )
 
 

@@ -132,7 +132,7 @@ _NAMES: dict[str, Any] = {
 
 #: Names that generated code uses: an op with an argument of such a name goes through `general`.
 RESERVED = frozenset(
-    {*_NAMES, "Node", "code", "frame", "kept", "mode", "node", "op", "same_spec", "r", "recording", "s", "t"}
+    {*_NAMES, "Node", "by_dim", "code", "frame", "kept", "mode", "node", "op", "same_spec", "r", "recording", "s", "t"}
 )
 RESERVED |= {"error", "xp"}
 
@@ -183,7 +183,7 @@ class Source:
         """Return the function, whose globals are `names`."""
         op = self.op
         names |= _NAMES
-        names["Node"], names["op"] = op.node_class, op
+        names["Node"], names["op"], names["by_dim"] = op.node_class, op, op.by_dim
         for i, p in enumerate(op.public.parameters.values()):
             if p.default is not p.empty:
                 names[f"default_{i}"] = p.default
@@ -242,7 +242,14 @@ def _signature_text(op: Op) -> str:
 def _alias_lines(op: Op) -> list[str]:
     """Write how PyTorch's names of arguments come to stand for the standard's."""
     lines, defaults = [], {name: f"default_{i}" for i, name in enumerate(op.public.parameters)}
+    if op.by_dim is not None:
+        x, _, *more = [p.name for p in op.public.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        lines += [f"    if dim is not {defaults['dim']}:"]
+        lines += [f"        instead({op.name!r}, 'axis', axis, {defaults['axis']}, 'dim', dim)"]
+        lines += [f"        return by_dim({', '.join((x, 'dim', *more))})"]
     for alias, own in op.aliases.items():
+        if alias == "dim" and op.by_dim is not None:
+            continue
         lines += [f"    if {alias} is not {defaults[alias]}:"]
         lines += [f"        {own} = instead({op.name!r}, {own!r}, {own}, {defaults[own]}, {alias!r}, {alias})"]
     for own in {"axis", "axes"}.intersection(op.aliases.values()):

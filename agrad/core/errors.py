@@ -336,6 +336,21 @@ def check_meaning(numpys: str, torchs: str) -> None:
         )
 
 
+def warn_meaning(message: str) -> None:
+    """Warn of a method that NumPy and PyTorch give two meanings, where code calls it that is neither NumPy's nor a library's."""
+    frame = getframe(3)  # who calls the method
+    module = str(frame.f_globals.get("__name__")).partition(".")[0]
+    if module in LIBRARIES or is_internal(frame.f_code.co_filename) or is_for_numpy(frame):
+        return
+    warnings.warn_explicit(
+        message,
+        UserWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
 def warn_lost_write(what: str, *, numpy_copies: bool) -> None:
     """Warn of a change that does not reach what the tensor would be a view of; raise in code for NumPy.
 

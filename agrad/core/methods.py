@@ -17,6 +17,13 @@ class Methods:
     __slots__ = ()
 
 
+class Picked(NamedTuple):
+    """Elements picked along an axis, and their indices there: what PyTorch's `max(dim)` and its kin give."""
+
+    values: Tensor
+    indices: Tensor
+
+
 class Sorted(NamedTuple):
     """What `Tensor.sort` gives."""
 

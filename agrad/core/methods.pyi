@@ -10,6 +10,12 @@ from typing import Self
 Axis = int | tuple[int, ...] | None
 
 
+class Picked(NamedTuple):
+    """Elements picked along an axis, and their indices there: what PyTorch's `max(dim)` and its kin give."""
+    values: Tensor
+    indices: Tensor
+
+
 class Sorted(NamedTuple):
     """What `Tensor.sort` gives."""
     values: Tensor
@@ -350,24 +356,32 @@ class Methods(_FromTables):
 
         dtype, initial, where: As of ``numpy.prod``.
         """
-    def max(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, initial: Any=None, where: Any=True) -> Tensor:
+    def max(self, axis: Axis=None, keepdims: bool=False, *, dim: int | None=None, keepdim: bool | None=None, initial: Any=None, where: Any=True) -> Any:
         """Largest element over axes; see `agrad.max`.
 
+        dim : int, optional
+            PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked.
+        keepdim : bool, optional
+            PyTorch's name of `keepdims`, which asks for the pair as well.
         initial, where: As of ``numpy.max``.
-        PyTorch's ``max(dim)`` gives indices too: here `argmax` does, and ties share the gradient evenly.
+        By position the axis is the standard's: the values alone, among which ties share the gradient evenly.
         """
-    def min(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, initial: Any=None, where: Any=True) -> Tensor:
+    def min(self, axis: Axis=None, keepdims: bool=False, *, dim: int | None=None, keepdim: bool | None=None, initial: Any=None, where: Any=True) -> Any:
         """Smallest element over axes; see `agrad.min`.
 
+        dim : int, optional
+            PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked.
+        keepdim : bool, optional
+            PyTorch's name of `keepdims`, which asks for the pair as well.
         initial, where: As of ``numpy.min``.
-        PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
+        By position the axis is the standard's: the values alone, among which ties share the gradient evenly.
         """
-    def var(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, unbiased: bool | None=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
+    def var(self, axis: Axis=None, correction: float | None=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, unbiased: bool | None=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
         """Variance over axes; see `agrad.var`.
 
         dtype, where: As of ``numpy.var``.
         """
-    def std(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, unbiased: bool | None=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
+    def std(self, axis: Axis=None, correction: float | None=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, unbiased: bool | None=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
         """Standard deviation over axes; see `agrad.std`.
 
         dtype, where: As of ``numpy.std``.
@@ -459,10 +473,33 @@ class Methods(_FromTables):
 
         TypeError: In code for NumPy: NumPy's sorts in place.
         """
-    def median(self, dim: Axis=None, keepdim: bool=False) -> Tensor:
-        """The middle elements over axes, of an even count the lower ones, as in PyTorch; `agrad.median` gives means.
+    def median(self, dim: int | None=None, keepdim: bool=False) -> Any:
+        """The middle element, of an even count the lower one, as in PyTorch; `agrad.median` gives the mean of the two.
 
-        Returns: The values, without PyTorch's indices. NaN where an element is NaN.
+        dim : int, optional
+            Along this axis. Default: of all elements.
+        Returns: The value; along an axis the pair ``values``, ``indices``. NaN where an element is NaN.
+        """
+    def mode(self, dim: int=-1, keepdim: bool=False) -> Picked:
+        """The most frequent element along an axis, of several the smallest.
+
+        Returns: ``values`` and ``indices``, the last of each.
+        """
+    def kthvalue(self, k: int, dim: int=-1, keepdim: bool=False) -> Picked:
+        """The k-th smallest element along an axis, and its index.
+
+        Returns: ``values`` and ``indices``.
+        RuntimeError: If there are fewer elements.
+        """
+    def cummax(self, dim: int) -> Picked:
+        """The largest element so far along an axis, and its index; of equal ones the last.
+
+        Returns: ``values`` and ``indices``.
+        """
+    def cummin(self, dim: int) -> Picked:
+        """The smallest element so far along an axis, and its index; of equal ones the last.
+
+        Returns: ``values`` and ``indices``.
         """
     def argsort(self, dim: int | None=-1, descending: bool | str=False, *, stable: bool=True, axis: int | None=-1, kind: str | None=None) -> Tensor:
         """The indices that sort along an axis; see `agrad.argsort`.

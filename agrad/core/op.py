@@ -60,13 +60,16 @@ def aliases_in(public: inspect.Signature) -> dict[str, str]:
     return {alias: own for alias in names if alias in ALIASES for own in ALIASES[alias] if own in names}
 
 
-def without_aliases(public: inspect.Signature) -> inspect.Signature:
-    """Return a signature as the standard has it: without other names, and what has one is given by name."""
+def without_aliases(public: inspect.Signature, *, by_dim: bool = False) -> inspect.Signature:
+    """Return a signature as the standard has it: without other names, and what has one is given by name.
+
+    Of an op that means something else by ``dim``, all but the operand is.
+    """
     aliases = aliases_in(public)
     if not aliases:
         return public
     kept = [p for p in public.parameters.values() if p.name not in aliases]
-    by_name = aliases.values()
+    by_name = [p.name for p in kept if p.kind is not p.POSITIONAL_ONLY] if by_dim else aliases.values()
     return public.replace(parameters=[p.replace(kind=p.KEYWORD_ONLY) if p.name in by_name else p for p in kept])
 
 
@@ -95,6 +98,9 @@ class Op:
         How many axes the standard asks of the first operand, where libraries take fewer, each in a way of its own.
     shapes : callable or None
         ``shapes(x1_shape, x2_shape, ...)`` refuses operands of shapes that libraries take, each in a way of its own.
+    by_dim : callable or None
+        What it is for whoever gives PyTorch's ``dim``, where that is another function: ``by_dim(x, dim, ...)``, with the other
+        arguments that may be given by position.
     facts : Facts
         What else is known of it.
     writes_through : bool
@@ -121,6 +127,7 @@ class Op:
         contracts: Callable[..., Any] | None = None,
         least_axes: int = 0,
         shapes: Callable[..., None] | None = None,
+        by_dim: Callable[..., Any] | None = None,
         facts: Facts = UNKNOWN,
     ) -> None:
         self.name = name
@@ -132,9 +139,10 @@ class Op:
         self.contracts = contracts
         self.least_axes = least_axes
         self.shapes = shapes
+        self.by_dim = by_dim
         self.public = public
         self.aliases = aliases
-        self.signature = without_aliases(public) if aliases else public
+        self.signature = without_aliases(public, by_dim=by_dim is not None) if aliases else public
         words = name.removeprefix("nn.").replace(".", "_").split("_")
         self.title = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
         arguments = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from agrad.core import errors
 from agrad.core.backend import backend_of, numbers_of
@@ -20,11 +20,15 @@ from agrad.core.operands import listed
 from agrad.core.saved import active
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
+from agrad.ops import pairs
 from agrad.ops.batch_rules import BatchedCall, along, is_array, place, pointwise, reduced
 from agrad.ops.data_type import astype
 from agrad.ops.docs import complete
 from agrad.ops.manipulation import unravel
 from agrad.ops.missing import asked, there
+
+if TYPE_CHECKING:
+    from agrad.core.methods import Sorted
 
 __all__ = [
     "argmax", "argmin", "argsort", "count_nonzero", "getitem", "nonzero", "scatter_add", "searchsorted", "setitem",
@@ -629,18 +633,25 @@ def _sorted_there_jvp(xp: Any, t_x: Any, x: Any, ans: Any, axis: int, descending
     return there(xp, _sorted_tangent(xp, asked(xp, t_x, x), x, axis, descending, stable), ans)
 
 
+@overload
+def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor: ...
+@overload
+def sort(x: Any, /, dim: int, descending: bool = False, *, stable: bool = True) -> Sorted: ...
 @custom(
     vjp={"x": _unsort},
     jvp=_sorted_tangent,
     batch=along,
     least_axes=1,
+    by_dim=pairs.in_order,
     memory="fresh",
     facts=Facts(sparsity="along", missing={"vjp": {"x": _unsort_there}, "jvp": _sorted_there_jvp}),
 )
-def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+def sort(x: Any, /, dim: int | None = None, descending: bool = False, *, axis: int = -1, stable: bool = True) -> Any:
     """Sorted along an axis.
 
     x: Real-valued, at least 1 axis.
+    dim : int, optional
+        PyTorch's: gives the pair ``values``, ``indices`` along this axis, as `Tensor.sort` does.
     Returns: Of the shape and dtype of `x`.
     Derivative: the cotangent goes back along the permutation of `argsort`, also among equal elements.
     Source: array API 2025.12, sorting functions.

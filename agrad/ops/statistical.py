@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from agrad.core.cotangents import is_complex, promote
 from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.errors import UnsupportedOp
 from agrad.core.facts import Facts
+from agrad.ops import pairs
 from agrad.ops.batch_rules import reduced, running
 from agrad.ops.docs import complete
 from agrad.ops.missing import asked, how_many, there
 
 if TYPE_CHECKING:
+    from agrad.core.methods import Picked
     from agrad.core.tensor import Tensor
 
 __all__ = ["all", "any", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var"]
@@ -221,18 +223,30 @@ def _extremum_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, 
     return xp.sum(t_x * _ties(xp, x, x_spec, ans, axis, keepdims), axis=axis, keepdims=keepdims)
 
 
+@overload
+def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor: ...
+@overload
+def max(x: Any, /, dim: int, keepdim: bool = False) -> Picked: ...
+@overload
+def max(x: Any, /, dim: Any, keepdim: bool = False) -> Any: ...
 @custom(
     vjp={"x": _extremum_vjp},
     jvp=_extremum_jvp,
     batch=reduced,
+    by_dim=pairs.largest,
     memory="fresh",
     facts=Facts(sparsity="reduces", in_order=True, needs=("zero-size reductions",), missing=True),
 )
-def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def max(x: Any, /, dim: Any = None, keepdim: bool = False, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Largest element over axes, all by default.
 
     x: Real-valued, any shape.
     Returns: Of the shape of `x` without the reduced axes, of its dtype; NaN where one of the elements is.
+    dim : int, optional
+        PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked, the
+        first of equal ones. A tensor in this place: `agrad.maximum` of the two.
+    keepdim : bool, optional
+        Beside `dim`, PyTorch's name of `keepdims`.
     ValueError: If there is nothing to choose from, on most backends.
     Derivative: 1 by the element that attains the extremum; elements that tie share the gradient evenly, as in PyTorch's
     `amax` and `amin` (NaNs tie with one another).
@@ -243,18 +257,30 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """
 
 
+@overload
+def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor: ...
+@overload
+def min(x: Any, /, dim: int, keepdim: bool = False) -> Picked: ...
+@overload
+def min(x: Any, /, dim: Any, keepdim: bool = False) -> Any: ...
 @custom(
     vjp={"x": _extremum_vjp},
     jvp=_extremum_jvp,
     batch=reduced,
+    by_dim=pairs.smallest,
     memory="fresh",
     facts=Facts(sparsity="reduces", in_order=True, needs=("zero-size reductions",), missing=True),
 )
-def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def min(x: Any, /, dim: Any = None, keepdim: bool = False, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Smallest element over axes, all by default.
 
     x: Real-valued, any shape.
     Returns: Of the shape of `x` without the reduced axes, of its dtype; NaN where one of the elements is.
+    dim : int, optional
+        PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked, the
+        first of equal ones. A tensor in this place: `agrad.minimum` of the two.
+    keepdim : bool, optional
+        Beside `dim`, PyTorch's name of `keepdims`.
     ValueError: If there is nothing to choose from, on most backends.
     Derivative: 1 by the element that attains the extremum; elements that tie share the gradient evenly, as in PyTorch's
     `amax` and `amin` (NaNs tie with one another).

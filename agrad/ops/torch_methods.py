@@ -13,9 +13,10 @@ from typing import Any
 
 from agrad import dtypes
 from agrad.core.buffers import check_leaf, rebind
+from agrad.core.cpython import getframe, takes_a_pair
 from agrad.core.entry import instead, make_operator
-from agrad.core.errors import called, check_meaning
-from agrad.core.methods import Sorted
+from agrad.core.errors import called, check_meaning, warn_meaning
+from agrad.core.methods import Picked, Sorted
 from agrad.core.op import OPS, frozen
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, attached, bases
@@ -28,6 +29,7 @@ from agrad.ops import (
     linalg,
     manipulation,
     nn,
+    pairs,
     searching,
     solving,
     special,
@@ -182,18 +184,24 @@ class Reductions:
         axis: Axis = None,
         keepdims: bool = False,
         *,
-        dim: Axis = None,
-        keepdim: bool = False,
+        dim: int | None = None,
+        keepdim: bool | None = None,
         initial: Any = None,
         where: Any = True,
-    ) -> Tensor:
+    ) -> Any:
         """Largest element over axes; see `agrad.max`.
 
+        dim : int, optional
+            PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked.
+        keepdim : bool, optional
+            PyTorch's name of `keepdims`, which asks for the pair as well.
         initial, where: As of ``numpy.max``.
-        PyTorch's ``max(dim)`` gives indices too: here `argmax` does, and ties share the gradient evenly.
+        By position the axis is the standard's: the values alone, among which ties share the gradient evenly.
         """
-        if dim is not None or keepdim or isinstance(axis, list):
-            axis, keepdims = _one("max", axis, dim, keepdims, keepdim)
+        if dim is not None or keepdim is not None:
+            return _pair("max", pairs.largest, self, axis, dim, keepdims, keepdim)
+        if axis is not None and axis.__class__ is not tuple:
+            axis = _standards("max", self, axis)
         if where is not True or initial is not None:
             return _numpys("max", self, (axis, keepdims or False), where, initial=initial)
         return statistical.max(self, axis=axis, keepdims=keepdims or False)
@@ -203,18 +211,24 @@ class Reductions:
         axis: Axis = None,
         keepdims: bool = False,
         *,
-        dim: Axis = None,
-        keepdim: bool = False,
+        dim: int | None = None,
+        keepdim: bool | None = None,
         initial: Any = None,
         where: Any = True,
-    ) -> Tensor:
+    ) -> Any:
         """Smallest element over axes; see `agrad.min`.
 
+        dim : int, optional
+            PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked.
+        keepdim : bool, optional
+            PyTorch's name of `keepdims`, which asks for the pair as well.
         initial, where: As of ``numpy.min``.
-        PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
+        By position the axis is the standard's: the values alone, among which ties share the gradient evenly.
         """
-        if dim is not None or keepdim or isinstance(axis, list):
-            axis, keepdims = _one("min", axis, dim, keepdims, keepdim)
+        if dim is not None or keepdim is not None:
+            return _pair("min", pairs.smallest, self, axis, dim, keepdims, keepdim)
+        if axis is not None and axis.__class__ is not tuple:
+            axis = _standards("min", self, axis)
         if where is not True or initial is not None:
             return _numpys("min", self, (axis, keepdims or False), where, initial=initial)
         return statistical.min(self, axis=axis, keepdims=keepdims or False)
@@ -222,7 +236,7 @@ class Reductions:
     def var(
         self: Any,
         axis: Axis = None,
-        correction: float = 0.0,
+        correction: float | None = None,
         keepdims: bool = False,
         *,
         dim: Axis = None,
@@ -236,12 +250,11 @@ class Reductions:
 
         dtype, where: As of ``numpy.var``.
         """
-        if dim is not None or keepdim or isinstance(axis, list):
-            axis, keepdims = _one("var", axis, dim, keepdims, keepdim)
         if axis is True or axis is False:  # PyTorch's x.var(unbiased)
             axis, unbiased = None, axis
-        correction = correction if unbiased is None else float(unbiased)
-        correction = correction if ddof is None else ddof
+        correction = _correction("var", axis, correction, unbiased, ddof)
+        if dim is not None or keepdim or isinstance(axis, list):
+            axis, keepdims = _one("var", axis, dim, keepdims, keepdim)
         if where is not True or dtype is not None:
             return _numpys("var", self, (axis, keepdims or False), where, dtype=dtype, ddof=correction)
         return statistical.var(self, axis=axis, correction=correction, keepdims=keepdims or False)
@@ -249,7 +262,7 @@ class Reductions:
     def std(
         self: Any,
         axis: Axis = None,
-        correction: float = 0.0,
+        correction: float | None = None,
         keepdims: bool = False,
         *,
         dim: Axis = None,
@@ -263,12 +276,11 @@ class Reductions:
 
         dtype, where: As of ``numpy.std``.
         """
-        if dim is not None or keepdim or isinstance(axis, list):
-            axis, keepdims = _one("std", axis, dim, keepdims, keepdim)
         if axis is True or axis is False:  # PyTorch's x.std(unbiased)
             axis, unbiased = None, axis
-        correction = correction if unbiased is None else float(unbiased)
-        correction = correction if ddof is None else ddof
+        correction = _correction("std", axis, correction, unbiased, ddof)
+        if dim is not None or keepdim or isinstance(axis, list):
+            axis, keepdims = _one("std", axis, dim, keepdims, keepdim)
         if where is not True or dtype is not None:
             return _numpys("std", self, (axis, keepdims or False), where, dtype=dtype, ddof=correction)
         return statistical.std(self, axis=axis, correction=correction, keepdims=keepdims or False)
@@ -451,17 +463,45 @@ class Ordering:
             "x = np.sort(x) for NumPy's x.sort(), which sorts in place",
             "np.sort(x) and np.argsort(x) for the values and indices that PyTorch's gives",
         )
-        if self.ndim == 0:
-            return Sorted(elementwise.positive(self), creation.zeros_like(self, dtype="int64"))
-        indices = searching.argsort(self, axis=dim, descending=descending, stable=True)
-        return Sorted(searching.take_along_axis(self, indices, axis=dim), indices)
+        return pairs.in_order(self, dim, descending)
 
-    def median(self: Any, dim: Axis = None, keepdim: bool = False) -> Tensor:
-        """The middle elements over axes, of an even count the lower ones, as in PyTorch; `agrad.median` gives means.
+    def median(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+        """The middle element, of an even count the lower one, as in PyTorch; `agrad.median` gives the mean of the two.
 
-        Returns: The values, without PyTorch's indices. NaN where an element is NaN.
+        dim : int, optional
+            Along this axis. Default: of all elements.
+        Returns: The value; along an axis the pair ``values``, ``indices``. NaN where an element is NaN.
         """
-        return extra.quantile(self, 0.5, axis=dim, method="lower", keepdims=keepdim)
+        return extra.quantile(self, 0.5, method="lower") if dim is None else pairs.middle(self, dim, keepdim)
+
+    def mode(self: Any, dim: int = -1, keepdim: bool = False) -> Picked:
+        """The most frequent element along an axis, of several the smallest.
+
+        Returns: ``values`` and ``indices``, the last of each.
+        """
+        return pairs.most_frequent(self, dim, keepdim)
+
+    def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Picked:
+        """The k-th smallest element along an axis, and its index.
+
+        Returns: ``values`` and ``indices``.
+        RuntimeError: If there are fewer elements.
+        """
+        return pairs.kth(self, k, dim, keepdim)
+
+    def cummax(self: Any, dim: int) -> Picked:
+        """The largest element so far along an axis, and its index; of equal ones the last.
+
+        Returns: ``values`` and ``indices``.
+        """
+        return pairs.running_largest(self, dim)
+
+    def cummin(self: Any, dim: int) -> Picked:
+        """The smallest element so far along an axis, and its index; of equal ones the last.
+
+        Returns: ``values`` and ``indices``.
+        """
+        return pairs.running_smallest(self, dim)
 
     def argsort(
         self: Any,
@@ -1236,6 +1276,40 @@ def _one(name: str, axis: Any, dim: Any, keepdims: bool = False, keepdim: bool =
     if keepdim is not False:
         keepdims = instead(name, "keepdims", keepdims or False, False, "keepdim", keepdim)
     return frozen(axis), keepdims or False
+
+
+def _pair(
+    name: str, function: Callable[..., Any], x: Tensor, axis: Any, dim: Any, keepdims: Any, keepdim: bool | None
+) -> Any:
+    """What PyTorch's `max` gives along an axis, which may be given by position."""
+    dim, keepdim = _one(name, axis, dim, keepdims or False, keepdim or False)
+    if dim is None:
+        raise TypeError(f"{name}(): keepdim= needs PyTorch's dim=; the standard's is keepdims={called()}")
+    return function(x, dim, keepdim)
+
+
+def _standards(name: str, x: Tensor, axis: Any) -> Any:
+    """The axis of a reduction as the standard has it; a warning where two of its rows are taken for PyTorch's pair."""
+    if x.ndim > 1 and takes_a_pair(getframe(2)):
+        warn_meaning(
+            f"x.{name}({axis}) gives the values alone, as NumPy's and the standard's: this takes two of its rows. For"
+            f" PyTorch's pair write x.{name}(dim={axis}), whose indices come second; for the rows, x.{name}(axis={axis})."
+        )
+    return frozen(axis)
+
+
+def _correction(name: str, axis: Any, correction: float | None, unbiased: bool | None, ddof: float | None) -> float:
+    """What a variance takes from the number of elements; a warning where it is the standard's and nobody said so."""
+    if ddof is not None:
+        return ddof
+    if unbiased is not None:
+        return float(unbiased)
+    if correction is None and axis is None:
+        warn_meaning(
+            f"x.{name}() divides by n, as NumPy's and the standard's; PyTorch's divides by n - 1. Write"
+            f" x.{name}(correction=0) or x.{name}(correction=1)."
+        )
+    return 0.0 if correction is None else correction
 
 
 def _running(x: Tensor, name: str, function: Callable[..., Tensor], axis: int | None, dtype: Any) -> Tensor:

@@ -250,7 +250,6 @@ _INSTEAD = {
     "use mean + std * agrad.randn(shape)": "trunc_normal_",
     "use agrad.numpy.random.binomial": "binomial",
     "use low + (high - low) * agrad.rand(shape)": "uniform uniform_",
-    "use values, counts = agrad.unique_counts(x), and values[agrad.argmax(counts)]": "mode",
     "use x - agrad.trunc(x / y) * y": "fmod_",
     "use agrad.nn.functional.pairwise_distance in forward": "PairwiseDistance",
     "use agrad.nn.functional.cosine_similarity in forward": "CosineSimilarity",
@@ -374,9 +373,7 @@ _INSTEAD = {
     "use agrad.reshape and agrad.permute_dims": "ChannelShuffle channel_shuffle",
     "use agrad.scipy.interpolate, or agrad.nn.functional.interpolate": "grid_sample affine_grid",
     "use slices, or agrad.nn.functional.unfold of images": "Tensor.unfold",
-    "x.max(dim) and x.min(dim) are the values: use x.argmax(dim) and x.argmin(dim) for the indices": (
-        "Tensor.values Tensor.indices"
-    ),
+    "x.max(1) and x.min(1) are the values: x.max(dim=1) gives PyTorch's pair": "Tensor.values Tensor.indices",
     "use agrad.nn.functional.avg_pool2d(agrad.abs(x) ** p, k) ** (1 / p), times a factor": (
         "LPPool1d LPPool2d LPPool3d lp_pool1d lp_pool2d lp_pool3d"
     ),

@@ -45,13 +45,6 @@ OF_DASK = {
 
 #: Functions that PyTorch has by this name, and that are others given `dim`, by name or by position.
 OTHERWISE = {
-    **{
-        most: f"PyTorch's gives indices too: agrad.a{most}(x, 1) gives the values, agrad.arg{most}(x, 1) the indices;"
-        f" of two tensors, agrad.{most}imum(x, y)"
-        for most in ("max", "min")
-    },
-    "sort": "PyTorch's gives indices too, as x.sort(dim) does; agrad.sort has axis= for it",
-    "median": "PyTorch's gives indices too, and the lower of two; agrad.median has axis= for it",
     "nonzero": "agrad.nonzero(x) gives a tuple of indices, and x.nonzero() PyTorch's matrix",
     "norm": "PyTorch's takes all elements as one vector, as x.norm(p, dim) does; agrad.norm is NumPy's, with ord= and axis=",
     **{

@@ -321,8 +321,8 @@ def test_what_has_no_axes_is_reduced_along_one_where_the_library_does(name, axis
 def test_the_median_of_an_even_count_is_the_lower_one(backend):
     x = ag.asarray([[4.0, 1.0, 3.0, 2.0], [8.0, 6.0, 7.0, 5.0]], device=backend)
     same(x.median(), 4.0)
-    same(x.median(1), [2.0, 6.0])
-    same(x.median(0, keepdim=True), [[4.0, 1.0, 3.0, 2.0]])
+    same(x.median(1).values, [2.0, 6.0])
+    same(x.median(0, keepdim=True).values, [[4.0, 1.0, 3.0, 2.0]])
     same(ag.median(x), 4.5)
     same(ag.asarray([1.0, nan, 3.0], device=backend).median(), nan)
     check(lambda x: x.median(), [[4.0, 1.0, 3.0, 2.0]], [[0.0, 0.0, 0.0, 1.0]], backend, pointwise=False)

@@ -277,7 +277,8 @@ def test_axes_as_a_list():
     t = ag.asarray(x)
     for name in ("sum", "mean", "std", "var", "amax", "amin"):
         expected = getattr(np, name)(x, axis=(0, 2))
-        np.testing.assert_allclose(getattr(t, name)(dim=[0, 2]).numpy(), expected, rtol=1e-12)
+        more = {"correction": 0} if name in ("std", "var") else {}
+        np.testing.assert_allclose(getattr(t, name)(dim=[0, 2], **more).numpy(), expected, rtol=1e-12)
     np.testing.assert_allclose(t.logsumexp([0, 2]).numpy(), np.log(np.exp(x).sum(axis=(0, 2))), rtol=1e-12)
     assert (t > 0).count_nonzero([0, 2]).tolist() == np.count_nonzero(x > 0, axis=(0, 2)).tolist()
     assert (t > 9).any([0, 2]).tolist() == [False] * 3

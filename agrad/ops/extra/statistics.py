@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from agrad.core.cotangents import beside
 from agrad.core.declare import nondifferentiable
 from agrad.core.errors import called
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
+from agrad.ops import pairs
 from agrad.ops.creation import asarray, zeros
 from agrad.ops.data_type import astype, finfo
 from agrad.ops.elementwise import clip, conj, isnan, real, sqrt
@@ -23,6 +24,9 @@ from agrad.ops.statistical import max as largest
 from agrad.ops.statistical import mean
 from agrad.ops.statistical import min as smallest
 from agrad.ops.statistical import sum as sum_of
+
+if TYPE_CHECKING:
+    from agrad.core.methods import Picked
 
 __all__ = ["average", "corrcoef", "cov", "median", "percentile", "ptp", "quantile"]
 
@@ -215,10 +219,20 @@ def percentile(
     return _quantiles("percentile", x, _levels("percentile", q, 100), axis, method, keepdims)
 
 
-def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+@overload
+def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor: ...
+@overload
+def median(x: Any, /, dim: int, keepdim: bool = False) -> Picked: ...
+def median(
+    x: Any, /, dim: int | None = None, keepdim: bool = False, *, axis: Axis = None, keepdims: bool = False
+) -> Any:
     """Median over axes: the middle element, or the mean of the two middle ones.
 
     x: Real, any shape.
+    dim : int, optional
+        PyTorch's: gives the pair ``values``, ``indices`` along this axis, the lower of two middle elements.
+    keepdim : bool, optional
+        Beside `dim`, PyTorch's name of `keepdims`.
     Returns: The medians. NaN where an element is NaN.
     As ``numpy.median``, where PyTorch gives the lower of two middle elements. The gradient goes to the one or two
     elements picked, as in `quantile`.
@@ -228,6 +242,11 @@ def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     >>> x.grad
     tensor([0.5000, 0.0000, 0.0000, 0.5000])
     """
+    if dim is not None:
+        if axis is not None:
+            raise TypeError(f"median() got axis={axis!r} and dim={dim!r}, which are one argument{called()}")
+        return pairs.middle(x, dim, keepdim)
+    keepdims = keepdims or keepdim
     return _quantiles("median", x, 0.5, axis, "linear", keepdims)
 
 
