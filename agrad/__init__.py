@@ -102,7 +102,7 @@ else:  # a type checker reads the imports, and is to know what there is not
     __all__ += ["__array_api_version__", "__version__"]
 
     #: Modules that load when they are first used.
-    _WAITING = {"compat", "einops", "scipy", "torch_functions", "xarray"}
+    _WAITING = {"compat", "distributions", "einops", "scipy", "torch_functions", "xarray"}
 
     def __getattr__(name: str) -> Any:
         if name in _WAITING:

@@ -45,13 +45,46 @@ def get(name: str) -> Backend:
     return _get(name)
 
 
+class Switches:
+    """PyTorch's switches of cuDNN, which no array library here has: they can be set, and change nothing.
+
+    Attributes
+    ----------
+    benchmark, deterministic, allow_tf32, enabled : bool
+        As they were set last.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.backends.cudnn.benchmark = True
+    """
+
+    benchmark = deterministic = allow_tf32 = False
+    enabled = True
+
+    def is_available(self) -> bool:
+        """Return False: cuDNN is not used.
+
+        Returns
+        -------
+        bool
+            False.
+        """
+        return False
+
+
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
+    if name == "cudnn":
+        return _CUDNN
     try:
         return _namespace(name)
     except BackendError as error:
         raise AttributeError(str(error)) from error
+
+
+_CUDNN = Switches()
 
 
 class _Backends(ModuleType):

@@ -14,7 +14,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import agrad.cuda as cuda  # noqa: PLR0402 (`from agrad` would ask this file)
+import agrad.accelerator as accelerator  # noqa: PLR0402 (`from agrad` would ask this file)
+import agrad.cuda as cuda  # noqa: PLR0402 (as above)
 from agrad import random
 from agrad.core.backend import Device, backend_of
 from agrad.core.errors import called
@@ -45,9 +46,9 @@ from agrad.ops.torch_methods import BINARY_METHODS, UNARY_METHODS
 METHODS = {
     "addcdiv", "addcmul", "addmm", "amax", "amin", "bmm", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min",
     "clamp_min_", "clone", "det", "detach", "detach_", "diagonal", "digamma", "div", "eq", "erf", "erfc", "erfinv",
-    "exp2", "fill_", "ge", "gt", "index_add", "index_copy", "index_fill", "inverse", "is_complex", "le", "lgamma",
+    "exp2", "fill_", "ge", "gt", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "inverse", "is_complex", "le", "lgamma",
     "logit", "logsumexp", "lt", "matrix_power", "mm", "movedim", "mul", "mv", "nan_to_num", "narrow", "ne", "neg",
-    "numel", "permute", "relu_", "repeat_interleave", "round_", "rsqrt", "scatter", "select", "sigmoid_", "sub",
+    "numel", "permute", "relu_", "repeat_interleave", "round_", "rsqrt", "scatter", "scatter_reduce", "select", "sigmoid_", "sub",
     "swapdims", "t", "take_along_dim", "trace", "transpose", "unbind", "unflatten", "unsqueeze", "zero_",
     *(f"{name}_" for name in UNARY_METHODS if name not in {"sign", "isnan", "isinf", "isfinite"}),
 }  # fmt: skip
@@ -96,8 +97,8 @@ SAME = {
 }
 
 __all__ = [
-    "Size", "addbmm", "addmv", "addr", "adjoint", "aminmax", "angle", "argwhere", "baddbmm", "bernoulli", "bincount",
-    "bucketize", "cartesian_prod", "cdist", "chain_matmul", "complex", "cross", "cuda", "cummax", "cummin",
+    "BoolTensor", "ByteTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "Size", "accelerator", "addbmm", "addmv", "addr", "adjoint", "aminmax", "angle", "argwhere", "baddbmm", "bernoulli", "bincount",
+    "bucketize", "cartesian_prod", "cdist", "chain_matmul", "cholesky_solve", "complex", "cross", "cuda", "cummax", "cummin",
     "cumulative_trapezoid", "device", "diag_embed", "diagflat", "dist", "fliplr", "flipud", "float_power", "fmod", "frac",
     "get_rng_state", "initial_seed", "is_nonzero", "kthvalue", "ldexp", "logdet", "logspace", "mode", "msort", "multinomial",
     "mvlgamma", "normal", "polar", "randint_like", "rot90", "set_rng_state", "split", "std_mean", "svd", "tensor_split",
@@ -172,6 +173,72 @@ def _documented(text: str) -> str:
 
 
 # -- PyTorch's own signatures, over what is there ---------------------------------------------------------------------------
+
+
+def BoolTensor(*args: Any) -> Tensor:
+    """PyTorch's ``BoolTensor``: bool, of a shape or of data.
+
+    *args: A shape as separate integers (uninitialised then), or one nested sequence of numbers.
+
+    >>> ag.BoolTensor(2, 3).dtype == ag.bool
+    True
+    """
+    return Tensor(*args, dtype="bool")
+
+
+def ByteTensor(*args: Any) -> Tensor:
+    """PyTorch's ``ByteTensor``: uint8, of a shape or of data.
+
+    *args: A shape as separate integers (uninitialised then), or one nested sequence of numbers.
+
+    >>> ag.ByteTensor(2, 3).dtype == ag.uint8
+    True
+    """
+    return Tensor(*args, dtype="uint8")
+
+
+def HalfTensor(*args: Any) -> Tensor:
+    """PyTorch's ``HalfTensor``: float16, of a shape or of data.
+
+    *args: A shape as separate integers (uninitialised then), or one nested sequence of numbers.
+
+    >>> ag.HalfTensor(2, 3).dtype == ag.float16
+    True
+    """
+    return Tensor(*args, dtype="float16")
+
+
+def IntTensor(*args: Any) -> Tensor:
+    """PyTorch's ``IntTensor``: int32, of a shape or of data.
+
+    *args: A shape as separate integers (uninitialised then), or one nested sequence of numbers.
+
+    >>> ag.IntTensor(2, 3).dtype == ag.int32
+    True
+    """
+    return Tensor(*args, dtype="int32")
+
+
+def LongTensor(*args: Any) -> Tensor:
+    """PyTorch's ``LongTensor``: int64, of a shape or of data.
+
+    *args: A shape as separate integers (uninitialised then), or one nested sequence of numbers.
+
+    >>> ag.LongTensor(2, 3).dtype == ag.int64
+    True
+    """
+    return Tensor(*args, dtype="int64")
+
+
+def ShortTensor(*args: Any) -> Tensor:
+    """PyTorch's ``ShortTensor``: int16, of a shape or of data.
+
+    *args: A shape as separate integers (uninitialised then), or one nested sequence of numbers.
+
+    >>> ag.ShortTensor(2, 3).dtype == ag.int16
+    True
+    """
+    return Tensor(*args, dtype="int16")
 
 
 class MinMax(NamedTuple):
@@ -466,6 +533,23 @@ def adjoint(input: Any) -> Tensor:
             [2.-0.j]])
     """
     return _input("adjoint", input).conj().mT
+
+
+def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Tensor:
+    """Solve ``A x = B`` for a matrix given by its Cholesky factor.
+
+    B: The right-hand sides, as the columns of matrices.
+    L: The factor, lower triangular.
+    upper : bool, optional
+        It is upper triangular.
+
+    >>> ag.cholesky_solve(ag.tensor([[8.0], [12.0]]), ag.tensor([[2.0, 0.0], [1.0, 2.0]]))
+    tensor([[1.],
+            [2.]])
+    """
+    factor = _input("cholesky_solve", L, "L")
+    solved: Tensor = importlib.import_module("agrad.scipy.linalg").cho_solve((factor, not upper), B)
+    return solved
 
 
 def logdet(input: Any) -> Tensor:

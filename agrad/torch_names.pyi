@@ -7,9 +7,16 @@ from typing import Any
 from agrad.core.tensor import Tensor
 from agrad.dtypes import DType
 from agrad.ops.torch_methods import Axis
+from agrad.torch_functions import BoolTensor as BoolTensor
+from agrad.torch_functions import ByteTensor as ByteTensor
 from agrad.random import Generator as _Generator
+from agrad.torch_functions import HalfTensor as HalfTensor
+from agrad.torch_functions import IntTensor as IntTensor
+from agrad.torch_functions import LongTensor as LongTensor
+from agrad.torch_functions import ShortTensor as ShortTensor
 from agrad.torch_functions import Size as Size
 from agrad.ops.elementwise import abs as _abs
+from agrad.torch_functions import accelerator as accelerator
 from agrad.torch_functions import addbmm as addbmm
 from agrad.torch_functions import addmv as addmv
 from agrad.torch_functions import addr as addr
@@ -37,6 +44,7 @@ from agrad.torch_functions import bucketize as bucketize
 from agrad.torch_functions import cartesian_prod as cartesian_prod
 from agrad.torch_functions import cdist as cdist
 from agrad.torch_functions import chain_matmul as chain_matmul
+from agrad.torch_functions import cholesky_solve as cholesky_solve
 from agrad.ops.extra.joining import column_stack as _column_stack
 from agrad.torch_functions import complex as complex
 from agrad.ops.extra.joining import cat as _cat
@@ -950,6 +958,53 @@ def index_fill(input: Any, dim: builtins.int, index: Any, value: Any) -> Tensor:
         The result.
     """
 
+
+def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """A copy with ``x[indices] = values`` done.
+
+    Parameters
+    ----------
+    input : Tensor or array
+        The tensor.
+    indices : tuple of Tensor
+        A key: an index, or a mask, for each of the first axes.
+    values : Tensor or scalar
+        What to put there.
+    accumulate : bool, optional
+        Add to what is there; values of one place add up.
+
+    Returns
+    -------
+    Tensor
+        The result.
+    """
+
+
+def index_put_(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """`index_put`, in place.
+
+    Parameters
+    ----------
+    input : Tensor or array
+        The tensor.
+    indices : Tensor
+        Integers.
+    values : Tensor or scalar
+        What to put there.
+    accumulate : bool, optional
+        Add to what is there; values of one place add up.
+
+    Returns
+    -------
+    Tensor
+        `input`.
+
+    Raises
+    ------
+    RuntimeError
+        On a leaf that requires grad, while recording.
+    """
+
 inner = _inner
 
 int: DType
@@ -1477,6 +1532,38 @@ def scatter(input: Any, dim: builtins.int, index: Any, src: Any) -> Tensor:
     -------
     Tensor
         The result.
+    """
+
+
+def scatter_reduce(input: Any, dim: builtins.int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
+    """A copy with elements combined at indices along an axis; see `agrad.extra.scatter_add`.
+
+    Parameters
+    ----------
+    input : Tensor or array
+        The tensor.
+    dim : int
+        The axis.
+    index : Tensor or int
+        Integers.
+    src : Tensor or scalar
+        What to put there.
+    reduce : str
+        How those of one place are combined: sum, mean, amax or amin.
+    include_self : bool, optional
+        Whether the elements of `input` count, too, where something is put.
+
+    Returns
+    -------
+    Tensor
+        The result.
+
+    Raises
+    ------
+    NotImplementedError
+        For ``"prod"``.
+    ValueError
+        For another word.
     """
 
 

@@ -82,7 +82,9 @@ LAYERS = [
         "agrad.view.*",
     ],
     [
+        "agrad.accelerator",
         "agrad.cuda",
+        "agrad.distributions",
         "agrad.extra",
         "agrad.fft",
         "agrad.linalg",

@@ -449,6 +449,18 @@ class Methods(_FromTables):
         """A copy with elements put at indices along an axis; see `agrad.extra.scatter`."""
     def scatter_add(self, dim: int, index: Any, src: Any) -> Tensor:
         """A copy with elements added at indices along an axis; see `agrad.extra.scatter_add`."""
+    def scatter_reduce(self, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool=True) -> Tensor:
+        """A copy with elements combined at indices along an axis; see `agrad.extra.scatter_add`.
+
+        NotImplementedError: For ``"prod"``.
+        ValueError: For another word.
+        """
+    def index_put(self, indices: Any, values: Any, accumulate: bool=False) -> Tensor:
+        """A copy with ``x[indices] = values`` done.
+
+        indices : tuple of Tensor
+            A key: an index, or a mask, for each of the first axes.
+        """
     def select(self, dim: int, index: int) -> Tensor:
         """One entry along an axis, without the axis."""
     def narrow(self, dim: int, start: int, length: int) -> Tensor:
@@ -743,6 +755,12 @@ class Methods(_FromTables):
     # agrad/ops/torch_methods.py, Matrices
 
     @property
+    def mH(self) -> Tensor:
+        """The conjugate transpose of the last two axes."""
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it lies on a CUDA device, one of the cupy backend."""
+    @property
     def H(self) -> Tensor:
         """The conjugate transpose of a matrix."""
     def matmul(self, other: Any) -> Tensor:
@@ -891,6 +909,10 @@ class Methods(_FromTables):
         """`scatter`, in place."""
     def scatter_add_(self, dim: int, index: Any, src: Any) -> Tensor:
         """`scatter_add`, in place."""
+    def scatter_reduce_(self, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool=True) -> Tensor:
+        """`scatter_reduce`, in place."""
+    def index_put_(self, indices: Any, values: Any, accumulate: bool=False) -> Tensor:
+        """`index_put`, in place."""
     def index_add_(self, dim: int, index: Any, source: Any, *, alpha: Any=1) -> Tensor:
         """`index_add`, in place."""
     def index_copy_(self, dim: int, index: Any, source: Any) -> Tensor:

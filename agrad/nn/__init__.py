@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agrad.nn.module import *
     from agrad.nn.normalization import *
     from agrad.nn.padding import *
+    from agrad.nn.parallel import *
     from agrad.nn.parameter import *
     from agrad.nn.pooling import *
     from agrad.nn.recurrent import *
@@ -38,6 +39,7 @@ _FILES = (
     "losses",
     "recurrent",
     "attention",
+    "parallel",
 )
 _PARTS = ("backward_hooks", "functional", "init", "utils", *_FILES)
 

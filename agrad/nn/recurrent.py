@@ -149,6 +149,9 @@ class _Recurrent(_Step):
                 self._add_weights(width, bias, f"_l{layer}{suffix}", device, dtype)
         self.reset_parameters()
 
+    def flatten_parameters(self) -> None:
+        """Do nothing: PyTorch packs weights for cuDNN; here each stays an array of its own."""
+
     @property
     def _directions(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)

@@ -70,8 +70,20 @@ def check_chunked(backend: Backend, what: str) -> None:
         )
 
 
-def _whole(name: str, shape: Shape, more: tuple[int, ...]) -> Shape:
+def _sized(name: str, shape: Shape | None, size: Shape | None) -> Shape:
+    """Return a shape that may be given under PyTorch's name."""
+    if (shape is None) == (size is None):
+        raise TypeError(
+            f"{name}() missing 1 required positional argument: 'shape'"
+            if shape is None
+            else f"{name}() got shape={shape!r} and size={size!r}, which are one argument{errors.called()}"
+        )
+    return size if shape is None else shape  # type: ignore[return-value]
+
+
+def _whole(name: str, shape: Shape | None, more: tuple[int, ...], size: Shape | None) -> Shape:
     """Return a shape whose lengths may stand as separate arguments."""
+    shape = _sized(name, shape, size)
     if not more:
         return shape
     if not all(isinstance(n, int) and not isinstance(n, bool) for n in (shape, *more)):
@@ -87,7 +99,13 @@ def _whole(name: str, shape: Shape, more: tuple[int, ...]) -> Shape:
 
 @primitive("zeros", memory="fresh", batch=untouched, facts=Facts(creates="here", fills=0))
 def zeros(
-    shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False, chunks: Any = None
+    shape: Shape | None = None,
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    chunks: Any = None,
+    size: Shape | None = None,
 ) -> Tensor:
     """Zeros of a shape.
 
@@ -101,13 +119,24 @@ def zeros(
             [0., 0., 0.]])
     """
     return _call(
-        "zeros", _whole("zeros", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, chunks=chunks
+        "zeros",
+        _whole("zeros", shape, more, size),
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
+        chunks=chunks,
     )
 
 
 @primitive("ones", memory="fresh", batch=untouched, facts=Facts(creates="here", fills=1))
 def ones(
-    shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False, chunks: Any = None
+    shape: Shape | None = None,
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    chunks: Any = None,
+    size: Shape | None = None,
 ) -> Tensor:
     """Ones of a shape.
 
@@ -120,13 +149,24 @@ def ones(
     tensor([1, 1, 1])
     """
     return _call(
-        "ones", _whole("ones", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, chunks=chunks
+        "ones",
+        _whole("ones", shape, more, size),
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
+        chunks=chunks,
     )
 
 
 @primitive("empty", memory="fresh", batch=untouched, facts=Facts(creates="here"))
 def empty(
-    shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False, chunks: Any = None
+    shape: Shape | None = None,
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    chunks: Any = None,
+    size: Shape | None = None,
 ) -> Tensor:
     """Uninitialised memory of a shape.
 
@@ -139,19 +179,25 @@ def empty(
     (2, 3)
     """
     return _call(
-        "empty", _whole("empty", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, chunks=chunks
+        "empty",
+        _whole("empty", shape, more, size),
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
+        chunks=chunks,
     )
 
 
 @primitive("full", memory="fresh", batch=untouched, facts=Facts(creates="here"))
 def full(
-    shape: Shape,
-    fill_value: Any,
+    shape: Shape | None = None,
+    fill_value: Any = None,
     *,
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
     chunks: Any = None,
+    size: Shape | None = None,
 ) -> Tensor:
     """One value everywhere.
 
@@ -169,6 +215,9 @@ def full(
     >>> ag.grad(ag.full((2, 2), v).sum(), v)[0]
     tensor(4.)
     """
+    shape = _sized("full", shape, size)
+    if fill_value is None:
+        raise TypeError(f"full() missing 1 required positional argument: 'fill_value'{errors.called()}")
     if not isinstance(fill_value, bool | int | float | complex):
         made = broadcast_to(_fill(fill_value, dtype, device), shape_tuple(shape))
         made = made if chunks is None else _in_chunks("full()", made, chunks)
@@ -754,6 +803,7 @@ complete(
         "more": "int",
         "requires_grad": "bool, optional\n    Record what is done with the result.",
         "shape": "int or tuple of int\n    The shape.",
+        "size": "int or tuple of int, optional\n    PyTorch's name of `shape`.",
         "x": "Tensor or array\n    Whose shape, dtype and device the result has.",
     },
     source="Source: array API 2025.12, creation functions.",

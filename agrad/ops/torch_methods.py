@@ -42,6 +42,10 @@ Axis = int | tuple[int, ...] | None
 
 #: What an argument means, by name: of the methods here all of one name mean the same.
 ARGUMENTS = {
+    "accumulate": "bool, optional\n    Add to what is there; values of one place add up.",
+    "include_self": "bool, optional\n    Whether the elements of this tensor count, too, where something is put.",
+    "reduce": "str\n    How those of one place are combined: sum, mean, amax or amin.",
+    "values": "Tensor or scalar\n    What to put there.",
     "alpha": "scalar, optional\n    A factor for what is added.",
     "as_tuple": "bool, optional\n    Give a tuple with the indices along each axis, not a matrix with a row per element.",
     "axis": "int\n    The axis.",
@@ -411,6 +415,28 @@ class Picking:
     def scatter_add(self: Any, dim: int, index: Any, src: Any) -> Tensor:
         """A copy with elements added at indices along an axis; see `agrad.extra.scatter_add`."""
         return extra.scatter_add(self, dim, index, src)
+
+    def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
+        """A copy with elements combined at indices along an axis; see `agrad.extra.scatter_add`.
+
+        NotImplementedError: For ``"prod"``.
+        ValueError: For another word.
+        """
+        return extra.scatter_reduce(self, dim, index, src, reduce, include_self)
+
+    def index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+        """A copy with ``x[indices] = values`` done.
+
+        indices : tuple of Tensor
+            A key: an index, or a mask, for each of the first axes.
+        """
+        key = tuple(indices)
+        if not accumulate:
+            return searching.setitem(self, key, values)
+        values = manipulation.broadcast_to(as_operand(values, self), searching.getitem(self.detach(), key).shape)
+        return elementwise.add(
+            self, searching.scatter_add(self._spec, key, data_type.astype(values, self.dtype, copy=False))
+        )
 
     def select(self: Any, dim: int, index: int) -> Tensor:
         """One entry along an axis, without the axis."""
@@ -973,6 +999,16 @@ class Matrices:
     """Products, norms and decompositions of matrices."""
 
     @property
+    def mH(self: Any) -> Tensor:
+        """The conjugate transpose of the last two axes."""
+        return manipulation.matrix_transpose(elementwise.conj(self) if self._spec.is_complex else self)
+
+    @property
+    def is_cuda(self: Any) -> bool:
+        """Whether it lies on a CUDA device, one of the cupy backend."""
+        return str(self.device).partition(":")[0] == "cupy"
+
+    @property
     def H(self: Any) -> Tensor:
         """The conjugate transpose of a matrix."""
         return elementwise.conj(self.T) if self.is_complex() else self.T
@@ -1252,6 +1288,18 @@ class InPlace:
     def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Tensor:
         """`scatter_add`, in place."""
         return _changed(self, "scatter_add_()", extra.scatter_add, dim, index, src)
+
+    def scatter_reduce_(self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
+        """`scatter_reduce`, in place."""
+        return _changed(
+            self,
+            "scatter_reduce_()",
+            lambda x: x.scatter_reduce(dim, index, src, reduce, include_self=include_self),
+        )
+
+    def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+        """`index_put`, in place."""
+        return _changed(self, "index_put_()", lambda x: x.index_put(indices, values, accumulate))
 
     def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
         """`index_add`, in place."""

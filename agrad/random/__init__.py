@@ -235,6 +235,7 @@ def rand(
     requires_grad: bool = False,
     generator: Generator | None = None,
     chunks: Any = None,
+    size: Any = None,
 ) -> Tensor:
     """Numbers uniform on [0, 1).
 
@@ -245,6 +246,8 @@ def rand(
     requires_grad : bool, optional
         Record what is done with the result.
     generator: Where keys come from. Default: the generator of `manual_seed`.
+    size : int or tuple, optional
+        PyTorch's name of the shape.
     Returns: A new leaf. On Dask other chunks hold other numbers.
 
     >>> x = ag.rand(2, 3)
@@ -255,7 +258,7 @@ def rand(
     """
     return _sample(
         "uniform",
-        _shape(shape),
+        _shape(shape if size is None else (*shape, size)),
         dtype=dtype,
         device=device,
         generator=generator,
@@ -271,6 +274,7 @@ def randn(
     requires_grad: bool = False,
     generator: Generator | None = None,
     chunks: Any = None,
+    size: Any = None,
 ) -> Tensor:
     """Numbers of the standard normal distribution.
 
@@ -281,6 +285,8 @@ def randn(
     requires_grad : bool, optional
         Record what is done with the result.
     generator: Where keys come from. Default: the generator of `manual_seed`.
+    size : int or tuple, optional
+        PyTorch's name of the shape.
     Returns: A new leaf.
 
     >>> ag.randn((2, 3)).shape
@@ -288,7 +294,7 @@ def randn(
     """
     return _sample(
         "normal",
-        _shape(shape),
+        _shape(shape if size is None else (*shape, size)),
         dtype=dtype,
         device=device,
         generator=generator,

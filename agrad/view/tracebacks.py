@@ -46,7 +46,6 @@ OF_DASK = {
 #: Functions that PyTorch has by this name, and that are others given `dim`, by name or by position.
 OTHERWISE = {
     "nonzero": "agrad.nonzero(x) gives a tuple of indices, and x.nonzero() PyTorch's matrix",
-    "norm": "PyTorch's takes all elements as one vector, as x.norm(p, dim) does; agrad.norm is NumPy's, with ord= and axis=",
     **{
         name: f"PyTorch's divides by n - 1, as x.{name}(dim, unbiased=True) does; agrad.{name} has axis= for it"
         for name in ("std", "var")

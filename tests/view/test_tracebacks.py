@@ -85,22 +85,16 @@ EXPLAINED = {
     "ag.jacobian(ag.sum, argnum=1)": "agrad.jacrev has argnums= for it.",
     "ag.linspace(0, 1, steps=3)": "agrad.linspace has num= for it.",
     "ag.std(x, 0)": "PyTorch's divides by n - 1, as x.std(dim, unbiased=True) does",
-    "ag.norm(x, p=2, dim=1)": "all elements as one vector, as x.norm(p, dim) does",
     "ag.nonzero(x, as_tuple=True)": "agrad.nonzero(x) gives a tuple of indices",
     "ag.where(x > 0)": "agrad.nonzero(condition) gives the indices where a condition holds.",
     "ag.squeeze(x)": "x.squeeze() removes every axis of length 1.",
     "x.max(0).values": "not there: x.max(1) and x.min(1) are the values: x.max(dim=1) gives PyTorch's pair",
     "ag.sum(x, 0, True)": "agrad.sum takes dtype= by name only.",
     "x.unique()": "here it is agrad.unique.",
-    "x.is_cuda": "not there: devices are backends",
     "x.erf_()": "not there in place: use x = x.erf(...).",
     "ag.nn.Linear(2, 1).compile()": "use agrad.compile(module).",
-    "ag.nn.LSTM(1, 1).flatten_parameters()": "use the module without it: there is no block of memory",
-    "x.index_put_((x > 0,), x)": "not there: use x[key] = values; where places repeat",
     "import agrad.nn.quantized": "not there: there are no quantised dtypes",
     "from agrad.nn.utils import weight_norm": "here it is agrad.nn.utils.parametrizations.weight_norm.",
-    "import agrad.distributions": "here it is agrad.scipy.stats.",
-    "ag.backends.cudnn.deterministic = True": "leave the line out.",
 }
 
 #: Shows the error of every file, as Python does when it ends a program.

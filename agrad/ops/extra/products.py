@@ -110,7 +110,17 @@ def vander(x: Any, /, n: int | None = None, *, increasing: bool = False) -> Tens
     return found if increasing else flip(found, axis=1)
 
 
-def norm(x: Any, /, ord: float | str | None = None, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def norm(
+    x: Any,
+    /,
+    ord: float | str | None = None,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    p: float | str | None = None,
+    dim: Axis = None,
+    keepdim: bool = False,
+) -> Tensor:
     """Norm of vectors or matrices.
 
     x: Any shape.
@@ -118,6 +128,8 @@ def norm(x: Any, /, ord: float | str | None = None, axis: Axis = None, *, keepdi
         Which norm. Default: the Euclidean norm, of a matrix too (of all its elements).
     axis: One axis for vectors, two for matrices. By default `x` is one vector or matrix; without `ord` it may have any
         number of axes.
+    p, dim, keepdim : optional
+        PyTorch's: as for the method ``x.norm(p, dim, keepdim)``, which takes all elements as one vector where there is no `dim`.
     Returns: Real.
     ValueError: If the number of axes is neither one nor two.
     As ``numpy.linalg.norm``, by ``agrad.linalg.vector_norm`` and ``agrad.linalg.matrix_norm``, which state the
@@ -128,6 +140,12 @@ def norm(x: Any, /, ord: float | str | None = None, axis: Axis = None, *, keepdi
     """
     x = as_operand(x)
     x = x if x._spec.inexact else astype(x, asarray(0.0).dtype)
+    if p is not None or dim is not None or keepdim:
+        if axis is not None or (ord is not None and p is not None) or keepdims:
+            raise TypeError(f"norm() takes p, dim and keepdim, or ord, axis and keepdims{called()}")
+        p = ord if p is None else p
+        found: Tensor = x.norm("fro" if p is None else p, dim, keepdim)
+        return found
     check_number("norm", "ord", ord)
     if axis is None and (ord is None or (ord == "fro" and x.ndim == 2) or (ord == 2 and x.ndim == 1)):
         return linalg.vector_norm(x, axis=None, keepdims=keepdims)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any, NamedTuple
 
 from agrad.core.declare import nondifferentiable, primitive
@@ -12,19 +13,19 @@ from agrad.core.mode import may_look
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.ops import searching
-from agrad.ops.creation import arange, asarray, zeros
+from agrad.ops.creation import arange, asarray, ones_like, zeros, zeros_like
 from agrad.ops.data_type import astype
-from agrad.ops.elementwise import subtract
+from agrad.ops.elementwise import isnan, subtract
 from agrad.ops.extra.common import alike, checked_axis, kind_of
 from agrad.ops.manipulation import broadcast_arrays, broadcast_to, moveaxis, repeat, reshape
-from agrad.ops.searching import cast_value, getitem, searchsorted, setitem, take, take_along_axis, where
+from agrad.ops.searching import argsort, cast_value, getitem, searchsorted, setitem, take, take_along_axis, where
 from agrad.ops.statistical import all as all_of
 from agrad.ops.statistical import max as largest
 from agrad.ops.statistical import min as smallest
 
 __all__ = [
     "bincount", "digitize", "gather", "index_select", "masked_fill", "masked_select", "scatter", "scatter_add",
-    "topk", "tril_indices", "triu_indices",
+    "scatter_reduce", "topk", "tril_indices", "triu_indices",
 ]  # fmt: skip
 
 
@@ -185,6 +186,56 @@ def scatter_add(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
     x, key, src = _placed("scatter_add", x, axis, index, src)
     added: Tensor = x + searching.scatter_add(x._spec, key, src)
     return added
+
+
+def scatter_reduce(x: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool = True, /) -> Tensor:
+    """A copy with elements combined at indices along an axis, each index for its own place along the others.
+
+    x, axis, index, src: As for `scatter`.
+    reduce : {"sum", "mean", "amax", "amin"}
+        How those of one place are combined.
+    include_self : bool, optional
+        Whether the elements of `x` count, too, where something is put.
+    Returns: Of the shape and dtype of `x`.
+    NotImplementedError: For ``"prod"``.
+    RuntimeError: If the operands do not fit.
+    ValueError: For another word.
+    As ``torch.scatter_reduce``: the gradient of extrema is shared evenly among all that tie.
+
+    >>> ag.extra.scatter_reduce(ag.zeros(2), 0, ag.tensor([1, 1, 1]), ag.tensor([3.0, 5.0, 4.0]), "amax")
+    tensor([0., 5.])
+    """
+    if re.fullmatch("prod", reduce):
+        raise NotImplementedError(f"scatter_reduce() has no 'prod': use exp of a sum of logarithms{called()}")
+    if not re.fullmatch("sum|mean|amax|amin", reduce):
+        raise ValueError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}{called()}")
+    x, key, src = _placed("scatter_reduce", x, axis, index, src)
+    base = x if include_self else setitem(x, key, 0)
+    if reduce == "sum":
+        return base + searching.scatter_add(x._spec, key, src)
+    if reduce == "mean":
+        total = base + searching.scatter_add(x._spec, key, src)
+        counts = (1 if include_self else 0) + searching.scatter_add(x._spec, key, ones_like(src.detach()))
+        counts = where(counts == 0, ones_like(counts), counts)
+        return total / counts if x._spec.inexact else total // counts
+    # In rising order, so that the last one that is put at a place is the largest.
+    flat = argsort(reshape(src.detach(), (-1,)), descending=reduce == "amin")
+    places = tuple(take(reshape(broadcast_to(as_operand(k, x), src.shape), (-1,)), flat) for k in key)
+    best = setitem(x.detach(), places, take(reshape(src.detach(), (-1,)), flat))
+    touched = setitem(zeros_like(x.detach(), dtype="bool"), key, True)
+    if include_self:
+        larger = x.detach() > best if reduce == "amax" else x.detach() < best
+        larger = larger | isnan(x.detach()) if x._spec.inexact else larger
+        best = where(touched & larger, x.detach(), best)
+    if not x._spec.inexact:
+        return best
+    hits = astype(src.detach() == getitem(best, key), x.dtype)
+    own = astype(x.detach() == best, x.dtype) if include_self else zeros_like(best)
+    own = where(touched, own, ones_like(own))
+    shares = own + searching.scatter_add(x._spec, key, hits)
+    summed = x * own + searching.scatter_add(x._spec, key, src * hits)
+    found: Tensor = summed / where(shares == 0, ones_like(shares), shares)
+    return best + (found - found.detach())
 
 
 def _argtop_kernel(xp: Any, x: Any, /, k: int, largest: bool) -> Any:

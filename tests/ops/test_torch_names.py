@@ -1,0 +1,173 @@
+"""Names of PyTorch's that its programs use: sizes, classes of tensors, scattering, questions about devices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import agrad as ag
+
+#: How scattered elements are combined, whether with those that are there; PyTorch's values and the gradients by both operands
+#: of the values weighted by cos(0), cos(1), ...
+REDUCED = [
+    (
+        "sum",
+        True,
+        [[5.0, 5.0, 6.0], [11.0, 22.0, 3.0]],
+        [[1.0, 0.540302, -0.416147], [-0.989992, -0.653644, 0.283662]],
+        [[1.0, -0.416147, -0.416147, 1.0], [-0.653644, -0.653644, -0.653644, -0.989992]],
+    ),
+    (
+        "sum",
+        False,
+        [[4.0, 5.0, 4.0], [7.0, 19.0, 3.0]],
+        [[0.0, 0.540302, 0.0], [0.0, 0.0, 0.283662]],
+        [[1.0, -0.416147, -0.416147, 1.0], [-0.653644, -0.653644, -0.653644, -0.989992]],
+    ),
+    (
+        "mean",
+        True,
+        [[1.666667, 5.0, 2.0], [5.5, 5.5, 3.0]],
+        [[0.333333, 0.540302, -0.138716], [-0.494996, -0.163411, 0.283662]],
+        [[0.333333, -0.138716, -0.138716, 0.333333], [-0.163411, -0.163411, -0.163411, -0.494996]],
+    ),
+    (
+        "mean",
+        False,
+        [[2.0, 5.0, 2.0], [7.0, 6.333333, 3.0]],
+        [[0.0, 0.540302, 0.0], [0.0, 0.0, 0.283662]],
+        [[0.5, -0.208073, -0.208073, 0.5], [-0.217881, -0.217881, -0.217881, -0.989992]],
+    ),
+    (
+        "amax",
+        True,
+        [[5.0, 5.0, 2.0], [7.0, 9.0, 3.0]],
+        [[0.0, 0.540302, -0.138716], [-0.0, -0.0, 0.283662]],
+        [[1.0, -0.138716, -0.138716, 0.0], [-0.326822, -0.0, -0.326822, -0.989992]],
+    ),
+    (
+        "amax",
+        False,
+        [[5.0, 5.0, 2.0], [7.0, 9.0, 3.0]],
+        [[0.0, 0.540302, 0.0], [0.0, 0.0, 0.283662]],
+        [[1.0, -0.208073, -0.208073, 0.0], [-0.326822, -0.0, -0.326822, -0.989992]],
+    ),
+    (
+        "amin",
+        True,
+        [[-1.0, 5.0, 2.0], [4.0, 1.0, 3.0]],
+        [[0.0, 0.540302, -0.138716], [-0.989992, -0.0, 0.283662]],
+        [[0.0, -0.138716, -0.138716, 1.0], [-0.0, -0.653644, -0.0, -0.0]],
+    ),
+    (
+        "amin",
+        False,
+        [[-1.0, 5.0, 2.0], [7.0, 1.0, 3.0]],
+        [[0.0, 0.540302, 0.0], [0.0, 0.0, 0.283662]],
+        [[0.0, -0.208073, -0.208073, 1.0], [-0.0, -0.653644, -0.0, -0.989992]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("reduce", "include_self", "values", "by_x", "by_src"), REDUCED)
+def test_scatter_reduce_is_pytorchs(reduce, include_self, values, by_x, by_src):
+    # where the element that is replaced ties, PyTorch counts it among the extrema that share
+    there = 2.0 if include_self else 1.5
+    x = ag.tensor([[1.0, 5.0, there], [4.0, 3.0, 3.0]], requires_grad=True)
+    src = ag.tensor([[5.0, 2.0, 2.0, -1.0], [9.0, 1.0, 9.0, 7.0]], requires_grad=True)
+    index = ag.tensor([[0, 2, 2, 0], [1, 1, 1, 0]])
+    found = x.scatter_reduce(1, index, src, reduce, include_self=include_self)
+    np.testing.assert_allclose(found.detach().numpy(), values, atol=1e-6)
+    (found * np.cos(np.arange(6.0)).reshape(2, 3)).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), by_x, atol=1e-6)
+    np.testing.assert_allclose(src.grad.numpy(), by_src, atol=1e-6)
+    changed = x.detach().clone()
+    changed.scatter_reduce_(1, index, src.detach(), reduce, include_self=include_self)
+    np.testing.assert_allclose(changed.numpy(), values, atol=1e-6)
+
+
+def test_scatter_reduce_refuses():
+    x = ag.zeros(2)
+    with pytest.raises(NotImplementedError, match="no 'prod'"):
+        x.scatter_reduce(0, ag.tensor([0]), ag.ones(1), "prod")
+    with pytest.raises(ValueError, match="reduce argument must be either sum, prod, mean, amax or amin, got max"):
+        x.scatter_reduce(0, ag.tensor([0]), ag.ones(1), "max")
+    assert ag.tensor([1, 5]).scatter_reduce(0, ag.tensor([0, 0]), ag.tensor([3, 2]), "amax").tolist() == [3, 5]
+
+
+def test_index_put():
+    x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    values = ag.tensor([10.0, 20.0], requires_grad=True)
+    places = (ag.tensor([2, 2]),)
+    found = x.index_put(places, values, accumulate=True)
+    assert found.tolist() == [1.0, 2.0, 33.0]
+    (found * found).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0, 66.0]
+    assert values.grad.tolist() == [66.0, 66.0]
+    assert ag.index_put(x.detach(), (ag.tensor([0, 1]),), ag.tensor(7.0)).tolist() == [7.0, 7.0, 3.0]
+    y = ag.zeros((2, 2))
+    y.index_put_((ag.tensor([True, False]),), ag.tensor(1.0), accumulate=True)
+    assert y.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+
+
+def test_shapes_by_the_name_of_size():
+    for function in (ag.zeros, ag.ones, ag.empty, ag.rand, ag.randn):
+        assert function(size=(2, 3)).shape == (2, 3)
+    assert ag.full(size=(2,), fill_value=7.0).tolist() == [7.0, 7.0]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'shape'"):
+        ag.zeros()
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'fill_value'"):
+        ag.full((2,))
+    with pytest.raises(TypeError, match="which are one argument"):
+        ag.ones((2,), size=(2,))
+
+
+def test_norms_by_pytorchs_names():
+    x = ag.tensor([[3.0, -4.0], [6.0, 8.0]])
+    assert ag.norm(x, dim=1).tolist() == [5.0, 10.0]
+    assert ag.norm(x, p=1, dim=1, keepdim=True).tolist() == [[7.0], [14.0]]
+    assert ag.norm(x, 1, dim=0).tolist() == [9.0, 12.0]
+    assert ag.norm(x, p=1).item() == 21.0  # of all elements, as PyTorch's
+    assert ag.norm(x, 1).item() == 12.0  # of a matrix, as NumPy's
+    with pytest.raises(TypeError, match="p, dim and keepdim, or ord, axis and keepdims"):
+        ag.norm(x, axis=1, p=2)
+
+
+def test_classes_of_tensors():
+    for name, dtype in {
+        "Long": "int64",
+        "Int": "int32",
+        "Short": "int16",
+        "Byte": "uint8",
+        "Half": "float16",
+        "Bool": "bool",
+    }.items():
+        make = getattr(ag, f"{name}Tensor")
+        assert make([[1, 0]]).dtype == getattr(ag, dtype)
+        assert make(2, 3).shape == (2, 3)
+
+
+def test_matrices():
+    z = ag.tensor([[[1 + 2j, 3j]]])
+    assert z.mH.tolist() == [[[1 - 2j], [-3j]]]
+    a = np.array([[4.0, 2.0], [2.0, 5.0]])
+    lower = np.linalg.cholesky(a)
+    b = np.array([[8.0], [12.0]])
+    for factor, upper in ((lower, False), (lower.T, True)):
+        np.testing.assert_allclose(
+            ag.cholesky_solve(ag.tensor(b), ag.tensor(factor), upper).numpy(), np.linalg.solve(a, b)
+        )
+
+
+def test_devices_and_what_does_nothing():
+    x = ag.ones(2)
+    assert not x.is_cuda
+    assert ag.accelerator.is_available() == ag.cuda.is_available()
+    assert (ag.accelerator.current_accelerator() is None) == (ag.accelerator.device_count() == 0)
+    ag.backends.cudnn.benchmark = True
+    assert ag.backends.cudnn.benchmark
+    assert not ag.backends.cudnn.is_available()
+    ag.nn.LSTM(1, 1).flatten_parameters()
+    net = ag.nn.DataParallel(ag.nn.Linear(2, 1), device_ids=[0, 1])
+    assert list(net.state_dict()) == ["module.weight", "module.bias"]
+    assert net(x).item() == ag.nn.parallel.data_parallel(net.module, x, range(2)).item()
