@@ -719,3 +719,11 @@ def test_safetensors_without_the_library_say_what_to_install(monkeypatch, tmp_pa
     with pytest.raises(ImportError, match="need the library: pip install safetensors"):
         ag.save({"a": ag.ones(2)}, tmp_path / "net.safetensors")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_whole_module_is_refused_with_the_lines_to_write():
+    with pytest.raises(TypeError) as raised:
+        ag.save({"model": ag.nn.Linear(2, 1)}, io.BytesIO())
+    message = str(raised.value)
+    assert message.startswith("cannot save agrad.nn.layers.Linear at ['model']; save its state")
+    assert "\n  agrad.save(model.state_dict(), path)\n  model.load_state_dict(agrad.load(path))\n" in message

@@ -291,6 +291,11 @@ class _Encoder:
                 return {name: self.encode(other.plain(obj), path)}
         if kind not in {dict, list, tuple}:
             hint = "; make it a tensor with agrad.asarray" if hasattr(obj, "__array__") else ""
+            if hasattr(obj, "load_state_dict"):
+                hint = (
+                    "; save its state, and load it into one that is made anew:\n  agrad.save(model.state_dict(), path)"
+                    "\n  model.load_state_dict(agrad.load(path))\n  A file holds no code"
+                )
             raise TypeError(f"cannot save {kind.__module__}.{kind.__qualname__}{_at(path)}{hint}.\n  {_SUPPORTED}")
         if id(obj) in self._open:
             raise ValueError(f"cannot save a {kind.__name__} that contains itself{_at(path)}")
