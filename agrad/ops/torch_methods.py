@@ -256,7 +256,7 @@ class Reductions:
         """
         if axis is True or axis is False:  # PyTorch's x.var(unbiased)
             axis, unbiased = None, axis
-        correction = _correction("var", axis, correction, unbiased, ddof)
+        correction = _correction("var", axis, correction, unbiased, ddof, numpys=where is not True or dtype is not None)
         if dim is not None or keepdim or isinstance(axis, list):
             axis, keepdims = _one("var", axis, dim, keepdims, keepdim)
         if where is not True or dtype is not None:
@@ -282,7 +282,7 @@ class Reductions:
         """
         if axis is True or axis is False:  # PyTorch's x.std(unbiased)
             axis, unbiased = None, axis
-        correction = _correction("std", axis, correction, unbiased, ddof)
+        correction = _correction("std", axis, correction, unbiased, ddof, numpys=where is not True or dtype is not None)
         if dim is not None or keepdim or isinstance(axis, list):
             axis, keepdims = _one("std", axis, dim, keepdims, keepdim)
         if where is not True or dtype is not None:
@@ -1346,13 +1346,18 @@ def _standards(name: str, x: Tensor, axis: Any) -> Any:
     return frozen(axis)
 
 
-def _correction(name: str, axis: Any, correction: float | None, unbiased: bool | None, ddof: float | None) -> float:
-    """What a variance takes from the number of elements; a warning where it is the standard's and nobody said so."""
+def _correction(
+    name: str, axis: Any, correction: float | None, unbiased: bool | None, ddof: float | None, *, numpys: bool
+) -> float:
+    """What a variance takes from the number of elements; a warning where it is the standard's and nobody said so.
+
+    `numpys` says that the call has arguments that NumPy's method alone takes.
+    """
     if ddof is not None:
         return ddof
     if unbiased is not None:
         return float(unbiased)
-    if correction is None and axis is None:
+    if correction is None and axis is None and not numpys:
         warn_meaning(
             f"x.{name}() divides by n, as NumPy's and the standard's; PyTorch's divides by n - 1. Write"
             f" x.{name}(correction=0) or x.{name}(correction=1)."

@@ -88,6 +88,7 @@ def fresh(convert):
     return {name: convert(value.copy()) for name, value in VALUES.items()}
 
 
+@pytest.mark.filterwarnings("ignore:x.(std|var).. divides by n")  # which is NumPy's meaning
 @pytest.mark.parametrize("text", SAME.split())
 def test_values_and_effects_are_numpys(text):
     expected, after = called(text, fresh(lambda value: value))
