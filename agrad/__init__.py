@@ -120,4 +120,4 @@ else:  # a type checker reads the imports, and is to know what there is not
     def __dir__() -> list[str]:
         from agrad.torch_functions import NAMES  # noqa: PLC0415 (as above)
 
-        return sorted({*__all__, *NAMES, "distributions"})  # a star leaves these out: `float` and `int` would hide Python's
+        return sorted({*__all__, *NAMES})  # a star leaves these out: `float` and `int` would hide Python's

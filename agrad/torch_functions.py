@@ -69,6 +69,7 @@ SAME = {
     "corrcoef": "extra.corrcoef",
     "cov": "extra.cov",
     "deg2rad": "extra.deg2rad",
+    "distributions": "distributions",
     "double": "float64",
     "dsplit": "numpy.dsplit",
     "dstack": "extra.dstack",

@@ -661,6 +661,8 @@ def digamma(input: Any) -> Tensor:
         The result.
     """
 
+distributions: Any
+
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """``self / other``, rounded down ("floor") or towards 0 ("trunc") if it is said; see `agrad.divide`.
