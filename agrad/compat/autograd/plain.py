@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from types import EllipsisType, NoneType
 from typing import Any
 
+from agrad import dtypes
 from agrad.core import mode
-from agrad.program.arguments import bare_all, is_raw
+from agrad.plugin import manager
+from agrad.program.arguments import NUMBERS, bare_all, is_raw
+
+get_mode, transforming, choice = mode.get_mode, mode.transforming.get, manager.choice  # looked up once
 
 
 class Plain:
@@ -19,21 +24,28 @@ class Plain:
     ----------
     function : callable or object
         What is called or indexed.
+    own : callable or object, optional
+        NumPy's own, which does it where nothing but NumPy's arrays is known of.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, own: Any = None) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function = function
+        self._own = own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
+        if self._own is not None and _is_numpys(args) and (not kwargs or _is_numpys(kwargs.values())):
+            return self._own(*args, **kwargs)
         return _given(self._function(*args, **kwargs), *args, *kwargs.values())
 
     def __getitem__(self, key: Any) -> Any:
+        if self._own is not None and _is_numpys((key,)):
+            return self._own[key]
         return _given(self._function[key], key)
 
     def __getattr__(self, name: str) -> Any:
-        return plain(getattr(self._function, name))
+        return plain(getattr(self._function, name), getattr(self._own, name, None))
 
     def __repr__(self) -> str:
         return repr(self._function)
@@ -44,18 +56,92 @@ def _given(found: Any, *operands: Any) -> Any:
     return bare_all(found) if is_raw(0, *operands) and mode.recorder() is None else found
 
 
+# -- NumPy's own --------------------------------------------------------------------------------------------------------
+
+
+def _is_numpys(values: Iterable[Any]) -> bool:
+    """Return whether NumPy alone has to do with a call: its arguments are NumPy's or Python's, and nothing else is on.
+
+    Its functions cost a fraction of what they do by way of tensors.
+    """
+    if get_mode() is not None or transforming() is not None:
+        return False
+    if dtypes.get_default_dtype() is not dtypes.float64 or not _makes_numpys(choice()):
+        return False
+    array, numbers, options = _kinds()
+    for x in values:
+        kind = type(x)
+        if kind is array:
+            if x.dtype.hasobject:  # which may hold tensors
+                return False
+        elif kind is list or kind is tuple:
+            if not _is_of_numbers(x, array, numbers, 8):
+                return False
+        elif kind not in numbers and kind not in options:
+            return False
+    return True
+
+
+def _is_of_numbers(values: Iterable[Any], array: type, numbers: frozenset[Any], depth: int) -> bool:
+    """Return whether a list holds numbers and arrays of them, or such lists: of None and texts come arrays of objects."""
+    for x in values:
+        kind = type(x)
+        if kind is array:
+            if x.dtype.hasobject:
+                return False
+        elif kind is list or kind is tuple:
+            if not depth or not _is_of_numbers(x, array, numbers, depth - 1):
+                return False
+        elif kind not in numbers:
+            return False
+    return True
+
+
 @functools.cache
-def _plain(function: Any) -> Plain:
-    return Plain(function)
+def _kinds() -> tuple[type, frozenset[Any], frozenset[Any]]:
+    """Return the class of NumPy's arrays, those of numbers and what stands beside them in lists, and those of options."""
+    numpy = manager.usable("numpy").module("numpy")
+    numbers = [kind for kind in numpy.ScalarType if issubclass(kind, NUMBERS | numpy.number | numpy.bool_)]
+    of_dtypes = [type(numpy.dtype(kind)) for kind in numbers]
+    return numpy.ndarray, frozenset([*numbers, slice, EllipsisType]), frozenset([*of_dtypes, NoneType, str, type])
 
 
-def plain(value: Any) -> Any:
+@functools.lru_cache(maxsize=16)
+def _makes_numpys(_: Any) -> bool:
+    """Return whether functions that make arrays make NumPy's, as long as the choice of the backend is this."""
+    return manager.default_backend() is manager.usable("numpy")
+
+
+# -- wrapping -----------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _plain(function: Any, own: Any) -> Plain:
+    return Plain(function, own)
+
+
+def plain(value: Any, own: Any = None) -> Any:
     """Return a function, or an object that is indexed, as `Plain`; a class, a module or a number as it is."""
     if isinstance(value, type) or not (callable(value) or hasattr(value, "__getitem__")):
         return value
-    return _plain(value)
+    return _plain(value, own)
 
 
-def names_of(source: Any) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a module that has the names of another, or of an object, as `plain`."""
-    return lambda name: plain(getattr(source, name)), lambda: dir(source)
+def names_of(
+    source: Any, own: Any = None, differing: Sequence[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` for a module that has the names of another, or of an object, as `plain`.
+
+    `own` is the module of NumPy's that has functions of these names, which do the same but those that are `differing`.
+    """
+    known: dict[str, Plain] = {}
+
+    def find(name: str) -> Any:
+        found = known.get(name)
+        if found is None:
+            found = plain(getattr(source, name), None if name in differing else getattr(own, name, None))
+            if isinstance(found, Plain):  # an error's class may be another one at the next backend
+                known[name] = found
+        return found
+
+    return find, lambda: dir(source)

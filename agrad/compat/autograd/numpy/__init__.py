@@ -1,18 +1,24 @@
 """``autograd.numpy``: the names of `agrad.numpy`, and the few that HIPS autograd adds to NumPy's.
 
 Of plain arrays its functions give plain arrays, of the current backend where they make them; of tensors they give tensors.
+Where no tensor is about NumPy's own functions run.
 ``autograd.numpy.random`` is ``numpy.random`` itself: programs and their results are known by its numbers.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from typing import Any
 
 import agrad.numpy as _names
 from agrad.compat.autograd.numpy import numpy_wrapper as _wrapper
+from agrad.compat.autograd.plain import Plain as _Plain
 from agrad.compat.autograd.plain import plain as _plain
+from agrad.numpy.table import EFFECT as _EFFECT
+from agrad.numpy.table import REFUSED as _REFUSED
+from agrad.numpy.table import table as _table
 from agrad.plugin import manager as _manager
 
 _OWN = ("__version__", "numpy_version", *_wrapper.__all__)
@@ -33,7 +39,17 @@ def __getattr__(name: str) -> Any:
         return getattr(_manager.usable("numpy").namespace(), name)
     if name in _ROOMS:
         return importlib.import_module(f"{__name__}.{name}")
-    return _plain(getattr(_wrapper if name in _wrapper.__all__ else _names, name))
+    library = _manager.usable("numpy").module("numpy")  # NumPy itself: the standard's functions have other keywords
+    if name in _wrapper.__all__:
+        own = functools.partial(_wrapper.chosen, library.where) if name == "where" else None
+        found = _plain(getattr(_wrapper, name), own)
+    else:
+        entry = _table().get(name)
+        own = None if entry is None or entry.status in (_EFFECT, _REFUSED) else getattr(library, name, None)
+        found = _plain(getattr(_names, name), own)
+    if isinstance(found, _Plain):  # a dtype may be another one at the next backend
+        globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

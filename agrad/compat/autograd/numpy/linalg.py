@@ -4,5 +4,9 @@ from __future__ import annotations
 
 import agrad.numpy.linalg as _names
 from agrad.compat.autograd.plain import names_of as _names_of
+from agrad.plugin import manager as _manager
 
-__getattr__, __dir__ = _names_of(_names)
+#: Of an upper triangle LAPACK may give an eigenvector the other sign than of the lower one, which derivatives are taken through.
+_DIFFERING = ("eigh",)
+
+__getattr__, __dir__ = _names_of(_names, _manager.usable("numpy").module("numpy.linalg"), _DIFFERING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import agrad.numpy as np
@@ -70,6 +71,11 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     >>> where(condition=[True, False], x=1.0, y=2.0)
     tensor([1., 2.])
     """
+    return chosen(np.where, condition, x, y)
+
+
+def chosen(where: Callable[..., Any], condition: Any, x: Any = None, y: Any = None) -> Any:
+    """Call NumPy's ``where`` or agrad's, which know arguments by position."""
     if (x is None) != (y is None):
         raise ValueError(f"either both or neither of x and y should be given{called()}")
-    return np.where(condition) if x is None else np.where(condition, x, y)
+    return where(condition) if x is None else where(condition, x, y)
