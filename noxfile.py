@@ -169,6 +169,18 @@ def hips(session: nox.Session) -> None:
     )
 
 
+@nox.session
+def others(session: nox.Session) -> None:
+    """Run HIPS autograd's examples on it and on agrad, and write docs/others.md; ``nox -s others -- PATH``, names may follow.
+
+    PATH is a checkout of https://github.com/HIPS/autograd.
+    """
+    if not session.posargs:
+        session.error("nox -s others -- PATH: the path of a checkout of https://github.com/HIPS/autograd")
+    session.install(*CORE, *NUMPY, "scipy>=1.16")
+    session.run("python", "tests/compat/others.py", *session.posargs)
+
+
 #: What the site is built with, and what its pages use.
 SITE = [
     "myst-parser>=5",
