@@ -22,6 +22,7 @@ from agrad.plugin.programs import optimized
 pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip install agrad-numpy[native]")
 
 from agrad_numpy.native import NativeExecutor, jit
+from agrad_numpy.native.expanding import expanded
 from agrad_numpy.native.running import Running
 
 if not jit.availability()[0]:
@@ -222,6 +223,95 @@ class TestProducts:
         rng = np.random.default_rng(0)
         check(lambda a: (a.T @ a, a @ a.T, (a + a).T @ (a * a)), rng.standard_normal((6, 9)))
         check(lambda a: (a.T @ a, a[:2].T @ a[1:3]), rng.standard_normal((3, 4)))
+
+
+class TestSmallProducts:
+    """Written out, with what follows them: within rounding of a product in double precision."""
+
+    @FEW
+    @given(st.data())
+    def test_shapes_and_layouts(self, data):
+        size = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33])
+        m, k, n = data.draw(size), data.draw(size), data.draw(size)
+        dtype = data.draw(st.sampled_from(["float32", "float64"]))
+        rng = np.random.default_rng(0)
+
+        def drawn(shape):
+            how = data.draw(st.sampled_from(["C", "F", "part", "backwards", "apart"]))
+            whole = rng.standard_normal([2 * n + 1 for n in shape]).astype(dtype)
+            if how in "CF":
+                return np.array(whole[: shape[0], : shape[1]], order=how)
+            if how == "part":
+                return whole[1 : shape[0] + 1, 1 : shape[1] + 1]
+            return whole[: shape[0], : shape[1]][::-1] if how == "backwards" else whole[: 2 * shape[0] : 2, 1::2]
+
+        a, b, row = drawn((m, k)), drawn((k, n)), rng.standard_normal(n).astype(dtype)
+
+        def function(a, b, row):
+            y = a @ b + row
+            return y, ag.where(y > 0, y, 0.5 * y) * row[0], y > 0, a @ b
+
+        run = native(function, a, b, row, own=True)
+        product, sizes = (np.matmul(*(np.float64(f(x)) for x in (a, b))) for f in (np.positive, np.abs))
+        y = product + row
+        scale = 2 * np.finfo(dtype).eps * (k + 2) * (sizes + np.abs(row))
+        found = run(a, b, row)
+        for one, wanted in zip(found, (y, np.where(y > 0, y, y / 2) * row[0], y > 0, product), strict=True):
+            assert np.all(
+                np.abs(one.astype(float) - wanted) <= np.where(one.dtype == bool, np.abs(y) <= scale, 3 * scale)
+            )
+            assert one.dtype == (bool if wanted.dtype == bool else dtype)
+        if m * n > 16 and n >= 4 and b.strides[1] == b.itemsize:
+            assert "small" in {group.kind for group in run.native([a, b, row]).low.groups}
+
+    @FLOATS
+    def test_what_is_not_finite(self, dtype):
+        rng = np.random.default_rng(0)
+        a, b = rng.standard_normal((6, 9)).astype(dtype), rng.standard_normal((9, 13)).astype(dtype)
+        a[2, 3], b[5, 7], b[1, 2] = np.nan, np.inf, -np.inf
+        for right in (b, np.asfortranarray(b)):
+            found = native(lambda a, b: a @ b, a, right, own=True)(a, right)[0]
+            wanted = a @ b
+            assert np.array_equal(np.isnan(found), np.isnan(wanted))
+            assert np.array_equal(found[np.isinf(wanted)], wanted[np.isinf(wanted)])
+
+    def test_what_is_turned_often_is_turned_once(self):
+        rng = np.random.default_rng(0)
+        w, x = rng.standard_normal((24, 24)), rng.standard_normal((8, 24))
+
+        def function(w, x):
+            for _ in range(4):
+                x = ag.tanh(x @ w.T)
+            return x, w.T
+
+        run = native(function, w, x, own=True)
+        made = run.native([w, x])
+        assert sum(group.kind == "copy" for group in made.low.groups) == 1
+        for one, other in zip(run(w, x), eager(function, w, x), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-14)
+
+    def test_products_of_one_term_are_multiplications(self):
+        rng = np.random.default_rng(0)
+        for left, right in (((20, 1), (1, 9)), ((3, 20, 1), (1, 9)), ((20, 1), (3, 1, 9)), ((0, 1), (1, 5))):
+            a, b = rng.standard_normal(left), rng.standard_normal(right)
+            program = optimized(ag.func.capture(lambda a, b: a @ b)(a, b).without_detach())
+            assert [step.op for step in expanded(program).steps] == ["multiply"]
+            found = NativeExecutor().build(program, NUMPY, [a, b])(a, b)[0]
+            assert np.array_equal(found, a @ b)
+
+    def test_gradients_of_a_layer(self):
+        rng = np.random.default_rng(0)
+        x, w, b = (rng.standard_normal(shape) for shape in ((8, 20), (12, 20), (12,)))
+
+        def loss(x, w, b):
+            return ag.sum(ag.nn.functional.relu(ag.nn.functional.linear(x, w, b)) ** 2)
+
+        function = ag.func.grad(loss, argnums=(0, 1, 2))
+        step = ag.compile(function, executor="native")
+        tensors = [ag.asarray(a) for a in (x, w, b)]
+        for _ in range(3):
+            for one, other in zip(step(*tensors), eager(function, x, w, b), strict=True):
+                np.testing.assert_allclose(np.asarray(one), other, rtol=1e-12, atol=1e-12)
 
 
 VIEWS = {

@@ -108,6 +108,11 @@ def supports(step: Step, shapes: Mapping[int, Shaped], *, own: bool) -> bool:
     return op in UNARY or (own and op in vector_math.FUNCTIONS)
 
 
+def is_quick(step: Step) -> bool:
+    """Return whether a step, which `supports` has, is a few instructions."""
+    return step.op not in vector_math.FUNCTIONS
+
+
 def _holds(value: Any, dtype: str) -> bool:
     """Return whether a Python number beside an array of a dtype is one of that dtype."""
     if type(value) is complex:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agrad.plugin.programs import Program, Ref, Shaped, Step
 
 
 def expanded(program: Program) -> Program:
-    """Return a program with layers of matrices as a product and a sum."""
+    """Return a program with layers of matrices as a product and a sum, and products of one term each as what they are."""
     shapes = dict(program.shapes)
     number = program.next_number()
     steps: list[Step] = []
     for step in program.steps:
+        if _is_outer(program, step):
+            steps.append(replace(step, op="multiply"))
+            continue
         if not _is_layer(program, step):
             steps.append(step)
             continue
@@ -26,6 +31,14 @@ def expanded(program: Program) -> Program:
             shapes[product] = shapes[made]
             steps.append(Step("add", (Ref(product), bias[0]), {}, (made,), False, step.line, step.region))
     return program.replaced(steps=tuple(steps), shapes=shapes)
+
+
+def _is_outer(program: Program, step: Step) -> bool:
+    """Return whether a product of matrices adds nothing up: ``a * b`` with axes of one element that are broadcast."""
+    if step.op != "matmul" or step.kwargs or len(step.refs) != 2:
+        return False
+    shapes = [program.shapes[n].shape for n in step.refs]
+    return min(map(len, shapes)) > 1 and shapes[0][-1] == 1
 
 
 def _is_layer(program: Program, step: Step) -> bool:

@@ -123,6 +123,36 @@ class Function:
         self.do(f"br i1 %{name}.more, label %{name}.body, label %{name}.after")
         self.label(f"{name}.after")
 
+    def fold(
+        self,
+        count: int,
+        step: int,
+        kinds: Sequence[str],
+        firsts: Sequence[str],
+        body: Callable[[str, list[str]], list[str]],
+    ) -> list[str]:
+        """Write a loop over an index that carries values on, of types and first ones; return the last ones."""
+        if count <= step:
+            return body("0", [*firsts])
+        name = self.name("loop")
+        self.do(f"br label %{name}.before")
+        self.label(f"{name}.before")
+        self.do(f"br label %{name}.body")
+        self.label(f"{name}.body")
+        index = self.get(f"phi i64 [0, %{name}.before], [%{name}.next, %{name}.end]")
+        start, carried = len(self.lines), [f"%{self.name()}" for _ in kinds]
+        self.lines += carried
+        found = body(index, carried)
+        for at, (kind, first, one, last) in enumerate(zip(kinds, firsts, carried, found, strict=True)):
+            self.lines[start + at] = f"  {one} = phi {kind} [{first}, %{name}.before], [{last}, %{name}.end]"
+        self.do(f"br label %{name}.end")
+        self.label(f"{name}.end")
+        self.do(f"%{name}.next = add i64 {index}, {step}")
+        self.do(f"%{name}.more = icmp slt i64 %{name}.next, {count}")
+        self.do(f"br i1 %{name}.more, label %{name}.body, label %{name}.after")
+        self.label(f"{name}.after")
+        return found
+
     def nest(
         self,
         shape: Sequence[int],

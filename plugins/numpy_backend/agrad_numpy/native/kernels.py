@@ -782,7 +782,9 @@ class Copied(Kernel):
         parts: list[
             tuple[int, tuple[int, ...], tuple[int, ...], int]
         ] = []  # operand, shape, strides in the result, offset
-        if step.op in ("copy", "reshape"):
+        if step.op in ("matrix_transpose", "permute_dims"):
+            parts.append((step.refs[0], place.shape[::-1], place.strides[::-1], 0))
+        elif step.op in ("copy", "reshape"):
             source = low.places[step.refs[0]].shape
             parts.append(
                 (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,6 +53,12 @@ PERIOD, REPEATED = 800, 24
 
 #: What is made of constants alone is kept up to so many bytes.
 KEPT = 2**16
+
+#: Products of fewer multiplications are written out, of matrices with so many columns at least.
+SMALL, COLUMNS = 300_000, 4
+
+#: Of products whose right operand is turned: so many rows at least, and terms at most.
+TURNED = 4, 2**10
 
 #: Programs of more steps are not lowered: nothing limits the time that takes.
 STEPS = 200_000
@@ -286,7 +292,8 @@ class Group:
     Attributes
     ----------
     kind : str
-        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"solved"``, ``"scan"``, ``"copy"``, ``"view"`` or ``"python"``.
+        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"small"``, ``"solved"``, ``"scan"``, ``"copy"``, ``"view"`` or
+        ``"python"``.
     steps : list of int
         Their places in the program.
     """
@@ -332,6 +339,7 @@ class Lowered:
                 raise Refused("an array has elements in another order of bytes, or not at multiples of their size")
         self.steps = [self._plain(at) for at in range(len(program.steps))]
         self.kinds = [self._kind(at) for at in range(len(self.steps))]
+        self._turn_once()
         self.outputs = self._with_outputs()
         self.groups: list[Group] = []
         for start, stop in self._stretches():
@@ -375,7 +383,7 @@ class Lowered:
         if self.is_sum(step) and self.sum_order(step) is not None:
             return "loop"
         if self._is_product(step):
-            return "product"
+            return "small" if self._is_small(step) else "product"
         if self.lapack(step) is not None:
             return "solved"
         if self.loop_called(at) is not None:
@@ -451,6 +459,34 @@ class Lowered:
         made = self.places[step.made[0]]
         dotted = all(len(self.places[n].shape) == 2 for n in step.refs) and made.size < DOT_BELOW
         return self.own or not dotted or all(self.places[n].is_for_blas for n in step.refs)
+
+    def _is_small(self, step: Step) -> bool:
+        """Return whether a product of matrices is written out."""
+        left, right = (self.places[n] for n in step.refs)
+        if not self.own or len(left.shape) != 2 or len(right.shape) != 2:
+            return False
+        (m, k), n, size = left.shape, right.shape[1], right.dtype.itemsize
+        rows, terms = TURNED
+        lies = right.strides[1] == size or (right.strides[0] == size and m >= rows and k <= terms)
+        return lies and n >= COLUMNS and m * k * n <= SMALL
+
+    def _turn_once(self) -> None:
+        """Let transposes be copies that are the right operand of several small products."""
+        uses = Counter(self.steps[at].refs[1] for at, kind in enumerate(self.kinds) if kind == "small")
+        for at, step in enumerate(self.steps):
+            if self.kinds[at] != "view" or len(step.refs) != 1 or uses[step.made[0]] < 2:
+                continue
+            (ref,), (number,) = step.refs, step.made
+            before, place = self.places[ref], self.places[number]
+            turned = (place.shape, place.strides, place.offset) == (
+                before.shape[::-1],
+                before.strides[::-1],
+                before.offset,
+            )
+            if turned and place.strides[1] != place.dtype.itemsize:
+                self.kinds[at] = "copy"
+                strides = contiguous(place.shape, place.dtype.itemsize)
+                self.places[number] = Place(place.shape, strides, place.dtype, number, 0)
 
     def _is_copy(self, step: Step) -> bool:
         """Return whether a step puts operands into parts of its result, element by element as they are."""
@@ -603,6 +639,8 @@ class Lowered:
                         group.steps.append(at)
             elif kind == "loop":
                 group = self._loops(todo, needs, done, self.loop_shape(first))
+            elif kind == "small":
+                group = self._with_what_follows(first, todo, needs, done)
             else:
                 group = Group(kind, [first])
             done.update(group.steps)
@@ -639,6 +677,19 @@ class Lowered:
                 made.update(step.made)
         if axes is not None and members and not self.own and not self._goes_as_alone(group, members):
             group.steps = [at for at in group.steps if at in members]
+        return group
+
+    def _with_what_follows(self, first: int, todo: list[int], needs: Mapping[int, set[int]], done: set[int]) -> Group:
+        """Return a group of a small product and the simple elementwise steps that take what it gives."""
+        group = Group("small", [first], self.loop_shape(first))
+        made = {*self.steps[first].made}
+        for at in todo:
+            step = self.steps[at]
+            if self.kinds[at] != "loop" or self.is_sum(step) or not elementwise.is_quick(step):
+                continue
+            if made & {*step.refs} and needs[at] <= done | {*group.steps} and self.loop_shape(at) == group.shape:
+                group.steps.append(at)
+                made.update(step.made)
         return group
 
     def _goes_as_alone(self, group: Group, members: set[int]) -> bool:
@@ -682,7 +733,7 @@ class Lowered:
 
     def _has_memory(self, group: Group, at: int, number: int) -> bool:
         """Return whether a value is written to memory."""
-        if group.kind in ("tiny", "loop"):
+        if group.kind in ("tiny", "loop", "small"):
             return number in self.needed or (group.kind == "loop" and self.is_sum(self.steps[at]))
         return True
 
@@ -763,7 +814,7 @@ class Lowered:
                     total += step.args[1].length * self.tried.loops[at].work()
                     continue
                 sizes = [self.size(n) for n in (*step.refs, *step.made) if n in self.shapes]
-                inner = self.shapes[step.refs[0]].shape[-1] // 8 + 1 if group.kind == "product" else 1
+                inner = self.shapes[step.refs[0]].shape[-1] // 8 + 1 if step.op == "matmul" else 1
                 total += max(sizes, default=0) * inner // (8 if group.kind == "tiny" else 1)
         return total
 

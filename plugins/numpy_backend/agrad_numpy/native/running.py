@@ -16,6 +16,7 @@ from agrad_numpy.native.jit import Compiled
 from agrad_numpy.native.kernels import KINDS, Called, Kernel, Product, Solved
 from agrad_numpy.native.lowering import Group, Lowered
 from agrad_numpy.native.numpy_loops import loop_of
+from agrad_numpy.native.products import Small
 from agrad_numpy.native.scanning import Scan
 from agrad_numpy.native.vector_math import Math
 
@@ -93,6 +94,8 @@ class Schedule:
             return Called(self.low, group, self._math, self._loop, self._number)
         if group.kind in ("product", "solved"):
             return (Product if group.kind == "product" else Solved)(self.low, group, self._math, self._loop)
+        if group.kind == "small":
+            return Small(self.low, group, self._math)
         if group.kind != "scan":
             return KINDS[group.kind](self.low, group, self._math)
         inner = Schedule(self.low.tried.loops[group.steps[0]], self._math)
