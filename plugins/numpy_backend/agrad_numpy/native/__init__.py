@@ -30,7 +30,7 @@ class NativeExecutor(Executor):
         """Return the program as native code."""
         from agrad_numpy.native.running import Running, plain  # noqa: PLC0415 (as above)
 
-        running = Running(program if exact else _loosely(program), backend, own=not exact)
+        running = Running(program if exact else _loosely(program), backend, own=not exact, plain=program)
         native = running.native([plain(value) for value in values])
         if len(native.python) > max(4, len(program.steps) // 8):
             raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")

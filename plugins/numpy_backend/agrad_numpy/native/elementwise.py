@@ -58,6 +58,9 @@ POWERS = {2: "square", 0.5: "sqrt", -1: "reciprocal"}
 #: Powers that two products give to one unit in the last place and a half.
 PRODUCTS = (3, 4)
 
+#: Of one float, whether it is a number: what its size is compared with infinity by.
+FINITE = {"isfinite": "olt", "isinf": "oeq", "isnan": "uno"}
+
 #: What fills an array, with the place of the value among the arguments.
 FILLED = {"full": 1, "full_like": 1, "zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1}
 
@@ -85,6 +88,8 @@ def supports(step: Step, shapes: Mapping[int, Shaped], *, own: bool) -> bool:
     def are(dtype: str, *args: Any) -> bool:
         return all(shapes[a.number].dtype == dtype if type(a) is Ref else _holds(a, dtype) for a in args)
 
+    if op in FINITE:
+        return len(step.args) == 1 and len(step.refs) == 1 and shapes[step.refs[0]].dtype in FLOATS
     if op in COMPARISONS and len(step.args) == 2 and step.refs:
         dtype = shapes[step.refs[0]].dtype
         return dtype != "bool" and are(dtype, *step.args)
@@ -105,6 +110,8 @@ def supports(step: Step, shapes: Mapping[int, Shaped], *, own: bool) -> bool:
         if type(step.args[0]) is not Ref or type(exponent) not in (int, float):
             return False
         return exponent in POWERS or (own and exponent in PRODUCTS)
+    if op == "nn.softplus":
+        return own and len(step.refs) == 1 and step.args[1:2] in ((), (1,))
     return op in UNARY or (own and op in vector_math.FUNCTIONS)
 
 
@@ -143,6 +150,9 @@ def value(
         a, b = (operand(part, of) for part in step.args)
         how = f"fcmp {COMPARISONS[op][0]}" if of in FLOATS else f"icmp {COMPARISONS[op][1]}"
         return f.get(f"{how} {vector(TYPES[of], width)} {a}, {b}")
+    if op in FINITE:
+        of = Arithmetic(f, dtypes(step.refs[0]), width)
+        return of.compare(FINITE[op], of.called("fabs", operand(step.args[0], of.dtype)), of.number(math.inf))
     if op == "where":
         truth, a, b = operand(step.args[0], "bool"), operand(step.args[1], made), operand(step.args[2], made)
         return f.get(f"select {vector('i1', width)} {truth}, {kind} {a}, {kind} {b}")
@@ -165,7 +175,10 @@ def value(
         op = POWERS[step.args[1]]
     if op in UNARY:
         return UNARY[op](e, args[0])
-    return math_.call(e, op, args[0])
+    found = math_.call(e, op, args[0])
+    if op == "nn.softplus" and len(args) > 2:  # as it is beyond
+        return e.choose(e.compare("ogt", args[0], args[2]), args[0], found)
+    return found
 
 
 def converted(f: Function, found: str, before: str, after: str, width: int) -> str:

@@ -1,53 +1,158 @@
-"""Fused operations written out as those they are made of, for which there are kernels; the last bits may be others."""
+"""Operations written out as those they are made of, for which there are kernels; the last bits may be others."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from agrad.plugin.programs import Program, Ref, Shaped, Step
+from agrad.plugin.programs import DType, Program, Ref, Shaped, Step, written_out
+
+#: A step that gives nothing: where its operand has an element that is NaN, the call runs again, step by step.
+REQUIRED = "native.required"
+
+#: What runs the steps that only native programs have.
+KERNELS: dict[str, Callable[..., Any]] = {REQUIRED: lambda _: ()}
+
+#: Operations of agrad's own that become what their kernels do.
+WRITTEN_OUT = frozenset({
+    "nn.binary_cross_entropy", "nn.binary_cross_entropy_with_logits", "nn.cross_entropy", "nn.cross_entropy_adjoint", "nn.elu",
+    "nn.gelu", "nn.gelu_slope", "nn.l1_loss", "nn.layer_norm", "nn.layer_norm_input", "nn.layer_norm_weight", "nn.leaky_relu",
+    "nn.log_sigmoid", "nn.log_softmax", "nn.mse_loss", "nn.nll_loss", "nn.normal_cdf", "nn.silu", "nn.silu_slope", "nn.softmax",
+    "special.logsumexp_over", "special.logsumexp_shares",
+})  # fmt: skip
+
+#: Losses of classes, which are NaN where a target is none and NumPy's kernels raise; with the places of a result that shows it.
+OF_CLASSES = {"nn.cross_entropy": (2, 0), "nn.nll_loss": (0,)}
 
 
 def expanded(program: Program) -> Program:
-    """Return a program with layers of matrices as a product and a sum, and products of one term each as what they are."""
-    shapes = dict(program.shapes)
-    number = program.next_number()
-    steps: list[Step] = []
+    """Return a program of operations that there are kernels for, as far as possible."""
+    shown = [
+        next(step.outs[at] for at in OF_CLASSES[step.op] if step.outs[at] is not None)
+        for step in program.steps
+        if step.op in OF_CLASSES and step.made
+    ]
+    count = len(program.outputs)
+    program = program.replaced(outputs=(*program.outputs, *(n for n in shown if n is not None)))
+    program = written_out(program, lambda step, _: not _is_written_out(step))
+    required = (Step(REQUIRED, (Ref(n),), {}, (), several=True) for n in program.outputs[count:])
+    writing = Writing(program)
     for step in program.steps:
-        if _is_outer(program, step):
-            steps.append(replace(step, op="multiply"))
-            continue
-        if not _is_layer(program, step):
-            steps.append(step)
-            continue
+        writing.write(step)
+    return program.replaced(steps=(*writing.steps, *required), shapes=writing.shapes, outputs=program.outputs[:count])
+
+
+def _is_written_out(step: Step) -> bool:
+    """Return whether a step becomes what its kernel does."""
+    return step.op in WRITTEN_OUT or (step.op == "nn.softplus" and step.args[1:2] not in ((), (1,)))
+
+
+class Writing:
+    """A program's steps, written anew one by one.
+
+    Attributes
+    ----------
+    steps : list of Step
+        So far.
+    shapes : dict of int to Shaped
+        Of all values.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.steps: list[Step] = []
+        self.shapes = dict(program.shapes)
+        self._fresh = itertools.count(program.next_number()).__next__
+
+    def write(self, step: Step) -> None:
+        """Add a step, or what it is made of."""
+        ways: dict[str, Callable[[Step], bool]] = {
+            "all": self._truth,
+            "any": self._truth,
+            "clip": self._clip,
+            "linalg.vecdot": self._vecdot,
+            "matmul": self._matmul,
+            "nn.linear": self._linear,
+            "vecdot": self._vecdot,
+        }
+        plain = not step.several and all(n in self.shapes for n in (*step.refs, *step.made))
+        if not plain or step.op not in ways or not ways[step.op](step):
+            self.steps.append(step)
+
+    def _add(self, like: Step, op: str, args: Sequence[Any], about: Shaped | int, **kwargs: Any) -> Ref:
+        """Add a step where another one stood, of a shape and dtype, or that gives a number; return its result."""
+        made = about if isinstance(about, int) else self._fresh()
+        if not isinstance(about, int):
+            self.shapes[made] = about
+        self.steps.append(Step(op, tuple(args), kwargs, (made,), False, like.line, like.region))
+        return Ref(made)
+
+    def _is_of_one_dtype(self, step: Step) -> bool:
+        return len({self.shapes[n].dtype for n in (*step.refs, *step.made)}) == 1
+
+    def _matmul(self, step: Step) -> bool:
+        """Write a product that adds nothing up as a multiplication, with axes of one element that are broadcast."""
+        if step.kwargs or len(step.refs) != 2:
+            return False
+        left, right = (self.shapes[n].shape for n in step.refs)
+        if min(len(left), len(right)) < 2 or left[-1] != 1:
+            return False
+        self.steps.append(replace(step, op="multiply"))
+        return True
+
+    def _linear(self, step: Step) -> bool:
+        """Write a layer of matrices as a product and a sum."""
         rows, weight, *bias = step.args
         bias = [part for part in bias if part is not None]
+        refs = all(type(part) is Ref for part in (rows, weight, *bias))
+        if step.kwargs or not refs or not self._is_of_one_dtype(step):
+            return False
+        if any(len(self.shapes[part.number].shape) != 2 for part in (rows, weight)):
+            return False
         (made,) = step.made
-        turned, product = number, number + 1 if bias else made
-        number += 2
-        shapes[turned] = Shaped(shapes[weight.number].shape[::-1], shapes[weight.number].dtype)
-        steps.append(Step("matrix_transpose", (weight,), {}, (turned,), False, step.line, step.region))
-        steps.append(Step("matmul", (rows, Ref(turned)), {}, (product,), False, step.line, step.region))
+        about = self.shapes[weight.number]
+        turned = self._add(step, "matrix_transpose", (weight,), Shaped(about.shape[::-1], about.dtype))
+        product = self._add(step, "matmul", (rows, turned), self.shapes[made] if bias else made)
         if bias:
-            shapes[product] = shapes[made]
-            steps.append(Step("add", (Ref(product), bias[0]), {}, (made,), False, step.line, step.region))
-    return program.replaced(steps=tuple(steps), shapes=shapes)
+            self._add(step, "add", (product, bias[0]), made)
+        return True
 
+    def _truth(self, step: Step) -> bool:
+        """Write whether any element, or every one, is true as the largest or smallest of 0 and 1."""
+        (made,), (ref,) = step.made, step.refs
+        before, after = self.shapes[ref], self.shapes[made]
+        if before.dtype != "bool" or len(step.args) != 1 or 0 in before.shape:
+            return False
+        number = self._add(step, "astype", (Ref(ref), DType("float32")), Shaped(before.shape, "float32"))
+        op = "max" if step.op == "any" else "min"
+        found = self._add(step, op, (number,), Shaped(after.shape, "float32"), **step.kwargs)
+        self._add(step, "not_equal", (found, 0), made)
+        return True
 
-def _is_outer(program: Program, step: Step) -> bool:
-    """Return whether a product of matrices adds nothing up: ``a * b`` with axes of one element that are broadcast."""
-    if step.op != "matmul" or step.kwargs or len(step.refs) != 2:
-        return False
-    shapes = [program.shapes[n].shape for n in step.refs]
-    return min(map(len, shapes)) > 1 and shapes[0][-1] == 1
+    def _clip(self, step: Step) -> bool:
+        """Write what limits values as the larger and the smaller of two."""
+        (made,) = step.made
+        value, *ends = (*step.args, *(step.kwargs.get(name) for name in ("min", "max")[len(step.args) - 1 :]))
+        if len(ends) != 2 or type(value) is not Ref or not self._is_of_one_dtype(step):
+            return False
+        given = [(op, end) for op, end in zip(("maximum", "minimum"), ends, strict=True) if end is not None]
+        if not given or self.shapes[made].dtype not in ("float32", "float64"):
+            return False
+        for op, end in given[:-1]:
+            value = self._add(step, op, (value, end), self.shapes[made])
+        op, end = given[-1]
+        self._add(step, op, (value, end), made)
+        return True
 
-
-def _is_layer(program: Program, step: Step) -> bool:
-    """Return whether a step is a layer of matrices of one dtype."""
-    if step.op != "nn.linear" or step.kwargs or step.several or len(step.args) < 2:
-        return False
-    if any(type(part) is not Ref for part in step.args[:2]) or any(
-        type(p) is not Ref and p is not None for p in step.args[2:]
-    ):
-        return False
-    two = all(len(program.shapes[part.number].shape) == 2 for part in step.args[:2])
-    return two and len({program.shapes[n].dtype for n in (*step.refs, *step.made)}) == 1
+    def _vecdot(self, step: Step) -> bool:
+        """Write products along an axis as a multiplication and a sum."""
+        (made,) = step.made
+        if not step.kwargs.keys() <= {"axis"} or len(step.refs) != 2 or not self._is_of_one_dtype(step):
+            return False
+        left, right = (self.shapes[n] for n in step.refs)
+        if left.shape != right.shape or left.dtype not in ("float32", "float64"):
+            return False
+        product = self._add(step, "multiply", step.args, left)
+        self._add(step, "sum", (product,), made, axis=step.kwargs.get("axis", -1))
+        return True

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from agrad_numpy.native import jit
+
 #: LLVM's types by the names of dtypes, for those that kernels are written for.
 TYPES = {"float32": "float", "float64": "double", "bool": "i1", "int32": "i32", "int64": "i64"}
 
@@ -19,8 +21,8 @@ SIZES = {"float32": 4, "float64": 8, "bool": 1, "int32": 4, "int64": 8}
 #: The dtypes that have fractions.
 FLOATS = ("float32", "float64")
 
-#: How many elements a vector has: 32 bytes, which AVX2 takes at once, and NEON in two.
-WIDTHS = {"float32": 8, "float64": 4, "bool": 8, "int32": 8, "int64": 4}
+#: How many elements a vector has, of truth values as many as of the narrowest others.
+WIDTHS = {name: jit.vector_bytes() // max(size, 4) for name, size in SIZES.items()}
 
 
 def vector(kind: str, width: int) -> str:

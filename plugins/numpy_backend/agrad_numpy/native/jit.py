@@ -36,6 +36,15 @@ def availability() -> tuple[bool, str]:
     return True, f"llvmlite {llvmlite.__version__}"
 
 
+def vector_bytes() -> int:
+    """Return how many bytes kernels take at a time: what the processor does, or 32, which NEON takes in two."""
+    try:
+        features = set(_llvm()[3].split(","))
+    except Exception:  # noqa: BLE001 (`availability` says what it is)
+        return 32
+    return 64 if {"+avx512f", "+avx512bw", "+avx512dq", "+avx512vl"} <= features else 32
+
+
 class Compiled:
     """A module of LLVM's, compiled; its code is freed with it.
 

@@ -16,7 +16,7 @@ from agrad.plugin.programs import Ref, Step
 from agrad_numpy.native import elementwise, linalg
 from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, literal, vector
 from agrad_numpy.native.lowering import Group, Lowered, Place, collapsed, contiguous
-from agrad_numpy.native.vector_math import Math
+from agrad_numpy.native.vector_math import Math, any_of
 
 #: Sums of so many elements are taken one behind the other in eight places, and longer ones in halves: NumPy's order.
 LEAF = 128
@@ -276,11 +276,11 @@ class Tiny(Kernel):
         sums: dict[int, str] = {}
         for row, end in zip(rows, ends, strict=True):
             if inner > 1 and end[0] == end[-1]:  # along what is added up
-                parts = {int(end[0]): pairwise(e, [pick(place) for place in row])}
+                parts = {int(end[0]): pairwise(e, step.op, [pick(place) for place in row])}
             else:
                 parts = {int(to): pick(place) for place, to in zip(row, end, strict=True)}
             for to, part in parts.items():
-                sums[to] = e.add(sums.get(to, e.number(FIRST)), part)
+                sums[to] = joined(e, step.op, sums.get(to, e.number(first_of(step.op, FIRST))), part)
         found, width = "poison", self._width(made)
         for to, part in sorted(sums.items()):
             one = e.divide(part, e.number(count // len(sums))) if step.op == "mean" else part
@@ -340,27 +340,37 @@ def reduced_strides(shape: Sequence[int], order: Sequence[int], axes: Sequence[i
     return tuple(0 if axis in axes else s for axis, s in zip(order, contiguous(kept, 1), strict=True))
 
 
-def pairwise(e: Arithmetic, parts: list[str]) -> str:
+def first_of(op: str, of_sums: float = -0.0) -> float:
+    """Return what a sum, or a largest or smallest element, begins with."""
+    return {"max": -math.inf, "min": math.inf}.get(op, of_sums)
+
+
+def joined(e: Arithmetic, op: str, a: str, b: str) -> str:
+    """Return the sum of two, or their larger or smaller one."""
+    return {"max": e.maximum, "min": e.minimum}.get(op, e.add)(a, b)
+
+
+def pairwise(e: Arithmetic, op: str, parts: list[str]) -> str:
     """Return the sum of scalars in the order that NumPy adds a row: eight sums side by side, if there are as many."""
     count = len(parts)
     if count < 8:
-        total = e.number(-0.0)
+        total = e.number(first_of(op))
         for part in parts:
-            total = e.add(total, part)
+            total = joined(e, op, total, part)
         return total
     sums = parts[:8]
     for at in range(8, count - count % 8):
-        sums[at % 8] = e.add(sums[at % 8], parts[at])
-    total = together(e, sums)
+        sums[at % 8] = joined(e, op, sums[at % 8], parts[at])
+    total = together(e, op, sums)
     for part in parts[count - count % 8 :]:
-        total = e.add(total, part)
+        total = joined(e, op, total, part)
     return total
 
 
-def together(e: Arithmetic, sums: Sequence[str]) -> str:
+def together(e: Arithmetic, op: str, sums: Sequence[str]) -> str:
     """Return the sum of eight."""
-    one, two, three, four = (e.add(sums[i], sums[i + 1]) for i in (0, 2, 4, 6))
-    return e.add(e.add(one, two), e.add(three, four))
+    one, two, three, four = (joined(e, op, sums[i], sums[i + 1]) for i in (0, 2, 4, 6))
+    return joined(e, op, joined(e, op, one, two), joined(e, op, three, four))
 
 
 def offsets_of(place: Place) -> list[int]:
@@ -484,8 +494,8 @@ class Loop(Kernel):
         steps = [[strides[at][axis] for axis in kept] for at in of_sums]
 
         def begin(offsets: list[str], _: int) -> None:
-            for at, offset in zip(of_sums, offsets, strict=True):
-                f.store(e.number(FIRST), f.at(self.pointers[at], offset), dtype)
+            for at, offset, step in zip(of_sums, offsets, self.sums, strict=True):
+                f.store(e.number(first_of(step.op, FIRST)), f.at(self.pointers[at], offset), dtype)
 
         f.nest(outer, steps, 0, begin)
         before: list[str] = []
@@ -496,10 +506,10 @@ class Loop(Kernel):
                 given = ", ".join(f"ptr {f.at(p, o)}" for p, o in zip(self.pointers, offsets, strict=True))
                 kinds = self._results(dtype)
                 found = f.get(f"call {kinds} @{name}.row({given}, i64 0, i64 {shape[-1]})")
-                for k, at in enumerate(of_sums):
+                for k, (at, step) in enumerate(zip(of_sums, self.sums, strict=True)):
                     part = f.get(f"extractvalue {kinds} {found}, {k}")
                     pointer = f.at(self.pointers[at], offsets[at])
-                    f.store(e.add(f.load(pointer, dtype), part), pointer, dtype)
+                    f.store(joined(e, step.op, f.load(pointer, dtype), part), pointer, dtype)
 
             f.nest(shape[:-1], [row_[:-1] for row_ in strides], 0, row)
         else:
@@ -509,7 +519,8 @@ class Loop(Kernel):
                 wide = Arithmetic(f, dtype, w)
                 for step, at in zip(self.sums, of_sums, strict=True):
                     pointer, along = f.at(self.pointers[at], offsets[at]), strides[at][-1] if strides[at] else 0
-                    total = wide.add(f.load_strided(pointer, along, dtype, w), value_of(step.refs[0]))
+                    before_ = f.load_strided(pointer, along, dtype, w)
+                    total = joined(wide, step.op, before_, value_of(step.refs[0]))
                     f.store_strided(total, pointer, along, dtype, w)
 
             f.nest(shape, strides, width, columns)
@@ -539,9 +550,9 @@ class Loop(Kernel):
         strides = [[step] for step in steps]
         wide = [f.get(f"alloca {eight.kind}, align 32") for _ in self.sums]
         totals = [f.get(f"alloca {kind}, align 8") for _ in self.sums]
-        for w, t in zip(wide, totals, strict=True):
-            f.do(f"store {eight.kind} {eight.number(-0.0)}, ptr {w}, align 32")
-            f.do(f"store {kind} {one.number(-0.0)}, ptr {t}, align 8")
+        for step, w, t in zip(self.sums, wide, totals, strict=True):
+            f.do(f"store {eight.kind} {eight.number(first_of(step.op))}, ptr {w}, align 32")
+            f.do(f"store {kind} {one.number(first_of(step.op))}, ptr {t}, align 8")
         whole, end = f.get("and i64 %count, -8"), f.get("add i64 %start, %count")
         middle = f.get(f"add i64 %start, {whole}")
 
@@ -552,12 +563,11 @@ class Loop(Kernel):
                 for step, w, t in zip(self.sums, wide, totals, strict=True):
                     value = value_of(step.refs[0])
                     if width:
-                        total = eight.add(f.get(f"load {eight.kind}, ptr {w}, align 32"), value)
+                        total = joined(eight, step.op, f.get(f"load {eight.kind}, ptr {w}, align 32"), value)
                         f.do(f"store {eight.kind} {total}, ptr {w}, align 32")
                     else:
-                        f.do(
-                            f"store {kind} {one.add(f.get(f'load {kind}, ptr {t}, align 8'), value)}, ptr {t}, align 8"
-                        )
+                        total = joined(one, step.op, f.get(f"load {kind}, ptr {t}, align 8"), value)
+                        f.do(f"store {kind} {total}, ptr {t}, align 8")
 
             return body
 
@@ -585,13 +595,13 @@ class Loop(Kernel):
         """Write the loop over vectors of eight, and add the eight sums up."""
         f.loop("%start", middle, 8, body)
         e, eight = Arithmetic(f, dtype, 0), vector(TYPES[dtype], 8)
-        for w, t in zip(wide, totals, strict=True):
+        for step, w, t in zip(self.sums, wide, totals, strict=True):
             sums = f.get(f"load {eight}, ptr {w}, align 32")
-            total = together(e, [f.pick(sums, k, TYPES[dtype], 8) for k in range(8)])
+            total = together(e, step.op, [f.pick(sums, k, TYPES[dtype], 8) for k in range(8)])
             f.do(f"store {TYPES[dtype]} {total}, ptr {t}, align 8")
 
     def _halving(self, name: str, given: str, kinds: str, dtype: str) -> list[str]:
-        kind = TYPES[dtype]
+        kind, f = TYPES[dtype], Function()
         lines = [
             f"define internal {kinds} @{name}.row({given}, i64 %start, i64 %count) noinline {{",
             f"  %short = icmp ule i64 %count, {LEAF}",
@@ -608,15 +618,11 @@ class Loop(Kernel):
             f"  %b = call {kinds} @{name}.row({given}, i64 %from, i64 %second)",
         ]
         made = "poison"
-        for k in range(len(self.sums)):
-            lines += [
-                f"  %a{k} = extractvalue {kinds} %a, {k}",
-                f"  %b{k} = extractvalue {kinds} %b, {k}",
-                f"  %sum{k} = fadd {kind} %a{k}, %b{k}",
-                f"  %made{k} = insertvalue {kinds} {made}, {kind} %sum{k}, {k}",
-            ]
-            made = f"%made{k}"
-        return [*lines, f"  ret {kinds} {made}", "}"]
+        for k, step in enumerate(self.sums):
+            one, other = (f.get(f"extractvalue {kinds} %{part}, {k}") for part in "ab")
+            total = joined(Arithmetic(f, dtype, 0), step.op, one, other)
+            made = f.get(f"insertvalue {kinds} {made}, {kind} {total}, {k}")
+        return [*lines, *f.lines, f"  ret {kinds} {made}", "}"]
 
 
 class Called(Kernel):
@@ -811,6 +817,8 @@ class Copied(Kernel):
                 )
                 parts.append((ref.number, shape, strides, at * place.strides[along]))
                 at += 1 if step.op == "stack" else shape[along]
+        elif step.op == "getitem":
+            parts.append((step.refs[0], place.shape, place.strides, 0))
         else:
             key = step.args[1]
             if step.op == "setitem":
@@ -819,11 +827,15 @@ class Copied(Kernel):
             parts.append((step.args[2].number, region.shape, region.strides, region.offset))
         self.parts = []
         for number, shape, strides, offset in parts:
-            given = low.places[number]
+            given, inside = low.places[number], 0
+            if step.op == "getitem":
+                given = region_of(given, step.args[1])
+                inside = given.offset
             rows = [given.over(shape), strides]
             order = sorted(range(len(shape)), key=lambda i: (-abs(strides[i]), i))
             self.parts.append(collapsed([shape[i] for i in order], [[row[i] for i in order] for row in rows]))
-            self.args += [low.where(number), (slot, start + offset)]
+            of, at = low.where(number)
+            self.args += [(of, at + inside), (slot, start + offset)]
         if self.zeros:
             self.args.append((slot, start))
         self.dtype = copied_as(place.dtype)
@@ -845,6 +857,36 @@ class Copied(Kernel):
         return []
 
 
+class Required(Kernel):
+    """Notes where a value has an element that is NaN."""
+
+    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+        super().__init__(low, group, math_)
+        (number,) = self.steps[0].refs
+        place = low.places[number]
+        self.dtype = place.dtype.name
+        self.shape, self.strides = collapsed(place.shape, [place.strides])
+        self.args = [low.where(number), low.status]
+        self.key = "required", self.dtype, tuple(self.shape), tuple(self.strides)
+
+    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+        value, status = pointers
+        step = self.strides[0][-1] if self.shape else 0
+
+        def look(offsets: list[str], width: int) -> None:
+            lost = Arithmetic(f, self.dtype, width).nan(
+                f.load_strided(f.at(value, offsets[0]), step, self.dtype, width)
+            )
+            if width:
+                lost = any_of(f, lost, width)
+            before = f.get(f"load i64, ptr {status}, align 8")
+            after = f.get(f"or i64 {before}, {f.get(f'zext i1 {lost} to i64')}")
+            f.do(f"store i64 {after}, ptr {status}, align 8")
+
+        f.nest(self.shape, self.strides, WIDTHS[self.dtype], look)
+        return []
+
+
 def copied_as(dtype: Any) -> str:
     """Return the dtype whose loads and stores move elements of another one, bit for bit."""
     return dtype.name if dtype.name in TYPES else {4: "int32", 8: "int64"}[dtype.itemsize]
@@ -862,4 +904,4 @@ def region_of(place: Place, key: Any) -> Place:
 
 
 #: The kinds of kernels that take nothing but a group.
-KINDS = {"tiny": Tiny, "loop": Loop, "copy": Copied}
+KINDS = {"tiny": Tiny, "loop": Loop, "copy": Copied, "required": Required}

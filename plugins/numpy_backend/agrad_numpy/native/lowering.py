@@ -38,7 +38,7 @@ from agrad.plugin.programs import (
 from agrad_numpy.executor import OPERATORS, address, turned
 from agrad_numpy.kernels import DOT_BELOW
 from agrad_numpy.native import elementwise
-from agrad_numpy.native.expanding import expanded
+from agrad_numpy.native.expanding import KERNELS, REQUIRED, expanded
 from agrad_numpy.native.ir import FLOATS, TYPES
 from agrad_numpy.native.numpy_loops import loop_of, resolves
 
@@ -180,7 +180,7 @@ class Tried:
         self._values.clear()
 
     def _run(self, at: int, step: Step) -> None:
-        kernel = OPERATORS.get(symbol_of(step)) or operator.attrgetter(step.op)(self.backend.xp)
+        kernel = KERNELS.get(step.op) or OPERATORS.get(symbol_of(step)) or operator.attrgetter(step.op)(self.backend.xp)
         self.kernels.append(kernel)
         same = not step.op.startswith("empty") and all(ref in self.kept for ref in step.refs)
         try:
@@ -292,8 +292,8 @@ class Group:
     Attributes
     ----------
     kind : str
-        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"small"``, ``"solved"``, ``"scan"``, ``"copy"``, ``"view"`` or
-        ``"python"``.
+        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"small"``, ``"solved"``, ``"scan"``, ``"copy"``, ``"indexed"``,
+        ``"required"``, ``"view"`` or ``"python"``.
     steps : list of int
         Their places in the program.
     """
@@ -366,6 +366,8 @@ class Lowered:
 
     def _kind(self, at: int) -> str:
         step = self.steps[at]
+        if step.op == REQUIRED:
+            return "required"
         if all(number in self.tried.kept for number in step.made):
             return "kept"
         if step.op == LOOP:
@@ -388,7 +390,9 @@ class Lowered:
             return "solved"
         if self.loop_called(at) is not None:
             return "call"
-        return "copy" if self._is_copy(step) else "python"
+        if self._is_copy(step):
+            return "copy"
+        return "python" if self.indexed(step) is None else "indexed"
 
     def _is_tiny(self, step: Step) -> bool:
         """Return whether a step can be a part of a kernel that holds values in registers."""
@@ -424,9 +428,9 @@ class Lowered:
         return len(dtypes) == 1 and dtypes <= {*FLOATS} and len(shapes[0]) == 2 and len(shapes[-1]) <= 2
 
     def is_sum(self, step: Step) -> bool:
-        """Return whether a step is a sum or mean of floats, in their own dtype."""
-        if (
-            step.op not in ("sum", "mean")
+        """Return whether a step is a sum or mean of floats, in their own dtype, or the largest or smallest of them."""
+        if (  # of zeros of two signs NumPy takes either as the largest
+            step.op not in (("sum", "mean", "max", "min") if self.own else ("sum", "mean"))
             or len(step.args) != 1
             or not step.kwargs.keys() <= {"axis", "dtype", "keepdims"}
         ):
@@ -494,12 +498,43 @@ class Lowered:
             return False
         if step.op == "reshape":
             return True
+        if step.op == "getitem":  # of one element: NumPy gives no view
+            return is_basic(step.args[1:])
         if step.op in ("stack", "concat"):
             return len({self.dtype(n) for n in (*step.refs, *step.made)}) == 1
         if step.op in ("scatter_add", "setitem"):
             same = len({self.dtype(n) for n in (*step.refs, *step.made)}) == 1
             return same and is_basic(step.args[1:2]) and type(step.args[2]) is Ref
         return False
+
+    def indexed(self, step: Step) -> tuple[int, list[int]] | None:
+        """Return the first axis that a step reads or adds at by arrays of integers, and their numbers; None if it is no such step."""
+        if step.several or len(step.made) != 1:
+            return None
+        if step.op == "getitem" and type(step.args[0]) is Ref:
+            key, whole = step.args[1], step.args[0].number
+        elif step.op == "take" and step.kwargs.keys() <= {"axis"} and len(step.refs) == len(step.args) == 2:
+            whole, axis = step.args[0].number, step.kwargs.get("axis")
+            if axis is None and len(self.shapes[whole].shape) != 1:
+                return None
+            key = (*(slice(None),) * ((axis or 0) % len(self.shapes[whole].shape)), step.args[1])
+        elif step.op == "scatter_add" and type(step.args[0]) is Shaped and type(step.args[2]) is Ref and self.own:
+            key, whole = step.args[1], step.made[0]
+            if self.dtype(whole) not in FLOATS or self.dtype(step.args[2].number) != self.dtype(whole):
+                return None
+        else:
+            return None
+        parts: tuple[Any, ...] = key if type(key) is tuple else (key,)
+        at = [axis for axis, part in enumerate(parts) if type(part) is Ref]
+        others = [part for part in parts if type(part) is not Ref]
+        if not at or at != [*range(at[0], at[-1] + 1)] or any(part != slice(None) for part in others):
+            return None
+        refs = [parts[axis].number for axis in at]
+        shape = self.shapes[whole].shape
+        kinds = all(self.dtype(ref) in ("int32", "int64") and self.size(ref) for ref in refs)
+        if not kinds or len(parts) > len(shape) or not all(shape) or not self.is_movable(whole):
+            return None
+        return at[0], refs
 
     def lapack(self, step: Step) -> Any:
         """Return the function of matrices in ``numpy.linalg`` whose loop a step is; None if it is none."""
@@ -656,8 +691,7 @@ class Lowered:
         """Return a group of what can be computed in one loop over a shape: elementwise steps, and sums over the same axes."""
         group = Group("loop", [], shape)
         members: set[int] = set()
-        axes: tuple[int, ...] | None = None
-        order: list[int] | None = None
+        sums: Any = None  # axes, order and dtype of those in it
         made: set[int] = set()
         for at in todo:
             step = self.steps[at]
@@ -666,16 +700,16 @@ class Lowered:
             if any(n in made and self.shapes[n].shape != shape for n in step.refs):
                 continue
             if self.is_sum(step):
-                found = self.sum_order(step)
-                if axes is not None and (axes, order) != (self.axes(step), found):
+                found = self.axes(step), self.sum_order(step), self.dtype(step.made[0])
+                if sums is not None and sums != found:
                     continue
-                axes, order = self.axes(step), found
+                sums = found
                 group.steps.append(at)
             else:
                 group.steps.append(at)
                 members.add(at)
                 made.update(step.made)
-        if axes is not None and members and not self.own and not self._goes_as_alone(group, members):
+        if sums is not None and members and not self.own and not self._goes_as_alone(group, members):
             group.steps = [at for at in group.steps if at in members]
         return group
 

@@ -39,6 +39,7 @@ class Small(Kernel):
         self.size, self.width, self.kind = SIZES[self.dtype], WIDTHS[self.dtype], TYPES[self.dtype]
         self.rows, self.terms = self.left.shape
         self.columns = self.right.shape[1]
+        self.lanes = next(n for n in (16, 8, 4, 2, 1) if n <= min(self.width, self.rows))  # of upright vectors
         self.each = next(u for u in range(min(TERMS, self.terms), 0, -1) if self.terms % u == 0)
         self.key = "small", self._structure(), tuple(self._layout(n) for n in (*self.taken, *self.stored))
 
@@ -49,10 +50,10 @@ class Small(Kernel):
         self.a, self.b = self.at[a], self.at[b]
         upright = self.right.strides[1] != self.size
         if upright and self.left.strides[0] != self.size:
-            self.turned = f.get(f"alloca [{self.terms * self.width} x {self.kind}], align 32")
+            self.turned = f.get(f"alloca [{self.terms * self.lanes} x {self.kind}], align 64")
         else:
             self.turned = ""
-        self._blocks(self.rows, self.width if upright else ROWS, self._upright if upright else self._lying)
+        self._blocks(self.rows, self.lanes if upright else ROWS, self._upright if upright else self._lying)
         return []
 
     def _blocks(self, count: int, size: int, write: Any) -> None:
@@ -118,21 +119,23 @@ class Small(Kernel):
         width = rows if rows > 1 else 0
         a, step = f.at(self.a, f.times(i, down)), along
         if self.turned:
-            whole = self.terms - self.terms % self.width if along == size and rows > 1 else 0
+            whole = self.terms - self.terms % self.lanes if along == size and rows > 1 else 0
 
             def square(k: str) -> None:
                 start = f.at(a, f.times(k, size))
-                lines = [f.load(f.at(start, row * down), self.dtype, self.width) for row in range(rows)]
-                self._keep(k, rows, transposed(f, lines, self.kind, self.width))
+                lines = [f.load(f.at(start, row * down), self.dtype, self.lanes) for row in range(rows)]
+                self._keep(k, rows, transposed(f, lines, self.kind, self.lanes))
 
             def line(k: str) -> None:
                 value = f.load_strided(f.at(a, f.times(k, along)), down, self.dtype, width)
                 self._keep(k, rows, [value])
 
-            f.loop(0, whole, self.width, square)
+            f.loop(0, whole, self.lanes, square)
             f.loop(whole, self.terms, 1, line)
             a, step = self.turned, rows * size
-        self._blocks(self.columns, VECTORS, lambda j, count: self._standing(i, a, step, rows, j, count))
+        self._blocks(
+            self.columns, max(VECTORS, self.lanes), lambda j, count: self._standing(i, a, step, rows, j, count)
+        )
 
     def _keep(self, k: str, rows: int, lines: Sequence[str]) -> None:
         """Write turned lines of the left operand, of terms from k."""
@@ -153,13 +156,12 @@ class Small(Kernel):
             ones = [f.load(f.at(right, at * along), self.dtype) for at in range(count)]
             return [e.fused(left, f.spread(x, self.kind, width), s) for x, s in zip(ones, sums, strict=True)]
 
-        lines = transposed(f, self._added(term, [e] * count), self.kind, width)
-        starts = range(0, count, self.width)
-        for row, value in enumerate(lines):
-            for start in starts:
-                part = range(start, min(start + self.width, count))
-                found = f.shuffle(value, count, self.kind, part)
-                self._finish(i, row, j, start, len(part) if len(part) > 1 else 0, found)
+        sums = self._added(term, [e] * count)
+        across = max(self.lanes, min(self.width, VECTORS)) if rows < self.lanes else self.lanes
+        for start in range(0, count, across):
+            part = sums[start : start + across]
+            for row, value in enumerate(transposed(f, part, self.kind, width)):
+                self._finish(i, row, j, start, len(part) if len(part) > 1 else 0, value)
 
     # -- what follows -------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from agrad.plugin.backend import Refused, once
 from agrad.plugin.programs import Program
 from agrad_numpy.executor import address, aligned
 from agrad_numpy.native.entry import entry
+from agrad_numpy.native.indexing import Indexed
 from agrad_numpy.native.jit import Compiled
 from agrad_numpy.native.kernels import KINDS, Called, Kernel, Product, Solved
 from agrad_numpy.native.lowering import Group, Lowered
@@ -94,8 +95,8 @@ class Schedule:
             return Called(self.low, group, self._math, self._loop, self._number)
         if group.kind in ("product", "solved"):
             return (Product if group.kind == "product" else Solved)(self.low, group, self._math, self._loop)
-        if group.kind == "small":
-            return Small(self.low, group, self._math)
+        if group.kind in ("small", "indexed"):
+            return (Small if group.kind == "small" else Indexed)(self.low, group, self._math)
         if group.kind != "scan":
             return KINDS[group.kind](self.low, group, self._math)
         inner = Schedule(self.low.tried.loops[group.steps[0]], self._math)
@@ -325,10 +326,13 @@ class Running:
         NumPy's.
     own : bool
         Whether functions of `vector_math` may stand for NumPy's.
+    plain : Program, optional
+        What runs step by step where native code could not do what it should; the program itself unless given.
     """
 
-    def __init__(self, program: Program, backend: Any, *, own: bool) -> None:
+    def __init__(self, program: Program, backend: Any, *, own: bool, plain: Program | None = None) -> None:
         self._program, self._backend, self._own = program, backend, own
+        self._plain = plain or program
         self._natives: dict[Any, Native] = {}
         self._call: Callable[..., Any] | None = None
 
@@ -364,7 +368,7 @@ class Running:
     @once
     def _steps(self) -> Callable[..., Any]:
         """The program step by step."""
-        return self._program.function(self._backend)
+        return self._plain.function(self._backend)
 
 
 def plain(value: Any) -> Any:

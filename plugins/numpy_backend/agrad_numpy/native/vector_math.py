@@ -63,6 +63,48 @@ LOG = {
     ),
 }  # fmt: skip
 
+#: ``(sinh(x) / x - 1) / z`` of ``z = x**2`` for ``abs(x) <= 1``: what is left out of the series is past all digits.
+SINH = {
+    dtype: tuple(1 / math.factorial(2 * k + 3) for k in range(count))
+    for dtype, count in (("float32", 5), ("float64", 9))
+}
+
+#: ``(atan(x) / x - 1) / z`` of ``z = x**2`` for ``abs(x) <= sqrt(2) - 1``.
+ATAN = {
+    "float32": (-0.33333331686451945, 0.1999952339722771, -0.1426336657972561, 0.1073739696716272, -0.06431038710715442),
+    "float64": (
+        -0.3333333333333333, 0.19999999999999785, -0.14285714285654638, 0.11111111104652255, -0.09090908728587459,
+        0.07692295658327873, -0.06666412077725274, 0.058787824694439814, -0.0522938047378184, 0.045467195095551666,
+        -0.034445844423577385, 0.016148228546771868,
+    ),
+}  # fmt: skip
+
+#: ``erf(x) / x - 1`` of ``x**2`` for ``abs(x) <= 1``.
+ERF = {
+    "float32": (
+        0.12837916584835093, -0.37612626666720334, 0.11283594715160218, -0.026854212010626412, 0.005189087423433974,
+        -0.000801686428716587, 7.875875062685488e-05,
+    ),
+    "float64": (
+        0.1283791670955126, -0.3761263890318375, 0.11283791670954879, -0.026866170645076792, 0.0052239776248180145,
+        -0.000854832698083379, 0.0001205533111164271, -1.4925595266831182e-05, 1.6461000484121368e-06, -1.6350312701054695e-07,
+        1.4659775274047436e-08, -1.1372848856791674e-09, 5.957176147748911e-11,
+    ),
+}  # fmt: skip
+
+#: ``exp(x**2) * erfc(x)`` of ``1 / (x + 2)`` for x from 1 to where erf is 1.
+ERFC = {
+    "float32": (
+        0.0006051183909673801, 0.547268680168792, 1.3230285348114388, 0.8119632995434544, 6.455920853461252, -1.8260863988446758,
+        -3.432347396924676,
+    ),
+    "float64": (
+        1.2965841302986556e-07, 0.5641795198583508, 1.1287410218432883, 1.9666731458010267, 2.942002658996995,
+        1.3493059469349291, 10.649750811070025, -75.31270380198113, 307.4045163965331, -1134.6489834653753, 2937.765363319682,
+        -4833.989244655832, 4797.2741217981975, -2450.298800629956, 215.8510489885741, 239.24359154423945,
+    ),
+}  # fmt: skip
+
 #: log(2) as a sum; products of the first part with an exponent are exact. Two to the power of the last part's error is past all digits.
 LOG_2 = {"float32": (0.693145751953125, 1.4286068203094172e-06), "float64": (0.6931471805598903, 5.497923018708371e-14)}
 
@@ -108,6 +150,30 @@ def reduced(e: Arithmetic, x: str) -> tuple[str, str, str]:
     return n, r, e.fused(n, e.number(-low), e.subtract(first, r))
 
 
+def power_pair(e: Arithmetic, x: str) -> tuple[str, str, str]:
+    """Return n, p and what p lacks, of ``exp(x) = p * 2**n``, for arguments whose n are exponents."""
+    n, r, rest = reduced(e, x)
+    tail = e.fused(e.multiply(r, r), polynomial(e, r, EXP[e.dtype]), rest)
+    most = e.add(r, tail)
+    less = e.subtract(tail, e.subtract(most, r))
+    p = e.add(e.number(1.0), most)
+    return n, p, e.add(e.subtract(most, e.subtract(p, e.number(1.0))), less)
+
+
+def exp_within(e: Arithmetic, x: str) -> str:
+    """Return the exponential function of arguments that neither overflow nor become subnormal."""
+    n, r, rest = reduced(e, x)
+    tail = e.fused(e.multiply(r, r), polynomial(e, r, EXP[e.dtype]), rest)
+    return e.multiply(e.add(e.add(tail, r), e.number(1.0)), power_of_2(e, e.to_integer(n)))
+
+
+def scaled(e: Arithmetic, x: str, n: str) -> str:
+    """Return ``x * 2**n`` in two steps, each within the exponent's range."""
+    whole = e.to_integer(n)
+    half = e.integers("ashr", whole, e.whole_number(1))
+    return e.multiply(e.multiply(x, power_of_2(e, half)), power_of_2(e, e.integers("sub", whole, half)))
+
+
 def exp(e: Arithmetic, x: str) -> str:
     """Return the exponential function."""
     large, small = (89.0, -104.0) if e.dtype == "float32" else (710.0, -746.0)
@@ -115,11 +181,7 @@ def exp(e: Arithmetic, x: str) -> str:
     y = e.choose(e.compare("ogt", y, e.number(small)), y, e.number(small))
     n, r, rest = reduced(e, y)
     tail = e.fused(e.multiply(r, r), polynomial(e, r, EXP[e.dtype]), rest)
-    found = e.add(e.add(tail, r), e.number(1.0))
-    whole = e.to_integer(n)
-    half = e.integers("ashr", whole, e.whole_number(1))
-    found = e.multiply(found, power_of_2(e, half))
-    found = e.multiply(found, power_of_2(e, e.integers("sub", whole, half)))
+    found = scaled(e, e.add(e.add(tail, r), e.number(1.0)), n)
     return e.choose(e.nan(x), x, found)
 
 
@@ -153,7 +215,7 @@ def tanh(e: Arithmetic, x: str) -> str:
     near = e.fused(e.multiply(size, z), polynomial(e, z, TANH[e.dtype]), size)
     limit = e.number(10.0 if e.dtype == "float32" else 20.0)
     y = e.choose(e.compare("olt", size, limit), size, limit)
-    far = e.subtract(e.number(1.0), e.divide(e.number(2.0), e.add(exp(e, e.add(y, y)), e.number(1.0))))
+    far = e.subtract(e.number(1.0), e.divide(e.number(2.0), e.add(exp_within(e, e.add(y, y)), e.number(1.0))))
     found = e.choose(e.compare("olt", size, e.number(0.55)), near, far)
     return e.choose(e.nan(x), x, e.called("copysign", found, x))
 
@@ -202,12 +264,13 @@ def log(e: Arithmetic, x: str) -> str:
     return e.choose(e.compare("ult", x, e.number(0.0)), e.number(math.nan), found)
 
 
-def log1p(e: Arithmetic, x: str) -> str:
-    """Return ``log(1 + x)``."""
+def log1p(e: Arithmetic, x: str, lacks: str = "") -> str:
+    """Return ``log(1 + x)``, or that of x and what it lacks."""
     info = np.finfo(e.dtype)
     one = e.number(1.0)
     u = e.add(x, one)
     correction = e.subtract(x, e.subtract(u, one))
+    correction = e.add(correction, lacks) if lacks else correction
     correction = e.choose(e.compare("ogt", x, e.number(2.0 ** (info.nmant + 2))), e.number(0.0), correction)
     found = _log(e, u, correction)
     found = e.choose(e.compare("olt", e.called("fabs", x), e.number(float(info.eps) / 2)), x, found)
@@ -247,20 +310,151 @@ def cos(e: Arithmetic, x: str) -> str:
     return _wave(e, x, 1)
 
 
+def any_of(f: Function, truths: str, width: int) -> str:
+    """Return whether one of a vector of truth values is true."""
+    f.declared.add(f"declare i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1>)")
+    return f.get(f"call i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1> {truths})")
+
+
+def tan(e: Arithmetic, x: str) -> str:
+    """Return the tangent, as the quotient of sine and cosine with what each lacks."""
+    one = e.number(1.0)
+    near = e.compare("ult", e.called("fabs", x), e.number(FAR[e.dtype]))
+    n = nearest(e, e.multiply(e.choose(near, x, e.number(0.0)), e.number(2 / math.pi)))
+    first, second, third = HALF_PI[e.dtype]
+    start = e.fused(n, e.number(-first), x)
+    part = e.multiply(n, e.number(-second))
+    r, less = two_sum(e, start, part)
+    less = e.add(less, e.fused(n, e.number(-third), e.fused(n, e.number(-second), e.negative(part))))
+    r, less = two_sum(e, r, less)
+    z = e.multiply(r, r)
+    part = e.multiply(e.multiply(r, z), polynomial(e, z, SIN[e.dtype]))
+    sine = e.add(r, part)
+    sine_lacks = e.add(e.subtract(part, e.subtract(sine, r)), less)
+    half = e.multiply(z, e.number(0.5))
+    most = e.subtract(one, half)
+    rest = e.subtract(e.subtract(one, most), half)
+    rest = e.fused(e.number(-0.5), e.fused(r, r, e.negative(z)), rest)
+    rest = e.fused(e.multiply(z, z), polynomial(e, z, COS[e.dtype]), e.fused(e.negative(r), less, rest))
+    cosine = e.add(most, rest)
+    cosine_lacks = e.subtract(rest, e.subtract(cosine, most))
+    odd = e.integers("and", e.to_integer(n), e.whole_number(1))
+    is_odd = e.f.get(f"icmp ne {e.whole} {odd}, {e.whole_number(0)}")
+    above, above_lacks = (e.choose(is_odd, e.negative(a), b) for a, b in ((cosine, sine), (cosine_lacks, sine_lacks)))
+    below, below_lacks = (e.choose(is_odd, a, b) for a, b in ((sine, cosine), (sine_lacks, cosine_lacks)))
+    return e.choose(e.compare("oeq", x, e.number(0.0)), x, quotient(e, above, above_lacks, below, below_lacks))
+
+
+def quotient(e: Arithmetic, a: str, a_lacks: str, b: str, b_lacks: str) -> str:
+    """Return a quotient of numbers with what they lack."""
+    found = e.divide(a, b)
+    lacks = e.add(e.fused(e.negative(found), b, a), e.fused(e.negative(found), b_lacks, a_lacks))
+    return e.add(found, e.divide(lacks, b))
+
+
+def atan(e: Arithmetic, x: str) -> str:
+    """Return the inverse tangent: that of ``(x - 1) / (x + 1)`` and an eighth of a turn, of ``-1 / x`` and a quarter."""
+    size = e.called("fabs", x)
+    one, zero = e.number(1.0), e.number(0.0)
+    middle = e.compare("ogt", size, e.number(math.sqrt(2) - 1))
+    far = e.compare("ogt", size, e.number(math.sqrt(2) + 1))
+    above, above_lacks = two_sum(e, size, e.number(-1.0))
+    below, below_lacks = two_sum(e, size, one)
+    above = e.choose(far, e.number(-1.0), e.choose(middle, above, size))
+    below = e.choose(far, size, e.choose(middle, below, one))
+    between = e.f.get(f"xor {e.truth} {middle}, {far}")
+    above_lacks, below_lacks = (e.choose(between, lacks, zero) for lacks in (above_lacks, below_lacks))
+    u = e.divide(above, below)
+    lacks = e.add(e.fused(e.negative(u), below, above), e.fused(e.negative(u), below_lacks, above_lacks))
+    lacks = e.choose(middle, e.divide(lacks, below), zero)  # infinities have none
+    lacks = e.choose(e.nan(lacks), zero, lacks)
+    high, low, _ = HALF_PI[e.dtype]
+    base = e.choose(far, e.number(high), e.choose(middle, e.number(high / 2), zero))
+    base_lacks = e.choose(far, e.number(low), e.choose(middle, e.number(low / 2), zero))
+    z = e.multiply(u, u)
+    tail = e.add(e.fused(e.multiply(u, z), polynomial(e, z, ATAN[e.dtype]), lacks), base_lacks)
+    total, rest = two_sum(e, base, u)
+    found = e.add(total, e.add(rest, tail))
+    return e.choose(e.nan(x), x, e.called("copysign", found, x))
+
+
+def _halves(e: Arithmetic, x: str, sign: float) -> str:
+    """Return ``(exp(x) + sign * exp(-x)) / 2`` for x not below 0."""
+    limit = e.number(91.0 if e.dtype == "float32" else 712.0)
+    n, p, lacks = power_pair(e, e.choose(e.compare("olt", x, limit), x, limit))
+    inverse = e.divide(e.number(1.0), p)
+    error = e.fused(e.negative(inverse), p, e.number(1.0))
+    inverse_lacks = e.multiply(inverse, e.fused(e.negative(inverse), lacks, error))
+    least = e.number(-60.0)  # past all digits
+    twice = e.multiply(n, e.number(-2.0))
+    scale = e.multiply(
+        power_of_2(e, e.to_integer(e.choose(e.compare("ogt", twice, least), twice, least))), e.number(sign)
+    )
+    other, other_lacks = e.multiply(inverse, scale), e.multiply(inverse_lacks, scale)
+    total, rest = two_sum(e, p, other)
+    rest = e.add(rest, e.add(lacks, other_lacks))
+    return scaled(e, e.add(total, rest), e.subtract(n, e.number(1.0)))
+
+
+def cosh(e: Arithmetic, x: str) -> str:
+    """Return the hyperbolic cosine."""
+    return e.choose(e.nan(x), x, _halves(e, e.called("fabs", x), 1.0))
+
+
+def sinh(e: Arithmetic, x: str) -> str:
+    """Return the hyperbolic sine: near 0 by its series."""
+    size = e.called("fabs", x)
+    z = e.multiply(x, x)
+    near = e.fused(e.multiply(size, z), polynomial(e, z, SINH[e.dtype]), size)
+    found = e.choose(e.compare("olt", size, e.number(1.0)), near, _halves(e, size, -1.0))
+    return e.choose(e.nan(x), x, e.called("copysign", found, x))
+
+
+def erf(e: Arithmetic, x: str) -> str:
+    """Return the error function: near 0 by a polynomial, else by that of its complement."""
+    size = e.called("fabs", x)
+    near = e.fused(size, polynomial(e, e.multiply(x, x), ERF[e.dtype]), size)
+    limit = e.number(4.0 if e.dtype == "float32" else 6.0)
+    y = e.choose(e.compare("olt", size, limit), size, limit)
+    square = e.multiply(y, y)
+    lacks = e.fused(y, y, e.negative(square))
+    power = exp_within(e, e.negative(square))
+    power = e.fused(e.negative(power), lacks, power)
+    t = e.divide(e.number(1.0), e.add(y, e.number(2.0)))
+    far = e.fused(e.negative(power), polynomial(e, t, ERFC[e.dtype]), e.number(1.0))
+    found = e.choose(e.compare("olt", size, e.number(1.0)), near, far)
+    return e.choose(e.nan(x), x, e.called("copysign", found, x))
+
+
+def softplus(e: Arithmetic, x: str) -> str:
+    """Return ``log(1 + exp(x))``."""
+    least = e.number(-104.0 if e.dtype == "float32" else -746.0)
+    size = e.negative(e.called("fabs", x))
+    n, p, lacks = power_pair(e, e.choose(e.compare("ogt", size, least), size, least))
+    small = log1p(e, scaled(e, p, n), scaled(e, lacks, n))
+    return e.choose(e.nan(x), x, e.add(e.maximum(x, e.number(0.0)), small))
+
+
 #: By operation.
 FUNCTIONS: dict[str, Callable[[Arithmetic, str], str]] = {
+    "atan": atan,
     "cos": cos,
+    "cosh": cosh,
     "exp": exp,
     "expm1": expm1,
     "log": log,
     "log1p": log1p,
     "nn.sigmoid": sigmoid,
+    "nn.softplus": softplus,
     "sin": sin,
+    "sinh": sinh,
+    "special.erf": erf,
+    "tan": tan,
     "tanh": tanh,
 }
 
 #: Those whose arguments may be too far away.
-FAR_AWAY = ("sin", "cos")
+FAR_AWAY = ("sin", "cos", "tan")
 
 
 class Math:
@@ -310,8 +504,7 @@ class Math:
         far = e.compare("uge", e.called("fabs", "%x"), e.number(FAR[e.dtype]))
         some = far
         if e.width:
-            f.declared.add(f"declare i1 @llvm.vector.reduce.or.v{e.width}i1(<{e.width} x i1>)")
-            some = f.get(f"call i1 @llvm.vector.reduce.or.v{e.width}i1({e.truth} {far})")
+            some = any_of(f, far, e.width)
         place = f.get(f"alloca {e.kind}, align 64")
         f.do(f"store {e.kind} {near}, ptr {place}, align 64")
         f.do(f"br i1 {some}, label %far, label %done")
