@@ -403,6 +403,24 @@ class TestViews:
         for one, other in itertools.combinations(first, 2):
             assert not np.shares_memory(one, other)
 
+    @pytest.mark.parametrize("python", [False, True])
+    def test_what_is_given_twice_is_one_array(self, python):
+        """As in a program's text: what is written to a tensor and returned, say."""
+        x = np.arange(40.0).reshape(4, 10)
+
+        def function(x):
+            y = ag.sort(x * 2.0, axis=1) if python else x * 2.0
+            z = ag.sum(y)
+            return y, z, y, x, x, z, y + 1.0
+
+        run = native(function, x)
+        for k in (1.0, -2.0):
+            found = run(x * k)
+            same(found, eager(function, x * k))
+            assert found[0] is found[2]
+            assert found[1] is found[5]
+            assert not any(np.shares_memory(one, x) for one in found)
+
     def test_inputs_stay(self):
         x = np.arange(24.0).reshape(4, 6)
         run = native(lambda x: (x + 1.0, ag.fft.fft(x)), x)

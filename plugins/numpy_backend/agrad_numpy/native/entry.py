@@ -22,7 +22,7 @@ _NEW = 93
 _FASTCALL = 0x80
 
 #: Numbers at the head of a table, and per input and output.
-HEAD, PER_INPUT, PER_OUTPUT = 17, 5, 5
+HEAD, PER_INPUT, PER_OUTPUT = 18, 5, 5
 
 
 class Fields:
@@ -73,6 +73,7 @@ class Entry:
         names = (
             "PyTuple_New",
             "PyTuple_SetItem",
+            "PyTuple_GetItem",
             "Py_IncRef",
             "Py_DecRef",
             "PyEval_SaveThread",
@@ -96,7 +97,7 @@ class Entry:
         Parameters
         ----------
         inputs, outputs : sequence of (int, Place)
-            Slots and layouts.
+            Slots and layouts. An output of a slot that an earlier one has is the same array.
         schedule : (int, int, int)
             The addresses of what runs it and of its table, and how many entries that has.
         slots : array
@@ -121,7 +122,10 @@ class Entry:
             arrays.append(place.dtype)
             mask = place.dtype.alignment - 1
             words += [slot, len(place.shape), id(place.dtype), numbers([*place.shape, *place.strides]), mask]
-        for slot, place in outputs:
+        firsts: dict[int, int] = {}
+        for at, (slot, place) in enumerate(outputs):
+            if firsts.setdefault(slot, at) != at:  # below zero, from -1 on, which one it is
+                slot = -1 - firsts[slot]  # noqa: PLW2901
             words += [slot, len(place.shape), place.dtype.num, numbers(place.shape), numbers(place.strides)]
         table = np.array(words, np.int64).view(Table)
         table.held = [arrays, self]
@@ -138,7 +142,7 @@ entry = functools.cache(Entry)
 
 def text(fields: Fields) -> str:
     """Return the entry as LLVM's text; a table has numbers in the order of `Entry.function`."""
-    names = ("inputs", "outputs", "slots", "run", "schedule", "count", "array", "none", "new", "tuple", "set", "retain", "release",
+    names = ("inputs", "outputs", "slots", "run", "schedule", "count", "array", "none", "new", "tuple", "set", "get", "retain", "release",
              "save", "restore", "releases", "status")  # fmt: skip
     kinds = dict.fromkeys(names, "ptr") | dict.fromkeys(("inputs", "outputs", "count", "releases", "status"), "i64")
     head = [
@@ -236,7 +240,7 @@ out.begin:
   %out.word = add i64 %in.words, {HEAD}
   br label %out
 out:
-  %k = phi i64 [0, %out.begin], [%k.next, %out.good]
+  %k = phi i64 [0, %out.begin], [%k.next, %out.set]
   %out.more = icmp slt i64 %k, %outputs
   br i1 %out.more, label %out.make, label %go
 out.make:
@@ -244,6 +248,14 @@ out.make:
   %out.at = add i64 %out.word, %out.off
   %out.row = getelementptr i64, ptr %table, i64 %out.at
   %out.slot = load i64, ptr %out.row
+  %is.same = icmp slt i64 %out.slot, 0
+  br i1 %is.same, label %out.same, label %out.new
+out.same:
+  %same = sub i64 -1, %out.slot
+  %again = call ptr %get(ptr %results, i64 %same)
+  call void %retain(ptr %again)
+  br label %out.set
+out.new:
   %out.count.at = getelementptr i64, ptr %out.row, i64 1
   %out.count = load i64, ptr %out.count.at
   %out.count.short = trunc i64 %out.count to i32
@@ -262,7 +274,10 @@ out.good:
   %made.data = load ptr, ptr %made.data.at
   %out.slot.at = getelementptr ptr, ptr %slots, i64 %out.slot
   store ptr %made.data, ptr %out.slot.at
-  %set.done = call i32 %set(ptr %results, i64 %k, ptr %made)
+  br label %out.set
+out.set:
+  %out.array = phi ptr [%again, %out.same], [%made, %out.good]
+  %set.done = call i32 %set(ptr %results, i64 %k, ptr %out.array)
   %k.next = add i64 %k, 1
   br label %out
 go:

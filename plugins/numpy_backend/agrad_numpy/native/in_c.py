@@ -38,12 +38,12 @@ def in_c(program: Program, backend: Any, *, own: bool) -> tuple[int, Any]:
 
 
 def flat(program: Program) -> Program:
-    """Return a program whose outputs have one axis at most, so that they lie in C's order."""
+    """Return a program whose outputs have one axis at most, so that they lie in C's order, and are there once."""
     number, shapes, steps, outputs = program.next_number(), dict(program.shapes), list(program.steps), []
     for out in program.outputs:
         shaped = shapes[out]
-        if len(shaped.shape) > 1:
-            shapes[number] = Shaped((int(np.prod(shaped.shape)),), shaped.dtype)
+        if len(shaped.shape) > 1 or out in outputs:
+            shapes[number] = Shaped((int(np.prod(shaped.shape)),) if shaped.shape else (), shaped.dtype)
             steps.append(Step("reshape", (Ref(out), shapes[number].shape), {}, (number,)))
             out, number = number, number + 1  # noqa: PLW2901
         outputs.append(out)

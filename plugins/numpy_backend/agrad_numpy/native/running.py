@@ -152,10 +152,14 @@ class Native:
         How many distinct kernels there are.
     slots : list of int
         The addresses that are the same in every call, 0 for others.
+    outputs : list of int
+        The numbers of what is given; one that is there twice is one array.
     """
 
     def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool) -> None:
-        self.low = low = Lowered(program, backend, values, own=own)
+        firsts = [*dict.fromkeys(program.outputs)]
+        self.low = low = Lowered(program.replaced(outputs=tuple(firsts)), backend, values, own=own)
+        self.outputs = [low.outputs[firsts.index(number)] for number in program.outputs]
         math_ = Math()
         self._schedule = Schedule(low, math_)
         self.slots, self.python = self._schedule.slots, self._schedule.python
@@ -201,7 +205,7 @@ class Native:
         """
         slots, work = memory or self.memory()
         inputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.program.inputs]
-        outputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.outputs]
+        outputs = [(self.low.slots[n], self.low.places[n]) for n in self.outputs]
         run, table, whole = self.schedule
         schedule = run, table, whole if count is None else count
         held = work, *self.held
@@ -278,7 +282,7 @@ class Workspace:
         if outs is None:
             return None
         arrays = dict(zip(native.low.program.inputs, values, strict=True))
-        arrays |= zip(native.low.outputs, outs, strict=True)
+        arrays |= zip(native.outputs, outs, strict=True)
         at = native.python[0][0]
         for stop, group in native.python:
             if stop > at:
