@@ -40,6 +40,7 @@ from agrad_numpy.kernels import DOT_BELOW
 from agrad_numpy.native import elementwise
 from agrad_numpy.native.expanding import KERNELS, REQUIRED, expanded
 from agrad_numpy.native.ir import FLOATS, TYPES
+from agrad_numpy.native.jit import vector_bytes
 from agrad_numpy.native.numpy_loops import loop_of, resolves
 
 #: Values of so many elements are kept in registers, whole.
@@ -54,8 +55,9 @@ PERIOD, REPEATED = 800, 24
 #: What is made of constants alone is kept up to so many bytes.
 KEPT = 2**16
 
-#: Products of fewer multiplications are written out, of matrices with so many columns at least.
-SMALL, COLUMNS = 300_000, 4
+#: Products of fewer multiplications are written out, of matrices with so many columns at least. Where vectors are wide there is
+#: more to gain: NumPy's BLAS is as quick as half as wide ones.
+SMALL, COLUMNS = 300_000 if vector_bytes() == 32 else 15_000_000, 4
 
 #: Of products whose right operand is turned: so many rows at least, and terms at most.
 TURNED = 4, 2**10

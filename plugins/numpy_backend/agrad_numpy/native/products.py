@@ -20,7 +20,7 @@ from agrad_numpy.native.vector_math import Math
 ROWS, VECTORS = 4, 8
 
 #: So many terms are written out in a turn of the loop over them, at most.
-TERMS = 8
+TERMS = 4
 
 
 class Small(Kernel):
