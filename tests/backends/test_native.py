@@ -182,6 +182,17 @@ class TestSums:
             check(lambda x: ag.sum(x), rng.standard_normal(count))
             check(lambda x: ag.sum(x * 2.0 + 1.0), rng.standard_normal(count).astype("float32"))
 
+    def test_of_what_was_broadcast(self):
+        """The sum goes as that of what the steps make, not of the one element that they take."""
+        check(
+            lambda g: ag.sum(ag.where(ag.broadcast_to(g, (6, 2, 3)) > 0, ag.broadcast_to(g, (6, 2, 3)), 0.5)),
+            np.array(0.611),
+        )
+        function = lambda g: ag.sum(
+            ag.broadcast_to(ag.expand_dims(ag.broadcast_to(g, (2, 3)), axis=0), (6, 2, 3)) * 1.1
+        )
+        check(function, np.array(0.61128337))
+
     def test_of_two_dtypes(self):
         x = np.random.default_rng(0).standard_normal((40, 50)).astype("float32")
         check(lambda x: (ag.sum(x, axis=1), ag.sum(ag.astype(x, ag.float64), axis=1)), x)
@@ -356,8 +367,16 @@ class TestSmallProducts:
                 np.testing.assert_allclose(np.asarray(one), other, rtol=1e-12, atol=1e-12)
 
 
+def written_to(x):
+    y = x * 2.0
+    y[0] = (x * 3.0)[1:2]  # of one axis more
+    y[:, 0] = x[None, :, 1]
+    return y
+
+
 VIEWS = {
     "getitem": lambda x: (x[1], x[:, 1:], x[::-1, ::2], x[..., None], x[-1, 0]),
+    "written": written_to,
     "elements": lambda x: (x[1, 0] * 2.0, x[-1, -1], ag.reshape(x, (-1,))[3], (x * 2.0).T[1, 1] + x[0]),
     "reshape": lambda x: (ag.reshape(x, (-1,)), ag.reshape(x.T, (-1,)), ag.reshape(x.T * 2.0, (2, -1))),
     "transpose": lambda x: (x.T, x.T + 1.0, ag.permute_dims(x, (1, 0)) * 2.0),

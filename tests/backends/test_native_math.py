@@ -12,6 +12,7 @@ pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip 
 mp = pytest.importorskip("mpmath")
 
 from agrad_numpy.native import jit  # noqa: E402 (what is tested needs llvmlite)
+from agrad_numpy.native.expanding import expanded  # noqa: E402 (as above)
 from agrad_numpy.native.running import Running  # noqa: E402 (as above)
 from agrad_numpy.native.vector_math import FUNCTIONS  # noqa: E402 (as above)
 
@@ -141,3 +142,34 @@ def test_a_result_does_not_depend_on_where_its_argument_stands(name, dtype):
         run = run_of(name, x[:count].copy())
         for start in range(0, len(x) - count, count):
             assert run(x[start : start + count].copy())[0].tobytes() == whole[start : start + count].tobytes()
+
+
+@FLOATS
+@pytest.mark.parametrize("exponent", [3, 4, 1.5, -0.5, -2])
+class TestPowers:
+    """By constants that take few products."""
+
+    def run_of(self, x, exponent):
+        program = expanded(optimized(ag.func.capture(lambda x: x**exponent)(x).without_detach()))
+        run = Running(program, NUMPY, own=True)
+        assert [group.kind for group in run.native([x]).low.groups] == ["loop"]
+        return run
+
+    def test_errors(self, exponent, dtype):
+        x = np.exp(np.random.default_rng(0).uniform(-20, 20, 2000)).astype(dtype)
+        x = np.concatenate([x, -x]) if exponent in (3, 4, -2) else x
+        found = self.run_of(x, exponent)(x)[0]
+        with mp.workprec(160):
+            for argument, result in zip(x, found, strict=True):
+                exact = mp.mpf(float(argument)) ** exponent
+                unit = mp.mpf(float(np.spacing(np.abs(np.asarray(float(exact)).astype(dtype)))))
+                assert abs(mp.mpf(float(result)) - exact) <= 1.5 * unit, (argument, result)
+
+    def test_special_values(self, exponent, dtype):
+        ends = [0.0, 1.0, np.inf, 1e-40, 1e-310, 1e30, 1e-30, 1e160, 1e-160, 1e200, 1e-200, 0.5]
+        with np.errstate(all="ignore"):
+            x = np.array([*ends, *(-e for e in ends), np.nan]).astype(dtype)
+            found, wanted = self.run_of(x, exponent)(x)[0], np.asarray(x**exponent)
+            near = np.isclose(found, wanted, rtol=1e-6, atol=0)
+        assert np.all(near | (np.isnan(found) & np.isnan(wanted)) | (np.abs(wanted) < np.finfo(dtype).tiny))
+        assert np.array_equal(np.signbit(found[~np.isnan(found)]), np.signbit(wanted[~np.isnan(wanted)]))

@@ -55,8 +55,8 @@ UNARY: dict[str, Callable[[Arithmetic, str], str]] = {
 #: Powers that Python's operator takes by another function, and NumPy's too.
 POWERS = {2: "square", 0.5: "sqrt", -1: "reciprocal"}
 
-#: Powers that two products give to one unit in the last place and a half.
-PRODUCTS = (3, 4)
+#: Powers that products, roots and quotients give to one unit in the last place and a half.
+PRODUCTS = (3, 4, 1.5, -0.5, -2)
 
 #: Of one float, whether it is a number: what its size is compared with infinity by.
 FINITE = {"isfinite": "olt", "isinf": "oeq", "isnan": "uno"}
@@ -169,8 +169,7 @@ def value(
     if op in ("maximum", "minimum"):
         return (e.maximum if op == "maximum" else e.minimum)(args[0], args[1])
     if op == "pow" and step.args[1] in PRODUCTS:
-        square = e.multiply(args[0], args[0])
-        return e.multiply(square, square if step.args[1] == 4 else args[0])
+        return vector_math.power(e, args[0], step.args[1])
     if op == "pow":
         op = POWERS[step.args[1]]
     if op in UNARY:

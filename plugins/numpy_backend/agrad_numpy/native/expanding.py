@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from agrad.plugin.programs import DType, Program, Ref, Shaped, Step, written_out
 
 #: A step that gives nothing: where its operand has an element that is NaN, the call runs again, step by step.
@@ -63,6 +65,7 @@ class Writing:
     def __init__(self, program: Program) -> None:
         self.steps: list[Step] = []
         self.shapes = dict(program.shapes)
+        self._constants = program.constants
         self._fresh = itertools.count(program.next_number()).__next__
 
     def write(self, step: Step) -> None:
@@ -74,6 +77,7 @@ class Writing:
             "linalg.vecdot": self._vecdot,
             "matmul": self._matmul,
             "nn.linear": self._linear,
+            "pow": self._pow,
             "vecdot": self._vecdot,
         }
         plain = not step.several and all(n in self.shapes for n in (*step.refs, *step.made))
@@ -99,6 +103,17 @@ class Writing:
         if min(len(left), len(right)) < 2 or left[-1] != 1:
             return False
         self.steps.append(replace(step, op="multiply"))
+        return True
+
+    def _pow(self, step: Step) -> bool:
+        """Write a power by a constant array of one element as one by a number."""
+        base, exponent = step.args
+        value = self._constants.get(exponent.number) if type(exponent) is Ref and type(base) is Ref else None
+        if step.kwargs or value is None or self.shapes[exponent.number].shape or not self._is_of_one_dtype(step):
+            return False
+        if self.shapes[exponent.number].dtype not in ("float32", "float64"):
+            return False
+        self._add(step, "pow", (base, float(np.asarray(value))), step.made[0])
         return True
 
     def _linear(self, step: Step) -> bool:

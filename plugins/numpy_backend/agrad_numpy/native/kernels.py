@@ -246,7 +246,9 @@ class Tiny(Kernel):
         number, made = step.refs[0], step.made[0]
         region = self._places(made)[step.args[1]]
         places = np.full(self.low.size(made), -1)
-        places[np.ravel(region)] = np.ravel(np.broadcast_to(self._places(number), np.shape(region)))
+        given = self._places(number)
+        given = given.reshape(given.shape[max(given.ndim - np.ndim(region), 0) :])
+        places[np.ravel(region)] = np.ravel(np.broadcast_to(given, np.shape(region)))
         dtype = self.low.dtype(made)
         zero = literal(0, dtype, self._width(made))
         return self._or_zero(self.values[number], self.low.size(number), zero, dtype, places.tolist())

@@ -134,8 +134,10 @@ class Place:
         return sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + int(self.dtype.itemsize)
 
     def over(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return its strides where it is broadcast to a shape."""
+        """Return its strides where it is broadcast to a shape, without axes of one element that it has before."""
         missing = len(shape) - len(self.shape)
+        if missing < 0:
+            return Place(self.shape[-missing:], self.strides[-missing:], self.dtype, 0, 0).over(shape)
         own = (0 if n == 1 and m != 1 else s for s, n, m in zip(self.strides, self.shape, shape[missing:], strict=True))
         return (*(0,) * missing, *own)
 
@@ -739,6 +741,11 @@ class Lowered:
         kept = [0 if i in axes else 1 for i in order]
         alone = [[self.places[step.refs[0]].strides[i] for i in order], [k * (2**40 - i) for i, k in enumerate(kept)]]
         others = {r for at in group.steps for r in self.steps[at].refs if r not in inside}
+        given = {*self.program.inputs, *self.tried.kept}
+        if any(
+            min(self.places[r].strides, default=1) <= 0 for r in others - given
+        ):  # it may get memory, and lie in another way
+            return False
         together = [*alone, *([self.places[r].over(group.shape)[i] for i in order] for r in others)]
         together += [[self.places[n].strides[i] for i in order] for n in inside]
         return len(collapsed(shape, alone)[0]) == len(collapsed(shape, together)[0])

@@ -310,6 +310,25 @@ def cos(e: Arithmetic, x: str) -> str:
     return _wave(e, x, 1)
 
 
+def power(e: Arithmetic, x: str, exponent: float) -> str:
+    """Return a power that takes few products: of 3, 4, 1.5, -0.5 and -2."""
+    if exponent == 3:
+        return e.multiply(e.multiply(x, x), x)
+    if exponent in (4, -2):  # the square of a square, or of an inverse, with what that lacks
+        root = e.multiply(x, x) if exponent == 4 else e.divide(e.number(1.0), x)
+        if exponent == 4:
+            lacks = e.fused(x, x, e.negative(root))
+        else:
+            lacks = e.multiply(root, e.fused(e.negative(root), x, e.number(1.0)))
+        found = e.multiply(root, root)
+        rest = e.fused(e.add(root, root), lacks, e.fused(root, root, e.negative(found)))
+        whole = e.add(found, rest)  # NaN where one of them is no number
+        return e.choose(e.compare("olt", e.called("fabs", rest), e.called("fabs", found)), whole, found)
+    infinite = e.compare("oeq", x, e.number(-math.inf))
+    root = e.called("sqrt", e.choose(infinite, e.number(math.inf), e.add(x, e.number(0.0))))  # -0.0 counts as 0.0
+    return e.multiply(root, e.called("fabs", x)) if exponent == 1.5 else e.divide(e.number(1.0), root)
+
+
 def any_of(f: Function, truths: str, width: int) -> str:
     """Return whether one of a vector of truth values is true."""
     f.declared.add(f"declare i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1>)")
