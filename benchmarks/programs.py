@@ -17,8 +17,8 @@ round, not counted, writes the gradients of each side to a file, and these are c
 is wrong gets the mark WRONG. One thread, float32; the garbage collector stays on, as a user has it.
 
 Sides: ``agrad`` is the eager library, ``compiled`` the same step through ``agrad.compile``, ``native`` that with
-``executor="native"`` (it needs llvmlite), ``torch`` PyTorch's eager mode, ``hand`` the gradient of the suite's own in plain
-NumPy (``workloads.py``). The goals are: eager beside PyTorch, compiled and native beside NumPy by hand. Two sides more take
+``executor="native"`` (it needs llvmlite), ``exact`` that with ``exact=True``, ``torch`` PyTorch's eager mode, ``hand`` the gradient of the suite's own in plain
+NumPy (``workloads.py``), and ``again`` the same once more, which shows what of a ratio is chance. The goals are: eager beside PyTorch, compiled and native beside NumPy by hand. Two sides more take
 part where they are asked for, in columns of their own beside
 ``compiled``: ``torch-compile``, the same step with the loss through ``torch.compile`` (which needs a C compiler), and ``jax``,
 ``jax.jit`` of ``jax.grad``, on one thread too. What they compile is not timed. Programs that need more than NumPy's names have
@@ -32,6 +32,7 @@ import datetime as dt
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -49,8 +50,17 @@ import workloads as w  # isort: skip (likewise)
 
 HERE = Path(__file__).resolve()
 RESULTS = HERE.parent / "results" / "programs.md"
-SIDES = ("agrad", "compiled", "native", "torch", "hand")
+SIDES = ("agrad", "compiled", "native", "exact", "torch", "hand", "again")
 COMPILERS = ("torch-compile", "jax")
+
+LIBRARIES = {
+    "compiled": "agrad",
+    "native": "agrad",
+    "exact": "agrad",
+    "hand": "NumPy",
+    "again": "NumPy",
+    "torch-compile": "torch",
+}
 
 #: Seconds of CPU time that a process warms up and measures, at least; and steps of these.
 WARM, MEASURED, FEWEST = 0.3, 1.0, 5
@@ -68,12 +78,14 @@ class Row:
     eager: float
     compiled: float | None = None
     native: float | None = None
+    exact: float | None = None
 
 
 ROWS = {
-    "chain": Row("chain of 1,000 ops on (4,)", lambda: w.Chain(1000, dtype="float32"), 0.45, 1.0, 0.015),
-    "mlp-8": Row("MLP 64-64-64-10, batch 8", lambda: w.Mlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3),
-    "mlp-8-plain": Row("the same, in plain operations", lambda: w.PlainMlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3),
+    "chain": Row("chain of 1,000 ops on (4,)", lambda: w.Chain(1000, dtype="float32"), 0.45, 1.0, 0.015, 0.03),
+    "chain-0d": Row("the same on 0-d arrays", lambda: w.Chain(1000, (), dtype="float32"), 0.45, 1.0, 0.02),
+    "mlp-8": Row("MLP 64-64-64-10, batch 8", lambda: w.Mlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3, 0.4),
+    "mlp-8-plain": Row("the same, in plain operations", lambda: w.PlainMlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3, 0.4),
     "mlp-64": Row("MLP 784-256-128-10, batch 64, `SGD`", lambda: w.Descent(w.Mlp(64)), 1.1, 1.05, 0.95),
     "mlp-64-plain": Row(
         "the same, in plain operations", lambda: w.Descent(w.PlainMlp(64), optimizer=False), 1.1, 1.05, 0.95
@@ -82,14 +94,17 @@ ROWS = {
     "mlp-1024-plain": Row(
         "the same, in plain operations", lambda: w.Descent(w.PlainMlp(1024), optimizer=False), 1.05, 1.05, 1
     ),
-    "elementwise-100k": Row("12 elementwise ops, 100k", lambda: w.Elementwise(10**5), 0.65, 0.45, 0.42),
+    "elementwise-100k": Row("12 elementwise ops, 100k", lambda: w.Elementwise(10**5), 0.65, 0.45, 0.42, 0.85),
     "elementwise-10m": Row("12 elementwise ops, 10M", lambda: w.Elementwise(10**7), 0.45, 0.35, 0.2),
     "logistic": Row("logistic regression, 1e6 x 64", lambda: w.Logistic(10**6, 64), 1.05, 1.05, 0.65),
     "least-squares": Row("least squares, 1e6 x 64", lambda: w.LeastSquares(10**6, 64), 1.05, 1.05),
-    "rnn": Row("RNN, 200 steps", lambda: w.Rnn(200), 0.87, 1.05, 0.3),
+    "rnn": Row("RNN, 200 steps", lambda: w.Rnn(200), 0.87, 1.05, 0.3, 0.5),
     "transformer": Row("transformer block", w.Transformer, 1.15, 0.8, 0.8),
     "cnn": Row("CNN, batch 32", w.Cnn, 1.5),
     "hvp": Row("Hessian-vector product, n = 1,000", lambda: w.HessianProduct(1000), 1.0, 2.0, 0.35),
+    "hessian": Row("Hessian, n = 50", lambda: w.Hessian(50), 1.0, 2.0, 0.35),
+    "jacobian": Row("Jacobian, 100 x 100", lambda: w.Jacobian(100), 1.0, 4.0, 2.5),
+    "leaves": Row("1,000 leaves", lambda: w.Leaves(1000), 1.0, 1.0, 0.6),
     "runge-kutta": Row("Runge-Kutta over 200 steps, two states", lambda: w.RungeKutta(200), 0.9, 1.0, 0.005),
     "kalman": Row("Kalman filter, 100 steps of 4 x 4", lambda: w.Kalman(100), 0.9, 1.0, 0.005),
 }
@@ -100,7 +115,7 @@ ROWS = {
 
 def step_of(side: str, program: w.Program) -> tuple[w.Step, str]:
     """Return a step of a program as a side makes it, and that side's version."""
-    library = {"compiled": "agrad", "native": "agrad", "hand": "NumPy", "torch-compile": "torch"}.get(side, side)
+    library = LIBRARIES.get(side, side)
     if side in COMPILERS:  # on one thread, as the others
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -109,8 +124,10 @@ def step_of(side: str, program: w.Program) -> tuple[w.Step, str]:
         inner = getattr(program, "program", program)
         inner.forward = lib.compile(inner.forward)
     step = program.step(library, lib)
-    if side in ("compiled", "native"):
-        step = lib.compile(step, executor="native" if side == "native" else None)
+    if side in ("native", "exact"):
+        step = lib.compile(step, executor="native", exact=side == "exact")
+    elif side == "compiled":
+        step = lib.compile(step)
     return step, f"{library} {version_of(lib)}"
 
 
@@ -153,8 +170,8 @@ class Comparison:
 
     def __init__(self, name: str, sides: Sequence[str], pythons: dict[str, str]) -> None:
         self.name, self.row, self.pythons = name, ROWS[name], pythons
+        self.sides = sides
         self.seconds: dict[str, list[float]] = {side: [] for side in sides}
-        self.compilers = [side for side in COMPILERS if side in sides]
         self.failures: dict[str, str] = {}
         self.versions: set[str] = set()
 
@@ -194,23 +211,28 @@ class Comparison:
 
     def ratio(self, side: str, other: str, goal: float | None) -> str:
         """Return the ratio of two sides beside its goal."""
-        if goal is None:
-            return "-"
         if not self.seconds.get(side) or not self.seconds.get(other):
-            return f"- (goal {goal:g})"
+            return "-" if goal is None else f"- (goal {goal:g})"
         ratios = [a / b for a, b in zip(self.seconds[side], self.seconds[other], strict=True)]
         low, high = interval(ratios)
         median = statistics.median(ratios)
-        return f"{cell(median)} [{cell(low)}, {cell(high)}] (goal {goal:g}){'' if median <= goal else ' OVER'}"
+        found = f"{cell(median)} [{cell(low)}, {cell(high)}]"
+        return found if goal is None else f"{found} (goal {goal:g}){'' if median <= goal else ' OVER'}"
 
     def line(self) -> str:
         """Return the row of the table."""
-        sides = (*SIDES, *self.compilers)
-        times = [cell(statistics.median(found) * 1e3 if found else None) for found in map(self.seconds.get, sides)]
-        ratios = [self.ratio("agrad", "torch", self.row.eager), self.ratio("compiled", "hand", self.row.compiled)]
-        ratios.append(self.ratio("native", "hand", self.row.native))
-        ratios += [self.ratio("compiled", side, 1.0) for side in self.compilers]
-        return f"| {' | '.join([self.row.title, *times, *ratios])} |"
+        times = [cell(statistics.median(found) * 1e3 if found else None) for found in map(self.seconds.get, self.sides)]
+        row = self.row
+        goals = {"agrad": row.eager, "compiled": row.compiled, "native": row.native, "exact": row.exact, "again": None}
+        ratios = [self.ratio(a, b, goals.get(a, 1.0)) for a, b in compared(self.sides)]
+        return f"| {' | '.join([row.title, *times, *ratios])} |"
+
+
+def compared(sides: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the pairs of sides that ratios are formed of."""
+    pairs = [("agrad", "torch"), *((side, "hand") for side in ("compiled", "native", "exact", "again"))]
+    pairs += [("compiled", side) for side in COMPILERS]
+    return [pair for pair in pairs if {*pair} <= {*sides}]
 
 
 def processor() -> str:
@@ -237,7 +259,11 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=9, help="rounds, of a process per side each")
     parser.add_argument("--torch-python", default=sys.executable, help="the Python that has PyTorch")
     parser.add_argument(
-        "--write", action="store_true", help=f"write the table to {RESULTS.relative_to(HERE.parents[1])}"
+        "--write",
+        nargs="?",
+        const=RESULTS,
+        type=Path,
+        help=f"write the table to a file, {RESULTS.relative_to(HERE.parents[1])} if none is named",
     )
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--save", help=argparse.SUPPRESS)
@@ -247,23 +273,15 @@ def main() -> int:
         return 0
     compilers = [*(["torch-compile"] * options.torch_compile), *(["jax"] * (options.jax_python is not None))]
     pythons = {"torch": options.torch_python, "torch-compile": options.torch_python, "jax": options.jax_python}
-    beside = [f"compiled / {side}" for side in compilers]
-    titles = [
-        "CPU time of a step, ms",
-        *SIDES,
-        *compilers,
-        "agrad / torch",
-        "compiled / hand",
-        "native / hand",
-        *beside,
-    ]
+    sides = [*(options.side or SIDES), *compilers]
+    titles = ["CPU time of a step, ms", *sides, *(f"{a} / {b}" for a, b in compared(sides))]
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     print(*lines, sep="\n", flush=True)
     notes: dict[str, list[str]] = {}
     versions: set[str] = set()
     loads = [os.getloadavg()[0]]
     for name in options.only or ROWS:
-        comparison = Comparison(name, [*(options.side or SIDES), *compilers], pythons)
+        comparison = Comparison(name, sides, pythons)
         comparison.run(options.pairs)
         lines.append(comparison.line())
         print(lines[-1], flush=True)
@@ -283,9 +301,9 @@ def main() -> int:
             facts,
             "\n".join(lines),
             *missing,
-            "`python benchmarks/programs.py --write` makes this page; its docstring says how this is measured.",
+            f"`python benchmarks/programs.py {shlex.join(sys.argv[1:])}` makes this page; its docstring says how this is measured.",
         ]
-        RESULTS.write_text("\n\n".join(text) + "\n", encoding="utf-8")
+        options.write.write_text("\n\n".join(text) + "\n", encoding="utf-8")
     return int("WRONG" in " ".join(missing))
 
 

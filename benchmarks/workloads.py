@@ -857,3 +857,51 @@ class HessianProduct(Program):
         product[:-1] = 2 * v[:-1] - 400 * (v[:-1] * inner + x[:-1] * along)
         product[1:] += 200 * along
         return (product,)
+
+
+class Hessian(Program):
+    """The Hessian of Rosenbrock's function, dense."""
+
+    def __init__(self, size: int) -> None:
+        self.leaves = [np.random.default_rng(0).standard_normal(size)]
+
+    def forward(self, xp: Any, x: Any) -> Any:
+        return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+    def tensors(self, lib: Any) -> Step:
+        (x,) = (lib.asarray(array) for array in self.leaves)
+        hessian = lib.func.hessian(lambda x: self.forward(lib, x))
+        return lambda: [hessian(x)]
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        (x,) = self.leaves
+        found = np.zeros((len(x), len(x)))
+        on, beside = found.reshape(-1)[:: len(x) + 1], found.reshape(-1)[1 :: len(x) + 1]
+        on[:-1] = 2 - 400 * (x[1:] - 3 * x[:-1] * x[:-1])
+        on[1:] += 200
+        beside[:] = -400 * x[:-1]
+        found.reshape(-1)[len(x) :: len(x) + 1] = beside
+        return (found,)
+
+
+class Jacobian(Program):
+    """The Jacobian of a layer of as many outputs as inputs, row by row."""
+
+    def __init__(self, size: int) -> None:
+        rng = np.random.default_rng(0)
+        self.leaves = [rng.standard_normal(size)]
+        self.constants = (rng.standard_normal((size, size)) / np.sqrt(size),)
+
+    def forward(self, xp: Any, x: Any) -> Any:
+        return xp.tanh(self.inputs[0] @ x)
+
+    def tensors(self, lib: Any) -> Step:
+        self.inputs = [lib.asarray(array) for array in self.constants]
+        (x,) = (lib.asarray(array) for array in self.leaves)
+        jacobian = lib.func.jacrev(lambda x: self.forward(lib, x))
+        return lambda: [jacobian(x)]
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        (x,), (w,) = self.leaves, self.constants
+        y = np.tanh(w @ x)
+        return ((1 - y * y)[:, None] * w,)

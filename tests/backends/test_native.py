@@ -328,6 +328,25 @@ class TestSmallProducts:
             assert np.array_equal(np.isnan(found), np.isnan(wanted))
             assert np.array_equal(found[np.isinf(wanted)], wanted[np.isinf(wanted)])
 
+    def test_many_rows_by_one_matrix_are_one_product(self):
+        rng = np.random.default_rng(0)
+        w = rng.standard_normal((7, 9))
+        for left, right in (
+            (rng.standard_normal((3, 5, 7)), w),
+            (rng.standard_normal((2, 3, 1, 7)), w),
+            (w, rng.standard_normal((4, 9, 1))),
+            (w, rng.standard_normal((2, 3, 9, 1))),
+            (rng.standard_normal((7, 5, 3)).T, w),
+            (rng.standard_normal((0, 5, 7)), w),
+        ):
+            program = optimized(ag.func.capture(lambda a, b: a @ b)(left, right).without_detach())
+            assert "matmul" in [
+                step.op for step in expanded(program).steps if len(expanded(program).shapes[step.made[0]].shape) == 2
+            ]
+            found = NativeExecutor().build(program, NUMPY, [left, right])(left, right)[0]
+            np.testing.assert_allclose(found, left @ right, rtol=1e-13, atol=1e-13)
+            assert found.shape == (left @ right).shape
+
     def test_what_is_turned_often_is_turned_once(self):
         rng = np.random.default_rng(0)
         w, x = rng.standard_normal((24, 24)), rng.standard_normal((8, 24))

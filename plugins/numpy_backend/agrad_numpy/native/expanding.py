@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -96,13 +97,27 @@ class Writing:
         return len({self.shapes[n].dtype for n in (*step.refs, *step.made)}) == 1
 
     def _matmul(self, step: Step) -> bool:
-        """Write a product that adds nothing up as a multiplication, with axes of one element that are broadcast."""
-        if step.kwargs or len(step.refs) != 2:
+        """Write a product that adds nothing up as a multiplication, and many rows by one matrix as one product."""
+        if step.kwargs or len(step.refs) != 2 or not self._is_of_one_dtype(step):
             return False
-        left, right = (self.shapes[n].shape for n in step.refs)
-        if min(len(left), len(right)) < 2 or left[-1] != 1:
+        (made,) = step.made
+        (left, right), dtype = (self.shapes[n].shape for n in step.refs), self.shapes[made].dtype
+        if min(len(left), len(right)) < 2:
             return False
-        self.steps.append(replace(step, op="multiply"))
+        if left[-1] == 1:  # axes of one element are broadcast
+            self.steps.append(replace(step, op="multiply"))
+            return True
+        if len(left) > 2 and len(right) == 2:
+            rows, matrix, count = step.args[0], step.args[1], math.prod(left[:-1])
+        elif len(right) > 2 and len(left) == 2 and right[-1] == 1:
+            rows, count = step.args[1], math.prod(right[:-2])
+            matrix = self._add(step, "matrix_transpose", step.args[:1], Shaped(left[::-1], dtype))
+        else:
+            return False
+        inner, columns = self.shapes[matrix.number].shape
+        rows = self._add(step, "reshape", (rows, (count, inner)), Shaped((count, inner), dtype))
+        product = self._add(step, "matmul", (rows, matrix), Shaped((count, columns), dtype))
+        self._add(step, "reshape", (product, self.shapes[made].shape), made)
         return True
 
     def _pow(self, step: Step) -> bool:

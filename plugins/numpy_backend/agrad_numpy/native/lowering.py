@@ -53,7 +53,7 @@ CHUNK = 150
 PERIOD, REPEATED = 800, 24
 
 #: What is made of constants alone is kept up to so many bytes.
-KEPT = 2**16
+KEPT = 2**17
 
 #: Products of fewer multiplications are written out, of matrices with so many columns at least. Where vectors are wide there is
 #: more to gain: NumPy's BLAS is as quick as half as wide ones.
