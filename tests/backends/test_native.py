@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import itertools
 import re
 import signal
@@ -634,6 +635,7 @@ class TestLinalg:
         functions = {
             "solve": lambda a, b: (ag.linalg.solve(a, b), ag.linalg.solve(a, b[:, 0]), ag.linalg.inv(a)),
             "cholesky": lambda a, b: (ag.linalg.cholesky(a), ag.linalg.cholesky(a, upper=True)),
+            "det": lambda a, b: (ag.linalg.det(a), ag.linalg.det(a.T) * b[0, 0]),
         }
         for name, function in functions.items():
             run = native(function, a, b, own=True)
@@ -673,6 +675,34 @@ class TestLinalg:
             else:
                 assert np.array_equal(run(bad, b)[0], wanted)
             assert np.array_equal(run(np.eye(2) * 2.0, b)[0], b)
+
+    def test_triangles(self):
+        """Of one half of a matrix; what stands in the other is not read."""
+        solve = pytest.importorskip("scipy.linalg").solve_triangular
+        own = importlib.import_module("agrad.scipy.linalg").solve_triangular
+        rng = np.random.default_rng(0)
+        a, b = rng.standard_normal((4, 4)), rng.standard_normal((4, 3))
+        a[np.diag_indices(4)] += 3.0
+        for lower, unit in itertools.product((False, True), repeat=2):
+            for right in (b, b[:, 0].copy()):
+                run = native(
+                    lambda a, b, lower=lower, unit=unit: own(a, b, lower=lower, unit_diagonal=unit), a, right, own=True
+                )
+                made = run.native([a, right])
+                assert {group.kind for group in made.low.groups} == {"tiny"}
+                wanted = solve(a, right, lower=lower, unit_diagonal=unit)
+                np.testing.assert_allclose(run(a, right)[0], wanted, rtol=1e-12)
+                bad = a.copy()
+                bad[2, 2] = 0.0
+                if not unit:
+                    with pytest.raises(np.linalg.LinAlgError):
+                        run(bad, right)
+
+    def test_determinants_of_singular_matrices_are_numpys(self):
+        run = native(lambda a: ag.linalg.det(a) * 2.0, np.eye(3), own=True)
+        swapped = np.array([[0.0, 2.0, 0.0], [3.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
+        for given_ in (np.ones((3, 3)), np.zeros((3, 3)), np.arange(9.0).reshape(3, 3), swapped, np.eye(3) * 2.0):
+            np.testing.assert_allclose(run(given_)[0], np.linalg.det(given_) * 2.0, rtol=1e-14)
 
     def test_what_has_no_factor_is_numpys_too(self):
         run = native(lambda a: ag.linalg.cholesky(a) + 0.0, np.eye(3), own=True)

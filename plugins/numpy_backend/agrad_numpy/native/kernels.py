@@ -323,6 +323,12 @@ class Tiny(Kernel):
             found, lost = linalg.cholesky(e, a)
             if step.kwargs.get("upper"):
                 found = [list(column) for column in zip(*found, strict=True)]
+        elif step.op == "linalg.det":
+            value, lost = linalg.determinant(e, a)
+            found = [[value]]
+        elif step.op == "scipy.solve_triangular":
+            lower, unit = (bool(step.kwargs.get(name)) for name in ("lower", "unit_diagonal"))
+            found, lost = linalg.triangular(e, a, matrix(step.refs[-1]), lower=lower, unit=unit)
         else:
             one, zero = e.number(1.0), e.number(0.0)
             identity = [[one if i == j else zero for j in range(len(a))] for i in range(len(a))]

@@ -30,16 +30,18 @@ def _is_lost(e: Arithmetic, pivot: str, largest: str, lost: str) -> str:
     return e.either(lost, e.compare("ule", pivot, least))
 
 
-def solved(e: Arithmetic, a: Matrix, b: Matrix) -> tuple[Matrix, str]:
-    """Return the solution of ``a x = b``, by elimination with the largest pivot of each column; and whether it is lost."""
-    count, width = len(a), len(b[0])
-    rows = [[*left, *right] for left, right in zip(a, b, strict=True)]
+def _eliminated(e: Arithmetic, a: Matrix, b: Matrix) -> tuple[Matrix, list[str], str]:
+    """Return the rows of two matrices, eliminated with the largest pivot of each column; where rows changed, and whether it is lost."""
+    count, width = len(a), len(b[0]) if b else 0
+    rows = [[*left, *(b[i] if b else ())] for i, left in enumerate(a)]
+    swaps: list[str] = []
     largest = _largest(e, [value for row in a for value in row])
     lost = "false"
     for column in range(count):
         for below in range(column + 1, count):
             size, other = (e.called("fabs", rows[i][column]) for i in (column, below))
             swap = e.compare("ogt", other, size)
+            swaps.append(swap)
             for at in range(column, count + width):
                 upper, lower = rows[column][at], rows[below][at]
                 rows[column][at], rows[below][at] = e.choose(swap, lower, upper), e.choose(swap, upper, lower)
@@ -48,6 +50,24 @@ def solved(e: Arithmetic, a: Matrix, b: Matrix) -> tuple[Matrix, str]:
             factor = e.negative(e.divide(rows[below][column], rows[column][column]))
             for at in range(column + 1, count + width):
                 rows[below][at] = e.fused(factor, rows[column][at], rows[below][at])
+    return rows, swaps, lost
+
+
+def determinant(e: Arithmetic, a: Matrix) -> tuple[str, str]:
+    """Return the determinant; and whether it is lost."""
+    rows, swaps, lost = _eliminated(e, a, [])
+    found = rows[0][0]
+    for at in range(1, len(a)):
+        found = e.multiply(found, rows[at][at])
+    for swap in swaps:
+        found = e.choose(swap, e.negative(found), found)
+    return found, lost
+
+
+def solved(e: Arithmetic, a: Matrix, b: Matrix) -> tuple[Matrix, str]:
+    """Return the solution of ``a x = b``; and whether it is lost."""
+    count, width = len(a), len(b[0])
+    rows, _, lost = _eliminated(e, a, b)
     found: Matrix = [[] for _ in range(count)]
     for row in reversed(range(count)):
         for at in range(width):
@@ -55,6 +75,22 @@ def solved(e: Arithmetic, a: Matrix, b: Matrix) -> tuple[Matrix, str]:
             for other in range(row + 1, count):
                 value = e.fused(e.negative(rows[row][other]), found[other][at], value)
             found[row].append(e.divide(value, rows[row][row]))
+    return found, lost
+
+
+def triangular(e: Arithmetic, a: Matrix, b: Matrix, *, lower: bool, unit: bool) -> tuple[Matrix, str]:
+    """Return the solution of ``a x = b``, of a triangle of a alone; and whether there is none."""
+    count, lost = len(a), "false"
+    found: Matrix = [[] for _ in range(count)]
+    for row in range(count) if lower else reversed(range(count)):
+        known = range(row) if lower else range(row + 1, count)
+        if not unit:  # NaN is a pivot
+            lost = e.either(lost, e.compare("oeq", a[row][row], e.number(0.0)))
+        for at, value in enumerate(b[row]):
+            total = value
+            for other in known:
+                total = e.fused(e.negative(a[row][other]), found[other][at], total)
+            found[row].append(total if unit else e.divide(total, a[row][row]))
     return found, lost
 
 

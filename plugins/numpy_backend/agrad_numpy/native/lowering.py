@@ -68,6 +68,9 @@ STEPS = 200_000
 #: Buffers begin at multiples of so many bytes.
 ALIGNED = 64
 
+#: Linear algebra of one matrix that is written out where it is small.
+WRITTEN_LINALG = ("linalg.cholesky", "linalg.det", "linalg.inv", "linalg.solve", "scipy.solve_triangular")
+
 VIEWS = frozenset({
     "getitem", "reshape", "matrix_transpose", "permute_dims", "broadcast_to", "broadcast_like", "expand_dims", "squeeze",
     "linalg.diagonal", "flip", "moveaxis",
@@ -423,9 +426,7 @@ class Lowered:
 
     def is_linalg(self, step: Step) -> bool:
         """Return whether a step is linear algebra of one matrix, that is written out where it is small."""
-        if step.op not in ("linalg.cholesky", "linalg.inv", "linalg.solve") or not all(
-            type(a) is Ref for a in step.args
-        ):
+        if step.op not in WRITTEN_LINALG or not all(type(a) is Ref for a in step.args):
             return False
         numbers = (*step.refs, *step.made)
         dtypes, shapes = {self.dtype(n) for n in numbers}, [self.shapes[n].shape for n in numbers]
