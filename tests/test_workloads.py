@@ -29,6 +29,8 @@ PROGRAMS = {
     "transformer": lambda: w.Transformer(batch=2, length=5, width=8, heads=2),
     "convolutions": lambda: w.Cnn(batch=3, size=8, channels=(2, 6)),
     "Hessian-vector product": lambda: w.HessianProduct(20),
+    "Hessian": lambda: w.Hessian(20),
+    "Jacobian": lambda: w.Jacobian(20),
     "Runge-Kutta": lambda: w.RungeKutta(6),
     "Kalman filter": lambda: w.Kalman(5),
 }

@@ -590,6 +590,29 @@ class TestFused:
                     np.testing.assert_allclose(np.asarray(one.detach()), np.asarray(other.detach()), rtol=1e-12)
 
 
+def summed_losses(w, xs, labels):
+    def body(total, row):
+        found = F.cross_entropy(row[0] @ w, row[1])
+        return total + found, found
+
+    return ag.func.scan(body, ag.zeros((), dtype=w.dtype), (xs, labels))[0]
+
+
+def test_classes_that_are_none_in_a_loop():
+    rng = np.random.default_rng(0)
+    w, xs = ag.asarray(rng.standard_normal((6, 5))), ag.asarray(rng.standard_normal((4, 7, 6)))
+    labels = rng.integers(0, 5, (4, 7))
+    bad = labels.copy()
+    bad[2, 3] = 9
+    function = ag.func.value_and_grad(summed_losses)
+    step = ag.compile(function, executor="native")
+    for _ in range(3):
+        for one, other in zip(step(w, xs, ag.asarray(labels)), function(w, xs, ag.asarray(labels)), strict=True):
+            np.testing.assert_allclose(np.asarray(one.detach()), np.asarray(other.detach()), rtol=1e-12, atol=1e-14)
+        with pytest.raises(IndexError, match="out of bounds"):
+            step(w, xs, ag.asarray(bad))
+
+
 class TestPythonsSteps:
     def test_keys_with_arrays(self):
         x = np.random.default_rng(0).standard_normal((3, 4))

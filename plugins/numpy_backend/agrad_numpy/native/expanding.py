@@ -33,9 +33,9 @@ OF_CLASSES = {"nn.cross_entropy": (2, 0), "nn.nll_loss": (0,)}
 def expanded(program: Program) -> Program:
     """Return a program of operations that there are kernels for, as far as possible."""
     shown = [
-        next(step.outs[at] for at in OF_CLASSES[step.op] if step.outs[at] is not None)
+        next((step.outs[at] for at in OF_CLASSES[step.op] if step.outs[at] is not None), None)
         for step in program.steps
-        if step.op in OF_CLASSES and step.made
+        if step.op in OF_CLASSES
     ]
     count = len(program.outputs)
     program = program.replaced(outputs=(*program.outputs, *(n for n in shown if n is not None)))
