@@ -403,7 +403,17 @@ FREED = [
         for code in ("x * w", "x * w.detach()", "x / w", "x ** 2", "x ** 1", "2 ** x", "x @ w", "x.mul_(w)")
     ),
     *((code, True, True) for code in ("abs(x)", "x.exp()", "x.sin()", "x.sqrt()", "x.square()", "x.reciprocal()")),
-    *((code, True, True) for code in ("x.prod()", "x.cumprod(0)", "x.var()", "x.std()", "x.clamp(0, 1)", "x.norm()")),
+    *(
+        (code, True, True)
+        for code in (
+            "x.prod()",
+            "x.cumprod(0)",
+            "x.var(correction=0)",
+            "x.std(correction=0)",
+            "x.clamp(0, 1)",
+            "x.norm()",
+        )
+    ),
     *((code, True, True) for code in ("x[[0, 1]]", "x[x > 1]", "lib.where(x > 1, x, w)", "x.masked_fill(x > 1, 0.0)")),
     *((code, True, True) for code in ("lib.maximum(x, w)", "lib.atan2(x, w)", "abs(x + 0j)", "x * 2 + x * 3")),
     ("lib.sign(x)", True, False),
