@@ -224,7 +224,7 @@ OPERATORS = (
 
 
 #: What functions take beside the standard's arguments, as PyTorch's do: ``zeros(2, 3, requires_grad=True)``.
-ADDED = ("more", "requires_grad", "chunks")
+ADDED = ("more", "requires_grad", "chunks", "size")
 
 
 def host(tensor):
@@ -233,8 +233,13 @@ def host(tensor):
 
 def as_written(function):
     """A signature as the standard writes it: no annotations, and without what agrad adds, PyTorch's names of arguments too."""
-    found = without_aliases(inspect.signature(function))
+    public = inspect.signature(function)
+    found = without_aliases(public, by_dim=function.__name__ == "sort")
     parameters = [p.replace(annotation=p.empty) for p in found.parameters.values() if p.name not in ADDED]
+    if "size" in public.parameters:  # PyTorch's name of the shape, in whose place it may stand
+        parameters = [p.replace(default=p.empty) if p.name in ("shape", "fill_value") else p for p in parameters]
+    if function.__name__ == "sort":  # by name alone, in any order
+        parameters.sort(key=lambda p: (p.kind, p.name))
     return str(found.replace(parameters=parameters, return_annotation=found.empty))
 
 
