@@ -1239,41 +1239,37 @@ def attention(
 # x, of shape (L, N, 4n), is what the input gives to the four blocks i, f, g and o, with all biases.
 
 
-def _lstm_define(xp: Any, x: Any, h: Any, c: Any, weight: Any, backwards: bool = False, /) -> Any:
-    n = weight.shape[1]
-    states: list[Any] = []
-    for t in _order(x.shape[0], backwards):
-        blocks = x[t, ...] + xp.nn.linear(h, weight)
-        i, f, g, o = (blocks[..., k * n : (k + 1) * n] for k in range(4))
-        c = xp.nn.sigmoid(f) * c + xp.nn.sigmoid(i) * xp.tanh(g)
-        h = xp.nn.sigmoid(o) * xp.tanh(c)
-        states.append((h, c))
-    return _both(xp, states[::-1] if backwards else states)
-
-
 def _order(length: int, backwards: bool) -> range:
     return range(length)[::-1] if backwards else range(length)
 
 
-def _both(xp: Any, states: Sequence[tuple[Any, Any]]) -> Any:
-    return xp.stack([xp.stack(list(parts)) for parts in zip(*states, strict=True)])
+def _lstm_steps(xp: Any, x: Any, h: Any, c: Any, weight: Any, backwards: bool) -> list[tuple[Any, ...]]:
+    """Give for each element what is opened of i, f and o, what is new, and the states h and c after it."""
+    n = weight.shape[1]
+    made = []
+    for t in _order(x.shape[0], backwards):
+        blocks = x[t, ...] + xp.nn.linear(h, weight)
+        i, f, g, o = (blocks[..., k * n : (k + 1) * n] for k in range(4))
+        i, f, new, o = xp.nn.sigmoid(i), xp.nn.sigmoid(f), xp.tanh(g), xp.nn.sigmoid(o)
+        c = f * c + i * new
+        h = o * xp.tanh(c)
+        made.append((i, f, o, new, h, c))
+    return made[::-1] if backwards else made
+
+
+def _lstm_states(xp: Any, steps: Sequence[tuple[Any, ...]]) -> Any:
+    return xp.stack([xp.stack([step[k] for step in steps]) for k in (4, 5)])
+
+
+def _lstm_define(xp: Any, x: Any, h: Any, c: Any, weight: Any, backwards: bool = False, /) -> Any:
+    return _lstm_states(xp, _lstm_steps(xp, x, h, c, weight, backwards))
 
 
 def _lstm_kernel(xp: Any, x: Any, h: Any, c: Any, weight: Any, backwards: bool = False, /) -> tuple[Any, ...]:
     """Give beside the states what was opened of i, f and o, shape (L, 3, N, n), and what was new, shape (L, N, n)."""
-    n = weight.shape[1]
-    states, gates, inner = [], [], []
-    for t in _order(x.shape[0], backwards):
-        blocks = x[t, ...] + xp.nn.linear(h, weight)
-        i, f, o = (xp.nn.sigmoid(blocks[..., k * n : (k + 1) * n]) for k in (0, 1, 3))
-        new = xp.tanh(blocks[..., 2 * n : 3 * n])
-        c = f * c + i * new
-        h = o * xp.tanh(c)
-        states.append((h, c))
-        gates.append(xp.stack([i, f, o]))
-        inner.append(new)
-    step = -1 if backwards else 1
-    return _both(xp, states[::step]), xp.stack(gates[::step]), xp.stack(inner[::step])
+    steps = _lstm_steps(xp, x, h, c, weight, backwards)
+    gates = xp.stack([xp.stack(list(step[:3])) for step in steps])
+    return _lstm_states(xp, steps), gates, xp.stack([step[3] for step in steps])
 
 
 def _lstm_adjoint_kernel(

@@ -12,7 +12,7 @@ from agrad.core.mode import may_look
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.nn.functional.checks import check_dtypes, check_probability, differs, put_in_place, shape_of
-from agrad.ops import creation, elementwise, manipulation, searching, statistical
+from agrad.ops import creation, elementwise, manipulation, pairs, searching, statistical
 from agrad.ops import nn as ops
 from agrad.ops.data_type import astype
 
@@ -240,7 +240,9 @@ def embedding_bag(
     rows = rows if factors is None else rows * manipulation.expand_dims(factors, axis=2)
     if mode == "max":
         none = elementwise.logical_not(statistical.any(there, axis=1))
-        return searching.where(none, 0.0, _largest(searching.where(there, rows, -math.inf)))
+        rows = searching.where(there, rows, -math.inf)
+        most = pairs.largest(rows, 1).values if rows.shape[1] else statistical.sum(rows, axis=1)
+        return searching.where(none, 0.0, most)
     total = statistical.sum(searching.where(there, rows, 0.0), axis=1)
     if mode == "sum":
         return total
@@ -264,14 +266,6 @@ def _bags(input: Tensor, offsets: list[int], include_last_offset: bool) -> tuple
         creation.asarray(places, dtype=dtypes.int64, **beside),
         manipulation.reshape(creation.asarray(shown, dtype=dtypes.bool, **beside), (len(bags), longest)),
     )
-
-
-def _largest(rows: Tensor) -> Tensor:
-    """The largest element along axis 1; the gradient goes to the first of several."""
-    if not rows.shape[1]:
-        return statistical.sum(rows, axis=1)
-    first = manipulation.expand_dims(searching.argmax(rows, axis=1), axis=1)
-    return manipulation.squeeze(searching.take_along_axis(rows, first, axis=1), axis=1)
 
 
 def check_range(indices: Tensor, stop: int, message: str) -> None:

@@ -33,6 +33,11 @@ def _warn_of_sizes(name: str, input: Any, target: Any) -> None:
         manipulation.broadcast_shapes(tuple(input.shape), tuple(target.shape))
 
 
+def _reduced(name: str, values: Tensor, reduction: str) -> Tensor:
+    made: Tensor = ops.reduced(values._spec.backend.functions, values, checked_reduction(name, reduction))
+    return made
+
+
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """Squared difference.
 
@@ -112,9 +117,7 @@ def _huber(name: str, input: Any, target: Any, reduction: str, delta: float, sca
     # d**2 / 2 within, delta * (abs(d) - delta / 2) beyond: both are w * (d - w / 2)
     within = elementwise.clip(difference, -delta, delta)
     values = within * (difference - 0.5 * within)
-    values = values if scale == 1 else values * scale
-    reduced: Tensor = ops.reduced(values._spec.backend.functions, values, checked_reduction(name, reduction))
-    return reduced
+    return _reduced(name, values if scale == 1 else values * scale, reduction)
 
 
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
@@ -138,8 +141,7 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     if reduction != "batchmean":
         checked_reduction("kl_div", reduction)
     values = elementwise.exp(target) * (target - input) if log_target else xlogy(target, target) - target * input
-    kind = "sum" if reduction == "batchmean" else reduction
-    reduced: Tensor = ops.reduced(values._spec.backend.functions, values, kind)
+    reduced = _reduced("kl_div", values, "sum" if reduction == "batchmean" else reduction)
     return reduced / input.shape[0] if reduction == "batchmean" and input.ndim else reduced
 
 
@@ -343,11 +345,6 @@ def binary_cross_entropy_with_logits(
 
 def _above_zero(x: Tensor) -> Tensor:
     made: Tensor = elementwise.clip(x, 0.0)
-    return made
-
-
-def _reduced(name: str, values: Tensor, reduction: str) -> Tensor:
-    made: Tensor = ops.reduced(values._spec.backend.functions, values, checked_reduction(name, reduction))
     return made
 
 
