@@ -336,19 +336,19 @@ def check_meaning(numpys: str, torchs: str) -> None:
         )
 
 
+def warn_at(frame: FrameType, message: str, category: type[Warning]) -> None:
+    """Warn at the line of a frame, once there if the filters say so."""
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, registry=registry)
+
+
 def warn_meaning(message: str) -> None:
     """Warn of a method that NumPy and PyTorch give two meanings, where code calls it that is neither NumPy's nor a library's."""
     frame = getframe(3)  # who calls the method
     module = str(frame.f_globals.get("__name__")).partition(".")[0]
     if module in LIBRARIES or is_internal(frame.f_code.co_filename) or is_for_numpy(frame):
         return
-    warnings.warn_explicit(
-        message,
-        UserWarning,
-        frame.f_code.co_filename,
-        frame.f_lineno,
-        registry=frame.f_globals.setdefault("__warningregistry__", {}),
-    )
+    warn_at(frame, message, UserWarning)
 
 
 def warn_lost_write(what: str, *, numpy_copies: bool) -> None:
@@ -374,13 +374,7 @@ def warn_lost_write(what: str, *, numpy_copies: bool) -> None:
         raise LostWriteWarning(
             f"{message}\n  It is an error where agrad.numpy is imported: code for NumPy relies on it.{called()}"
         )
-    warnings.warn_explicit(
-        message,
-        LostWriteWarning,
-        frame.f_code.co_filename,
-        frame.f_lineno,
-        registry=frame.f_globals.setdefault("__warningregistry__", {}),
-    )
+    warn_at(frame, message, LostWriteWarning)
 
 
 def mixed_backends(op: str, names: list[str]) -> BackendError:
@@ -518,14 +512,11 @@ def where_stored(frame: FrameType) -> str:
 
 
 def warn_leaves(how: str, instead: str) -> None:
-    frame = calling_frame()
-    warnings.warn_explicit(
+    warn_at(
+        calling_frame(),
         f"{how} takes the value of a tensor out of the graph where a derivative is taken: what is computed from it is"
         f" constant. {instead}",
         LeavesGraphWarning,
-        frame.f_code.co_filename,
-        frame.f_lineno,
-        registry=frame.f_globals.setdefault("__warningregistry__", {}),
     )
 
 

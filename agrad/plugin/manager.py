@@ -11,7 +11,6 @@ import functools
 import importlib
 import os
 import re
-import warnings
 import weakref
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -396,9 +395,7 @@ def _report() -> None:
 
 def _warn(message: str) -> None:
     """Warn at the user's line."""
-    frame = errors.calling_frame()
-    registry = frame.f_globals.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry)
+    errors.warn_at(errors.calling_frame(), message, RuntimeWarning)
 
 
 def ask(hook: str, **arguments: Any) -> Any:

@@ -7,7 +7,6 @@ back, and tensors where a transform runs outside.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,7 +26,7 @@ from agrad.compat.autograd.primitives import (
 )
 from agrad.core.backend import backend_of
 from agrad.core.cpython import getframe
-from agrad.core.errors import called, user_frame
+from agrad.core.errors import called, user_frame, warn_at
 from agrad.core.tensor import Tensor
 from agrad.func.grad import Tape
 from agrad.ops.creation import asarray
@@ -108,9 +107,7 @@ def _is_array(leaf: Any) -> bool:
 
 def warn(message: str) -> None:
     """Warn on the line of the user."""
-    frame = user_frame(getframe(1))
-    registry = frame.f_globals.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, UserWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry)
+    warn_at(user_frame(getframe(1)), message, UserWarning)
 
 
 def make_jvp(fun: Callable[..., Any], x: Any) -> Callable[..., Any]:
