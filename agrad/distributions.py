@@ -64,6 +64,7 @@ _REALS = _Constraint("IndependentConstraint(Real(), 1)", lambda x: statistical.a
 _POSITIVES = _Constraint(
     "IndependentConstraint(GreaterThan(lower_bound=0.0), 1)", lambda x: statistical.all(x > 0, axis=-1)
 )
+_DEFINITE = _Constraint("PositiveDefinite()", lambda x: elementwise.abs(x - x.mT) <= 1e-6)
 
 
 def _may_look(x: Tensor) -> bool:
@@ -743,8 +744,8 @@ class MultivariateNormal(Distribution):
     has_rsample = True
     arg_constraints: ClassVar = {
         "loc": _REALS,
-        "covariance_matrix": _Constraint("PositiveDefinite()", lambda x: elementwise.abs(x - x.mT) <= 1e-6),
-        "precision_matrix": _Constraint("PositiveDefinite()", lambda x: elementwise.abs(x - x.mT) <= 1e-6),
+        "covariance_matrix": _DEFINITE,
+        "precision_matrix": _DEFINITE,
         "scale_tril": _Constraint(
             "LowerCholesky()",
             lambda x: (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from agrad import tree
 from agrad.compiled.cached import Kept
@@ -97,28 +97,36 @@ def _is_usual() -> bool:
     return (now is None or (now.simple_in is not None and now.anomaly is None)) and not mode.batch_levels.get()
 
 
-class OftenPlain:
-    """A function of plain arrays that solvers call often, with what is known of it from one run of a solver to the next.
-
-    It is kept among the attributes of the function, and so as long as that.
-    """
+class _KnownOf:
+    """What is known of a function that is called often: kept among the attributes of the function, and so as long as that."""
 
     _leads_to = ()  # nothing of this is state of the function
+    #: The attribute that it is kept in.
+    _kept_as: ClassVar[str]
 
     def __init__(self, function: types.FunctionType) -> None:
         self.function = function
-        self._calls, self._compared, self._is_open = 0, 0, True
-        self._programs = Compiled(function, check=False, explain=False, exact=True, threads=1)
 
     @classmethod
-    def of(cls, function: Any) -> OftenPlain | None:
+    def of(cls, function: Any) -> Self | None:
         """Return what is known of a function; None for what has no attributes of its own to keep it in."""
         if not isinstance(function, types.FunctionType):
             return None
-        known = vars(function).get("_often_plain")
+        known: Self | None = vars(function).get(cls._kept_as)
         if known is None or known.function is not function:  # functools.wraps copies attributes
-            known = vars(function)["_often_plain"] = cls(function)
+            known = vars(function)[cls._kept_as] = cls(function)
         return known
+
+
+class OftenPlain(_KnownOf):
+    """A function of plain arrays that solvers call often, with what is known of it from one run of a solver to the next."""
+
+    _kept_as = "_often_plain"
+
+    def __init__(self, function: types.FunctionType) -> None:
+        super().__init__(function)
+        self._calls, self._compared, self._is_open = 0, 0, True
+        self._programs = Compiled(function, check=False, explain=False, exact=True, threads=1)
 
     def during(self, plain: Callable[[float, Any], Any], args: tuple[Any, ...], place: int) -> Callable[..., Any]:
         """Return what a solver is to call in one run, in which nothing but the function changes what the function reads.
@@ -197,10 +205,8 @@ class OftenPlain:
         return program
 
 
-class OftenInC:
+class OftenInC(_KnownOf):
     """A function of numbers that integrators of SciPy's call often: from a counted call on, a function of C with the same bits.
-
-    It is kept among the attributes of the function, and so as long as that.
 
     Attributes
     ----------
@@ -208,22 +214,13 @@ class OftenInC:
         How often it has been called.
     """
 
-    _leads_to = ()  # nothing of this is state of the function
+    _kept_as = "_often_in_c"
 
     def __init__(self, function: types.FunctionType) -> None:
-        self.function, self.calls, self._is_open = function, 0, True
+        super().__init__(function)
+        self.calls, self._is_open = 0, True
         self._programs = Compiled(function, check=False, explain=False, exact=True, threads=1)
         self._kept: list[list[Any]] = []  # programs, each with its function of C and what it is found by
-
-    @classmethod
-    def of(cls, function: Any) -> OftenInC | None:
-        """Return what is known of a function; None for what has no attributes of its own to keep it in."""
-        if not isinstance(function, types.FunctionType):
-            return None
-        known = vars(function).get("_often_in_c")
-        if known is None or known.function is not function:  # functools.wraps copies attributes
-            known = vars(function)["_often_in_c"] = cls(function)
-        return known
 
     def taken(
         self, number: Callable[..., float], place: tuple[Any, ...], args: tuple[Any, ...]

@@ -309,9 +309,8 @@ class Backend:
     def _gives_way(self) -> bool:
         """Whether operators of its arrays leave an operand of another class, as a tensor or a batch is, to that class."""
         try:
-            return isinstance(
-                self.asarray([1.0]) * _Other(), _Other
-            )  # rules and compositions multiply no matrices by "@"
+            # rules and compositions multiply no matrices by "@"
+            return isinstance(self.asarray([1.0]) * _Other(), _Other)
         except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
             return False
 

@@ -558,9 +558,7 @@ class SparseDerivative:
                 value = results = function(*values)
             else:
                 value, results = value_and_grad(function, tuple(range(len(values))))(*values)
-            flat = [_real(self.what, leaf) for leaf in tree.flatten(results)[0]]
-            whole = [reshape(leaf, (-1,)) for leaf in flat]
-            return (concat(whole) if len(whole) != 1 else whole[0]), value
+            return _as_vector(self.what, results), value
 
         return vector, of
 
@@ -611,6 +609,12 @@ class SparseDerivative:
             f"{self.what}: the pattern of {name_of(self.func)} is too small, in {count} {'rows' if is_forward else 'columns'}, as in"
             f" {where}. A product with a random vector says so; without sparsity= the pattern is found{called()}"
         )
+
+
+def _as_vector(what: str, results: Any) -> Tensor:
+    """Return results, in any containers, as one vector."""
+    whole = [reshape(_real(what, leaf), (-1,)) for leaf in tree.flatten(results)[0]]
+    return concat(whole) if len(whole) != 1 else whole[0]
 
 
 def _real(what: str, leaf: Any) -> Tensor:
@@ -798,9 +802,7 @@ def _linear(
     function = of if order == 1 else grad(of, tuple(range(len(chosen))))
 
     def vector(*values: Any) -> Tensor:
-        results = [_real(what, leaf) for leaf in tree.flatten(function(*tree.unflatten(structure, list(values))))[0]]
-        whole = [reshape(leaf, (-1,)) for leaf in results]
-        return concat(whole) if len(whole) != 1 else whole[0]
+        return _as_vector(what, function(*tree.unflatten(structure, list(values))))
 
     if any(x._spec.is_complex for x in inputs):
         raise TypeError(f"{what}: is of real arguments; split complex ones into real and imaginary part{called()}")

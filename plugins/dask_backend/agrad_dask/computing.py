@@ -127,7 +127,7 @@ def run(
     told(lambda: run.outlook_of([([key], whole)], [key], run.threads()))
     if run.client is None:
         with run.shown(tasks, 1, 1):
-            return run.locally(tasks | {k: DataNode(k, value) for k, value in given.items()}, [key], None, {})[0]
+            return run.locally(whole, [key], None, {})[0]
     sent = {k: run.client.scatter(value, hash=False) for k, value in given.items()}
     return run.client.gather(run.on_cluster(run.without_kept(tasks), sent, [key], {}))[0]
 
