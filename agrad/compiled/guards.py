@@ -131,8 +131,13 @@ def at_place(place: int | Link, leaves: Sequence[Any]) -> Any:
 
 def is_array(value: Any) -> bool:
     """Return whether a value is a tensor or a library's array, and none of its numbers."""
+    if isinstance(value, Tensor):
+        return True
     backend = library_of(value)
-    return isinstance(value, Tensor) or (backend is not None and backend.as_array(value) is value)
+    try:
+        return backend is not None and backend.as_array(value) is value
+    except TypeError:  # it holds more than numbers, as a mask, and is no operand
+        return False
 
 
 def library_of(value: Any) -> Backend | None:

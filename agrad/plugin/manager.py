@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
-from agrad.core.backend import CONTRACT, Backend, Device, Place
+from agrad.core.backend import BACKENDS, CONTRACT, Backend, Device, Place
 from agrad.core.executor import Executor
 from agrad.core.kernels import forget_kernels
 from agrad.core.mode import Setting, not_recorded
@@ -218,6 +218,10 @@ def register(plugin: Any, name: str | None = None) -> None:
             forget_kernels(backend)  # the plugin may replace some
         _renew_rules()
         _unclaimed = weakref.WeakSet()
+        for one in manager.hook.agrad_backend_of.get_hookimpls():
+            if one.plugin is plugin:  # it may claim classes that were another's until now, as NumPy's of all subclasses
+                for kind in [kind for kind in list(BACKENDS) if _answer(one, {"array_type": kind}) is not None]:
+                    del BACKENDS[kind]
     _report()
 
 

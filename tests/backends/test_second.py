@@ -283,13 +283,21 @@ def test_what_returns_something_else_is_refused(make):
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    distributed = pytest.importorskip("distributed")
+def workers():
+    pytest.importorskip("distributed")
     with (
         dask.config.set({"distributed.worker.daemon": True, "distributed.admin.log-length": 0}),
         cluster_of(n_workers=2) as made,
-        distributed.Client(made) as client,
     ):
+        yield made
+
+
+@pytest.fixture
+def cluster(workers):
+    """Give a client, which is the default one, where Dask computes, until the test ends."""
+    import distributed
+
+    with distributed.Client(workers) as client:
         yield client
 
 

@@ -141,6 +141,16 @@ GRADIENTS = {
 }
 
 
+def test_a_plugin_takes_over_what_numpys_has_refused(registered):
+    """NumPy's plugin claims every subclass of its arrays until another claims one: whichever class was met before."""
+    data = ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+    with pytest.raises(TypeError, match="its mask would be lost"):
+        ag.asarray(data)
+    registered(MaskedPlugin())
+    assert ag.asarray(data)._spec.backend.name == "masked"
+    assert ag.asarray(np.ones(2))._spec.backend.name == "numpy"
+
+
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_by_what_is_there(name, masked):
     function, expected = GRADIENTS[name]

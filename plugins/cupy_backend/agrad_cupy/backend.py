@@ -444,10 +444,14 @@ def _of_batches(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `polygamma` for an order that is a Python number, too: CuPy's wants an array."""
+    """Return `polygamma` for orders that are no array, which CuPy's wants, or integers, in the dtype of `x`.
+
+    An order of integers would make float64 of float32.
+    """
 
     def kernel(n: Any, x: Any, /) -> Any:
-        return function(n if isinstance(n, cupy.ndarray) else cupy.asarray(n, x.dtype), x)
+        is_given = isinstance(n, cupy.ndarray) and n.dtype.kind == "f"
+        return function(n if is_given else cupy.asarray(n, x.dtype), x)
 
     return kernel
 

@@ -127,9 +127,9 @@ class Place:
 
     @property
     def is_for_blas(self) -> bool:
-        """Whether a matrix goes to BLAS as it lies: ``dot`` copies others, ``matmul`` multiplies them by itself."""
+        """Whether ``dot`` gives a matrix to BLAS as it lies; it copies others into C's order, columns with gaps among them."""
         (m, n), (s, t), size = self.shape, self.strides, self.dtype.itemsize
-        return self.is_dense or (min(m, n) > 1 and ((t == size and s >= n * size) or (s == size and t >= m * size)))
+        return self.is_dense or (min(m, n) > 1 and t == size and s >= n * size)
 
     @property
     def span(self) -> int:
