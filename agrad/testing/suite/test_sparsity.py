@@ -18,6 +18,9 @@ from agrad.testing.suite.test_programs import Body
 class TestSparsity(OfSamples):
     """Patterns are never too small."""
 
+    #: All directions are one batch, of more and smaller chunks than Dask likes.
+    pytestmark = pytest.mark.filterwarnings("ignore:Increasing number of chunks")
+
     def check_pattern(self, function: Callable[..., Any], operands: Sequence[Any], extras: Sequence[Any]) -> None:
         """Compare what is not 0 in the Jacobian of a function of operands with the pattern of its program."""
         np = library()
