@@ -171,6 +171,10 @@ class Source:
     __repr__ = __str__
 
     def _general(self) -> str:
+        if self.method:
+            names = [a.name for _, a in self.op.array_slots]
+            given = names[::-1] if self.reflected else names
+            return f"def {self.method}({', '.join(given)}, /):\n    return operate(op, {_tuple(names)})\n"
         values = _tuple(a.name for a in self.op.arguments)
         lines = [
             f"def {self.name}({_signature_text(self.op)}):",

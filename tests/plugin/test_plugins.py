@@ -935,6 +935,28 @@ def test_a_derivative_of_an_operator(registered):
     assert ag.grad((-x).sum(), x)[0].tolist() == [-1.0, -1.0]
 
 
+def test_reflected_operators_of_an_operation_with_a_rule_of_ones_own(registered):
+    """They are no generated code then, and have the number on the left all the same; what is no operand may answer itself."""
+    registered(
+        GivesRule("divide", "numpy", vjp={"x1": lambda g, x2: g / x2, "x2": lambda g, x1, x2: -5.0 * g * x1 / x2**2})
+    )
+    registered(GivesRule("subtract", "numpy", vjp={"x1": lambda g: g, "x2": lambda g: -g}))
+    x = ag.asarray([2.0, 4.0], requires_grad=True)
+    assert (1.0 / x).tolist() == [0.5, 0.25]
+    assert (1.0 - x).tolist() == [-1.0, -3.0]
+    assert (x / 2.0).tolist() == [1.0, 2.0]
+    assert (np.asarray([8.0, 8.0]) / x).tolist() == [4.0, 2.0]
+    assert ag.grad((4.0 / x).sum(), x)[0].tolist() == [-5.0, -1.25]
+
+    class Answers:
+        def __rtruediv__(self, other):
+            return "answered"
+
+    assert x / Answers() == "answered"
+    with pytest.raises(TypeError):
+        object() / x
+
+
 @pytest.mark.parametrize(
     ("derivatives", "says"),
     [
