@@ -1,6 +1,6 @@
 """Time sparse Jacobians and Hessians beside the function, its gradient, and SciPy's finite differences by the same pattern.
 
-``python benchmarks/sparse.py``; with ``--write`` the table goes to benchmarks/results/sparse.md. A figure is the median of paired
+``python benchmarks/sparse_derivatives.py``; with ``--write`` the table goes to benchmarks/results/sparse.md. A figure is the median of paired
 runs in one process and one thread, each with its goal; what both compute must agree. The function is compiled, where it is what
 is counted by. Run without other load.
 """
@@ -172,7 +172,7 @@ def main() -> None:
     if write:
         head = f"{dt.datetime.now(dt.UTC).date()}, Python {platform.python_version()}, NumPy {np.__version__}, one thread, {platform.machine()}"
         RESULTS.write_text(
-            "\n".join(["# Sparse derivatives", "", f"`python benchmarks/sparse.py`: {head}.", "", *lines, ""])
+            "\n".join(["# Sparse derivatives", "", f"`python benchmarks/sparse_derivatives.py`: {head}.", "", *lines, ""])
         )
 
 
