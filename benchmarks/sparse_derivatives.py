@@ -172,7 +172,9 @@ def main() -> None:
     if write:
         head = f"{dt.datetime.now(dt.UTC).date()}, Python {platform.python_version()}, NumPy {np.__version__}, one thread, {platform.machine()}"
         RESULTS.write_text(
-            "\n".join(["# Sparse derivatives", "", f"`python benchmarks/sparse_derivatives.py`: {head}.", "", *lines, ""])
+            "\n".join(
+                ["# Sparse derivatives", "", f"`python benchmarks/sparse_derivatives.py`: {head}.", "", *lines, ""]
+            )
         )
 
 
