@@ -1,9 +1,10 @@
 """Quantities of pint as arrays: units go through operations and their derivatives, and what does not fit raises.
 
-A unit is nothing that a spec has to know. Derivatives are made of products, sums and moves of elements, so that the library computes
-their units as it does for any other array: a gradient has the unit of the result by that of the operand. Two places are left to the
-backend. Zeros that a gradient is put into have the unit of what is put there (`scatter_add`); and an array with a unit does not leave
-for a library that has none (`to_host`).
+A unit is nothing that a spec has to know. Derivatives are made of products, sums and moves of elements, so that the units of what they
+compute follow from those of the operands: a gradient has the unit of the result by that of the operand. Three things are left to the
+backend. Which unit a function's result has where pint does not say (the tables below). That 0 fits any unit, as what derivatives fill up
+with. And that a unit is not lost: where an array leaves for a library that has none (`to_host`), or a function reads its elements
+(`Array.__array__`), it raises.
 
 Run it: ``python examples/units_backend.py`` (``pip install pint``).
 """
@@ -24,21 +25,83 @@ hookimpl = pluggy.HookimplMarker("agrad")
 #: The units of the program. Quantities of one registry do not mix with those of another.
 units = pint.get_application_registry()
 
-#: Functions that move elements and leave the unit as it is, of which pint knows some.
-MOVES = ("flip", "roll", "take", "take_along_axis", "moveaxis", "permute_dims", "repeat", "sort", "tile", "unstack")
+#: Functions whose result has the unit of their first operand.
+KEEPS = (
+    *("astype", "cumulative_sum", "flip", "moveaxis", "permute_dims", "repeat", "roll", "sort", "take"),
+    *("take_along_axis", "tile", "tril", "triu", "unstack", "linalg.diagonal", "linalg.trace", "linalg.vector_norm"),
+)
+
+#: Those whose result has the unit that the product of two operands has.
+PRODUCTS = ("matmul", "tensordot", "vecdot", "linalg.cross", "linalg.outer")
+
+#: Those whose operands have one unit, as the result has.
+ALIKE = ("add", "clip", "fmod", "hypot", "maximum", "minimum", "remainder", "subtract")
+
+#: Those whose operands have one unit, but not the result.
+COMPARED = ("atan2", "equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
 
 #: Those whose result has no unit, whatever the operand has.
-UNITLESS = ("ones_like", "zeros_like", "isnan", "isfinite", "isinf", "sign", "argmax", "argmin", "argsort", "signbit")
+UNITLESS = (
+    *("argmax", "argmin", "argsort", "full_like", "isfinite", "isinf", "isnan", "ones_like", "sign", "signbit"),
+    "zeros_like",
+)
+
+
+class Array(units.Quantity):
+    """A quantity whose comparisons are arrays, too, and to which 0 may be added, as of the same unit."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(bare(self), dtype)  # for functions that would drop a unit
+
+    def __reduce__(self):
+        return Array, (self.magnitude, self.units)
+
+    def __invert__(self):
+        return quantity(~self.magnitude)
+
+    __hash__ = units.Quantity.__hash__
+
+
+def operator(name, unit=True):
+    """Return an operator on what two operands are in one unit."""
+
+    def call(self, other):
+        *both, common = in_one_unit(self, other)
+        return Array(getattr(both[0], name)(both[1]), common if unit else "")
+
+    return call
+
+
+for _name in ("add", "radd", "sub", "rsub"):
+    setattr(Array, f"__{_name}__", operator(f"__{_name}__"))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "rand", "ror", "rxor"):
+    setattr(Array, f"__{_name}__", operator(f"__{_name}__", unit=False))
+
+
+def in_one_unit(*values):
+    """Return the elements of operands in the unit that one of them has, and the unit."""
+    unit = next((v.units for v in values if isinstance(v, pint.Quantity) and not v.unitless), units.dimensionless)
+    return *(numbers(v) if fits(v, unit) else units.Quantity(v).m_as(unit) for v in values), unit
+
+
+def fits(value, unit):
+    """Return whether a value without a unit may stand for one with it: 0, NaN, and what was made like such a one."""
+    if value is None or getattr(value, "beside", None) == unit:
+        return True
+    m = numbers(value)
+    return bool(getattr(value, "unitless", True) and np.all((m == 0) | (m != m)))  # noqa: PLR0124 (NaN)
 
 
 def quantity(value, unit="dimensionless"):
-    """Return an array of NumPy's, or a tuple of them, as quantities."""
+    """Return an array of NumPy's, a quantity, or a tuple of them, as an `Array`."""
     if isinstance(value, tuple | list):
         made = [quantity(part, unit) for part in value]
         return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
-    if isinstance(value, np.ndarray | np.generic):
-        return units.Quantity(np.asarray(value), unit)
-    return value
+    if isinstance(value, Array) and isinstance(value.magnitude, np.ndarray):
+        return value
+    if isinstance(value, pint.Quantity):
+        return Array(np.asarray(value.magnitude), value.units)
+    return Array(np.asarray(value), unit) if isinstance(value, np.ndarray | np.generic) else value
 
 
 def bare(value):
@@ -58,23 +121,39 @@ def kernel(name, function):
 
     @functools.wraps(function)
     def call(*args, **options):
-        if name in MOVES:
-            first, *rest = args
-            return quantity(function(numbers(first), *map(numbers, rest), **options), getattr(first, "units", ""))
         if name in UNITLESS:
-            return quantity(function(*map(numbers, args), **options))
-        if name == "astype":
-            return units.Quantity(function(numbers(args[0]), *args[1:], **options), args[0].units)
-        if not any(isinstance(a, pint.Quantity) and not a.dimensionless for a in _flat(args)):
+            made = quantity(function(*map(numbers, args), **options))
+            if name.endswith("_like") and not args[0].unitless:
+                made.beside = args[0].units  # rules put it where a value of that unit would divide by 0
+            return made
+        if not any(isinstance(a, pint.Quantity) and not a.dimensionless for a in flat(args)):
             return quantity(function(*map(bare, args), **{key: bare(value) for key, value in options.items()}))
-        return quantity(function(*args, **options))  # pint's, by NumPy's protocols: it computes the unit, or refuses
+        if name in KEEPS and options.get("ord") != 0:  # a norm that counts has no unit
+            return quantity(function(*map(numbers, args), **options), args[0].units)
+        if name in PRODUCTS:
+            return quantity(function(*map(numbers, args), **options), args[0].units * args[1].units)
+        if name in ALIKE or name in COMPARED:
+            *values, unit = in_one_unit(*args)
+            return quantity(function(*values, **options), unit if name in ALIKE else "")
+        if name in ("concat", "stack"):
+            *values, unit = in_one_unit(*args[0])
+            return quantity(function(values, **options), unit)
+        if name == "where":
+            *values, unit = in_one_unit(*args[1:])
+            return quantity(function(numbers(args[0]), *values), unit)
+        try:
+            return quantity(function(*args, **options))  # pint's: it computes the unit, or refuses
+        except pint.DimensionalityError:
+            raise
+        except TypeError as error:
+            raise ag.UnsupportedOp(name, "units", f"pint says of no unit what it becomes ({error})") from error
 
     return call
 
 
-def _flat(values):
+def flat(values):
     for value in values:
-        yield from _flat(value) if isinstance(value, tuple | list) else (value,)
+        yield from flat(value) if isinstance(value, tuple | list) else (value,)
 
 
 class Namespace:
@@ -83,10 +162,13 @@ class Namespace:
     __name__ = "units"
     __version__ = pint.__version__
 
+    def __init__(self, library, prefix=""):
+        self._library, self._prefix = library, prefix
+
     def __getattr__(self, name):
-        found = getattr(xp, name)
-        if name in ("linalg", "fft"):
-            raise AttributeError(name)
+        found = getattr(self._library, name)
+        if name in ("linalg", "fft") and not self._prefix:
+            return Namespace(found, f"{name}.")
         if name == "asarray":
             return lambda x, *, dtype=None, copy=None: quantity(xp.asarray(bare(x), dtype=dtype, copy=copy))
         plain = (
@@ -94,7 +176,7 @@ class Namespace:
             or not callable(found)
             or name in ("isdtype", "finfo", "iinfo", "result_type", "can_cast")
         )
-        return found if plain or name.startswith("__") else kernel(name, found)
+        return found if plain or name.startswith("__") else kernel(self._prefix + name, found)
 
 
 class UnitsBackend(ag.Backend):
@@ -102,43 +184,44 @@ class UnitsBackend(ag.Backend):
 
     name = "units"
     contract = 2
-    capabilities = {  # noqa: RUF012
-        "linalg": "left out here",
-        "fft": "left out here",
-        "operators that give way": "pint takes what it does not know",
-    }
+    capabilities = {"operators that give way": "pint takes what it does not know"}  # noqa: RUF012
     assigns = False
 
     @functools.cached_property
     def _namespace(self):
-        return Namespace()
+        return Namespace(xp)
 
     def namespace(self):
         return self._namespace
 
     def as_array(self, value):
-        return quantity(np.asarray(value)) if isinstance(value, np.ndarray | np.generic | float | int) else value
+        return quantity(np.asarray(value)) if isinstance(value, float | int) else quantity(value)
+
+    def taken(self, value):
+        if units.Quantity(0.0, value.units).to_root_units().magnitude:
+            raise ag.UnsupportedOp("asarray", self.name, f"0 {value.units} is not nothing: convert to one, as kelvin")
+        return quantity(value)
 
     def asarray(self, value, *, dtype=None, device=None, copy=None, like=None):
         if isinstance(value, pint.Quantity):
             dtype = None if dtype is None else self.dtype(dtype)
-            return units.Quantity(np.array(value.magnitude, dtype=dtype), value.units)
+            return Array(np.array(value.magnitude, dtype=dtype), value.units)
         return super().asarray(value, dtype=dtype, device=device, copy=copy)
 
     def kernel(self, op):
         if op == "getitem":
-            return lambda x, key: units.Quantity(np.asarray(x.magnitude[_key(key)]), x.units)
+            return lambda x, key: Array(np.asarray(x.magnitude[_key(key)]), x.units)
         return None
 
     def scatter_add(self, spec, key, values):
         made = np.zeros(spec.shape, values.dtype)
         np.add.at(made, _key(key), values.magnitude)
-        return units.Quantity(made, values.units)
+        return Array(made, values.units)
 
     def setitem(self, array, key, value):
         made = np.array(array.magnitude)
-        made[_key(key)] = value.m_as(array.units)
-        return units.Quantity(made, array.units)
+        made[_key(key)] = in_one_unit(array, value)[1]
+        return Array(made, array.units)
 
     def lend(self, array):
         return self.asarray(array, copy=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.testing.kit import load_plugin
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -334,16 +336,88 @@ class TestFieldDescent:
         refused("field_descent.py", [(["--steps", "0"], "--steps, --memory and --threads must be at least 1")])
 
 
-def test_units_of_gradients():
-    pytest.importorskip("pint")
-    done = run("units_backend.py")
-    assert done.stdout.splitlines() == [
-        "[6.0 8.0] meter",
-        "[0.5 0.2] / second",
-        "[-0.75 -0.16] meter / second ** 2",
-        "[4.0 3.0] meter",
-        "[0.6000000000000001 0.8] dimensionless",
-        "[12.0 8.0] meter",
-        "Cannot convert from 'meter' ([length]) to 'dimensionless' (dimensionless)",
-        "to_device is not supported by the units backend: its unit, meter, would be lost: divide by one first",
-    ]
+#: Functions of three lengths, among them those whose derivatives divide, compare and fill up.
+OF_LENGTHS = {
+    "sum": lambda x: ag.sum(x),
+    "var": lambda x: ag.var(x),
+    "std": lambda x: ag.std(x),
+    "max": lambda x: ag.max(x),
+    "median": lambda x: ag.median(x),
+    "clip": lambda x: ag.sum(ag.clip(x, x[0], x[1])),
+    "running sum": lambda x: ag.sum(ag.cumulative_sum(x) ** 2),
+    "power": lambda x: ag.sum(x**0.5),
+    "norm": lambda x: ag.linalg.vector_norm(x),
+    "angle": lambda x: ag.sum(ag.atan2(x, x[0])),
+    "ratio": lambda x: ag.sum(ag.exp(x / x[0])),
+    "hypotenuse": lambda x: ag.sum(ag.hypot(x, x[::-1])),
+    "index": lambda x: x[0] * x[1] * x[1],
+    "mask": lambda x: ag.sum(x[x > x[0]] ** 2),
+    "where": lambda x: ag.sum(ag.where(x > x[0], x * x, 0.0)),
+    "concat": lambda x: ag.sum(ag.concat([x, x * 2]) ** 2),
+    "differences": lambda x: ag.sum(ag.diff(x) ** 3),
+    "product": lambda x: x @ x,
+    "outer": lambda x: ag.sum(ag.triu(x[:, None] * x[None, :])),
+}
+
+
+class TestUnits:
+    @pytest.fixture(autouse=True)
+    def _needs(self):
+        pytest.importorskip("pint")
+
+    def test_gradients_have_units(self):
+        assert run("units_backend.py").stdout.splitlines() == [
+            "[6.0 8.0] meter",
+            "[0.5 0.2] / second",
+            "[-0.75 -0.16] meter / second ** 2",
+            "[4.0 3.0] meter",
+            "[0.6000000000000001 0.8] dimensionless",
+            "[12.0 8.0] meter",
+            "Cannot convert from 'meter' ([length]) to 'dimensionless' (dimensionless)",
+            "to_device is not supported by the units backend: its unit, meter, would be lost: divide by one first",
+        ]
+
+    @pytest.fixture
+    def lengths(self, registered):
+        registered(load_plugin(str(EXAMPLES / "units_backend.py")))
+        pint = pytest.importorskip("pint")
+        return functools.partial(pint.get_application_registry().Quantity, units="meter")
+
+    @pytest.mark.parametrize("name", OF_LENGTHS)
+    def test_they_are_those_of_differences(self, name, lengths):
+        """Which pint divides itself, numbers and units."""
+        function, x, h = OF_LENGTHS[name], np.asarray([3.0, 4.0, 5.5]), 1e-6
+        found = ag.grad(function)(lengths(x))
+        for i, step in enumerate(np.eye(3) * h):
+            above, below = (function(ag.asarray(lengths(at))).detach()._raw for at in (x + step, x - step))
+            wanted = (above - below) / lengths(2 * h)
+            assert found.units == wanted.units
+            assert found[i].magnitude == pytest.approx(float(wanted.magnitude), rel=1e-6, abs=1e-8)
+
+    def test_second_derivatives(self, lengths):
+        found = ag.func.hessian(lambda x: ag.sum(x**3))(lengths(np.asarray([3.0, 4.0])))
+        assert str(found.units) == "meter"
+        np.testing.assert_allclose(found.magnitude, [[18.0, 0.0], [0.0, 24.0]])
+
+    def test_what_has_no_unit_is_refused(self, lengths):
+        x = ag.asarray(lengths(np.asarray([[3.0, 1.0], [4.0, 2.0]])))
+        for call in (lambda: ag.exp(x), lambda: x + 1.0, lambda: ag.linalg.solve(x, x), lambda: ag.prod(x)):
+            with pytest.raises((TypeError, ag.UnsupportedOp), match=r"unit|[Cc]annot convert"):
+                call()
+        celsius = lengths(np.asarray([1.0])).__class__(np.asarray([20.0]), "degC")
+        with pytest.raises(ag.UnsupportedOp, match="convert to one, as kelvin"):
+            ag.asarray(celsius)
+
+
+def test_gradients_by_elements_that_are_there():
+    pytest.importorskip("marray")
+    *found, refused = run("marray_backend.py").stdout.splitlines()
+    assert found == ["mean [0.5   _ 0.5]", "var [-1.   _  1.]", "prod [3.  _ 1.]", "max [0.  _ 1.]"]
+    assert refused.startswith("matmul is not supported by the marray backend: elements are missing")
+
+
+def test_products_of_sparse_and_dense_arrays():
+    pytest.importorskip("sparse", exc_type=ImportError)
+    first, second = run("sparse_backend.py").stdout.splitlines()
+    assert re.fullmatch(r"loss [\d.]+; the gradient is a ndarray True", first)
+    assert second.startswith("linalg.inv is not supported by the sparse backend: it would be made dense")

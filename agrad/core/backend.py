@@ -706,7 +706,7 @@ class Backend:
         """Return the value as nested lists of Python numbers."""
         if not array.shape:
             return self.item(array)
-        return [self.tolist(array[i, ...]) for i in range(array.shape[0])]
+        return [self.tolist(self.xp.getitem(array, (i, ...))) for i in range(array.shape[0])]
 
     def text_of(self, array: Any) -> str | None:
         """Return the text of a tensor of this array; None: that of its elements, as `tolist` gives them."""

@@ -340,6 +340,23 @@ def test_truth_and_text_and_what_leaves():
     assert backend.read_only(one) is not one
 
 
+class Unindexed(Mine):
+    """A backend whose arrays are read by its kernel alone."""
+
+    def kernel(self, op):
+        return self.read if op == "getitem" else None
+
+    def read(self, x, key):
+        self.keys = [*getattr(self, "keys", []), key]
+        return np.asarray(x[key])
+
+
+def test_elements_are_read_by_the_kernel():
+    backend = Unindexed()
+    assert backend.tolist(np.asarray([[1.0, 2.0], [3.0, 4.0]])) == [[1.0, 2.0], [3.0, 4.0]]
+    assert len(backend.keys) == 6
+
+
 # -- what is frozen ---------------------------------------------------------------------------------------------------
 
 #: The members of version 2 of the contract. A line may be added, with a default that is right for backends that do not know

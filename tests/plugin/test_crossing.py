@@ -426,17 +426,6 @@ def test_other_operations_of_both_are_refused_as_before(registered):
         ag.asarray(thin()) * ag.asarray(MATRIX)
 
 
-def test_pydata_sparse(registered):
-    sparse = pytest.importorskip("sparse", exc_type=ImportError)
-    from tests.sparse_backend import SparsePlugin
-
-    registered(SparsePlugin())
-    a = sparse.random((20, 5), density=0.3, random_state=0)
-    w = ag.asarray(np.linspace(-1.0, 1.0, 5), requires_grad=True)
-    ((ag.asarray(a) @ w) ** 2).sum().backward()
-    np.testing.assert_allclose(w.grad.numpy(), 2 * a.T @ (a @ np.linspace(-1.0, 1.0, 5)))
-
-
 def test_a_lazy_expression_takes_no_tensor_whose_gradient_is_asked():
     """At once, as blosc2 makes it, and not when it is computed: it looks for the chunks of its operands."""
     proxy = types.ModuleType("blosc2.proxy")

@@ -218,13 +218,3 @@ def test_the_kit_passes(name, masked):
 @pytest.mark.parametrize("op", ["sin", "multiply"])
 def test_the_kit_judges_gradients(op, masked):
     kit("test_gradients", op)
-
-
-def test_marray(registered):
-    pytest.importorskip("marray")
-    from tests.marray_backend import MaskedPlugin as Plugin
-
-    plugin = registered(Plugin())
-    x = plugin.backend.mxp.asarray(np.asarray([1.0, 2.0, 3.0]), mask=np.asarray([False, True, False]))
-    found = ag.grad(ag.var)(x)
-    assert (found.data[[0, 2]].tolist(), found.mask.tolist()) == ([-1.0, 1.0], [False, True, False])

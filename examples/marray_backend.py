@@ -1,13 +1,20 @@
-"""marray over NumPy as a backend of the tests: arrays with missing elements."""
+"""Masked arrays of marray, over NumPy: arrays elements of which are missing, and derivatives that count those that are there.
+
+The backend says that elements may be `missing`; rules that count elements know what to do then, and what has no such rule is refused.
+
+Run it: ``python examples/marray_backend.py`` (``pip install marray``).
+"""
 
 from __future__ import annotations
 
 import functools
 
 import numpy as np
+import pluggy
 
 import agrad as ag
-from agrad.plugin.hookspecs import hookimpl
+
+hookimpl = pluggy.HookimplMarker("agrad")
 
 #: Why operations of chapters that marray has not are lacking.
 NONE = "marray has none"
@@ -19,7 +26,7 @@ class MaskedBackend(ag.Backend):
     name = "marray"
     contract = 2
     missing = True
-    capabilities = {
+    capabilities = {  # noqa: RUF012
         "linalg": NONE,
         "fft": NONE,
         "operators that give way": "its operators hand others to NumPy",
@@ -85,13 +92,27 @@ class MaskedBackend(ag.Backend):
         return f"tensor({array})"
 
 
-class MaskedPlugin:
-    backend = MaskedBackend()
+backend = MaskedBackend()
 
-    @hookimpl
-    def agrad_backends(self):
-        return [self.backend]
 
-    @hookimpl
-    def agrad_backend_of(self, array_type):
-        return "marray" if array_type.__name__ == "MArray" and array_type.__module__.startswith("marray") else None
+@hookimpl
+def agrad_backends():
+    return [backend]
+
+
+@hookimpl
+def agrad_backend_of(array_type):
+    return "marray" if array_type.__name__ == "MArray" and array_type.__module__.startswith("marray") else None
+
+
+if __name__ == "__main__":
+    import sys
+
+    ag.register(sys.modules[__name__])
+    x = backend.mxp.asarray(np.asarray([1.0, 2.0, 3.0]), mask=np.asarray([False, True, False]))
+    for name in ("mean", "var", "prod", "max"):
+        print(name, ag.grad(getattr(ag, name))(x))
+    try:
+        ag.matmul(x, x)
+    except ag.UnsupportedOp as error:
+        print(error)
