@@ -452,18 +452,34 @@ def markdown(reports: Sequence[Report]) -> str:
     Returns
     -------
     str
-        A row per report: how many of the tests of each kind passed, how much was judged, and what the backend lacks.
+        A row per report: its date, how many of the tests of each kind passed, how many in all passed, were refused as the backend
+        says, and failed, how much was judged, and what the backend lacks.
     """
-    heads = ["backend", "version", *(head for head, _ in COLUMNS), "judged", "lacks"]
+    ends = ("passed", "lacks", "failed")
+    heads = [
+        "backend",
+        "version",
+        "date",
+        *(head for head, _ in COLUMNS),
+        "passed",
+        "refused",
+        "failed",
+        "judged",
+        "lacks",
+    ]
     rows = [heads, ["---"] * len(heads)]
     for report in reports:
         if not report["available"]:
-            rows.append([report["device"], f"not available: {report['reason']}", *["-"] * (len(COLUMNS) + 2)])
+            rows.append([report["device"], f"not available: {report['reason']}", *["-"] * (len(heads) - 2)])
             continue
         lacks = ", ".join([*report["lacks"], *report["cannot"]])
         columns = [_column(report, areas) for _, areas in COLUMNS]
+        counts = _counts(report["results"])
+        numbers = [f"{counts[outcome]:,}" for outcome in ends]
         share = judged(report).partition(" tests")[0]
-        rows.append([report["device"], report["version"], *columns, share, lacks or "nothing"])
+        rows.append(
+            [report["device"], report["version"], report["date"], *columns, *numbers, share, lacks or "nothing"]
+        )
     return _rows(rows)
 
 

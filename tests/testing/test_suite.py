@@ -422,11 +422,12 @@ def test_reports_as_one_table(made, tmp_path, capsys):
         report.write(one, str(tmp_path / f"{name}.json"))
     report.main([str(tmp_path / "a.json"), str(tmp_path / "b.json")])
     head, line, first, second = capsys.readouterr().out.splitlines()
-    assert head.startswith("| backend | version | rules |")
+    assert head.startswith("| backend | version | date | rules |")
     assert set(line) <= set("| -")
     cells = [cell.strip() for cell in first.split("|")[1:-1]]
     assert cells[0] == "numpy"
-    assert (cells[2], cells[5], cells[-2], cells[-1]) == ("3 of 7", "1 of 2", "9 of 12", "nothing")
+    assert (cells[2], cells[3], cells[6]) == (made["date"], "3 of 7", "1 of 2")
+    assert cells[-5:] == ["4", "1", "3", "9 of 12", "nothing"]
     assert "not available: no &#124; driver" in second
     assert head.count("|") == first.count("|") == second.count("|")
 
