@@ -275,10 +275,6 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
     "cubed": (["-e", "examples/lazy_backend[test]"], [*SUITE, "--agrad-backend=cubed", "--agrad-quick"]),
     "marray": (["marray>=0.0.12"], [*SUITE, "--agrad-backend=marray", "--agrad-plugin=examples/marray_backend.py"]),
     "units": (["pint>=0.25"], [*SUITE, "--agrad-backend=units", "--agrad-plugin=examples/units_backend.py"]),
-    "sparse": (
-        ["sparse>=0.19"],
-        [*SUITE, "--agrad-backend=sparse", "--agrad-plugin=examples/sparse_backend.py", "--agrad-quick"],
-    ),
     # CuPy itself, without a GPU: what it says of itself, views, and NVRTC's compilation of the fused kernels.
     "cupy": (
         [*CUPY, "array-api-strict>=2.4", "cupy-cuda12x", "nvidia-cuda-nvrtc-cu12"],
@@ -287,12 +283,8 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 #: By backend: settings of its library. XLA compiles each operation for each shape: in half the time where it optimises less,
-#: and without its emitters by MLIR, which cost the same for three numbers as for a million. Numba compiles a function of
-#: pydata/sparse for each dtype and number of axes: longer than Python takes for a few numbers.
-ENVIRONMENTS = {
-    "jax": {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"},
-    "sparse": {"NUMBA_DISABLE_JIT": "1"},
-}
+#: and without its emitters by MLIR, which cost the same for three numbers as for a million.
+ENVIRONMENTS = {"jax": {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}}
 
 
 @nox.session
