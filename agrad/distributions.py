@@ -283,6 +283,8 @@ class Normal(Distribution):
     support = _REAL
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc: Tensor
+        self.scale: Tensor
         self.loc, self.scale = _floats(loc, scale)
         super().__init__(self.loc.shape, (), validate_args)
 
@@ -343,6 +345,8 @@ class Uniform(Distribution):
     }
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
+        self.low: Tensor
+        self.high: Tensor
         self.low, self.high = _floats(low, high)
         super().__init__(self.low.shape, (), validate_args)
         if self._validates:
@@ -408,6 +412,8 @@ class Gamma(Distribution):
     support = _NONNEGATIVE
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        self.concentration: Tensor
+        self.rate: Tensor
         self.concentration, self.rate = _floats(concentration, rate)
         super().__init__(self.rate.shape, (), validate_args)
 
@@ -464,6 +470,8 @@ class Beta(Distribution):
     support = _UNIT
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+        self.concentration1: Tensor
+        self.concentration0: Tensor
         self.concentration1, self.concentration0 = _floats(concentration1, concentration0)
         super().__init__(self.concentration1.shape, (), validate_args)
 
@@ -518,7 +526,7 @@ class Dirichlet(Distribution):
     support = _SIMPLEX
 
     def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
-        (self.concentration,) = _floats(concentration)
+        self.concentration: Tensor = _floats(concentration)[0]
         if not self.concentration.ndim:
             raise ValueError(f"`concentration` parameter must be at least one-dimensional.{called()}")
         super().__init__(self.concentration.shape[:-1], self.concentration.shape[-1:], validate_args)
@@ -664,9 +672,9 @@ class Categorical(Distribution):
             name = "probs" if logits is None else "logits"
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.{called()}")
         if logits is None:
-            self.probs = given / statistical.sum(given, axis=-1, keepdims=True)
+            self.probs: Tensor = given / statistical.sum(given, axis=-1, keepdims=True)
         else:
-            self.logits = given - special.logsumexp(given, axis=-1, keepdims=True)
+            self.logits: Tensor = given - special.logsumexp(given, axis=-1, keepdims=True)
         self._count = int(given.shape[-1])
         super().__init__(given.shape[:-1], (), validate_args)
 
@@ -784,7 +792,7 @@ class MultivariateNormal(Distribution):
                 f"{name} must be at least two-dimensional, with optional leading batch dimensions{called()}"
             )
         batch = manipulation.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
-        self.loc = manipulation.broadcast_to(loc, (*batch, loc.shape[-1]))
+        self.loc: Tensor = manipulation.broadcast_to(loc, (*batch, loc.shape[-1]))
         matrix = manipulation.broadcast_to(matrix, (*batch, *matrix.shape[-2:]))
         vars(self)[name] = matrix
         super().__init__(batch, self.loc.shape[-1:], validate_args)

@@ -44,7 +44,7 @@ class DType:
     __slots__ = ("__weakref__", "name")
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
 
     def __eq__(self, other: object) -> builtins.bool:
         if isinstance(other, DType):
@@ -71,20 +71,20 @@ class DType:
         return self.name.startswith("complex")
 
 
-bool = DType("bool")
-int8 = DType("int8")
-int16 = DType("int16")
-int32 = DType("int32")
-int64 = DType("int64")
-uint8 = DType("uint8")
-uint16 = DType("uint16")
-uint32 = DType("uint32")
-uint64 = DType("uint64")
-float16 = DType("float16")
-float32 = DType("float32")
-float64 = DType("float64")
-complex64 = DType("complex64")
-complex128 = DType("complex128")
+bool: DType = DType("bool")
+int8: DType = DType("int8")
+int16: DType = DType("int16")
+int32: DType = DType("int32")
+int64: DType = DType("int64")
+uint8: DType = DType("uint8")
+uint16: DType = DType("uint16")
+uint32: DType = DType("uint32")
+uint64: DType = DType("uint64")
+float16: DType = DType("float16")
+float32: DType = DType("float32")
+float64: DType = DType("float64")
+complex64: DType = DType("complex64")
+complex128: DType = DType("complex128")
 
 NAMES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

@@ -97,7 +97,8 @@ class dual_level(mode.Block):  # noqa: N801 (PyTorch's name)
 
     def __enter__(self) -> int:
         level = _Level()
-        level.watch, self.watch = self.watch, None
+        level.watch = self.watch
+        self.watch: Any = None
         return _enter(level)
 
     def leave(self, *exc: object) -> None:

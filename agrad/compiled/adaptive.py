@@ -218,7 +218,8 @@ class OftenInC(_KnownOf):
 
     def __init__(self, function: types.FunctionType) -> None:
         super().__init__(function)
-        self.calls, self._is_open = 0, True
+        self.calls: int = 0
+        self._is_open: bool = True
         self._programs = Compiled(function, check=False, explain=False, exact=True, threads=1)
         self._kept: list[list[Any]] = []  # programs, each with its function of C and what it is found by
 

@@ -281,7 +281,7 @@ class Noted(UpTo):
     def run(self) -> dict[Node, Any]:
         """Run the pass, within a recording; return what it gives to the targets."""
         self.parts, self.dropped = [], set()
-        self.begin = len(self.recorder.steps)
+        self.begin: int = len(self.recorder.steps)
         self.execute()
         return self.captured
 

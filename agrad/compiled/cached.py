@@ -163,14 +163,14 @@ class Kept:
         assert program.results is not None
         place = {number: at for at, number in enumerate(program.inputs)}
         outs = {number: at for at, number in enumerate(program.outputs)}
-        self.keys = [(place[number], number) for number in program.keys]
-        self.settings = [(place[item[1]], item[2]) for item in self.prologue if item[0] == "setting"]
-        self.afterwards = [(outs[number], do) for number, do in self.epilogue]
-        self.leaves = [
+        self.keys: list[tuple[int, int]] = [(place[number], number) for number in program.keys]
+        self.settings: list[Any] = [(place[item[1]], item[2]) for item in self.prologue if item[0] == "setting"]
+        self.afterwards: list[Any] = [(outs[number], do) for number, do in self.epilogue]
+        self.leaves: list[Any] = [
             (leaf, outs[leaf.number] if type(leaf) in (Leaf, Number) else -1) for leaf in program.results.leaves
         ]
-        self.giving = [(self.same.get(i, leaf), at) for i, (leaf, at) in enumerate(self.leaves)]
-        self.puts = [
+        self.giving: list[Any] = [(self.same.get(i, leaf), at) for i, (leaf, at) in enumerate(self.leaves)]
+        self.puts: list[Any] = [
             (write, link, -1 if write.number is None else outs[write.number])
             for write, link in zip(program.writes, self.written, strict=True)
         ]
@@ -183,12 +183,12 @@ class Kept:
         self.assigned: list[tuple[Any, int | None, int | None, Any]] = [
             (link, puts.get("data"), puts.get("grad"), puts.get("given")) for link, puts in by_place.values()
         ]
-        self.kept_outs = [outs[number] for number in self.saved]
-        self.followed_outs = [outs[number] for number in self.followed]
+        self.kept_outs: list[Any] = [outs[number] for number in self.saved]
+        self.followed_outs: list[Any] = [outs[number] for number in self.followed]
         leaves = program.arguments.leaves
         arguments = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Leaf}
         #: Per input that is a tensor or array among the arguments, its place there.
-        self.from_arguments = [(place[number], at) for number, at in arguments.items()]
+        self.from_arguments: list[tuple[int, Any]] = [(place[number], at) for number, at in arguments.items()]
         tensors = [(at, i) for at, i in self.from_arguments if not leaves[i].raw]
         #: Per input that is a tensor, its place, and where it is found.
         self.tensors: list[tuple[int, int | Link]] = [
@@ -196,28 +196,28 @@ class Kept:
             *((place[one.number], one.link) for one in self.outside if isinstance(one.link.value, Tensor)),
         ]
         #: By number the place among the leaves of the arguments, of those that are Python floats.
-        self.floats = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Number}
+        self.floats: dict[int, int] = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Number}
         #: Whether a call that goes as in the capture is nothing but what it returns.
-        self.only_computes = not (self.prologue or self.epilogue or self.held or program.keys or program.writes)
+        self.only_computes: bool = not (self.prologue or self.epilogue or self.held or program.keys or program.writes)
         places: dict[int, int | Link] = {**arguments}
         places |= {outside.number: outside.link for outside in self.outside}
-        self.differentiated = [places[number] for number in self.targets]
+        self.differentiated: list[Any] = [places[number] for number in self.targets]
         treedef = program.results.treedef
         flat = all(child.kind is None for child in treedef.children)
-        self.one = treedef.kind is None
+        self.one: bool = treedef.kind is None
         #: What makes the results' container of a list of them; None if there is more to it.
-        self.many = treedef.kind if treedef.kind in (tuple, list) and flat else None
+        self.many: type | None = treedef.kind if treedef.kind in (tuple, list) and flat else None
         asked = [(c.number, c.value) for c in self.conditions if c.number not in self.floats]
         #: What runs: `program`, which stops where a value is another one.
-        self.stopping = program.stopping(asked) if asked else program
+        self.stopping: Program = program.stopping(asked) if asked else program
         #: What runs where the results are differentiated by way of the steps: gives the values that have hooks, too.
-        self.stepwise = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
+        self.stepwise: Program = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
         entry = Entry()
         for link in self.late:
             entry.guard(link)
         #: Of (): whether what hooks and `Function`s read is as it was; a list, or the name of what is not.
-        self.enter_backward = entry.function(())
-        self.silent = any(step.line.endswith("(backward)") for step in program.steps)
+        self.enter_backward: Callable[..., Any] = entry.function(())
+        self.silent: bool = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
         self._settings: dict[int, tuple[float, Any]] = {}
         self._givers: dict[bool, Giver | None] = {}  # by whether all that is given is raw
@@ -228,7 +228,7 @@ class Kept:
         as_number = functools.partial(default.asarray, dtype="float64")
         self.number, self.of_float = (brought_by(f, self.backend, program) for f in (as_number, default._of_float))
         #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
-        self.enter = self.entry(place)
+        self.enter: Callable[..., Any] = self.entry(place)
 
     def entry(self, place: Mapping[int, int]) -> Callable[[Sequence[Any]], list[Any] | str]:
         """Return what checks the guards, and gathers the inputs."""
@@ -301,7 +301,7 @@ class Kept:
 
     def gather(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the inputs, but for settings and keys, for a call for which the program holds."""
-        values = self.enter(leaves)
+        values: list[Any] | str = self.enter(leaves)
         if isinstance(values, str):
             raise CaptureError(f"capture: {values} differs from what it was")
         return values

@@ -495,7 +495,7 @@ class Tracker(Reading):
         try:
             made = whole(*args, **kwargs)
         finally:
-            self.native = native
+            self.native: Any = native
         if code.co_flags & 0x20:
             self.fresh(made)
         return made

@@ -51,7 +51,8 @@ class Answers:
     """
 
     def __init__(self, kept: Kept, values: list[Any], outs: Sequence[Any]) -> None:
-        self.kept, self.outs = kept, outs
+        self.kept: Kept = kept
+        self.outs: Sequence[Any] = outs
         self._values = values
 
     @once

@@ -75,7 +75,7 @@ class Has:
     __slots__ = ("table",)
 
     def __init__(self, table: Any) -> None:
-        self.table = table
+        self.table: Any = table
 
     def __call__(self, key: Any) -> bool:
         return key in self.table

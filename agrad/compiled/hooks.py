@@ -304,7 +304,7 @@ class Held:
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self.value: Any = value
 
 
 class Compared:
@@ -316,11 +316,11 @@ class Compared:
     __slots__ = ("is_tested", "op", "value")
 
     def __init__(self, value: Any, op: str | None, is_tested: bool) -> None:
-        self.value = value
+        self.value: Any = value
         #: What it is compared by with the next one.
-        self.op = op
+        self.op: str | None = op
         #: Whether it decides something how the one before compares with it.
-        self.is_tested = is_tested
+        self.is_tested: bool = is_tested
 
     def __lt__(self, other: "Compared") -> Any:
         assert self.op is not None
@@ -334,8 +334,8 @@ class Unpacked:
     __slots__ = ("pattern", "value")
 
     def __init__(self, value: Any, pattern: Pattern) -> None:
-        self.value = value
-        self.pattern = pattern
+        self.value: Any = value
+        self.pattern: Pattern = pattern
 
     def __iter__(self) -> Iterator[Any]:
         value = self.value
@@ -375,8 +375,8 @@ class Unpacking:
     __slots__ = ("pattern", "values")
 
     def __init__(self, values: Iterator[Any], pattern: Pattern) -> None:
-        self.values = values
-        self.pattern = pattern
+        self.values: Iterator[Any] = values
+        self.pattern: Pattern = pattern
 
     def __iter__(self) -> "Unpacking":
         return self

@@ -236,7 +236,7 @@ class Reading(Knowing):
         try:
             return function(*args, **kwargs)
         finally:
-            self.native = before
+            self.native: Any = before
             self.beneath -= 1
 
     def lively(self, v: Any) -> Any:

@@ -71,7 +71,7 @@ class Plain:
     __slots__ = ("code",)
 
     def __init__(self, code: CodeType) -> None:
-        self.code = code
+        self.code: CodeType = code
 
 
 def is_instrumented(code: CodeType) -> bool:
@@ -614,8 +614,8 @@ class Place:
 
     def __init__(self, lineno: int, col_offset: int, end_col_offset: int) -> None:
         self.lineno = self.end_lineno = lineno
-        self.col_offset = col_offset
-        self.end_col_offset = end_col_offset
+        self.col_offset: int = col_offset
+        self.end_col_offset: int = end_col_offset
 
 
 def place_of(node: Any) -> Any:

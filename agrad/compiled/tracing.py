@@ -209,9 +209,10 @@ class Watcher(Recorder):
 
     def __init__(self, *, sees: bool = True, effects: str | None = None) -> None:
         super().__init__()
-        self.sees, self.effects = sees, effects
+        self.sees: bool = sees
+        self.effects: str | None = effects
         self.failure: CaptureError | None = None
-        self.later = False
+        self.later: bool = False
         self.is_open = True
         self.backend: Backend | None = None
         self.conditions: list[Condition] = []
@@ -232,7 +233,8 @@ class Watcher(Recorder):
     def give_up(self, error: CaptureError, *, later: bool = False) -> None:
         """Note why there will be no program."""
         if self.failure is None:
-            self.failure, self.later = error, later
+            self.failure = error
+            self.later = later
 
     def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
         """Do something in a way that is written down, or else as it is."""

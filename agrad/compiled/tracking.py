@@ -76,7 +76,9 @@ class Tracked:
     __slots__ = ("at", "status", "value")
 
     def __init__(self, value: Any, status: str, at: Found | None = None) -> None:
-        self.value, self.status, self.at = value, status, at
+        self.value: Any = value
+        self.status: str = status
+        self.at: Found | None = at
 
 
 # -- whose code it is ---------------------------------------------------------------------------------------------------
@@ -241,10 +243,10 @@ class Holds:
     __slots__ = ("count", "keys", "size", "values")
 
     def __init__(self, container: Any) -> None:
-        self.count = counter_of(container)
-        self.keys = list(container) if isinstance(container, dict) else None
-        self.values = list(container.values()) if isinstance(container, dict) else list(container)
-        self.size = len(self.values)
+        self.count: Any = counter_of(container)
+        self.keys: list[Any] | None = list(container) if isinstance(container, dict) else None
+        self.values: list[Any] = list(container.values()) if isinstance(container, dict) else list(container)
+        self.size: int = len(self.values)
 
     def __call__(self, container: Any) -> bool:
         if self.count(container) != self.size:
@@ -276,7 +278,7 @@ class HoldsSet:
     __slots__ = ("members",)
 
     def __init__(self, container: Any) -> None:
-        self.members = list(container)
+        self.members: list[Any] = list(container)
 
     def __call__(self, container: Any) -> bool:
         return len(container) == len(self.members) and all(

@@ -34,9 +34,9 @@ class Blank:
     backend: Backend  # whose array it is
 
     def __init__(self, shape: Iterable[int], dtype: Any, device: Any) -> None:
-        self.shape = tuple(shape)
-        self.dtype = dtype
-        self.device = device
+        self.shape: tuple[int, ...] = tuple(shape)
+        self.dtype: Any = dtype
+        self.device: Any = device
 
     @property
     def ndim(self) -> int:

@@ -109,7 +109,9 @@ class Sums:
     """
 
     def __init__(self, places: list[Any], values: list[Tensor], *, recorded: bool) -> None:
-        self.places, self.values, self.recorded = places, values, recorded
+        self.places: list[Any] = places
+        self.values: list[Tensor] = values
+        self.recorded: bool = recorded
         self.changed: dict[int, tuple[Tensor, Any]] = {}
 
     def merge(self, place: Any, node: Any, new: Tensor) -> Tensor:

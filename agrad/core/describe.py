@@ -41,4 +41,4 @@ class _Rules(Mapping[str, Rule]):
         return notebook.table(("operation", "kind", "differentiated by", "source"), lines)
 
 
-rules = _Rules()
+rules: _Rules = _Rules()

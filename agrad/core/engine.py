@@ -159,25 +159,30 @@ class Pass:
         cut: bool = True,
     ) -> None:
         now = None if mode.get_mode() is None else mode.current()
-        self.roots, self.values = roots, values
-        self.retain_graph, self.create_graph, self.into_leaves = retain_graph, create_graph, into_leaves
-        self.as_tensors = create_graph or bool(now is not None and now.levels)
+        self.roots: Sequence[tuple[Node, Tensor | None]] = roots
+        self.values: Sequence[Any] = values
+        self.retain_graph: bool = retain_graph
+        self.create_graph: bool = create_graph
+        self.into_leaves: bool = into_leaves
+        self.as_tensors: bool = create_graph or bool(now is not None and now.levels)
         self.anomaly: bool | None = None if now is None else now.anomaly
         self.profiler: Any = None if now is None else now.profiler
         self.recorder: Any = None if now is None else now.recorder
-        self.cuts = cut or create_graph or self.recorder is None
-        self.log = debug_log()
+        self.cuts: bool = cut or create_graph or self.recorder is None
+        self.log: Callable[..., None] | None = debug_log()
         self.targets = targets
-        self.needed = None if targets is None or closed else leading_to([node for node, _ in roots], targets)
-        self.freed = Freed()
+        self.needed: set[Node] | None = (
+            None if targets is None or closed else leading_to([node for node, _ in roots], targets)
+        )
+        self.freed: Freed = Freed()
         self.pending: dict[Node, Total] = {}
         self.leaves: dict[AccumulateGrad, Total] = {}
         self.heap: list[tuple[int, Node]] = []
         self.retained: list[tuple[Any, Any]] = []
         self.captured: dict[Node, Any] = {}
         self.masked: set[Node] = set()
-        self.crossed = False
-        self.deferring = False
+        self.crossed: bool = False
+        self.deferring: bool = False
         self.waiting: dict[Node, int] = {}
         self.ready: list[Node] = []
         self.at_end: list[Callable[[], None]] = []

@@ -162,8 +162,10 @@ class Source:
     __slots__ = ("method", "name", "op", "reflected")
 
     def __init__(self, op: Op, method: str = "", *, reflected: bool = False) -> None:
-        self.op, self.method, self.reflected = op, method, reflected
-        self.name = method or op.name.rpartition(".")[2]
+        self.op: Op = op
+        self.method: str = method
+        self.reflected: bool = reflected
+        self.name: str = method or op.name.rpartition(".")[2]
 
     def __str__(self) -> str:
         return _Writer(self.op, self.method, reflected=self.reflected).text() if writable(self.op) else self._general()

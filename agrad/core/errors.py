@@ -66,7 +66,9 @@ class UnsupportedOp(NotImplementedError):
 
     def __init__(self, op: str, backend: str, reason: str) -> None:
         super().__init__(f"{op} is not supported{backend and f' by the {backend} backend'}: {reason}")
-        self.op, self.backend, self.reason = op, backend, reason
+        self.op: str = op
+        self.backend: str = backend
+        self.reason: str = reason
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.op, self.backend, self.reason)

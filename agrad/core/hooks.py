@@ -65,12 +65,12 @@ class Hooks:
     __slots__ = ("accumulated", "grad_dtype", "packed", "post", "pre", "retained", "tensor")
 
     def __init__(self) -> None:
-        self.tensor = _Table()
-        self.pre = _Table()
-        self.post = _Table()
-        self.accumulated = _Table()
+        self.tensor: _Table = _Table()
+        self.pre: _Table = _Table()
+        self.post: _Table = _Table()
+        self.accumulated: _Table = _Table()
         self.retained: list[weakref.ref[Any]] = []
-        self.packed = False
+        self.packed: bool = False
         self.grad_dtype: tuple[Any] | None = None
 
     def add(self, kind: str, hook: Callable[..., Any]) -> Handle:

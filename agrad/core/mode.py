@@ -84,19 +84,19 @@ class Mode:
         previous: Mode | None,
         owner: object,
     ) -> None:
-        self.grad = grad
-        self.levels = levels
-        self.inference = inference
-        self.saved = saved
-        self.anomaly = anomaly
-        self.profiler = profiler
-        self.recorder = recorder
-        self.previous = previous
-        self.owner = owner
+        self.grad: bool = grad
+        self.levels: tuple[Any, ...] = levels
+        self.inference: bool = inference
+        self.saved: tuple[Any, ...] = saved
+        self.anomaly: bool | None = anomaly
+        self.profiler: Any = profiler
+        self.recorder: Any = recorder
+        self.previous: Mode | None = previous
+        self.owner: object = owner
         self.watch: Any = None
-        self.thread = get_ident()
+        self.thread: int = get_ident()
         usual = not levels and not saved and profiler is None and recorder is None
-        self.simple_in = self.thread if usual else None
+        self.simple_in: int | None = self.thread if usual else None
 
     def moved(self, previous: Mode | None) -> Mode:
         """Return this mode in another place of the chain."""
@@ -111,10 +111,10 @@ USUAL = Mode(True, (), False, (), None, None, None, None, None)
 
 
 _MODE: ContextVar[Mode | None] = ContextVar("agrad_mode", default=None)
-get_mode = _MODE.get
+get_mode: Callable[[], Mode | None] = _MODE.get
 
 #: Restores what `get_mode` gave: a call in C, which no signal handler interrupts before it is done.
-set_mode = _MODE.set
+set_mode: Callable[[Mode | None], object] = _MODE.set
 
 
 #: A function is being run by one of the transforms of ``agrad.func``: it must not call backward(). What is set is asked
@@ -348,7 +348,7 @@ class Block:
         """Leave the innermost mode this has entered."""
         pop(self)
 
-    __exit__ = Leaving()
+    __exit__: Leaving = Leaving()
 
 
 def within(var: ContextVar[Any], value: Any, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
@@ -391,7 +391,7 @@ class Setting:
         self.var.set(self._before.pop())
         self.watch = None
 
-    __exit__ = _LeavingSetting()
+    __exit__: _LeavingSetting = _LeavingSetting()
 
     def __call__(self, function: F) -> F:
         """Decorate a function."""
@@ -559,7 +559,8 @@ class GradMode(Block):
         made.recorder = base.recorder
         made.previous = now
         made.owner = self
-        made.watch, self.watch = self.watch, None
+        made.watch = self.watch
+        self.watch: Any = None
         made.thread = thread
         made.simple_in = base.simple_in and thread
         set_mode(made)
@@ -732,8 +733,8 @@ def replace(*, grad: bool | None = None, anomaly: bool | EllipsisType | None = .
     set_mode(None if alone and usual else made)
 
 
-no_grad = GradMode("no_grad", grad=False)
-enable_grad = GradMode("enable_grad", grad=True)
+no_grad: GradMode = GradMode("no_grad", grad=False)
+enable_grad: GradMode = GradMode("enable_grad", grad=True)
 _inference_on = GradMode("inference_mode", grad=False, inference=True)
 _inference_off = GradMode("inference_mode(False)", grad=None, inference=False)
 

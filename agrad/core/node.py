@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
 #: Creation numbers. A node is made after the nodes it refers to, so falling numbers are a topological order.
-next_seq = itertools.count(1).__next__
+next_seq: Callable[[], int] = itertools.count(1).__next__
 
 
 class Node:
@@ -252,13 +252,15 @@ class Output(Node):
     number: int
 
     def __init__(self, base: Node, number: int) -> None:
-        self.seq = next_seq()
-        self.edges, self.second = base, None
-        self.saved = ()
-        self.vjp = None
-        self.spec = base.spec[number]
-        self.code, self.lasti = base.code, base.lasti
-        self.hooks = None
+        self.seq: int = next_seq()
+        self.edges: Node | tuple[Node, ...] = base
+        self.second: Node | None = None
+        self.saved: tuple[Any, ...] = ()
+        self.vjp: Callable[..., Any] | None = None
+        self.spec: Any = base.spec[number]
+        self.code: CodeType | None = base.code
+        self.lasti: int = base.lasti
+        self.hooks: Hooks | None = None
         self.base = base
         self.number = number
 
@@ -303,13 +305,15 @@ class AccumulateGrad(Node):
     tensor: weakref.ref[Tensor]
 
     def __init__(self, tensor: Tensor, spec: Spec) -> None:
-        self.seq = next_seq()
-        self.edges, self.second = (), None
-        self.saved = ()
-        self.vjp = None
+        self.seq: int = next_seq()
+        self.edges: Node | tuple[Node, ...] = ()
+        self.second: Node | None = None
+        self.saved: tuple[Any, ...] = ()
+        self.vjp: Callable[..., Any] | None = None
         self.spec = spec
-        self.code, self.lasti = None, 0
-        self.hooks = None
+        self.code: CodeType | None = None
+        self.lasti: int = 0
+        self.hooks: Hooks | None = None
         self.grad = None
         self.active = True
         self.moved = False

@@ -132,7 +132,7 @@ class Op:
     ) -> None:
         self.name = name
         self.facts = facts
-        self.writes_through = facts.memory == "view"
+        self.writes_through: bool = facts.memory == "view"
         self.rule = rule
         self.kernel = kernel
         self.batch = batch
@@ -142,10 +142,10 @@ class Op:
         self.by_dim = by_dim
         self.public = public
         self.aliases = aliases
-        self.signature = without_aliases(public, by_dim=by_dim is not None) if aliases else public
+        self.signature: inspect.Signature = without_aliases(public, by_dim=by_dim is not None) if aliases else public
         words = name.removeprefix("nn.").replace(".", "_").split("_")
-        self.title = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
-        arguments = []
+        self.title: str = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
+        arguments: list[Argument] = []
         for p in self.signature.parameters.values():
             kind = "param"
             if p.name == rule.sequence:
@@ -155,16 +155,20 @@ class Op:
             elif p.name in rule.index:
                 kind = "key" if p.name in keys else "index"
             arguments.append(Argument(p.name, kind, p.kind is p.KEYWORD_ONLY))
-        self.arguments = tuple(arguments)
-        self.array_slots = tuple((i, a) for i, a in enumerate(arguments) if a.kind != "param")
-        self.operand_slots = tuple((i, a) for i, a in enumerate(arguments) if a.kind in ("operand", "sequence"))
-        self.param_slots = tuple(i for i, a in enumerate(arguments) if a.kind == "param")
-        self.number_slots = tuple(
+        self.arguments: tuple[Argument, ...] = tuple(arguments)
+        self.array_slots: tuple[tuple[int, Argument], ...] = tuple(
+            (i, a) for i, a in enumerate(arguments) if a.kind != "param"
+        )
+        self.operand_slots: tuple[tuple[int, Argument], ...] = tuple(
+            (i, a) for i, a in enumerate(arguments) if a.kind in ("operand", "sequence")
+        )
+        self.param_slots: tuple[int, ...] = tuple(i for i, a in enumerate(arguments) if a.kind == "param")
+        self.number_slots: tuple[int, ...] = tuple(
             i for i in self.param_slots if "float" in str(self.signature.parameters[arguments[i].name].annotation)
         )
-        self.dtype_slot = next((i for i, a in enumerate(arguments) if a.name == "dtype"), None)
-        self.has_key = any(a.kind == "key" for a in arguments)
-        self.kernel_of = operator.attrgetter(name)
+        self.dtype_slot: int | None = next((i for i, a in enumerate(arguments) if a.name == "dtype"), None)
+        self.has_key: bool = any(a.kind == "key" for a in arguments)
+        self.kernel_of: Callable[[Any], Any] = operator.attrgetter(name)
         self.plans: dict[tuple[tuple[bool, ...], bool, type[Plan]], Plan] = {}
         self.plan_of: dict[Any, Plan] = {}
         self._invoke: Callable[..., Any] | None = None

@@ -56,16 +56,16 @@ class Plan:
         self.needs = needs
         self.same_spec = same_spec
         self.nan_safe = nan_safe
-        self.wanted = (
+        self.wanted: tuple[str, ...] = (
             (rule.sequence,)
             if rule.sequence
             else tuple(n for n, need in zip(rule.operands, needs, strict=True) if need)
         )
-        self.saves = rule.saves(self.wanted)
-        self.source = ""
+        self.saves: tuple[str, ...] = rule.saves(self.wanted)
+        self.source: str = ""
         self.plan_of = plan_of
         self._users: list[tuple[dict[str, Any], str]] = []
-        self.vjp = self._lazy()
+        self.vjp: Callable[..., Any] = self._lazy()
         plan_of[self.vjp] = self
 
     def use_in(self, names: dict[str, Any], name: str) -> None:

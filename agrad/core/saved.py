@@ -67,10 +67,10 @@ class Packed:
                 " be modified by in-place operations as this can lead to unexpected side-effects."
                 f"{errors.called()}"
             )
-        self.spec = value._spec
+        self.spec: Any = value._spec
         # the user's own object may be given another value later
-        self.content = wrap(raw, value._spec) if content is value else content
-        self.pairs = tuple(passed)
+        self.content: Any = wrap(raw, value._spec) if content is value else content
+        self.pairs: tuple[Any, ...] = tuple(passed)
 
     def unpack(self) -> Tensor:
         """Unpack the value."""

@@ -65,17 +65,17 @@ class Spec:
         self, backend: Backend, shape: tuple[int, ...], dtype: Any, device: str, layout: object = None
     ) -> None:
         kind = backend.kind(dtype)
-        self.backend = backend
-        self.xp = backend.xp
-        self.run_rule = backend.run_rule
-        self.shape = shape
-        self.dtype = dtype
-        self.device = device
-        self.layout = layout
-        self.inexact = kind in ("float", "complex")
-        self.is_complex = kind == "complex"
-        self.is_float = kind == "float"
-        self.accumulates = not backend.is_lazy and math.prod(shape) > 1
+        self.backend: Backend = backend
+        self.xp: Any = backend.xp
+        self.run_rule: Callable[..., Any] | None = backend.run_rule
+        self.shape: tuple[int, ...] = shape
+        self.dtype: Any = dtype
+        self.device: str = device
+        self.layout: object = layout
+        self.inexact: bool = kind in ("float", "complex")
+        self.is_complex: bool = kind == "complex"
+        self.is_float: bool = kind == "float"
+        self.accumulates: bool = not backend.is_lazy and math.prod(shape) > 1
         self.booleans: Spec | None = None
         self.floats: dict[float, Any] = {}
         self.ints: dict[int, Any] = {}

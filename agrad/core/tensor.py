@@ -694,12 +694,12 @@ class Retained:
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
-        self.active = False
+        self.active: bool = False
 
 
 #: Puts the members of a class on `Tensor`. Type checkers find them in ``core/methods.pyi``, which ``docs/make_methods.py``
 #: writes anew.
-attached = attaching_to(Tensor)
+attached: Callable[[type], type] = attaching_to(Tensor)
 
 
 @Port

@@ -36,9 +36,9 @@ class RelocatedNode:
     def __init__(self, node: Node, backend: Backend) -> None:
         self.node = node
         specs = tuple(spec_on(backend, spec) for spec in node.out_specs)
-        self.spec = Specs(specs) if isinstance(node.spec, tuple) else specs[0]
+        self.spec: Any = Specs(specs) if isinstance(node.spec, tuple) else specs[0]
         if hasattr(node, "specs"):
-            self.specs = tuple(None if spec is None else spec_on(backend, spec) for spec in node.specs)
+            self.specs: tuple[Any, ...] = tuple(None if spec is None else spec_on(backend, spec) for spec in node.specs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.node, name)

@@ -70,9 +70,14 @@ class Coloring:
     """
 
     def __init__(self, pattern: Any, columns: Any, rows: Any, *, symmetric: bool = False) -> None:
-        self.pattern, self.columns, self.rows, self.symmetric = pattern, columns, rows, symmetric
+        self.pattern: Any = pattern
+        self.columns: Any = columns
+        self.rows: Any = rows
+        self.symmetric: bool = symmetric
+        self.forward: int
+        self.reverse: int
         self.forward, self.reverse = (int(colors.max(initial=-1)) + 1 for colors in (columns, rows))
-        self.places = self._places()
+        self.places: Any = self._places()
 
     def _places(self) -> Any:
         """Return where each entry of the pattern stands among the products: of forward mode, then of reverse mode, all in one."""

@@ -98,7 +98,7 @@ class Tape:
     def __init__(
         self, function: Callable[..., Any], primals: Sequence[Any], what: str, *, has_aux: bool, tensors: str = ""
     ) -> None:
-        self.recording = mode.get_mode() is None or mode.is_grad_enabled()
+        self.recording: bool = mode.get_mode() is None or mode.is_grad_enabled()
         flat = all([isinstance(p, Tensor) for p in primals])  # noqa: C419 (half the time of a generator)
 
         def run() -> tuple[int, Any]:
@@ -121,6 +121,7 @@ class Tape:
                 return floor, function(*given)
             return floor, function(*tree.unflatten(self.structure, given))
 
+        self.floor: Any
         self.floor, returned = mode.recorded(run, functools.partial(refuse_captured, function))
         self.aux: Any = None
         if has_aux:
@@ -131,11 +132,11 @@ class Tape:
             self.outputs, self.result_structure = outputs_of(returned, what, tensors)
         roots = [t._node for t in self.outputs if t._node is not None]
         outward, ends = ways(roots, self.floor)
-        self.outward = self.recording and outward
-        self.pushed = self.recording and any(
+        self.outward: bool = self.recording and outward
+        self.pushed: bool = self.recording and any(
             ways([node], self.floor)[0] for t in self.outputs if t._tangents for node in tangent_nodes(t)
         )
-        self.closed = not outward and ends <= {t._node for t in self.inputs}
+        self.closed: bool = not outward and ends <= {t._node for t in self.inputs}
 
     def result(self, *, raw: bool) -> Any:
         """What the function returned, without the names given here."""

@@ -367,8 +367,12 @@ class SparseDerivative:
         if chunk_size is not None and not chunk_size > 0:
             raise ValueError(f"{self.what}: `chunk_size` should be greater than 0.{called()}")
         scipys("sparse", by=f"agrad.func.{self.what}")
-        self.func, self.argnums, self.mode, self.order = func, argnums, mode, order
-        self.with_value, self.chunk_size = with_value, chunk_size
+        self.func: Callable[..., Any] = func
+        self.argnums: Argnums = argnums
+        self.mode: str = mode
+        self.order: int = order
+        self.with_value: bool = with_value
+        self.chunk_size: int | None = chunk_size
         symmetric = order == 2 and mode == "auto"
         self._given = sparsity
         if sparsity is not None and not isinstance(sparsity, Coloring):

@@ -77,7 +77,8 @@ class LeakyReLU(Module):
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__()
-        self.negative_slope, self.inplace = negative_slope, inplace
+        self.negative_slope: float = negative_slope
+        self.inplace: bool = inplace
 
     def forward(self, input: Any) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
@@ -91,7 +92,8 @@ class ELU(Module):
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
-        self.alpha, self.inplace = alpha, inplace
+        self.alpha: float = alpha
+        self.inplace: bool = inplace
 
     def forward(self, input: Any) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
@@ -119,7 +121,9 @@ class Hardtanh(Module):
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
-        self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
+        self.min_val: float = min_val
+        self.max_val: float = max_val
+        self.inplace: bool = inplace
 
     def forward(self, input: Any) -> Tensor:
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
@@ -133,8 +137,9 @@ class PReLU(Module):
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
-        self.num_parameters, self.init = num_parameters, init
-        self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
+        self.num_parameters: int = num_parameters
+        self.init: float = init
+        self.weight: Parameter = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
 
     def forward(self, input: Any) -> Tensor:
         return F.prelu(input, self.weight)
@@ -190,7 +195,8 @@ class Softplus(Module):
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
-        self.beta, self.threshold = beta, threshold
+        self.beta: float = beta
+        self.threshold: float = threshold
 
     def forward(self, input: Any) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)

@@ -86,10 +86,15 @@ class MultiheadAttention(Module):
             raise ValueError(f"embed_dim ({embed_dim}) must be divisible by num_heads ({num_heads}), both positive")
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {dropout}")
-        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
-        self.in_proj_weight = Parameter(empty((3 * embed_dim, embed_dim), device=device, dtype=dtype))
-        self.in_proj_bias = Parameter(empty((3 * embed_dim,), device=device, dtype=dtype)) if bias else None
-        self.out_proj = Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype)
+        self.embed_dim: int = embed_dim
+        self.num_heads: int = num_heads
+        self.dropout: float = dropout
+        self.batch_first: bool = batch_first
+        self.in_proj_weight: Parameter = Parameter(empty((3 * embed_dim, embed_dim), device=device, dtype=dtype))
+        self.in_proj_bias: Parameter | None = (
+            Parameter(empty((3 * embed_dim,), device=device, dtype=dtype)) if bias else None
+        )
+        self.out_proj: Linear = Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype)
         self._draw_projections()
 
     def reset_parameters(self) -> None:
@@ -251,14 +256,15 @@ class _TransformerLayer(Module):
             if activation not in known:
                 raise ValueError(f"activation should be relu/gelu, not {activation}{called()}")
             activation = known[activation]
-        self.norm_first, self.activation = norm_first, activation
+        self.norm_first: bool = norm_first
+        self.activation = activation
         for name in ("self_attn", "multihead_attn")[: self.parts - 1]:
             setattr(self, name, MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place))
-        self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
+        self.linear1: Linear = Linear(d_model, dim_feedforward, bias, **place)
+        self.linear2: Linear = Linear(dim_feedforward, d_model, bias, **place)
         for i in range(1, self.parts + 1):
             setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **place))
-        self.dropout = Dropout(dropout)
+        self.dropout: Dropout = Dropout(dropout)
         for i in range(1, self.parts + 1):
             setattr(self, f"dropout{i}", Dropout(dropout))
 
@@ -371,8 +377,9 @@ class _Stack(Module):
 
     def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         super().__init__()
-        self.layers = ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
-        self.num_layers, self.norm = num_layers, norm
+        self.layers: ModuleList = ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
+        self.num_layers: int = num_layers
+        self.norm: Module | None = norm
 
     def _through(self, x: Any, *others: Any) -> Tensor:
         for layer in self.layers:

@@ -31,8 +31,11 @@ class Watch:
     def __init__(
         self, module: Any, before: list[Callable[..., Any]], hooks: list[Callable[..., Any]], count: int
     ) -> None:
-        self.module, self.before, self.hooks, self.count = module, before, hooks, count
-        self.all = [*before, *hooks]  # what compiled functions look at
+        self.module: Any = module
+        self.before: list[Callable[..., Any]] = before
+        self.hooks: list[Callable[..., Any]] = hooks
+        self.count: int = count
+        self.all: list[Any] = [*before, *hooks]  # what compiled functions look at
         self.entered: list[int] = []
         self.grad_output: tuple[Any, ...] = ()
 

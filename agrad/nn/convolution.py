@@ -51,17 +51,22 @@ class _Conv(Module):
         if padding_mode not in modes:
             raise ValueError(f"padding_mode must be one of {modes}, but got padding_mode='{padding_mode}'")
         self.padding_mode = padding_mode
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = self._sizes(kernel_size, "kernel_size")
-        self.stride, self.dilation = self._sizes(stride, "stride"), self._sizes(dilation, "dilation")
-        self.padding = padding if isinstance(padding, str) else self._sizes(padding, "padding")
+        self.in_channels: int = in_channels
+        self.out_channels: int = out_channels
+        self.groups: int = groups
+        self.kernel_size: tuple[int, ...] = self._sizes(kernel_size, "kernel_size")
+        self.stride: tuple[int, ...] = self._sizes(stride, "stride")
+        self.dilation: tuple[int, ...] = self._sizes(dilation, "dilation")
+        self.padding: str | tuple[int, ...] = padding if isinstance(padding, str) else self._sizes(padding, "padding")
         if isinstance(padding, str) and padding not in ("valid", "same"):
             raise ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
         if padding == "same" and any(step != 1 for step in self.stride):
             raise ValueError("padding='same' is not supported for strided convolutions")
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
-        self.weight = Parameter(empty((first, second // groups, *self.kernel_size), device=device, dtype=dtype))
-        self.bias = Parameter(empty((out_channels,), device=device, dtype=dtype)) if bias else None
+        self.weight: Parameter = Parameter(
+            empty((first, second // groups, *self.kernel_size), device=device, dtype=dtype)
+        )
+        self.bias: Parameter | None = Parameter(empty((out_channels,), device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     def _sizes(self, value: IntOrPair, what: str) -> tuple[int, ...]:

@@ -57,9 +57,10 @@ class Linear(Module):
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(empty((out_features, in_features), device=device, dtype=dtype))
-        self.bias = Parameter(empty((out_features,), device=device, dtype=dtype)) if bias else None
+        self.in_features: int = in_features
+        self.out_features: int = out_features
+        self.weight: Parameter = Parameter(empty((out_features, in_features), device=device, dtype=dtype))
+        self.bias: Parameter | None = Parameter(empty((out_features,), device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -125,9 +126,10 @@ class Embedding(Module):
             raise ValueError(
                 f"padding_idx must be within num_embeddings: {padding_idx} is outside {num_embeddings} rows"
             )
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
-        self.weight = Parameter(empty((num_embeddings, embedding_dim), device=device, dtype=dtype))
+        self.num_embeddings: int = num_embeddings
+        self.embedding_dim: int = embedding_dim
+        self.padding_idx: int | None = None if padding_idx is None else padding_idx % num_embeddings
+        self.weight: Parameter = Parameter(empty((num_embeddings, embedding_dim), device=device, dtype=dtype))
         self.reset_parameters()
 
     @classmethod
@@ -219,7 +221,8 @@ class EmbeddingBag(Embedding):
         dtype: Any = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, device, dtype, sparse=sparse)
-        self.mode, self.include_last_offset = mode, include_last_offset
+        self.mode: str = mode
+        self.include_last_offset: bool = include_last_offset
 
     def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Tensor:
         return F.embedding_bag(
@@ -237,7 +240,8 @@ class Dropout(Module):
         super().__init__()
         if not 0 <= p <= 1:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-        self.p, self.inplace = p, inplace
+        self.p: float = p
+        self.inplace: bool = inplace
 
     def forward(self, input: Any) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)
@@ -268,7 +272,8 @@ class Flatten(Module):
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
-        self.start_dim, self.end_dim = start_dim, end_dim
+        self.start_dim: int = start_dim
+        self.end_dim: int = end_dim
 
     def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
@@ -282,7 +287,8 @@ class Unflatten(Module):
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()
-        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+        self.dim: int = dim
+        self.unflattened_size: tuple[int, ...] = tuple(unflattened_size)
 
     def forward(self, input: Tensor) -> Tensor:
         return input.unflatten(self.dim, self.unflattened_size)

@@ -22,7 +22,7 @@ class _Loss(Module):
 
     def __init__(self, reduction: str) -> None:
         super().__init__()
-        self.reduction = checked_reduction(type(self).__name__, reduction)
+        self.reduction: str = checked_reduction(type(self).__name__, reduction)
 
 
 class MSELoss(_Loss):
@@ -74,7 +74,8 @@ class KLDivLoss(Module):
         super().__init__()
         if reduction != "batchmean":
             checked_reduction("KLDivLoss", reduction)
-        self.reduction, self.log_target = reduction, log_target
+        self.reduction: str = reduction
+        self.log_target: bool = log_target
 
     def forward(self, input: Any, target: Any) -> Tensor:
         return F.kl_div(input, target, self.reduction, self.log_target)
@@ -99,7 +100,8 @@ class CrossEntropyLoss(_Loss):
     ) -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        self.ignore_index: int = ignore_index
+        self.label_smoothing: float = label_smoothing
 
     def forward(self, input: Any, target: Any) -> Tensor:
         return F.cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
@@ -160,7 +162,10 @@ class TripletMarginLoss(_Loss):
         self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
     ) -> None:
         super().__init__(reduction)
-        self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
+        self.margin: float = margin
+        self.p: float = p
+        self.eps: float = eps
+        self.swap: bool = swap
 
     def forward(self, anchor: Any, positive: Any, negative: Any) -> Tensor:
         return F.triplet_margin_loss(
@@ -184,7 +189,8 @@ class CTCLoss(_Loss):
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
         super().__init__(reduction)
-        self.blank, self.zero_infinity = blank, zero_infinity
+        self.blank: int = blank
+        self.zero_infinity: bool = zero_infinity
 
     def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Tensor:
         return F.ctc_loss(

@@ -64,9 +64,15 @@ class LayerNorm(Module):
     ) -> None:
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
-        self.weight = Parameter(ones(shape, device=device, dtype=dtype)) if elementwise_affine else None
-        self.bias = Parameter(zeros(shape, device=device, dtype=dtype)) if elementwise_affine and bias else None
+        self.normalized_shape = shape
+        self.eps: float = eps
+        self.elementwise_affine: bool = elementwise_affine
+        self.weight: Parameter | None = (
+            Parameter(ones(shape, device=device, dtype=dtype)) if elementwise_affine else None
+        )
+        self.bias: Parameter | None = (
+            Parameter(zeros(shape, device=device, dtype=dtype)) if elementwise_affine and bias else None
+        )
 
     def reset_parameters(self) -> None:
         """Set the parameters to ones and zeros again."""
@@ -115,8 +121,12 @@ class RMSNorm(Module):
     ) -> None:
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
-        self.weight = Parameter(ones(shape, device=device, dtype=dtype)) if elementwise_affine else None
+        self.normalized_shape = shape
+        self.eps: float | None = eps
+        self.elementwise_affine: bool = elementwise_affine
+        self.weight: Parameter | None = (
+            Parameter(ones(shape, device=device, dtype=dtype)) if elementwise_affine else None
+        )
 
     def reset_parameters(self) -> None:
         """Set the parameter to ones again."""
@@ -178,10 +188,13 @@ class GroupNorm(Module):
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
-        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        self.num_groups: int = num_groups
+        self.num_channels: int = num_channels
+        self.eps: float = eps
+        self.affine: bool = affine
         shape = (num_channels,)
-        self.weight = Parameter(ones(shape, device=device, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros(shape, device=device, dtype=dtype)) if affine and bias else None
+        self.weight: Parameter | None = Parameter(ones(shape, device=device, dtype=dtype)) if affine else None
+        self.bias: Parameter | None = Parameter(zeros(shape, device=device, dtype=dtype)) if affine and bias else None
 
     def reset_parameters(self) -> None:
         """Set the parameters to ones and zeros again."""
@@ -214,10 +227,13 @@ class _InstanceNorm(Module):
             raise ValueError(
                 f"{type(self).__name__} keeps no running statistics: each sample has its own in evaluation too{called()}"
             )
-        self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
+        self.num_features: int = num_features
+        self.eps: float = eps
+        self.momentum: float = momentum
+        self.affine: bool = affine
         self.track_running_stats = track_running_stats
-        self.weight = Parameter(ones((num_features,), device=device, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros((num_features,), device=device, dtype=dtype)) if affine else None
+        self.weight: Parameter | None = Parameter(ones((num_features,), device=device, dtype=dtype)) if affine else None
+        self.bias: Parameter | None = Parameter(zeros((num_features,), device=device, dtype=dtype)) if affine else None
 
     def reset_parameters(self) -> None:
         """Set the parameters to ones and zeros."""
@@ -271,11 +287,14 @@ class _BatchNorm(Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self.affine, self.track_running_stats = affine, track_running_stats
+        self.num_features: int = num_features
+        self.eps: float = eps
+        self.momentum: float | None = momentum
+        self.affine: bool = affine
+        self.track_running_stats: bool = track_running_stats
         shape = (num_features,)
-        self.weight = Parameter(ones(shape, device=device, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros(shape, device=device, dtype=dtype)) if affine and bias else None
+        self.weight: Parameter | None = Parameter(ones(shape, device=device, dtype=dtype)) if affine else None
+        self.bias: Parameter | None = Parameter(zeros(shape, device=device, dtype=dtype)) if affine and bias else None
         track = track_running_stats
         self.register_buffer("running_mean", zeros(shape, device=device, dtype=dtype) if track else None)
         self.register_buffer("running_var", ones(shape, device=device, dtype=dtype) if track else None)
@@ -369,7 +388,7 @@ class BatchNorm1d(_BatchNorm):
     tensor([0.2000, 0.2000])
     """
 
-    ranks = (2, 3)
+    ranks: tuple[int, ...] = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
@@ -388,4 +407,4 @@ class BatchNorm2d(_BatchNorm):
         If the input has another rank, or one value per channel while training.
     """
 
-    ranks = (4,)
+    ranks: tuple[int, ...] = (4,)

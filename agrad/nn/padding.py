@@ -104,52 +104,61 @@ class ZeroPad3d(_Pad):
 class ReflectionPad1d(_Pad):
     """The elements mirrored at the outermost one put around the last axis: `agrad.nn.functional.pad` in mode "reflect"."""
 
-    axes, mode = 1, "reflect"
+    axes: ClassVar[int] = 1
+    mode: ClassVar[str] = "reflect"
 
 
 class ReflectionPad2d(_Pad):
     """The elements mirrored at the outermost one put around the last two axes: `agrad.nn.functional.pad` in mode "reflect"."""
 
-    axes, mode = 2, "reflect"
+    axes: ClassVar[int] = 2
+    mode: ClassVar[str] = "reflect"
 
 
 class ReflectionPad3d(_Pad):
     """The elements mirrored at the outermost one put around the last three axes: `agrad.nn.functional.pad` in mode "reflect"."""
 
-    axes, mode = 3, "reflect"
+    axes: ClassVar[int] = 3
+    mode: ClassVar[str] = "reflect"
 
 
 class ReplicationPad1d(_Pad):
     """The outermost element again and again put around the last axis: `agrad.nn.functional.pad` in mode "replicate"."""
 
-    axes, mode = 1, "replicate"
+    axes: ClassVar[int] = 1
+    mode: ClassVar[str] = "replicate"
 
 
 class ReplicationPad2d(_Pad):
     """The outermost element again and again put around the last two axes: `agrad.nn.functional.pad` in mode "replicate"."""
 
-    axes, mode = 2, "replicate"
+    axes: ClassVar[int] = 2
+    mode: ClassVar[str] = "replicate"
 
 
 class ReplicationPad3d(_Pad):
     """The outermost element again and again put around the last three axes: `agrad.nn.functional.pad` in mode "replicate"."""
 
-    axes, mode = 3, "replicate"
+    axes: ClassVar[int] = 3
+    mode: ClassVar[str] = "replicate"
 
 
 class CircularPad1d(_Pad):
     """The elements of the other end put around the last axis: `agrad.nn.functional.pad` in mode "circular"."""
 
-    axes, mode = 1, "circular"
+    axes: ClassVar[int] = 1
+    mode: ClassVar[str] = "circular"
 
 
 class CircularPad2d(_Pad):
     """The elements of the other end put around the last two axes: `agrad.nn.functional.pad` in mode "circular"."""
 
-    axes, mode = 2, "circular"
+    axes: ClassVar[int] = 2
+    mode: ClassVar[str] = "circular"
 
 
 class CircularPad3d(_Pad):
     """The elements of the other end put around the last three axes: `agrad.nn.functional.pad` in mode "circular"."""
 
-    axes, mode = 3, "circular"
+    axes: ClassVar[int] = 3
+    mode: ClassVar[str] = "circular"

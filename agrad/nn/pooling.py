@@ -27,8 +27,10 @@ class _MaxPool(Module):
         dilation: IntOrPair = 1,
     ) -> None:
         super().__init__()
-        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.dilation = padding, dilation
+        self.kernel_size: IntOrPair = kernel_size
+        self.stride: Any = kernel_size if stride is None else stride
+        self.padding: IntOrPair = padding
+        self.dilation: IntOrPair = dilation
 
     def extra_repr(self) -> str:
         text = f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -61,8 +63,10 @@ class _AvgPool(Module):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.count_include_pad = padding, count_include_pad
+        self.kernel_size: IntOrPair = kernel_size
+        self.stride: Any = kernel_size if stride is None else stride
+        self.padding: IntOrPair = padding
+        self.count_include_pad: bool = count_include_pad
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -153,7 +157,10 @@ class Upsample(Module):
         align_corners: bool | None = None,
     ) -> None:
         super().__init__()
-        self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
+        self.size: IntOrPair | None = size
+        self.scale_factor: float | Sequence[float] | None = scale_factor
+        self.mode: str = mode
+        self.align_corners: bool | None = align_corners
 
     def forward(self, input: Any) -> Tensor:
         return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)

@@ -141,8 +141,13 @@ class _Recurrent(_Step):
                 raise ValueError(f"{name} must be greater than zero, got {number}")
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout should be a number in range [0, 1], got {dropout}")
-        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
+        self.input_size: int = input_size
+        self.hidden_size: int = hidden_size
+        self.num_layers: int = num_layers
+        self.bias: bool = bias
+        self.batch_first: bool = batch_first
+        self.dropout: float = dropout
+        self.bidirectional: bool = bidirectional
         for layer in range(num_layers):
             width = input_size if layer == 0 else hidden_size * len(self._directions)
             for suffix in self._directions:
@@ -399,7 +404,9 @@ class _Cell(_Step):
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        self.input_size: int = input_size
+        self.hidden_size: int = hidden_size
+        self.bias: bool = bias
         self._add_weights(input_size, bias, "", device, dtype)
         self.reset_parameters()
 

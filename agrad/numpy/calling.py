@@ -60,7 +60,8 @@ class vectorize:  # noqa: N801 (NumPy's own name)
     ) -> None:  # fmt: skip
         if signature is not None:
             raise refused("numpy.vectorize with signature=", "use agrad.func.vmap")
-        self.pyfunc, self.excluded = pyfunc, set(excluded or ())
+        self.pyfunc: Any = pyfunc
+        self.excluded: set[Any] = set(excluded or ())
         self.otypes = otypes
         self.__doc__ = doc or getattr(pyfunc, "__doc__", None)
 

@@ -116,8 +116,12 @@ class ufunc:  # noqa: N801 (NumPy's own name)
     ) -> None:  # fmt: skip
         self.__name__ = self.__qualname__ = name
         referring(self, f"As ``numpy.{name}``.", f"numpy.{name}")
-        self._function, self.nin, self.nout, self.nargs = call, nin, nout, nin + nout
-        self.identity, self._reorderable = identity, reorderable or identity is not None
+        self._function: Callable[..., Any] = call
+        self.nin: int = nin
+        self.nout: int = nout
+        self.nargs: int = nin + nout
+        self.identity: Any = identity
+        self._reorderable = reorderable or identity is not None
         self._real, self._double, self._boolean, self._mixed = real, double, boolean, mixed
         self._reduction, self._running, self._takes, self._entry = reduce, accumulate, takes, entry
         self._core = core

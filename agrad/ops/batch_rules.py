@@ -38,13 +38,13 @@ class BatchedCall:
     __slots__ = ("backend", "kernel", "level", "name", "number", "op", "size", "xp")
 
     def __init__(self, backend: Any, name: str, op: Op | None, level: Any) -> None:
-        self.backend = backend
-        self.number = backend.number
-        self.xp = backend.inner.xp
+        self.backend: Any = backend
+        self.number: Any = backend.number
+        self.xp: Any = backend.inner.xp
         self.kernel: Callable[..., Any] = operator.attrgetter(name)(self.xp)
-        self.name = name
-        self.op = op
-        self.level = level
+        self.name: str = name
+        self.op: Op | None = op
+        self.level: Any = level
         self.size: int = level.size
 
     def has(self, x: Any) -> bool:

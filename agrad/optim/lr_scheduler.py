@@ -90,7 +90,7 @@ class LRScheduler:
             elif "initial_lr" not in group:
                 raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an optimizer")
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
+        self.last_epoch: int = last_epoch
         self._calls = 0
         self.step()
 
@@ -133,7 +133,8 @@ class LRScheduler:
 
     def _restart(self, first: bool) -> None:
         """Let the next step be that to epoch 0, `first` if none came before."""
-        self.last_epoch, self._calls = -1, 0 if first else self._calls
+        self.last_epoch = -1
+        self._calls = 0 if first else self._calls
 
     def get_last_lr(self) -> list[float]:
         """Return the present learning rate per group."""
@@ -210,7 +211,7 @@ class LambdaLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         groups = len(optimizer.param_groups)
-        self.lr_lambdas = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
+        self.lr_lambdas: list[Any] = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
         if len(self.lr_lambdas) != groups:
             raise ValueError(f"Expected {groups} lr_lambdas, but got {len(self.lr_lambdas)}")
         super().__init__(optimizer, last_epoch)
@@ -242,7 +243,8 @@ class StepLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
-        self.step_size, self.gamma = step_size, gamma
+        self.step_size: int = step_size
+        self.gamma: float = gamma
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -265,7 +267,8 @@ class MultiStepLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
-        self.milestones, self.gamma = dict(Counter(milestones)), gamma
+        self.milestones: dict[int, int] = dict(Counter(milestones))
+        self.gamma: float = gamma
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -293,7 +296,8 @@ class ConstantLR(LRScheduler):
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         if not 0 <= factor <= 1:
             raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
-        self.factor, self.total_iters = factor, total_iters
+        self.factor: float = factor
+        self.total_iters: int = total_iters
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -332,7 +336,9 @@ class LinearLR(LRScheduler):
             raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
         if not 0 <= end_factor <= 1:
             raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
-        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        self.start_factor: float = start_factor
+        self.end_factor: float = end_factor
+        self.total_iters: int = total_iters
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -359,7 +365,8 @@ class PolynomialLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
-        self.total_iters, self.power = total_iters, power
+        self.total_iters: int = total_iters
+        self.power: float = power
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -402,7 +409,8 @@ class CosineAnnealingLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
-        self.T_max, self.eta_min = T_max, eta_min
+        self.T_max: int = T_max
+        self.eta_min: float = eta_min
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -443,7 +451,10 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             raise ValueError(f"Expected positive integer T_0, but got {T_0}")
         if T_mult < 1 or not isinstance(T_mult, int):
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
-        self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
+        self.T_0: int = T_0
+        self.T_i: int = T_0
+        self.T_mult: int = T_mult
+        self.eta_min: float = eta_min
         self.T_cur: float = last_epoch
         super().__init__(optimizer, last_epoch)
 
@@ -538,10 +549,12 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
-        self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
-        self.cycle_momentum, self.three_phase = cycle_momentum, three_phase
+        self.total_steps = total_steps
+        self.anneal_strategy: str = anneal_strategy
+        self.cycle_momentum: bool = cycle_momentum
+        self.three_phase: bool = three_phase
         #: Where each phase ends, and between which of a group's rates and momenta it leads.
-        self.phases = self._phases(pct_start)
+        self.phases: tuple[Any, ...] = self._phases(pct_start)
         if last_epoch == -1:
             self._set_bounds(optimizer, (max_lr, base_momentum, max_momentum), div_factor, final_div_factor)
         super().__init__(optimizer, last_epoch)
@@ -668,8 +681,11 @@ class CyclicLR(LRScheduler):
         down = step_size_up if step_size_down is None else step_size_down
         if step_size_up <= 0 or down <= 0:
             raise ValueError(f"CyclicLR takes positive numbers of steps, got {step_size_up} up and {down} down")
-        self.total_size, self.step_ratio = float(step_size_up + down), step_size_up / (step_size_up + down)
-        self.mode, self.gamma, self.cycle_momentum = mode, gamma, cycle_momentum
+        self.total_size: float = float(step_size_up + down)
+        self.step_ratio: float = step_size_up / (step_size_up + down)
+        self.mode: str = mode
+        self.gamma: float = gamma
+        self.cycle_momentum: bool = cycle_momentum
         self.scale_fn = scale_fn
         self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
         bounds = zip(
@@ -843,7 +859,7 @@ class ChainedScheduler(_Schedules):
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if not schedulers:
             raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
-        self.optimizer = optimizer or schedulers[0].optimizer
+        self.optimizer: Any = optimizer or schedulers[0].optimizer
         self._take(schedulers)
 
     def step(self) -> None:
@@ -909,9 +925,15 @@ class ReduceLROnPlateau(LRScheduler):
         if threshold_mode not in ("rel", "abs"):
             raise ValueError(f"threshold mode {threshold_mode} is unknown!")
         _check_optimizer(optimizer)
-        self.min_lrs = _per_group("min_lrs", min_lr, optimizer)
-        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
-        self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
+        self.min_lrs: list[float] = _per_group("min_lrs", min_lr, optimizer)
+        self.optimizer: Optimizer = optimizer
+        self.mode: str = mode
+        self.factor: float = factor
+        self.patience: int = patience
+        self.threshold: float = threshold
+        self.threshold_mode: str = threshold_mode
+        self.cooldown: int = cooldown
+        self.eps: float = eps
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
@@ -937,7 +959,8 @@ class ReduceLROnPlateau(LRScheduler):
         """Note the measure of an epoch."""
         self.last_epoch += 1
         if self._is_better(value):
-            self.best, self.num_bad_epochs = value, 0
+            self.best = value
+            self.num_bad_epochs = 0
         else:
             self.num_bad_epochs += 1
         if self.cooldown_counter > 0:
@@ -948,7 +971,8 @@ class ReduceLROnPlateau(LRScheduler):
                 rate = max(group["lr"] * self.factor, least)
                 if group["lr"] - rate > self.eps:
                     group["lr"] = rate
-            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+            self.cooldown_counter = self.cooldown
+            self.num_bad_epochs = 0
 
 
 if not TYPE_CHECKING:

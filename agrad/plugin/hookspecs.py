@@ -10,8 +10,8 @@ import pluggy
 from agrad.core.backend import Backend
 from agrad.core.executor import Executor
 
-hookspec = pluggy.HookspecMarker("agrad")
-hookimpl = pluggy.HookimplMarker("agrad")
+hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker("agrad")
+hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("agrad")
 
 
 @hookspec

@@ -60,10 +60,10 @@ class BatchLevel:
     number: int
 
     def __init__(self, size: int, randomness: str, first: BatchLevel | None = None) -> None:
-        self.size = size
-        self.randomness = randomness
-        self.open = True
-        self.first = first  # as long as it lives, its number is not given to another
+        self.size: int = size
+        self.randomness: str = randomness
+        self.open: bool = True
+        self.first: BatchLevel | None = first  # as long as it lives, its number is not given to another
         if first is not None:
             self.number = first.number
             return
@@ -404,7 +404,7 @@ class BatchedBackend(Backend):
         self.base: Backend = inner.base if isinstance(inner, BatchedBackend) else inner
         self.numbers: frozenset[int] = _numbers_of(inner) | {number}
         self._of = self.base
-        self.name = f"vmap{number}({inner.name})"
+        self.name: str = f"vmap{number}({inner.name})"
         for name in OF_THE_LIBRARY:
             setattr(self, name, getattr(self.base, name))
         members = {"__slots__": (), "number": number, "backend": self}

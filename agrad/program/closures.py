@@ -175,7 +175,9 @@ class Found:
     __slots__ = ("before", "step", "value")
 
     def __init__(self, value: Any, before: Found | None = None, step: tuple[str, Any] = ("", None)) -> None:
-        self.value, self.before, self.step = value, before, step
+        self.value: Any = value
+        self.before: Found | None = before
+        self.step: tuple[str, Any] = step
 
     def chain(self) -> list[Found]:
         """Return the way from the root, which it leaves out, to here."""

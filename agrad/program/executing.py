@@ -38,7 +38,7 @@ class Asked:
         following: Callable[[], Callable[..., Any]],
     ) -> None:
         self.executor = executor
-        self.following = functools.cache(following)
+        self.following: Callable[..., Any] = functools.cache(following)
         self.why_not = ""  # why another one runs the program
         self._program, self._backend, self._options = program, backend, options
         self._run: Callable[..., Any] | None = None
@@ -108,7 +108,7 @@ class Prepared:
         if not taken <= keys:
             raise Refused("a draw depends on a value")
         drawn = [number for step in self._draws for number in step.made]
-        self.program = program.replaced(
+        self.program: Program = program.replaced(
             inputs=(*(program.inputs[at] for at in self._kept), *drawn),
             outputs=(*program.outputs, *(step.args[0].number for step in self._stops)),
             steps=tuple(step for step in program.steps if step.op not in (DRAW, STOP)),

@@ -56,10 +56,11 @@ class CFunction:
     """
 
     def __init__(self, name: str, address: int, held: Any, inputs: list[Shaped], outputs: list[Shaped]) -> None:
-        self.address, self._held = address, held
-        self.size = sum(math.prod(one.shape) for one in inputs)
-        self.gives = sum(math.prod(one.shape) for one in outputs[1:]) if len(outputs) > 1 else None
-        self.header = _header(name, self.size, self.gives, inputs, outputs)
+        self.address: int = address
+        self._held: Any = held
+        self.size: int = sum(math.prod(one.shape) for one in inputs)
+        self.gives: int | None = sum(math.prod(one.shape) for one in outputs[1:]) if len(outputs) > 1 else None
+        self.header: str = _header(name, self.size, self.gives, inputs, outputs)
 
     @once
     def ctypes(self) -> Any:

@@ -72,7 +72,12 @@ class Outline:
     def __bool__(self) -> NoReturn:
         raise NeedsValuesError("the result depends on values, which are not there")
 
-    __float__ = __int__ = __complex__ = __index__ = __array__ = __iter__ = __bool__
+    __float__: Callable[..., NoReturn] = __bool__
+    __int__: Callable[..., NoReturn] = __bool__
+    __complex__: Callable[..., NoReturn] = __bool__
+    __index__: Callable[..., NoReturn] = __bool__
+    __array__: Callable[..., NoReturn] = __bool__
+    __iter__: Callable[..., NoReturn] = __bool__
 
     def __repr__(self) -> str:
         return f"Outline({self.shape}, {self.dtype.name})"
@@ -91,7 +96,7 @@ class Counted(Outline):
 
     def __init__(self, shape: Iterable[Any], dtype: Any, count: int) -> None:
         super().__init__(shape, dtype)
-        self.count = count
+        self.count: int = count
 
 
 # -- dtypes -----------------------------------------------------------------------------------------------------------

@@ -334,7 +334,8 @@ class Filled:
     __slots__ = ("dtype", "value")
 
     def __init__(self, value: Any, dtype: str) -> None:
-        self.value, self.dtype = value, dtype
+        self.value: Any = value
+        self.dtype: str = dtype
 
 
 def rewritten(
@@ -389,8 +390,8 @@ class Walk:
 
     def __init__(self, program: Program) -> None:
         self.steps: list[Step] = []
-        self.shapes = dict(program.shapes)
-        self.constants = dict(program.constants)
+        self.shapes: dict[int, Any] = dict(program.shapes)
+        self.constants: dict[int, Any] = dict(program.constants)
         self.same: dict[int, Ref] = {}
         self.makers: dict[int, Step] = {}
         self._program = program

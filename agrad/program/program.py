@@ -802,8 +802,13 @@ class Body:
         kept: tuple[int, ...] = (),
         options: Mapping[str, Any] = EXACT,
     ) -> None:
-        self.program, self.carried, self.rows = program, carried, rows
-        self.length, self.reverse, self.kept, self.options = length, reverse, kept, options
+        self.program: Program = program
+        self.carried: int = carried
+        self.rows: int = rows
+        self.length: int = length
+        self.reverse: bool = reverse
+        self.kept: tuple[int, ...] = kept
+        self.options: Mapping[str, Any] = options
         self.derived: dict[Any, Any] = {}
 
     def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:

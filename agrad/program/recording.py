@@ -105,8 +105,8 @@ class Recorded:
     backend: RecordingBackend
 
     def __init__(self, data: Any, number: int) -> None:
-        self.data = data
-        self.ref = Ref(number)  # not `number`: that of a batched array is its level's
+        self.data: Any = data
+        self.ref: Ref = Ref(number)  # not `number`: that of a batched array is its level's
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -139,7 +139,11 @@ class Recorded:
     def __bool__(self) -> NoReturn:
         raise CaptureError(f"a kernel or rule chooses its way by a value, which no program can hold{errors.called()}")
 
-    __float__ = __int__ = __complex__ = __index__ = __array__ = __bool__
+    __float__: Callable[..., NoReturn] = __bool__
+    __int__: Callable[..., NoReturn] = __bool__
+    __complex__: Callable[..., NoReturn] = __bool__
+    __index__: Callable[..., NoReturn] = __bool__
+    __array__: Callable[..., NoReturn] = __bool__
 
     def __repr__(self) -> str:
         return f"Recorded({self.data!r}, number={self.ref.number})"
@@ -195,7 +199,7 @@ class RecordingBackend(Backend):
     def __init__(self, inner: Backend) -> None:
         self.inner = inner
         self._of = inner
-        self.name = f"recording({inner.name})"
+        self.name: str = f"recording({inner.name})"
         for name in OF_THE_LIBRARY:
             setattr(self, name, getattr(inner, name))
         self.kind_of_array: type[Recorded] = type("Recorded", (Recorded,), {"__slots__": (), "backend": self})
@@ -394,7 +398,8 @@ class Recorder:
         self.sources: dict[Any, Any] = {}
         self.held: list[Any] = []
         self.device: str | None = None
-        self.region = self._regions = 0
+        self.region: int = 0
+        self._regions = 0
         self.line = ""
         self._count = first
         self._shaped: dict[Spec, Shaped] = {}

@@ -83,8 +83,8 @@ class Unrolling:
 
     def __init__(self, program: Program) -> None:
         self.steps: list[Step] = []
-        self.shapes = dict(program.shapes)
-        self.constants = dict(program.constants)
+        self.shapes: dict[int, Any] = dict(program.shapes)
+        self.constants: dict[int, Any] = dict(program.constants)
         self._next = program.next_number()
 
     def new(self, shaped: Shaped) -> int:

@@ -58,10 +58,11 @@ class Writer:
     """
 
     def __init__(self, program: Program, *, notes: bool = False) -> None:
-        self.program, self.notes = program, notes
-        self.last = program.last_uses()
-        self.given = dict.fromkeys(program.inputs)
-        self.is_long = len(program.steps) > STEPS_PER_FUNCTION
+        self.program: Program = program
+        self.notes: bool = notes
+        self.last: dict[int, Any] = program.last_uses()
+        self.given: dict[Any, Any] = dict.fromkeys(program.inputs)
+        self.is_long: bool = len(program.steps) > STEPS_PER_FUNCTION
 
     # -- what a kind of text says of itself -----------------------------------------------------------------------------
 

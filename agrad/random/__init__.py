@@ -54,7 +54,8 @@ class Generator:
 
     def __init__(self, seed: int | None = None) -> None:
         not_recorded("the function makes a random generator of its own at every call")
-        self.seed, self.counter = operator.index(int.from_bytes(os.urandom(8), "little") if seed is None else seed), 0
+        self.seed: int = operator.index(int.from_bytes(os.urandom(8), "little") if seed is None else seed)
+        self.counter: int = 0
 
     def manual_seed(self, seed: int) -> Generator:
         """Start anew from a seed."""

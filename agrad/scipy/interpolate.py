@@ -117,7 +117,8 @@ class interp1d:  # noqa: N801 (SciPy's name)
         order = argsort(x)
         y = take(_floating(y, x), order, axis=axis)
         self.x, self._y = _knots(take(x, order, axis=0), y, axis, "interp1d", 2 if kind == "linear" else 4)
-        self.axis, self._ndim = axis, self._y.ndim
+        self.axis: int = axis
+        self._ndim = self._y.ndim
         self._extends = isinstance(fill_value, str) and fill_value == "extrapolate"
         self._fill = fill_value if isinstance(fill_value, tuple) else (fill_value, fill_value)
         told = self._extends or fill_value == fill_value  # noqa: PLR0124 (NaN is what differs from itself)
@@ -176,12 +177,16 @@ class CubicHermiteSpline:
 
     def _join(self, x: Tensor, values: Tensor, slopes: Tensor, axis: int, extrapolate: Any) -> None:
         """Make the pieces, of values and slopes with the interpolated axis first."""
-        self.x, self.axis, self._ndim = x, axis, values.ndim
+        self.x: Tensor = x
+        self.axis: int = axis
+        self._ndim = values.ndim
         self.extrapolate = True if extrapolate is None else extrapolate
         steps = _column(x[1:] - x[:-1], values.ndim)
         rises = (values[1:, ...] - values[:-1, ...]) / steps
         bend = (slopes[:-1, ...] + slopes[1:, ...] - 2 * rises) / steps
-        self.c = stack([bend / steps, (rises - slopes[:-1, ...]) / steps - bend, slopes[:-1, ...], values[:-1, ...]])
+        self.c: Tensor = stack(
+            [bend / steps, (rises - slopes[:-1, ...]) / steps - bend, slopes[:-1, ...], values[:-1, ...]]
+        )
 
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Tensor:
         """Return the spline, or a derivative of it, at places."""
@@ -474,15 +479,16 @@ class RegularGridInterpolator:
     ) -> None:
         if method != "linear":
             raise NotImplementedError(f"RegularGridInterpolator: method is 'linear' here, not {method!r}{called()}")
-        self.values = _floating(values, next((p for p in points if isinstance(p, Tensor)), None))
+        self.values: Tensor = _floating(values, next((p for p in points if isinstance(p, Tensor)), None))
         if len(points) > self.values.ndim:
             raise ValueError(
                 f"There are {len(points)} point arrays, but values has {self.values.ndim} dimensions{called()}"
             )
-        self.grid = tuple(
+        self.grid: tuple[Any, ...] = tuple(
             _knots(p, moveaxis(self.values, i, 0), 0, "RegularGridInterpolator", 2)[0] for i, p in enumerate(points)
         )
-        self.bounds_error, self.fill_value = bounds_error, fill_value
+        self.bounds_error: bool = bounds_error
+        self.fill_value: float | None = fill_value
 
     def __call__(self, xi: Any) -> Tensor:
         """Return the values at places. There are no `method` and no `nu`."""

@@ -81,7 +81,7 @@ class Archive:
             raise FormatError(
                 f"it is not, or not wholly, a file of agrad.save: it has {len(trees)} members 'tree.json'"
             )
-        self.tree = trees[0]
+        self.tree: Any = trees[0]
 
     def _large(self, place: int, size: int, offset: int) -> tuple[int, int]:
         """Read the end of the directory in fields of 64 bits; give its size and offset."""

@@ -71,7 +71,7 @@ class Call:
     def __init__(self, sample: Sample, factor: float = 1.0) -> None:
         self.sample = sample
         self.factor = factor
-        self.op = OPS[sample.op]
+        self.op: Any = OPS[sample.op]
         bound = self.op.signature.bind(*sample.args, **sample.kwargs)
         bound.apply_defaults()
         self._values = [bound.arguments[a.name] for a in self.op.arguments]
@@ -83,10 +83,10 @@ class Call:
                 if isinstance(member, Data) and member.inexact:
                     self.operands.append(member)
                     self.names.append(argument.name)
-        self.places = {id(data): i for i, data in enumerate(self.operands)}
+        self.places: dict[int, int] = {id(data): i for i, data in enumerate(self.operands)}
         self._random = random.Random(zlib.crc32(str(sample).encode()))  # noqa: S311 (sampling, not secrets)
-        self.arrays = [reference_array(data) * factor for data in self.operands]
-        self.tangents = [self.like(a) for a in self.arrays]
+        self.arrays: list[Any] = [reference_array(data) * factor for data in self.operands]
+        self.tangents: list[Any] = [self.like(a) for a in self.arrays]
 
     @property
     def complex(self) -> bool:

@@ -122,8 +122,8 @@ class Kit:
         for text in self.plugins:
             ag.register(load_plugin(text))
         path = config.getoption("agrad_xfails")
-        self.xfails = read_xfails(path) if path else {}
-        self.files = config.getoption("agrad_report")
+        self.xfails: Any = read_xfails(path) if path else {}
+        self.files: Any = config.getoption("agrad_report")
         for file in self.files:
             if report.writer(file) is None:
                 raise pytest.UsageError(f"--agrad-report={file}: a report is written as .json, .html or .txt")

@@ -144,7 +144,8 @@ class Subset(Dataset[T_co]):
     """
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
-        self.dataset, self.indices = dataset, indices
+        self.dataset: Any = dataset
+        self.indices: Sequence[int] = indices
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -169,10 +170,10 @@ class ConcatDataset(Dataset[Any]):
     """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
-        self.datasets = list(datasets)
+        self.datasets: list[Any] = list(datasets)
         if not self.datasets:
             raise ValueError(f"datasets should not be an empty iterable{called()}")
-        self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))
+        self.cumulative_sizes: list[int] = list(itertools.accumulate(map(len, self.datasets)))
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
@@ -302,7 +303,9 @@ class RandomSampler(Sampler[int]):
             raise ValueError(
                 f"num_samples should be a positive integer value, but got num_samples={num_samples}{called()}"
             )
-        self.data_source, self.replacement, self.generator = data_source, replacement, generator
+        self.data_source: Any = data_source
+        self.replacement: bool = replacement
+        self.generator: random.Generator | None = generator
         self._num_samples = num_samples
 
     @property
@@ -334,7 +337,8 @@ class SubsetRandomSampler(Sampler[int]):
     """
 
     def __init__(self, indices: Sequence[int], generator: random.Generator | None = None) -> None:
-        self.indices, self.generator = indices, generator
+        self.indices: Sequence[int] = indices
+        self.generator: random.Generator | None = generator
 
     def __iter__(self) -> Iterator[int]:
         return (self.indices[i] for i in _shuffled(len(self.indices), self.generator))
@@ -370,8 +374,10 @@ class WeightedRandomSampler(Sampler[int]):
         replacement: bool = True,
         generator: random.Generator | None = None,
     ) -> None:
-        self.weights = [float(w) for w in (weights.tolist() if hasattr(weights, "tolist") else weights)]
-        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
+        self.weights: list[float] = [float(w) for w in (weights.tolist() if hasattr(weights, "tolist") else weights)]
+        self.num_samples: int = num_samples
+        self.replacement: bool = replacement
+        self.generator: random.Generator | None = generator
         positive = sum(w > 0 for w in self.weights)
         if not all(0 <= w < math.inf for w in self.weights):
             raise ValueError(f"weights should be finite and not negative{called()}")
@@ -416,7 +422,9 @@ class BatchSampler(Sampler[list[int]]):
 
     def __init__(self, sampler: Any, batch_size: int, drop_last: bool) -> None:
         _check_size(batch_size)
-        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+        self.sampler: Any = sampler
+        self.batch_size: int = batch_size
+        self.drop_last: bool = drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
         return _cut(self.sampler, self.batch_size, self.drop_last)
@@ -563,16 +571,26 @@ class DataLoader:
                 stacklevel=2,
             )
         _check_order(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last=drop_last)
-        self.dataset, self.batch_size, self.shuffle, self.drop_last = dataset, batch_size, bool(shuffle), drop_last
-        self.sampler, self.batch_sampler = sampler, batch_sampler
-        self.num_workers, self.pin_memory, self.persistent_workers = num_workers, pin_memory, persistent_workers
-        self.collate_fn, self.prefetch, self.generator = collate_fn, prefetch, generator
+        self.dataset: Any = dataset
+        self.batch_size: int = batch_size
+        self.shuffle: bool = bool(shuffle)
+        self.drop_last: bool = drop_last
+        self.sampler: Iterable[int] | None = sampler
+        self.batch_sampler: Iterable[Sequence[int]] | None = batch_sampler
+        self.num_workers: int = num_workers
+        self.pin_memory: bool = pin_memory
+        self.persistent_workers: bool = persistent_workers
+        self.collate_fn: Callable[[list[Any]], Any] | None = collate_fn
+        self.prefetch = prefetch
+        self.generator: random.Generator | None = generator
         self.timeout, self.worker_init_fn, self.multiprocessing_context = (
             timeout,
             worker_init_fn,
             multiprocessing_context,
         )
-        self.prefetch_factor, self.pin_memory_device, self.in_order = prefetch_factor, pin_memory_device, in_order
+        self.prefetch_factor: int | None = prefetch_factor
+        self.pin_memory_device: str = pin_memory_device
+        self.in_order: bool = in_order
 
     def __len__(self) -> int:
         if self.batch_sampler is not None:

@@ -128,7 +128,7 @@ class Graph:
 
     def __init__(self, rows: list[Row], note: str = "") -> None:
         self.rows = rows
-        self.note = note or _kept(itertools.chain(*(row.saved for row in rows)))
+        self.note: str = note or _kept(itertools.chain(*(row.saved for row in rows)))
         self._kind = "program" if note else "graph"
 
     def __str__(self) -> str:
@@ -273,8 +273,8 @@ class Memory:
 
     def __init__(self, saved: list[tuple[Row, Saved]]) -> None:
         self._saved = sorted(saved, key=lambda pair: -pair[1].bytes)
-        self.rows = [(row.name, s.name, s.shape, s.dtype, s.bytes, row.line) for row, s in self._saved]
-        self.total = _total(s for _, s in saved)
+        self.rows: list[Any] = [(row.name, s.name, s.shape, s.dtype, s.bytes, row.line) for row, s in self._saved]
+        self.total: int = _total(s for _, s in saved)
 
     def __str__(self) -> str:
         lines = [[row.name, s.name, f"{s.dtype} {s.shape}", s.size, row.line] for row, s in self._saved]

@@ -155,8 +155,8 @@ class VSpace:
         leaves, self._structure = tree.flatten(value)
         self._raw = is_raw(value)
         self._like = [_element(leaf) for leaf in leaves]
-        self.iscomplex = any(t._spec.is_complex for t in self._like)
-        self.size = sum(math.prod(t.shape) * (2 if t._spec.is_complex else 1) for t in self._like)
+        self.iscomplex: bool = any(t._spec.is_complex for t in self._like)
+        self.size: int = sum(math.prod(t.shape) * (2 if t._spec.is_complex else 1) for t in self._like)
         if self._structure.kind is None:
             (only,) = self._like
             self.shape, self.dtype, self.ndim = only.shape, only.dtype, only.ndim

@@ -78,7 +78,7 @@ class Call:
             self.places += tensors
             if any(self.leaves[i]._is_followed() for i in tensors):
                 argnums.append(number)
-        self.argnums = tuple(argnums)
+        self.argnums: tuple[int, ...] = tuple(argnums)
         self.result: TreeDef | None = None
         self.rest: list[Any] = []
 

@@ -90,7 +90,9 @@ class Frozen:
     """
 
     def __init__(self, dist: Any, *args: Any, **kwds: Any) -> None:
-        self.dist, self.args, self.kwds = dist, args, kwds
+        self.dist: Any = dist
+        self.args: tuple[Any, ...] = args
+        self.kwds = kwds
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -105,10 +107,11 @@ class Distribution:
     """A family of distributions; calling it fixes its parameters."""
 
     #: The methods that take the parameters alone.
-    without_variable = ("entropy", "mean", "median", "rvs", "std", "var")
+    without_variable: tuple[str, ...] = ("entropy", "mean", "median", "rvs", "std", "var")
 
     def __init__(self, name: str, *parameters: str) -> None:
-        self.name, self.parameters = name, parameters
+        self.name: str = name
+        self.parameters: tuple[str, ...] = parameters
 
     def __repr__(self) -> str:
         return f"<agrad.scipy.stats.{self.name}>"
@@ -214,7 +217,7 @@ class Continuous(Univariate):
 
     #: Where the density is not 0; None for the whole line. And a point inside.
     support: tuple[float, float] | None = None
-    inside = 0.5
+    inside: float = 0.5
 
     def __init__(self, name: str, *shapes: str) -> None:
         super().__init__(name, *shapes, "loc", "scale")

@@ -149,7 +149,7 @@ class Gamma(Continuous):
     tensor([0.3679, 0.2707])
     """
 
-    support = (0.0, INF)
+    support: tuple[float, float] | None = (0.0, INF)
 
     def _moments(self, a: Any) -> tuple[Any, Any]:
         return a, a
@@ -186,7 +186,7 @@ class ChiSquared(Continuous):
     tensor([0.3173, 0.0500])
     """
 
-    support = (0.0, INF)
+    support: tuple[float, float] | None = (0.0, INF)
 
     def _moments(self, df: Any) -> tuple[Any, Any]:
         return df, 2 * df
@@ -223,7 +223,7 @@ class Beta(Continuous):
     tensor(1.5000)
     """
 
-    support = (0.0, 1.0)
+    support: tuple[float, float] | None = (0.0, 1.0)
 
     def _moments(self, a: Any, b: Any) -> tuple[Any, Any]:
         return a / (a + b), a * b / ((a + b) ** 2 * (a + b + 1))
@@ -261,7 +261,7 @@ class Exponential(Continuous):
     tensor([   -inf, -1.1931])
     """
 
-    support = (0.0, INF)
+    support: tuple[float, float] | None = (0.0, INF)
 
     def _moments(self) -> tuple[Any, Any]:
         return 1.0, 1.0
@@ -342,7 +342,7 @@ class LogNormal(Continuous):
     tensor([0.0000, 0.5000])
     """
 
-    support = (0.0, INF)
+    support: tuple[float, float] | None = (0.0, INF)
 
     def _moments(self, s: Any) -> tuple[Any, Any]:
         return exp(s * s / 2), expm1(s * s) * exp(s * s)
@@ -391,7 +391,7 @@ class Uniform(Continuous):
     tensor([0.5000, 0.0000])
     """
 
-    support = (0.0, 1.0)
+    support: tuple[float, float] | None = (0.0, 1.0)
 
     def _moments(self) -> tuple[Any, Any]:
         return 0.5, 1 / 12
@@ -437,7 +437,7 @@ class InverseGamma(Continuous):
     tensor([1.0827, 0.3679])
     """
 
-    support = (0.0, INF)
+    support: tuple[float, float] | None = (0.0, INF)
 
     def _moments(self, a: Any) -> tuple[Any, Any]:
         return beyond(1, a, lambda a: 1 / (a - 1)), beyond(2, a, lambda a: 1 / ((a - 1) ** 2 * (a - 2)))
@@ -482,7 +482,7 @@ class WeibullMin(Continuous):
     tensor([0.7022, 0.3679])
     """
 
-    support = (0.0, INF)
+    support: tuple[float, float] | None = (0.0, INF)
 
     def _moments(self, c: Any) -> tuple[Any, Any]:
         mean = exp(gammaln(1 + 1 / c))
@@ -526,7 +526,7 @@ class HalfNorm(Continuous):
     tensor([0.3829, 0.6827, 0.9545])
     """
 
-    support = (0.0, INF)
+    support: tuple[float, float] | None = (0.0, INF)
 
     def _moments(self) -> tuple[Any, Any]:
         return math.sqrt(2 / math.pi), 1 - 2 / math.pi
@@ -674,8 +674,8 @@ class Pareto(Continuous):
     tensor([1.0000, 0.2500, 0.0625])
     """
 
-    support = (1.0, INF)
-    inside = 1.5
+    support: tuple[float, float] | None = (1.0, INF)
+    inside: float = 1.5
 
     def _moments(self, b: Any) -> tuple[Any, Any]:
         return beyond(1, b, lambda b: b / (b - 1)), beyond(2, b, lambda b: b / ((b - 2) * (b - 1) ** 2))
@@ -715,7 +715,7 @@ class FisherF(Continuous):
     tensor([0.4019, 0.0529])
     """
 
-    support = (0.0, INF)
+    support: tuple[float, float] | None = (0.0, INF)
 
     def _moments(self, dfn: Any, dfd: Any) -> tuple[Any, Any]:
         def var(dfd: Any) -> Any:
@@ -758,20 +758,20 @@ class FisherF(Continuous):
         return dfd * part * _one_over(rest) / dfn
 
 
-beta = Beta("beta", "a", "b")
-cauchy = Cauchy("cauchy")
-chi2 = ChiSquared("chi2", "df")
-expon = Exponential("expon")
-f = FisherF("f", "dfn", "dfd")
-gamma = Gamma("gamma", "a")
-gumbel_r = Gumbel("gumbel_r")
-halfnorm = HalfNorm("halfnorm")
-invgamma = InverseGamma("invgamma", "a")
-laplace = Laplace("laplace")
-logistic = Logistic("logistic")
-lognorm = LogNormal("lognorm", "s")
-norm = Norm("norm")
-pareto = Pareto("pareto", "b")
-t = StudentT("t", "df")
-uniform = Uniform("uniform")
-weibull_min = WeibullMin("weibull_min", "c")
+beta: Beta = Beta("beta", "a", "b")
+cauchy: Cauchy = Cauchy("cauchy")
+chi2: ChiSquared = ChiSquared("chi2", "df")
+expon: Exponential = Exponential("expon")
+f: FisherF = FisherF("f", "dfn", "dfd")
+gamma: Gamma = Gamma("gamma", "a")
+gumbel_r: Gumbel = Gumbel("gumbel_r")
+halfnorm: HalfNorm = HalfNorm("halfnorm")
+invgamma: InverseGamma = InverseGamma("invgamma", "a")
+laplace: Laplace = Laplace("laplace")
+logistic: Logistic = Logistic("logistic")
+lognorm: LogNormal = LogNormal("lognorm", "s")
+norm: Norm = Norm("norm")
+pareto: Pareto = Pareto("pareto", "b")
+t: StudentT = StudentT("t", "df")
+uniform: Uniform = Uniform("uniform")
+weibull_min: WeibullMin = WeibullMin("weibull_min", "c")

@@ -215,8 +215,8 @@ class Geometric(Discrete):
         return where(certain, (1 - p) ** (k + 1), exp(xlog1py(k + 1, -where(certain, 0.5, p))))
 
 
-bernoulli = Bernoulli("bernoulli", "p")
-binom = Binomial("binom", "n", "p")
-geom = Geometric("geom", "p")
-nbinom = NegativeBinomial("nbinom", "n", "p")
-poisson = Poisson("poisson", "mu")
+bernoulli: Bernoulli = Bernoulli("bernoulli", "p")
+binom: Binomial = Binomial("binom", "n", "p")
+geom: Geometric = Geometric("geom", "p")
+nbinom: NegativeBinomial = NegativeBinomial("nbinom", "n", "p")
+poisson: Poisson = Poisson("poisson", "mu")

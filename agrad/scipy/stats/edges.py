@@ -85,7 +85,8 @@ class Flat:
     """
 
     def __init__(self, shape: Number, level: Callable[[Number], tuple[Number, Number]] | None = None) -> None:
-        self.shape, self.level = shape, level
+        self.shape: Number = shape
+        self.level: Callable[[Number], tuple[Number, Number]] | None = level
 
     def asks(self, function: str) -> bool:
         """Return whether a function is to be taken from here: logarithms that are infinite."""
@@ -138,7 +139,10 @@ class Edge:
         *,
         step: Number = 1.0,
     ) -> None:
-        self.power, self.first, self.second, self.step = power, first, second, step
+        self.power: Number = power
+        self.first: Number = first
+        self.second: Number = second
+        self.step: Number = step
         self._factor = level, moving, other  # evaluated where values are taken, not where an edge is only asked
 
     @once

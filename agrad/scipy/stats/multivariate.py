@@ -206,7 +206,7 @@ def _eps(x: Tensor) -> float:
     return float(finfo(x.dtype).eps)
 
 
-dirichlet = Dirichlet("dirichlet", "alpha")
-multivariate_normal = MultivariateNormal("multivariate_normal", "mean", "cov")
+dirichlet: Dirichlet = Dirichlet("dirichlet", "alpha")
+multivariate_normal: MultivariateNormal = MultivariateNormal("multivariate_normal", "mean", "cov")
 for _each in (dirichlet, multivariate_normal):
     refer_methods(type(_each), f"scipy.stats.{_each.name}")

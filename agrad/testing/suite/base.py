@@ -64,10 +64,10 @@ class Conformance:
 
     agrad_backend: ClassVar[str] = ""
     xfails: ClassVar[Mapping[str, str]] = {}
-    is_agrad_conformance = True
+    is_agrad_conformance: bool = True
 
     #: The kit reads one value after the other.
-    pytestmark = pytest.mark.filterwarnings("ignore::agrad.core.errors.RecomputeWarning")
+    pytestmark: Any = pytest.mark.filterwarnings("ignore::agrad.core.errors.RecomputeWarning")
 
     #: False for tests that say something of a backend that cannot be used here.
     needs_backend: ClassVar[bool] = True

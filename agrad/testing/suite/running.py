@@ -202,11 +202,12 @@ class Run:
     outcome = "ran"
 
     def __init__(self, kit: Conformance, sample: Sample, dtype: str, factor: float = 1.0) -> None:
-        self.kit, self.dtype = kit, dtype
+        self.kit: Conformance = kit
+        self.dtype: str = dtype
         self.slopes: Slopes = slopes_of(sample, factor)
-        self.call = self.slopes.call
-        self.arrays = [self.rounded(a) for a in self.call.arrays]
-        self.every = range(len(self.arrays))
+        self.call: Call = self.slopes.call
+        self.arrays: list[Any] = [self.rounded(a) for a in self.call.arrays]
+        self.every: range = range(len(self.arrays))
 
     def rounded(self, array: Any) -> Any:
         """Return an inexact reference array in the precision of the test."""
