@@ -403,6 +403,39 @@ def lint(session: nox.Session) -> None:
     check(session)
 
 
+#: Of a hundred symbols, how many must have a type that all type checkers agree on.
+COMPLETE = 95
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Count the symbols whose type is fully known, by ``pyright --verifytypes``; fail below `COMPLETE` percent."""
+    session.install(*CORE, *CHECKERS)
+    told = session.run("pyright", "--verifytypes", "agrad", "--ignoreexternal", silent=True, success_codes=[0, 1])
+    found = re.search(r"Type completeness score: ([\d.]+)%", told if isinstance(told, str) else "")
+    if found is None:
+        session.error(f"pyright gave no score: {told}")
+    session.log(f"{found[1]} % of the symbols have a known type")
+    if float(found[1]) < COMPLETE:
+        session.error(
+            f"{found[1]} % is less than {COMPLETE}: `pyright --verifytypes agrad --ignoreexternal` lists what is unknown"
+        )
+
+
+@nox.session
+def prereleases(session: nox.Session) -> None:
+    """Run the tests of agrad's parts on pre-releases of the libraries, and on nightly wheels where there is an index of them.
+
+    ``AGRAD_NIGHTLY_INDEX`` is the address of that index (SPEC 4). What fails here fails for users with the next release.
+    """
+    session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *CHECKERS)
+    index = os.environ.get("AGRAD_NIGHTLY_INDEX")
+    nightly = ["--extra-index-url", index] if index else []
+    session.install("--pre", "--upgrade", *nightly, "array-api-compat", "dask", "numpy", "scipy", "xarray", "zarr")
+    session.run("pip", "list", silent=False)
+    session.run("pytest", "-n", "2", "-m", "not long", *(session.posargs or PARTS))
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """Train a small network on handwritten digits: `examples/digits.py` with the arguments given."""

@@ -2,7 +2,7 @@
 
     python .ci/set_version.py 0.2.0
 
-The version stands in ``agrad/__init__.py``, in the projects' files and in the pins between them, because each of them must
+The version stands in ``agrad/__init__.py``, in ``CITATION.cff``, in the projects' files and in the pins between them, because each of them must
 be readable by itself; this is the one place that writes it.
 """
 
@@ -41,10 +41,11 @@ def set_version(root: Path, new: str, day: dt.date) -> None:
     )
     if new == old:
         raise ValueError(f"the version is {old} already")
-    states = rf'(?<=^version = "){re.escape(old)}(?="$)|(?<=^__version__ = "){re.escape(old)}(?="$)'
+    states = rf'(?<=^version = "){re.escape(old)}(?="$)|(?<=^version: ){re.escape(old)}$|(?<=^__version__ = "){re.escape(old)}(?="$)'
     pins = rf"(?<===){re.escape(old)}(?=\")"
     written = {}
-    for file in (root / "agrad/__init__.py", root / "pyproject.toml", *sorted(root.glob("plugins/*/pyproject.toml"))):
+    stating = ["agrad/__init__.py", "CITATION.cff", "pyproject.toml"]
+    for file in (*(root / name for name in stating), *sorted(root.glob("plugins/*/pyproject.toml"))):
         text, count = re.subn(states, new, file.read_text(encoding="utf-8"), flags=re.MULTILINE)
         if count != 1:
             raise ValueError(f"{file.relative_to(root)} states the version {old} {count} times, not once")

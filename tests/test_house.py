@@ -1047,7 +1047,7 @@ def test_agrad_knows_its_version():
 @pytest.fixture
 def releasing(tmp_path):
     """What states the version, copied, and the function that sets it there."""
-    for path in [*PROJECTS, "agrad/__init__.py"]:
+    for path in [*PROJECTS, "agrad/__init__.py", "CITATION.cff"]:
         place = tmp_path / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
@@ -1058,12 +1058,16 @@ def releasing(tmp_path):
 def test_one_script_sets_every_version(releasing):
     place, set_version = releasing
     set_version(place, "7.8.9", dt.date(2030, 1, 2))
-    texts = {path: (place / path).read_text(encoding="utf-8") for path in [*PROJECTS, "agrad/__init__.py"]}
+    paths = [*PROJECTS, "agrad/__init__.py", "CITATION.cff"]
+    texts = {path: (place / path).read_text(encoding="utf-8") for path in paths}
     now = project("pyproject.toml")["version"]
     for path, text in texts.items():
         expected = (ROOT / path).read_text(encoding="utf-8")
         assert text == re.sub(
-            rf'((?:version__|^version) = "|agrad[^"]*==){re.escape(now)}"', r'\g<1>7.8.9"', expected, flags=re.MULTILINE
+            rf'((?:version__|^version) = "|^version: |agrad[^"]*==){re.escape(now)}(?="|$)',
+            r"\g<1>7.8.9",
+            expected,
+            flags=re.MULTILINE,
         )
         assert text.count("7.8.9") >= 1
     changelog = (place / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -1087,6 +1091,13 @@ def test_a_version_that_cannot_be_set_changes_nothing(releasing, version, spoilt
     with pytest.raises(ValueError, match=message):
         set_version(place, version or project("pyproject.toml")["version"], dt.date(2030, 1, 2))
     assert {file: file.read_bytes() for file in before} == before
+
+
+def test_actions_are_pinned_by_hash():
+    """A tag of an action can be moved to other code; the hash of a commit cannot."""
+    for file in (ROOT / ".github/workflows").iterdir():
+        for used in re.findall(r"uses: (.*)", file.read_text(encoding="utf-8")):
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", used), f"{file.name}: {used}"
 
 
 # -- what is supported ------------------------------------------------------------------------------------------------

@@ -466,6 +466,11 @@ def test_random_numbers():
         assert scipy.stats.kstest(x, lambda x: getattr(scipy.stats, name).cdf(x, *shapes, 0.5, 2.0)).pvalue > 1e-3  # noqa: B023
     again = stats.norm.rvs(0.5, 2.0, 5, random_state=3)
     assert again.tolist() == stats.norm(0.5, 2.0).rvs(size=5, random_state=3).tolist()
+    assert stats.norm.rvs(0.5, 2.0, 5, rng=3).tolist() == again.tolist()
+    generator = ag.numpy.random.default_rng(3)
+    assert stats.norm.rvs(0.5, 2.0, 5, rng=generator).tolist() == again.tolist()
+    with pytest.raises(TypeError, match="multiple values for argument now known as `rng`"):
+        stats.norm.rvs(size=5, rng=3, random_state=3)
     assert stats.norm.rvs(np.zeros(3)).shape == (3,)
     z = value(stats.norm.rvs(size=5, random_state=3))
     scale = ag.tensor(2.0, requires_grad=True)

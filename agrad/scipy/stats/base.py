@@ -62,9 +62,15 @@ def probabilities(q: Any) -> Tensor:
     return if_valid((q >= 0) & (q <= 1), q, q)
 
 
-def uniform_numbers(size: Any, random_state: Any) -> Tensor:
-    """Draw numbers between 0 and 1, from agrad's generator or one of `agrad.numpy.random`, or from a seed."""
-    source = random if random_state is None else random.default_rng(random_state)
+def uniform_numbers(size: Any, rng: Any, random_state: Any) -> Tensor:
+    """Draw numbers between 0 and 1, from agrad's generator or one of `agrad.numpy.random`, or from a seed.
+
+    `random_state` is what SciPy called `rng` before SPEC 7.
+    """
+    if rng is not None and random_state is not None:
+        raise TypeError(f"rvs() got multiple values for argument now known as `rng`: give `rng` alone{called()}")
+    seed = random_state if rng is None else rng
+    source = random if seed is None else random.default_rng(seed)
     found: Tensor = source.random(size)
     return found
 
@@ -342,17 +348,18 @@ class Continuous(Univariate):
         """Return the median."""
         return self.ppf(0.5, *args, **kwds)
 
-    def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
+    def rvs(self, *args: Any, size: Any = None, rng: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
         """Return random numbers, by `ppf` of uniform ones: they have derivatives by the parameters.
 
-        `random_state` is a seed or a generator of `agrad.numpy.random`. Default: agrad's generator (`agrad.manual_seed`). The
-        numbers are not those that SciPy draws; by default there are as many as the parameters broadcast to.
+        `rng` is a seed or a generator of `agrad.numpy.random`, `random_state` its earlier name. Default: agrad's generator
+        (`agrad.manual_seed`). The numbers are not those that SciPy draws; by default there are as many as the parameters
+        broadcast to.
         """
         if len(args) > len(self.parameters):
             *args, size = args  # type: ignore[assignment]
         if size is None:
             size = broadcast_shapes(*(p.shape for p in map(as_operand, self._given(args, kwds))))
-        return self.ppf(uniform_numbers(size, random_state), *args, **kwds)
+        return self.ppf(uniform_numbers(size, rng, random_state), *args, **kwds)
 
     def _quantile(self, method: str, q: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
         q, *shapes, loc, scale = operands(q, *self._given(args, kwds))

@@ -178,15 +178,15 @@ class Dirichlet(Distribution):
         """Return the density."""
         return exp(self.logpdf(x, alpha))
 
-    def rvs(self, alpha: Any, size: Any = 1, random_state: Any = None) -> Tensor:
+    def rvs(self, alpha: Any, size: Any = 1, rng: Any = None, random_state: Any = None) -> Tensor:
         """Return random vectors: gamma variates over their sum, which have derivatives by `alpha`.
 
-        They are not those that SciPy draws. `random_state` is a seed or a generator of `agrad.numpy.random`. Default:
-        agrad's generator.
+        They are not those that SciPy draws. `rng` is a seed or a generator of `agrad.numpy.random`, `random_state` its
+        earlier name. Default: agrad's generator.
         """
         (alpha,) = floatings(alpha)
         lead = (size,) if isinstance(size, int) else tuple(size)
-        found = gamma.rvs(alpha, size=(*lead, *alpha.shape), random_state=random_state)
+        found = gamma.rvs(alpha, size=(*lead, *alpha.shape), rng=rng, random_state=random_state)
         return found / sum(found, axis=-1, keepdims=True)
 
 
