@@ -484,6 +484,18 @@ def second(session: nox.Session, *options: str) -> None:
     session.run("pytest", "--compiled-steps", *(options or folders))
 
 
+#: Optimisations that tests run without: see tests/trust/without.py.
+SWITCHED_OFF = ("entries", "passes", "tiles")
+
+
+def without(session: nox.Session) -> None:
+    """Run tests of the parts without one optimisation after the other."""
+    session.install(*CORE, *NUMPY, *DASK, *TESTERS, *OTHERS)
+    folders = [f"tests/{part}" for part in ("autograd", "compiled", "func", "nn", "ops", "optim", "program")]
+    for name in SWITCHED_OFF:
+        session.run("pytest", "-n", "2", "-q", "-m", "not long", f"--without={name}", *folders)
+
+
 #: What `tests` leaves out, by name. Each takes less than an hour on two cores.
 REST: dict[str, Callable[[nox.Session], None]] = {
     "long": lambda session: suite(session, "-m", "long", *ALL),
@@ -493,6 +505,7 @@ REST: dict[str, Callable[[nox.Session], None]] = {
     "dask": lambda session: kit(session, "dask"),
     "cupy": emulated,
     "compiled": second,
+    "without": without,
     "soak": lambda session: draw(session, "--stateful", "--minutes", "30"),
 }
 
@@ -504,7 +517,7 @@ def everything(session: nox.Session) -> None:
     These are the tests marked ``long`` (``pytest -m long``), the others ``shuffled`` (``pytest --shuffle=SEED``), the whole kits of
     ``numpy``, ``strict`` and ``dask`` (each also ``nox -s backend -- NAME``), that of ``cupy``
     on a device that is emulated, the tests with their functions ``compiled``
-    (``nox -s compiled``), and the ``soak`` of functions with state (``nox -s soak -- --stateful``).
+    (``nox -s compiled``), tests ``without`` one optimisation after the other, and the ``soak`` of functions with state (``nox -s soak -- --stateful``).
     """
     names = session.posargs or [*REST]
     if unknown := {*names} - {*REST}:

@@ -56,11 +56,16 @@ def ready(name):
 
 def pytest_addoption(parser):
     parser.addoption("--compiled-steps", action="store_true", help="compile the functions that tests define")
+    parser.addoption("--without", help="switch an optimisation off: one of tests/trust/without.py")
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests of each, in random order")
 
 
 def pytest_configure(config):
     ag.compile.__kwdefaults__["check"] = "doubling"  # whatever a replay gives otherwise is an error here
+    if name := config.getoption("--without"):
+        import without
+
+        without.WITHOUT[name]()
     if config.getoption("--compiled-steps"):
         import compiled_steps
 

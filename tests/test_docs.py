@@ -525,6 +525,20 @@ def test_the_programs_of_dasks_page_run(tmp_path, monkeypatch, capsys):
     assert names["first"].grad.chunks == ((100,) * 4, (150,) * 4)
 
 
+@pytest.mark.long
+def test_the_page_of_promises_counts_its_tests():
+    rows = re.findall(
+        r"^\|.*`pytest ([^`]*)`.* \| ([\d,]+) \|$", (DOCS / "trust.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(rows) > 8
+    for options, number in rows:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *options.split()]
+        told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        found = int(re.findall(r"(\d+)(?:/\d+)? tests? collected", told)[-1])
+        stated = int(number.replace(",", ""))
+        assert stated <= found <= 1.2 * stated + 5, f"pytest {options} collects {found} tests, the page says {stated}"
+
+
 def test_pages_with_examples_are_found():
     assert "own_ops.md" in [page.name for page in PAGES]
 
