@@ -23,6 +23,7 @@ CUPY = ["-e", "plugins/cupy_backend"]
 CHECKERS = ["mypy>=1.18", "pyright[nodejs]>=1.1.400", "ruff>=0.14"]
 TESTERS = [
     "array-api-strict>=2.4",
+    "checkpoint_schedules>=1.0.4",
     "distributed>=2025.9",
     "hatchling>=1.26",
     "hypothesis>=6.100",
@@ -190,7 +191,7 @@ SITE = [
     "sphinx-design>=0.6",
     "sphinx-gallery>=0.19",
 ]
-PAGES = ["matplotlib", "scikit-learn", "scipy>=1.16", "xarray", "zarr>=3.1"]
+PAGES = ["checkpoint_schedules>=1.0.4", "matplotlib", "scikit-learn", "scipy>=1.16", "xarray", "zarr>=3.1"]
 
 
 @nox.session

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from agrad.core.names import MissingName as _MissingName
 from agrad.utils import checkpoint
+from agrad.utils.schedules import checkpoint_sequence
 
 if TYPE_CHECKING:
     from agrad.utils import data as data
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "checkpoint_sequence", "data"]
 
 
 if not TYPE_CHECKING:  # a type checker reads the import above, and is to know what there is not

@@ -1,0 +1,651 @@
+"""Checkpointing by schedule: the gradient of many steps in the memory of a few states, which are kept as a schedule says.
+
+A schedule is an iterator of actions, those of the package ``checkpoint_schedules``: run forward from here to there, keep the
+state here or what the derivative of these steps needs, go backward over them. `_Run` carries such actions out.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import operator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from agrad import random, tree
+from agrad.autograd.graph import save_on_disk
+from agrad.core import engine, mode
+from agrad.core.engine import running
+from agrad.core.errors import called
+from agrad.core.function import Function, FunctionNode, run
+from agrad.core.node import AccumulateGrad, Node, next_seq
+from agrad.core.operands import from_raw
+from agrad.core.saved import Packed, Pair, active, around
+from agrad.core.tensor import Tensor, wrap
+from agrad.ops.elementwise import add
+from agrad.program.arguments import argument_of, bare_all, is_raw, name_of
+from agrad.program.batching import repeatable
+from agrad.utils.checkpoint import CheckpointError, checkpoint
+
+__all__ = ["checkpoint_sequence"]
+
+
+def checkpoint_sequence(
+    step: Callable[[Any, int], Any], state: Any, n: int, *, schedule: Any, directory: str | None = None
+) -> Any:
+    """Run n steps, and keep of them for backward what a schedule says; the rest is computed again there.
+
+    It is the loop ``for i in range(n): state = step(state, i)``, and its gradients are that loop's, also by tensors that `step`
+    uses beside its arguments. With ``schedule=20``, 10,000 steps hold 20 states, and each is run 4.8 times.
+
+    Parameters
+    ----------
+    step : callable
+        Takes the state and the number of the step, gives the next state, of the same containers. It must do the same when it is
+        run again. Its random numbers are drawn again, from whichever generators.
+    state : array, number or container of them
+        What the first step is given.
+    n : int
+        How many steps there are.
+    schedule : int or checkpoint_schedules.CheckpointSchedule
+        A number of states to keep in memory: the binomial schedule, whose steps are the fewest for it. Or a schedule of that
+        package: ``Revolve``, ``MultistageCheckpointSchedule``, ``MixedCheckpointSchedule``, ``HRevolve`` and others, for memory
+        and files. It is not used up: each call follows it from its beginning.
+    directory : str, optional
+        Where files are; default: the system's place for temporary files. They go with what is kept: at the end of backward, after
+        an error or an interrupt in it, or with the graph if there is no backward.
+
+    Returns
+    -------
+    Tensor or container of them
+        What the last step gave; raw arrays if `state` is of such and nothing is differentiated.
+
+    Raises
+    ------
+    CheckpointError
+        If a step uses a tensor that an earlier one made and that is no part of the state. In backward, if a step does something
+        else when it is run again, or if a parameter that it uses was given another value since.
+    ImportError
+        If the package ``checkpoint_schedules`` is not there.
+    TypeError
+        If `schedule` is neither, or a step gives other containers than it was given.
+    ValueError
+        If `n` or a number of states is less than 1, or if a schedule is for another number of steps, has been used, or has no backward.
+
+    Notes
+    -----
+    The initial state is kept beside those of the schedule. Backward through a graph that is retained runs all steps forward again
+    from it. Higher orders are right, and differentiate the loop with a `checkpoint` per step: there all states are kept. Where
+    nothing is recorded, and in forward mode, the loop runs as it is; what `ag.compile` captures contains no schedule, so a function
+    that calls this runs as it is.
+
+    Griewank and Walther: Algorithm 799: revolve (2000). Stumm and Walther: MultiStage approaches for optimal offline
+    checkpointing (2009). Maddison: Step-based checkpointing with high-level algorithmic differentiation (2024), for ``MixedCheckpointSchedule``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> rate = ag.tensor(0.01, requires_grad=True)
+    >>> def step(x, i):
+    ...     return x + rate * x * (1 - x)
+    >>> x = ag.utils.checkpoint_sequence(step, ag.tensor(0.1), 300, schedule=5)
+    >>> ag.grad(x, rate)[0]
+    tensor(64.2397)
+    """
+    n = operator.index(n)
+    if n < 1:
+        raise ValueError(f"checkpoint_sequence: n is {n}: there must be at least one step{called()}")
+    made, form = tree.flatten(state)
+    first = [argument_of(leaf, "checkpoint_sequence") for leaf in made]
+    actions = _Actions(schedule, n)
+    steps = _Steps(step, form, n)
+    now = mode.current()
+    if (now is not None and now.levels) or not mode.is_grad_enabled():
+        for i in range(n):
+            first = steps.called(first, i)
+        found = first
+    else:
+        mode.not_recorded("checkpoint_sequence keeps what a schedule says when it runs, which no program does")
+        found = _recorded(steps, first, actions, directory)
+    result = tree.unflatten(form, found)
+    return bare_all(result) if is_raw(state) else result
+
+
+# -- schedules ------------------------------------------------------------------------------------------------------------
+
+
+class _Actions:
+    """A schedule that can be followed several times.
+
+    Attributes
+    ----------
+    n : int
+        How many steps it is for.
+    types : module
+        The package, for the types of its actions.
+    """
+
+    def __init__(self, schedule: Any, n: int) -> None:
+        self.types, self.n = _package(), n
+        if isinstance(schedule, self.types.CheckpointSchedule):
+            self._schedule = schedule
+        elif isinstance(schedule, int) and not isinstance(schedule, bool):
+            if schedule < 1:
+                raise ValueError(f"checkpoint_sequence: schedule={schedule}: at least one state must be kept{called()}")
+            # of one step nothing but what its derivative needs is kept
+            kind = self.types.MultistageCheckpointSchedule
+            self._schedule = kind(n, schedule, 0) if n > 1 else self.types.SingleMemoryStorageSchedule()
+        else:
+            raise TypeError(
+                "checkpoint_sequence: schedule is a number of states or a schedule of the package checkpoint_schedules, not"
+                f" {type(schedule).__name__}{called()}"
+            )
+        if self._schedule.n or self._schedule.r or hasattr(self._schedule, "iter"):
+            raise ValueError(
+                f"checkpoint_sequence: {type(schedule).__name__} has been iterated over: pass a new one{called()}"
+            )
+        if isinstance(self._schedule, self.types.NoneCheckpointSchedule):
+            raise ValueError(  # noqa: TRY004 (it is of the right type)
+                "checkpoint_sequence: NoneCheckpointSchedule has no backward; call this under ag.no_grad()"
+                f" with any other schedule{called()}"
+            )
+        if self._schedule.max_n not in {None, n}:
+            raise ValueError(
+                f"checkpoint_sequence: the schedule is for {self._schedule.max_n} steps, and n is {n}{called()}"
+            )
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give the actions from the first to the end of one backward pass."""
+        schedule = copy.copy(self._schedule)  # not begun: it has no state beside numbers and what it never changes
+        types = self.types
+        for action in schedule:
+            yield action
+            if isinstance(action, types.EndReverse):
+                return
+            if isinstance(action, types.Forward) and schedule.max_n is None and action.n1 >= self.n:
+                schedule.finalize(self.n)
+
+
+def _package() -> Any:
+    try:
+        return importlib.import_module("checkpoint_schedules")
+    except ImportError as error:
+        raise ImportError(
+            "checkpoint_sequence: the schedules are those of the package checkpoint_schedules, which cannot be imported:"
+            f' pip install "agrad[schedules]"{called()}'
+        ) from error
+
+
+# -- steps ----------------------------------------------------------------------------------------------------------------
+
+
+class _Steps:
+    """The steps of a sequence: how each is called, the first time and again.
+
+    Attributes
+    ----------
+    keys : dict
+        By number, the keys of the random numbers that a step drew.
+    moving : list of tuple of bool
+        Which leaves of the state before each step, and after the last, are differentiated.
+    """
+
+    def __init__(self, step: Callable[[Any, int], Any], form: tree.TreeDef, n: int) -> None:
+        self.step, self.form, self.n = step, form, n
+        self._again = repeatable(step)[1]
+        self.keys: dict[int, list[random.Key]] = {}
+        self.moving: list[tuple[bool, ...]] = []
+
+    def called(self, state: Sequence[Tensor], i: int) -> list[Tensor]:
+        """Call a step for the first time."""
+        keys: list[random.Key] = []
+        found = random.noting(keys, self.step, tree.unflatten(self.form, state), i)
+        if keys:
+            self.keys[i] = keys
+        return self.leaves(found, i)
+
+    def again(self, state: Any, i: int) -> Any:
+        """Call a step with the random numbers of its first call."""
+        return random.again(self.keys.get(i, ()), self._again, state, i)
+
+    def leaves(self, state: Any, i: int) -> list[Tensor]:
+        """Return the leaves of what a step gave."""
+        found, form = tree.flatten(state)
+        if form != self.form:
+            raise TypeError(
+                f"checkpoint_sequence: {name_of(self.step)} was given {self.form} as its state, and gave {form} in step"
+                f" {i}{called()}"
+            )
+        return [argument_of(leaf, "checkpoint_sequence") for leaf in found]
+
+
+class _Recorded(NamedTuple):
+    """The graph of one step, from its state to the next one.
+
+    Attributes
+    ----------
+    inputs, outputs : list of Node or None
+        Of the leaves of either; None for one that no cotangent goes to.
+    outside : set of Node
+        Where the graph leaves the step otherwise.
+    """
+
+    inputs: list[Node | None]
+    outputs: list[Node | None]
+    outside: set[Node]
+
+
+class _Within(engine.Pass):
+    """A backward pass over one step: what comes before its targets, and hooks on these, is left to the pass around it."""
+
+    def visit(self, node: Node, g: Any) -> tuple[Sequence[Node], Any]:
+        assert self.targets is not None
+        if node not in self.targets or type(node) is AccumulateGrad:
+            return super().visit(node, g)
+        self.captured[node] = g
+        return (), ()
+
+    def run_tensor_hooks(self, node: Node, hooks: Any, g: Any) -> Any:
+        assert self.targets is not None
+        return g if node in self.targets else super().run_tensor_hooks(node, hooks, g)
+
+
+def _back(
+    outputs: Sequence[Node | None],
+    cotangents: Sequence[Tensor | None],
+    targets: set[Node],
+    *,
+    keep: bool,
+    record: bool = False,
+) -> dict[Node, Tensor]:
+    """Return the cotangents at targets that some arrive at."""
+    roots = [(node, g) for node, g in zip(outputs, cotangents, strict=True) if node is not None and g is not None]
+    found = engine.run(roots, retain_graph=keep, create_graph=record, targets=targets, accumulate=False, kind=_Within)
+    return {node: g if isinstance(g, Tensor) else from_raw(g) for node, g in found.items()}
+
+
+def _plain(t: Tensor) -> Tensor:
+    return wrap(t._raw, t._spec)
+
+
+def _nodes(tensors: Sequence[Tensor]) -> list[Node | None]:
+    return [t._node for t in tensors]
+
+
+def _outside(outputs: Sequence[Node | None], own: Collection[Node | None], floor: int) -> set[Node]:
+    """Return the nodes where a step's graph leaves it: leaves that are not its state, and nodes older than it."""
+    seen: set[Node] = set()
+    found: set[Node] = set()
+    stack = [node for node in outputs if node is not None]
+    while stack:
+        node = stack.pop()
+        if node in seen or node in own:
+            continue
+        seen.add(node)
+        if node.seq < floor:
+            found.add(node)
+        elif type(node) is not AccumulateGrad:
+            stack.extend(node.inputs)
+        elif node.active:  # the others are names that transforms give
+            found.add(node)
+    return found
+
+
+# -- one way forward and back ---------------------------------------------------------------------------------------------
+
+
+class _Kept(NamedTuple):
+    """What is kept of a step: the state before it, in the keeping of hooks or not, or its graph."""
+
+    state: list[Any] | None
+    graph: _Recorded | None
+
+
+class _Run:
+    """One way along a schedule: forward to the last state, then backward.
+
+    Attributes
+    ----------
+    outside : dict
+        Nodes beside the state that cotangents go to; of each leaf its tensor's value in forward. None for the first way, which
+        finds them.
+    """
+
+    def __init__(
+        self,
+        steps: _Steps,
+        state: Sequence[Tensor],
+        actions: _Actions,
+        directory: str | None,
+        outside: dict[Node, Any] | None = None,
+    ) -> None:
+        self.steps, self.n, self.types = steps, actions.n, actions.types
+        self._actions = iter(actions)
+        self._disk = save_on_disk(directory)
+        self._began = next_seq()
+        self.outside: dict[Node, Any] = {} if outside is None else outside
+        self._state, self._at = list(map(_plain, state)), 0
+        self._stores: dict[Any, dict[int, _Kept]] = {place: {} for place in self.types.StorageType}
+        self._first = outside is None
+        if self._first:
+            steps.moving.append(tuple(t.requires_grad for t in state))
+
+    # -- forward
+
+    def forward(self) -> list[Tensor]:
+        """Follow the schedule to the last state."""
+        try:
+            self._follow(self.types.EndForward, self._refuse_reverse)
+            if self._at != self.n:
+                raise self._misled(f"the first way forward ends at {self._at}")
+        except BaseException:
+            self.let_go()
+            raise
+        self._first = False
+        found, self._state = self._state, []
+        return found
+
+    def let_go(self) -> None:
+        """Keep nothing any more."""
+        for store in self._stores.values():
+            store.clear()
+
+    def _follow(self, end: type, reverse: Callable[[Any], None]) -> None:
+        """Carry actions out up to one of a kind."""
+        types = self.types
+        for action in self._actions:
+            if isinstance(action, end):
+                return
+            if isinstance(action, types.Forward):
+                self._advance(action)
+            elif isinstance(action, types.Reverse):
+                reverse(action)
+            elif isinstance(action, types.Copy | types.Move):
+                self._fetch(action)
+            else:
+                raise self._misled(f"{action} is no action that is known")
+        raise self._misled(f"it ends before {end.__name__}")
+
+    def _misled(self, why: str) -> ValueError:
+        return ValueError(f"checkpoint_sequence: the schedule does not fit {self.n} steps: {why}{called()}")
+
+    def _refuse_reverse(self, action: Any) -> None:
+        raise self._misled(f"{action} comes before EndForward")
+
+    def _advance(self, action: Any) -> None:
+        """Run steps, and keep the state before them, or the graph of each."""
+        if self._at != action.n0:
+            raise self._misled(f"{action} follows on the state before step {self._at}")
+        store = self._stores[action.storage]
+        to_disk = action.storage is self.types.StorageType.DISK
+        if action.write_ics:
+            store[action.n0] = _Kept([self._put(t, to_disk=to_disk) for t in self._state], None)
+        for i in range(action.n0, min(action.n1, self.n)):
+            if not action.write_adj_deps:
+                self._call(i, keep=False, to_disk=False)  # its graph goes before the next step runs
+                continue
+            known = store.get(i)
+            graph = self._call(i, keep=True, to_disk=to_disk)
+            store[i] = _Kept(None if known is None else known.state, graph)
+            del graph
+
+    def _call(self, i: int, *, keep: bool, to_disk: bool) -> _Recorded:
+        """Run the step after the present state, and go on to the next one; return its graph.
+
+        What the graph saves is left to the hooks that are on around the sequence, and goes to files, if it is to be kept.
+        """
+        steps = self.steps
+        inputs = [_plain(t).requires_grad_(moves) for t, moves in zip(self._state, steps.moving[i], strict=True)]
+        self._state = []
+        own = _nodes(inputs)
+        before = mode.get_mode()
+        try:
+            pairs = before.saved if before is not None and self._first and keep else ()
+            if to_disk and keep:
+                pairs = (*(around() if self._first else ()), Pair(functools.partial(self._pack, own), self._unpack))
+            mode.push(grad=True, levels=(), saved=pairs)
+            floor = next_seq()
+            given = list(map(_named, inputs))
+            if self._first:
+                outputs = steps.called(given, i)
+            else:
+                outputs = steps.leaves(steps.again(tree.unflatten(steps.form, given), i), i)
+        finally:
+            mode.set_mode(before)
+        moving = tuple(t.requires_grad for t in outputs)
+        if len(steps.moving) == i + 1:
+            steps.moving.append(steps.moving[-1] if moving == steps.moving[-1] else moving)
+        elif moving != steps.moving[i + 1]:
+            raise CheckpointError(
+                f"checkpoint_sequence: step {i} gave a state whose leaves require gradients as {steps.moving[i + 1]}, and when"
+                f" it was run again as {moving}: it must do the same"
+            )
+        outside: set[Node] = set()
+        if self._first or keep:
+            outside = _outside(_nodes(outputs), own, floor)
+            for node in outside:
+                self._meet(node, i)
+        self._state, self._at = list(map(_plain, outputs)), i + 1
+        return _Recorded(own, _nodes(outputs), outside)
+
+    def _meet(self, node: Node, i: int) -> None:
+        """Take note of a node beside the state that a step's graph leads to."""
+        is_leaf = type(node) is AccumulateGrad
+        if self._first:
+            if not is_leaf and node.seq > self._began:
+                raise CheckpointError(
+                    f"checkpoint_sequence: step {i} uses a tensor that an earlier step made ({node.name()}), and that is no part"
+                    " of the state: its gradient would be lost. Make it part of the state"
+                )
+            if node not in self.outside:
+                self.outside[node] = _value_of(node) if is_leaf else None
+        elif node not in self.outside:
+            raise CheckpointError(
+                f"checkpoint_sequence: step {i} uses a tensor ({node.name()}) when it is run again that no step used in"
+                " forward: its gradient would be lost"
+            )
+        elif is_leaf and self.outside[node] is not _value_of(node):
+            raise CheckpointError(
+                f"checkpoint_sequence: step {i} uses a tensor of shape {tuple(node.spec.shape)} that was given another value"
+                " between forward and backward: call backward before it changes, as before optimizer.step()"
+            )
+
+    # -- what is kept
+
+    def _put(self, tensor: Tensor, *, to_disk: bool) -> Any:
+        """Return a value as it is kept: in a file, in the keeping of the hooks that are on around the sequence, or itself."""
+        pairs = active() if self._first else ()
+        if to_disk:
+            pairs = (Pair(self._disk.pack_hook, self._disk.unpack_hook), *pairs)
+        return Packed(tensor, pairs) if pairs else tensor
+
+    @staticmethod
+    def _taken(kept: Sequence[Any]) -> list[Tensor]:
+        """Return a state that is kept."""
+        return [one.unpack() if isinstance(one, Packed) else one for one in kept]
+
+    def _pack(self, own: Collection[Node | None], tensor: Tensor) -> Any:
+        """Write what a step saves to a file; a parameter lives on anyway."""
+        if type(tensor._node) is AccumulateGrad and tensor._node not in own:
+            return _plain(tensor)
+        return self._disk.pack_hook(tensor)
+
+    def _unpack(self, kept: Any) -> Tensor:
+        return kept if isinstance(kept, Tensor) else self._disk.unpack_hook(kept)
+
+    def _fetch(self, action: Any) -> None:
+        """Bring what is kept of a step to another place; the state, or the graph, that is to be worked with."""
+        source, work = self._stores[action.from_storage], self.types.StorageType.WORK
+        if action.n not in source:
+            raise self._misled(f"nothing is kept for {action}")
+        kept = source.pop(action.n) if isinstance(action, self.types.Move) else source[action.n]
+        if action.to_storage is self.types.StorageType.NONE:
+            return
+        if action.to_storage is not work:
+            if kept.graph is not None:
+                raise self._misled(f"{action}: what a step saves for its derivative stays where it was written")
+            assert kept.state is not None
+            to_disk = action.to_storage is self.types.StorageType.DISK
+            state = [self._put(t, to_disk=to_disk) for t in self._taken(kept.state)]
+            self._stores[action.to_storage][action.n] = _Kept(state, None)
+            return
+        if kept.state is not None:
+            self._state, self._at = self._taken(kept.state), action.n
+        if kept.graph is not None:
+            self._stores[work][action.n] = _Kept(None, kept.graph)
+
+    # -- backward
+
+    def reverse(self, cotangents: Sequence[Tensor | None]) -> tuple[list[Tensor | None], dict[Node, Tensor]]:
+        """Follow the schedule to its end; return the cotangents of the first state, and those of the nodes beside it."""
+        self._cotangents, self._left = list(cotangents), self.n
+        self._beside: dict[Node, Tensor] = {}
+        task = running()
+        self._wanted = None if task is None else task.needed
+        try:
+            self._follow(self.types.EndReverse, self._reverse)
+            if self._left:
+                raise self._misled(f"it ends with {self._left} steps that no cotangent went over")
+        finally:
+            self.let_go()
+            self._state = []
+        return self._cotangents, self._beside
+
+    def _reverse(self, action: Any) -> None:
+        """Send the cotangents over steps, the last one first."""
+        self._state, self._at = [], -1
+        store = self._stores[self.types.StorageType.WORK]
+        for i in range(min(action.n1, self.n) - 1, action.n0 - 1, -1):
+            known = store.get(i)
+            if known is None or known.graph is None or i != self._left - 1:
+                raise self._misled(
+                    f"{action} wants the derivative of step {i}, where that of step {self._left - 1} is due"
+                )
+            graph = known.graph
+            if action.clear_adj_deps:
+                del store[i]
+            held = any(kept.graph is graph for place in self._stores.values() for kept in (place.get(i),) if kept)
+            del known
+            self._over(graph, keep=held)
+            self._left = i
+
+    def _over(self, graph: _Recorded, *, keep: bool) -> None:
+        """Send the cotangents over a step."""
+        outside = graph.outside if self._wanted is None else {node for node in graph.outside if node in self._wanted}
+        own = {node for node in graph.inputs if node is not None}
+        found = _back(graph.outputs, self._cotangents, own | outside, keep=keep)
+        self._cotangents = [None if node is None else found.get(node) for node in graph.inputs]
+        for node in outside:
+            g = found.get(node)
+            if g is not None:
+                self._beside[node] = add(self._beside[node], g) if node in self._beside else g
+
+
+def _named(leaf: Tensor) -> Tensor:
+    """Return a leaf as a result of an operation, which may be changed in place."""
+    if not leaf.requires_grad:
+        return leaf
+    value: Tensor = leaf[...]
+    value._base = None  # a change of it concerns nobody
+    return value
+
+
+def _value_of(leaf: Node) -> Any:
+    """Return the array that a leaf has now."""
+    assert type(leaf) is AccumulateGrad
+    tensor = leaf.variable
+    return None if tensor is None else tensor._raw
+
+
+# -- in the graph ---------------------------------------------------------------------------------------------------------
+
+
+def _recorded(steps: _Steps, state: Sequence[Tensor], actions: _Actions, directory: str | None) -> list[Tensor]:
+    """Run the steps, recorded as one operation of the state and of whatever else they use."""
+    along = _Run(steps, state, actions, directory)
+    last = along.forward()
+    if not along.outside and not any(steps.moving[0]):
+        along.let_go()
+        return last
+    # values of what is used beside the state are not known to its nodes, and nobody asks for them
+    beside = [wrap(None, node.spec, node) for node in along.outside]
+    call = _Call(steps, actions, directory, along, last, len(state))
+    return list(run(CheckpointSequence, (call, *state, *beside), {}))
+
+
+class _Call:
+    """What the node of a sequence knows of it.
+
+    Attributes
+    ----------
+    along : _Run or None
+        The way that forward has begun, until a backward pass has ended it.
+    last : list of Tensor
+        What the last step gave, until the call is over.
+    """
+
+    def __init__(
+        self,
+        steps: _Steps,
+        actions: _Actions,
+        directory: str | None,
+        along: _Run,
+        last: list[Tensor],
+        count: int,
+    ) -> None:
+        self.steps, self.actions, self.directory = steps, actions, directory
+        self.along: _Run | None = along
+        self.last, self.count, self.outside = last, count, along.outside
+
+    def let_go(self) -> None:
+        """Keep nothing but the first state any more."""
+        along, self.along = self.along, None
+        if along is not None:
+            along.let_go()
+
+    def way(self, state: Sequence[Tensor]) -> _Run:
+        """Return the way that is at its last state: that of forward, or for another backward pass a new one."""
+        along, self.along = self.along, None
+        if along is None:
+            along = _Run(self.steps, state, self.actions, self.directory, self.outside)
+            along.forward()
+        return along
+
+
+class CheckpointSequence(Function):
+    """All steps as one operation."""
+
+    @staticmethod
+    def forward(ctx: FunctionNode, call: _Call, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(*tensors[: call.count])
+        ctx.metadata["call"] = call
+        last, call.last = call.last, []
+        ctx.mark_non_differentiable(*(t for t, moves in zip(last, call.steps.moving[-1], strict=True) if not moves))
+        ctx.set_materialize_grads(False)
+        return tuple(last)
+
+    @staticmethod
+    def backward(ctx: FunctionNode, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
+        call: _Call = ctx.metadata["call"]
+        state = [t for t in ctx.saved_tensors if t is not None]
+        if mode.is_grad_enabled():
+            call.let_go()
+            first, beside = _with_history(call, state, cotangents)
+        else:
+            first, beside = call.way(state).reverse(cotangents)
+        return None, *first, *(beside.get(node) for node in call.outside)
+
+
+def _with_history(
+    call: _Call, state: Sequence[Tensor], cotangents: Sequence[Tensor | None]
+) -> tuple[list[Tensor | None], dict[Node, Tensor]]:
+    """Return the same cotangents as functions of the state and of what is used beside it: all states are kept."""
+    steps = call.steps
+    first = list(map(_named, state))
+    values = first
+    for i in range(call.actions.n):
+        values = steps.leaves(checkpoint(steps.again, tree.unflatten(steps.form, values), i), i)
+    own = {node for node in _nodes(first) if node is not None}
+    found = _back(_nodes(values), cotangents, own | call.outside.keys(), keep=True, record=True)
+    return [None if node is None else found.get(node) for node in _nodes(first)], found
