@@ -352,3 +352,11 @@ class TestScipysOwn:
         x = leaf([1.0, 2.0])
         assert ag.grad(np.atleast_1d(x).sum(), x)[0].tolist() == [1.0, 1.0]
         assert ag.is_tensor(np.atleast_1d(x.detach()))
+
+
+def test_standard_errors_of_least_squares_are_those_of_scipys_curve_fit():
+    found = optimize.least_squares(misfit, [1.0, 1.0], (DATA,), xtol=1e-14, ftol=1e-14)
+    freedom = len(DATA) - 2
+    covariance = np.linalg.inv(found.jac.T @ found.jac) * 2 * found.cost / freedom
+    _, expected = theirs.curve_fit(lambda t, a, b: a * np.exp(-b * t), TIMES, DATA, xtol=1e-14, ftol=1e-14)
+    np.testing.assert_allclose(covariance, expected, rtol=1e-6)
