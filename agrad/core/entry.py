@@ -19,6 +19,7 @@ from agrad.core import errors
 from agrad.core.backend import BACKENDS, numbers_of
 from agrad.core.cpython import getframe
 from agrad.core.mode import get_mode
+from agrad.core.names import UnexpectedKeyword
 from agrad.core.node import Constants, next_seq
 from agrad.core.once import FIRST_USE
 from agrad.core.op import PAIR, Argument, Op, frozen, general, operate
@@ -127,6 +128,7 @@ _NAMES: dict[str, Any] = {
     "numbers_of": numbers_of,
     "operate": operate,
     "ref": weakref.ref,
+    "unexpected": UnexpectedKeyword,
     "user_frame": errors.user_frame,
 }
 
@@ -134,7 +136,7 @@ _NAMES: dict[str, Any] = {
 RESERVED = frozenset(
     {*_NAMES, "Node", "by_dim", "code", "frame", "kept", "mode", "node", "op", "same_spec", "r", "recording", "s", "t"}
 )
-RESERVED |= {"error", "xp"}
+RESERVED |= {"error", "unknown", "xp"}
 
 #: The most arrays that generated code takes: it has a branch per pattern of needs.
 WIDEST = 5
@@ -180,7 +182,7 @@ class Source:
         values = _tuple(a.name for a in self.op.arguments)
         lines = [
             f"def {self.name}({_signature_text(self.op)}):",
-            *_alias_lines(self.op),
+            *_first_lines(self.op),
             f"    return general(op, {values})",
         ]
         return "\n".join(lines) + "\n"
@@ -242,7 +244,31 @@ def _signature_text(op: Op) -> str:
         previous = p.kind
     if previous is kinds.POSITIONAL_ONLY:
         parts.append("/")
+    if _takes_unknown(op):
+        parts.append("**unknown")
     return ", ".join(parts)
+
+
+def _takes_unknown(op: Op) -> bool:
+    """Return whether the function refuses keywords itself, to say what they are called here.
+
+    Python refuses what is left out before: whoever may be given by a name of another library's is to be named, too. To take
+    them slows calls that Python makes quickly, those without keywords.
+    """
+    parameters = op.public.parameters.values()
+    named = any(p.kind is p.KEYWORD_ONLY for p in parameters)
+    return named and not any(
+        p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) and p.default is p.empty for p in parameters
+    )
+
+
+def _first_lines(op: Op) -> list[str]:
+    """Write what comes before anything else: of keywords that are not known, and of other names of those that are."""
+    name = op.name.rpartition(".")[2]
+    refused = (
+        ["    if unknown:", f"        raise unexpected({name!r}, next(iter(unknown)))"] if _takes_unknown(op) else []
+    )
+    return [*refused, *_alias_lines(op)]
 
 
 def _alias_lines(op: Op) -> list[str]:
@@ -308,7 +334,7 @@ class _Writer:
 
     def text(self) -> str:
         """Return the source."""
-        self.lines = [self.head, *([] if self.method else _alias_lines(self.op))]
+        self.lines = [self.head, *([] if self.method else _first_lines(self.op))]
         self._mode()
         self._operands()
         self._call()

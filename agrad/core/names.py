@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from inspect import Parameter, signature
 from typing import NoReturn
 
 #: How alike a name that is meant must be to the one that was written: of the namespace itself, and of the table.
@@ -28,6 +29,17 @@ class MissingName(AttributeError):
     def __str__(self) -> str:
         namespace, name = self.args
         return f"module {namespace!r} has no attribute {name!r}{hint(namespace, name)}"
+
+
+class UnexpectedKeyword(TypeError):
+    """A function does not take a keyword; what it calls that is looked for when the message is read."""
+
+    def __init__(self, function: str, name: str) -> None:
+        super().__init__(function, name)
+
+    def __str__(self) -> str:
+        function, name = self.args
+        return f"{function}() got an unexpected keyword argument {name!r}{keyword(function, name)}"
 
 
 def of(namespace: str) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
@@ -107,3 +119,28 @@ def hint_of_module(name: str) -> str:
     from agrad.view import elsewhere  # noqa: PLC0415 (as above)
 
     return f"; use {elsewhere.MODULE[name]}" if name in elsewhere.MODULE else ""
+
+
+def functions(name: str) -> Iterator[tuple[str, Mapping[str, Parameter]]]:
+    """Give agrad's functions of a name, with what they take."""
+    home = sys.modules["agrad"]
+    for namespace in (home, home.extra, home.linalg, home.nn.functional, home.fft, home.special, home.func):
+        found = vars(namespace).get(name)
+        if callable(found):
+            yield f"{namespace.__name__}.{name}", signature(found).parameters
+
+
+def keyword(function: str, written: str) -> str:
+    """Return what a function of agrad's calls a keyword of other libraries, "" if nothing is known."""
+    from agrad.view import elsewhere  # noqa: PLC0415 (as above)
+
+    if function in elsewhere.OTHERWISE and written in ("as_tuple", "dim", "p"):
+        return f"; {elsewhere.OTHERWISE[function]}"
+    for full, takes in functions(function):
+        for name in elsewhere.KEYWORDS.get(written, ()):
+            if name in takes and written not in takes:
+                if takes[name].kind is takes[name].POSITIONAL_ONLY:
+                    return f"; {full} takes it by position, without a name"
+                more = ", and keepdims= for keepdim" if written == "dim" and "keepdims" in takes else ""
+                return f"; {full} has {name}= for it{more}"
+    return ""

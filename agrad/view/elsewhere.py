@@ -43,6 +43,38 @@ NAMESPACES = (
     "agrad.numpy.random",
 )
 
+#: Functions that PyTorch has by this name, and that are others given `dim`, by name or by position.
+OTHERWISE = {
+    "nonzero": "agrad.nonzero(x) gives a tuple of indices, and x.nonzero() PyTorch's matrix",
+    **{
+        name: f"PyTorch's divides by n - 1, as x.{name}(dim, unbiased=True) does; agrad.{name} has axis= for it"
+        for name in ("std", "var")
+    },
+}
+
+#: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
+KEYWORDS = {
+    "a": ("x",),
+    "argnum": ("argnums",),
+    "axes": ("axis",),
+    "axis": ("dim",),
+    "ddof": ("correction",),
+    "decimals": ("digits",),
+    "diagonal": ("k",),
+    "dim": ("axis",),
+    "dims": ("axis", "axes", "dim"),
+    "end": ("stop",),
+    "input": ("x", "x1"),
+    "keepdim": ("keepdims",),
+    "keepdims": ("keepdim",),
+    "other": ("x2",),
+    "shifts": ("shift",),
+    "size": ("shape",),
+    "steps": ("num",),
+    "tensors": ("arrays",),
+    "unbiased": ("correction",),
+}
+
 #: What is called so here: the names it has elsewhere.
 _HERE = {
     # dtypes

@@ -13,8 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from inspect import Parameter, signature
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -43,42 +42,10 @@ OF_DASK = {
     "collections": "; a client takes Dask's collections: agrad.persist(x) and agrad.compute(x) use the client that is active",
 }
 
-#: Functions that PyTorch has by this name, and that are others given `dim`, by name or by position.
-OTHERWISE = {
-    "nonzero": "agrad.nonzero(x) gives a tuple of indices, and x.nonzero() PyTorch's matrix",
-    **{
-        name: f"PyTorch's divides by n - 1, as x.{name}(dim, unbiased=True) does; agrad.{name} has axis= for it"
-        for name in ("std", "var")
-    },
-}
-
 #: What to write for a call without these arguments, which other libraries allow.
 WITHOUT = {
     ("squeeze", "axis"): "x.squeeze() removes every axis of length 1",
     ("where", "x1"): "agrad.nonzero(condition) gives the indices where a condition holds",
-}
-
-#: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
-KEYWORDS = {
-    "a": ("x",),
-    "argnum": ("argnums",),
-    "axes": ("axis",),
-    "axis": ("dim",),
-    "ddof": ("correction",),
-    "decimals": ("digits",),
-    "diagonal": ("k",),
-    "dim": ("axis",),
-    "dims": ("axis", "axes", "dim"),
-    "end": ("stop",),
-    "input": ("x", "x1"),
-    "keepdim": ("keepdims",),
-    "keepdims": ("keepdim",),
-    "other": ("x2",),
-    "shifts": ("shift",),
-    "size": ("shape",),
-    "steps": ("num",),
-    "tensors": ("arrays",),
-    "unbiased": ("correction",),
 }
 
 
@@ -133,7 +100,7 @@ def explain(error: BaseException) -> None:
     elif isinstance(error, TypeError) and re.match(OF_OVERLAP, str(error)):
         said = "; agrad_dask.map_overlap takes tensors"
     elif isinstance(error, TypeError) and (match := re.match(UNEXPECTED, str(error))):
-        said = keyword(*match.groups())
+        said = names.keyword(*match.groups())
     elif isinstance(error, TypeError) and (match := re.match(TOO_MANY, str(error))):
         said = by_name(*match.groups())
     elif isinstance(error, TypeError) and (match := re.match(MISSING, str(error))):
@@ -144,6 +111,8 @@ def explain(error: BaseException) -> None:
         said = "; the library's own operators and functions take no tensors: write tensor * array, or"
         said += " ag.asarray(array) * tensor, and agrad's functions"
     note = f"{said[2:]}."
+    if isinstance(error, names.UnexpectedKeyword):  # says it itself
+        return
     if said and "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python itself says that
         error.add_note(note)
 
@@ -181,35 +150,14 @@ def is_labelled(value: object) -> bool:
     return type(value).__module__.startswith("xarray.") and isinstance(getattr(value, "data", None), Tensor)
 
 
-def functions(name: str) -> Iterator[tuple[str, Mapping[str, Parameter]]]:
-    """Give agrad's functions of a name, with what they take."""
-    home = sys.modules["agrad"]
-    for namespace in (home, home.extra, home.linalg, home.nn.functional, home.fft, home.special, home.func):
-        found = vars(namespace).get(name)
-        if callable(found):
-            yield f"{namespace.__name__}.{name}", signature(found).parameters
-
-
-def keyword(function: str, written: str) -> str:
-    """Return what a function of agrad's calls a keyword of other libraries, "" if nothing is known."""
-    if function in OTHERWISE and written in ("as_tuple", "dim", "p"):
-        return f"; {OTHERWISE[function]}"
-    for full, takes in functions(function):
-        for name in KEYWORDS.get(written, ()):
-            if name in takes and written not in takes:
-                if takes[name].kind is takes[name].POSITIONAL_ONLY:
-                    return f"; {full} takes it by position, without a name"
-                more = ", and keepdims= for keepdim" if written == "dim" and "keepdims" in takes else ""
-                return f"; {full} has {name}= for it{more}"
-    return ""
-
-
 def by_name(function: str, by_position: str) -> str:
     """Return what a function of agrad's takes by name alone and was given by position, "" if it takes nothing so."""
-    for full, takes in functions(function):
+    from agrad.view import elsewhere  # noqa: PLC0415 (for messages alone)
+
+    for full, takes in names.functions(function):
         first = next((p.name for p in takes.values() if p.kind is p.KEYWORD_ONLY), None)
         if first is not None and sum(p.kind is not p.KEYWORD_ONLY for p in takes.values()) == int(by_position):
-            return f"; {OTHERWISE.get(function) or f'{full} takes {first}= by name only'}"
+            return f"; {elsewhere.OTHERWISE.get(function) or f'{full} takes {first}= by name only'}"
     return ""
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import logging
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
+import agrad as ag
+from agrad.core import names
 from agrad.view import tracebacks
 
 PROGRAM = """
@@ -122,7 +126,7 @@ def explained(tmp_path_factory):
 
 @pytest.mark.parametrize("call", EXPLAINED)
 def test_names_of_other_libraries_are_explained_where_an_error_is_shown(call, explained):
-    assert EXPLAINED[call] in explained[call]
+    assert EXPLAINED[call].removesuffix(".") in explained[call]  # a note is a sentence, a message none
     assert call in explained[call]
 
 
@@ -135,7 +139,30 @@ def test_names_of_other_libraries_are_explained_where_an_error_is_shown(call, ex
     ],
 )
 def test_keywords_of_numpy_and_pytorch_are_known(function, keyword, here):
-    assert tracebacks.keyword(function, keyword) == f"; {here}"
+    assert names.keyword(function, keyword) == f"; {here}"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: ag.sum(x, dims=0), "sum() got an unexpected keyword argument 'dims'; agrad.sum has axis= for it"),
+        (
+            lambda x: ag.var(x, ddof=1),
+            "var() got an unexpected keyword argument 'ddof'; agrad.var has correction= for it",
+        ),
+        (lambda x: ag.sum(x, colour=0), "sum() got an unexpected keyword argument 'colour'"),
+    ],
+)
+def test_logs_say_what_a_keyword_is_called(call, said, caplog):
+    """Whoever catches the error has the hint: it is part of the message."""
+    with pytest.raises(TypeError) as caught:
+        call(ag.ones(3))
+    logging.getLogger("program").error("a step failed", exc_info=caught.value)
+    assert str(caught.value) == said
+    assert str(pickle.loads(pickle.dumps(caught.value))) == said
+    tracebacks.explain(caught.value)  # where it is shown nothing is said twice
+    assert not getattr(caught.value, "__notes__", ())
+    assert f"{said}\n" in f"{caplog.text}\n"
 
 
 @pytest.mark.parametrize(
