@@ -181,8 +181,12 @@ def difference(ours: str, theirs: str) -> float:
 
 
 def renamed(text: str) -> str:
-    """Return a text with objects numbered as they come, where it has their addresses."""
+    """Return a text with objects numbered as they come, where it has their addresses, and numbers without their classes."""
     known: dict[str, str] = {}
+    text = re.sub(r"(?:array|np\.float64)\(([^()\[\]]*)\)", r"\1", text)
+    text = re.sub(
+        r"ArrayVSpace_\{[^{}]*\},", "", text
+    )  # what adds cotangents up, in HIPS autograd's trace of a derivative
     return re.sub(r"node_\d+", lambda found: known.setdefault(found[0], f"node_{chr(97 + len(known))}"), text)
 
 

@@ -43,7 +43,14 @@ from agrad.compat.autograd import (
 )
 from agrad.compat.autograd.core import primitive_vjps, vspace
 from agrad.compat.autograd.differential_operators import make_jvp_reversemode
-from agrad.compat.autograd.extend import def_linear, defjvp_argnum, defvjp_argnums, notrace_primitive
+from agrad.compat.autograd.extend import (
+    Box,
+    VSpace,
+    def_linear,
+    defjvp_argnum,
+    defvjp_argnums,
+    notrace_primitive,
+)
 from agrad.compat.autograd.misc import const_graph, flatten, flatten_func
 from agrad.compat.autograd.misc.fixed_points import fixed_point
 from agrad.compat.autograd.misc.optimizers import adam, rmsprop, sgd
@@ -52,8 +59,8 @@ from agrad.compat.autograd.numpy.numpy_vjps import metadata, unbroadcast, unbroa
 from agrad.compat.autograd.scipy import integrate
 from agrad.compat.autograd.scipy import special as scipy_special
 from agrad.compat.autograd.test_util import check_equivalent, check_grads, combo_check, scalar_close
-from agrad.compat.autograd.tracer import getval, isbox
-from agrad.compat.autograd.util import quick_grad_check
+from agrad.compat.autograd.tracer import Node, getval, isbox, new_box, trace
+from agrad.compat.autograd.util import func, quick_grad_check
 from agrad.compat.autograd.wrap_util import unary_to_nary
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -399,6 +406,175 @@ def test_a_complex_primitive_follows_the_convention():
     close(grad(lambda z: ag.real(square(z)))(1 + 2j), 2 * (1 + 2j))
     defjvp(square, lambda g, ans, z: 2 * z * g)
     check_grads(square)(1 + 2j)
+
+
+# -- nodes and objects of one's own -------------------------------------------------------------------------------------
+
+
+class Written(Node):
+    """A call as text, with its value."""
+
+    def __init__(self, value, fun, args, kwargs, parent_argnums, parents):
+        given = list(args)
+        for argnum, parent in zip(parent_argnums, parents, strict=True):
+            given[argnum] = parent.text
+        self.text = f"{fun.__name__}({', '.join(map(str, given))})"
+        self.value = value
+        self.again = fun(*args, **kwargs)
+
+    def initialize_root(self, name):
+        self.text = name
+
+
+def halves(x):
+    y = anp.sin(x + x)
+    return (y + y) / 2
+
+
+def test_a_trace_makes_a_node_of_each_call():
+    value, node = trace(Written.new_root("x"), halves, 1.23)
+    assert node.text == "divide(add(sin(add(x, x)), sin(add(x, x))), 2.0)"
+    assert type(value) is np.float64
+    close([value, node.value, node.again], math.sin(2.46))
+    value, node = trace(Written.new_root("x"), grad(halves), 1.0)  # the derivative's calls, too
+    assert "cos(add(x, x))" in node.text
+    close([value, node.value], 2 * math.cos(2.0))
+
+
+def test_a_trace_lets_python_see_values_and_change_its_state():
+    seen = []
+
+    def chooses(x):
+        seen.append(float(x[0]))
+        return anp.sum(x[x > 0]) if x[0] > 0 else x
+
+    value, node = trace(Written.new_root("x"), chooses, X)
+    close(value, X[X > 0].sum())
+    assert seen == [0.5]
+    assert node.text.startswith("sum(")
+    assert isinstance(trace(Written.new_root("x"), anp.sin, ag.asarray(X))[0], ag.Tensor)
+    with pytest.warns(UserWarning, match="independent"):
+        value, node = trace(Written.new_root("x"), lambda x: anp.ones(2), 1.0)
+    assert node is None
+    with pytest.raises(NotImplementedError, match="initialize_root"):
+        Node.new_root()
+    with pytest.raises(NotImplementedError, match="__init__"):
+        Node(1.0, np.sin, (1.0,), {}, (0,), ())
+
+
+def test_a_trace_within_a_derivative_records_it():
+    inside = lambda x: trace(Written.new_root("x"), halves, x)[0]
+    close(grad(inside)(1.23), 2 * math.cos(2.46))
+
+
+class Line:
+    """The function ``slope * x + height``."""
+
+    def __init__(self, slope, height):
+        self.slope, self.height = slope, height
+
+    @primitive
+    def __call__(self, x):
+        return self.slope * x + self.height
+
+    def __add__(self, other):
+        return vspace(self).add(self, other)
+
+    def __mul__(self, a):
+        return vspace(self).scalar_mul(self, a)
+
+
+class LineSpace(VSpace):
+    def __init__(self, value):
+        self.size = 2
+
+    def zeros(self):
+        return Line(0.0, 0.0)
+
+    def _add(self, x, y):
+        return Line(x.slope + y.slope, x.height + y.height)
+
+    def _scalar_mul(self, x, a):
+        return Line(x.slope * a, x.height * a)
+
+    def _inner_prod(self, x, y):
+        return x.slope * y.slope + x.height * y.height
+
+
+class LineBox(Box, Line):
+    pass
+
+
+LineBox.register(Line)
+LineSpace.register(Line)
+defvjp(func(Line.__call__), lambda ans, f, x: lambda g: Line(g * x, g), lambda ans, f, x: lambda g: g * f.slope)
+
+LINE = Line(2.0, -1.0)
+
+
+def parts(line):
+    return [line.slope, line.height]
+
+
+def test_a_derivative_by_an_object():
+    """Of ``f(3) ** 2 + f(1)``: 2 f(3) (3, 1) + (1, 1), where f(3) = 5."""
+    found = grad(lambda f: f(3.0) ** 2 + f(1.0))(LINE)
+    assert type(found) is Line
+    assert {type(x) for x in parts(found)} == {np.float64}
+    close(parts(found), [31.0, 11.0])
+    value, found = value_and_grad(lambda f, y: (f(3.0) - y) ** 2)(LINE, 4.0)
+    assert type(value) is np.float64
+    close([value, *parts(found)], [1.0, 6.0, 2.0])
+    close(grad(lambda f, y: (f(3.0) - y) ** 2, 1)(LINE, 4.0), -2.0)
+    pull, value = make_vjp(lambda f: f(X))(LINE)
+    close(value, 2 * X - 1)
+    for _ in range(2):  # by the product rule of the primitive, twice
+        close(parts(pull(np.array([1.0, 0.0, 2.0]))), [np.array([1.0, 0.0, 2.0]) * X, [1.0, 0.0, 2.0]])
+    with pytest.raises(TypeError, match="scalar-output"):
+        grad(lambda f: f(X))(LINE)
+    close(parts(grad(lambda f: 3.0)(LINE)), [0.0, 0.0])
+
+
+def test_objects_are_made_of_objects_and_numbers():
+    """``(a f + f)(x)`` with a of x, of f, or itself what is asked for; the sums by hand."""
+    space = vspace(LINE)
+    close(parts(grad(lambda f: space.add(f * 3.0, f)(5.0))(LINE)), [20.0, 4.0])
+    close(parts(grad(lambda f: (f * f(1.0))(5.0))(LINE)), [9.0 + 1.0 * 5.0, 9.0 + 1.0])  # f(5) = 9, f(1) = 1
+    close(parts(grad(lambda f: space.inner_prod(f, f) * f(0.0))(LINE)), [-4.0, 2.0 + 5.0])
+    f = make_vjp(lambda f: f * 2.0 + f)(LINE)
+    close(parts(f[1]), [6.0, -3.0])
+    close(parts(f[0](Line(1.0, 10.0))), [3.0, 30.0])
+    assert vspace(LINE) == space
+
+
+def test_a_derivative_by_an_object_within_one_by_a_number():
+    """Of ``t -> d/df (f(t) ** 2)``, its height: 2 (2 t - 1), whose derivative is 4."""
+    close(grad(lambda t: grad(lambda f: f(t) ** 2)(LINE).height)(3.0), 4.0)
+    with pytest.raises(NotImplementedError, match="within another one"):
+        grad(lambda f: f(grad(lambda g: g(1.0))(LINE).slope))(LINE)
+    close(grad(lambda t: (LINE * t)(2.0))(3.0), 3.0)  # its parts are tensors
+    scaled = primitive(lambda f, a: Line(f.slope * a, f.height * a))
+    with pytest.raises(NotImplementedError, match="such a derivative is there where"):
+        grad(lambda t: scaled(LINE, t)(2.0))(3.0)
+    with pytest.raises(NotImplementedError, match="such a derivative is there where"):
+        grad(lambda t: primitive(lambda a: Line(a, a))(t)(2.0))(3.0)
+
+
+def test_boxes():
+    seen = []
+    grad(lambda f: seen.append(f) or f(1.0))(LINE)
+    (box,) = seen
+    assert isbox(box)
+    assert isinstance(box, Box)
+    assert getval(box) is LINE
+    assert bool(box)
+    assert "LineBox with value" in str(box)
+    assert vspace(box) == vspace(LINE)
+    grad(lambda x: seen.append(isinstance(x, Box)) or x * x)(2.0)
+    assert seen[1]
+    assert not isinstance(ag.asarray(X), Box)
+    with pytest.raises(TypeError, match=r"w\.r\.t\. type"):
+        new_box("text", None, None)
 
 
 # -- what stands beside -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agrad import func, random, tree
+from agrad.compat.autograd.boxes import SPACES, Box, Objects, unboxed
 from agrad.compat.autograd.convention import turned
 from agrad.compat.autograd.primitives import (
     def_linear,
@@ -65,6 +66,9 @@ def make_vjp(fun: Callable[..., Any], x: Any) -> tuple[Callable[..., Any], Any]:
     >>> vjp(2.0), value
     (np.float64(2.0), np.float64(0.0))
     """
+    if type(x) in Box.type_mappings:
+        objects = Objects(fun, x)
+        return lambda g: turned(objects.back(turned(g))), objects.result(raw=True)
     raw = is_raw(x)
     tape = run(fun, x, "make_vjp(f)(x)")
 
@@ -131,6 +135,10 @@ def make_jvp(fun: Callable[..., Any], x: Any) -> Callable[..., Any]:
 class VSpace:
     """The real vector space that a value belongs to: a number, an array, a tensor, or a container of them.
 
+    A class that inherits from it and is registered (``Space.register(Kind)``) is the space of the objects of another class.
+    It defines ``__init__(value)``, `zeros`, ``_add(x, y)``, and what else is asked for: `ones`, `standard_basis`, `randn`,
+    ``_scalar_mul(x, a)``, ``_inner_prod(x, y)``, ``_covector(x)``.
+
     Parameters
     ----------
     value
@@ -191,28 +199,51 @@ class VSpace:
 
     def add(self, x: Any, y: Any) -> Any:
         """Return the sum of two elements."""
-        return tree.map(lambda a, b: a + b, x, y)
+        return _add(self, x, y) if _any_box(x, y) else self._add(x, y)
 
-    mut_add = add
+    def mut_add(self, x: Any, y: Any) -> Any:
+        """Return the sum of two elements; `x` stays as it is."""
+        return self.add(x, y)
 
     def scalar_mul(self, x: Any, a: Any) -> Any:
         """Return an element times a real number."""
-        return tree.map(lambda part: part * a, x)
+        return _scalar_mul(self, x, a) if _any_box(x, a) else self._scalar_mul(x, a)
 
     def inner_prod(self, x: Any, y: Any) -> Any:
         """Return the real inner product of two elements."""
+        return _inner_prod(self, x, y) if _any_box(x, y) else self._inner_prod(x, y)
+
+    def covector(self, x: Any) -> Any:
+        """Return the element in the role of a cotangent, and the way back: the conjugate."""
+        return self._covector(x)
+
+    @classmethod
+    def register(cls, value_type: type, vspace_maker: Callable[[Any], Any] | None = None) -> None:
+        """Let this class, or what a function makes, be the space of the objects of a class."""
+        SPACES[value_type] = vspace_maker or cls
+
+    def _add(self, x: Any, y: Any) -> Any:
+        return tree.map(lambda a, b: a + b, x, y)
+
+    def _scalar_mul(self, x: Any, a: Any) -> Any:
+        return tree.map(lambda part: part * a, x)
+
+    def _inner_prod(self, x: Any, y: Any) -> Any:
         pairs = zip(tree.flatten(x)[0], tree.flatten(y)[0], strict=True)
         found = sum((_product(a, b) for a, b in pairs), start=asarray(0.0))
         return bare_all(found) if is_raw(x, y) else found
 
-    def covector(self, x: Any) -> Any:
-        """Return the element in the role of a cotangent, and the way back: the conjugate."""
+    def _covector(self, x: Any) -> Any:
+        if type(x) in SPACES:
+            return x
         found = tree.map(lambda part: conj(part) if _element(part)._spec.is_complex else part, x)
         return bare_all(found) if is_raw(x) else found
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, VSpace):
             return NotImplemented
+        if type(self) is not VSpace or type(other) is not VSpace:  # of a class of the user's
+            return type(self) is type(other) and vars(self) == vars(other)
         return self._structure == other._structure and self._specs() == other._specs()
 
     __hash__ = None  # type: ignore[assignment] # as HIPS autograd's
@@ -221,6 +252,8 @@ class VSpace:
         return [(t.shape, t._spec.backend.dtype_name(t.dtype)) for t in self._like]
 
     def __repr__(self) -> str:
+        if type(self) is not VSpace:
+            return f"{type(self).__name__}_{vars(self)}"
         return f"VSpace({tree.unflatten(self._structure, self._specs())})"
 
 
@@ -230,7 +263,33 @@ def vspace(value: Any) -> VSpace:
     >>> vspace([1.0, 2.0]).zeros()
     [np.float64(0.0), np.float64(0.0)]
     """
-    return VSpace(value)
+    value = unboxed(value)
+    return SPACES.get(type(value), VSpace)(value)  # type: ignore[no-any-return]
+
+
+# What a space does with boxes, of which a vector-Jacobian product is asked; `_add` and the others know objects alone.
+
+
+def _any_box(*values: Any) -> bool:
+    return any(type(value) in Box.types for value in values)
+
+
+_add = primitive(lambda space, x, y: space._add(x, y))
+_scalar_mul = primitive(lambda space, x, a: space._scalar_mul(x, a))
+_inner_prod = primitive(lambda space, x, y: space._inner_prod(x, y))
+defvjp(_add, None, lambda *_: lambda g: g, lambda *_: lambda g: g)
+defvjp(
+    _scalar_mul,
+    None,
+    lambda _, space, x, a: lambda g: space.covector(space.scalar_mul(space.covector(g), a)),
+    lambda _, space, x, a: lambda g: space.inner_prod(g, space.covector(x)),
+)
+defvjp(
+    _inner_prod,
+    None,
+    lambda _, space, x, y: lambda g: space.covector(space.scalar_mul(y, g)),
+    lambda _, space, x, y: lambda g: space.covector(space.scalar_mul(x, g)),
+)
 
 
 def _element(leaf: Any) -> Tensor:

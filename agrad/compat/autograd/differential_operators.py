@@ -15,12 +15,13 @@ from typing import Any
 
 from agrad import tree
 from agrad.compat.autograd import core
+from agrad.compat.autograd.boxes import Box, Objects
 from agrad.compat.autograd.convention import turned
 from agrad.compat.autograd.core import run, vspace, with_constants
 from agrad.compat.autograd.wrap_util import unary_to_nary
 from agrad.core.errors import called
 from agrad.core.tree import LEAF
-from agrad.func.grad import Tape, linearize, ones_of
+from agrad.func.grad import linearize, ones_of
 from agrad.func.jacobian import rows_of
 from agrad.ops.creation import asarray
 from agrad.ops.elementwise import real
@@ -58,8 +59,10 @@ make_vjp = unary_to_nary(core.make_vjp)
 make_jvp = unary_to_nary(core.make_jvp)
 
 
-def _of_scalar(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool = False) -> tuple[Tape, Any]:
+def _of_scalar(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool = False) -> tuple[Any, Any]:
     """Return the run of a function that gives one real number, in any shape, and its gradient."""
+    if type(x) in Box.type_mappings:
+        return _of_object(fun, x, what, has_aux=has_aux)
     tape = run(fun, x, f"{what}(f)(x)", has_aux=has_aux)
     output = tape.outputs[0] if tape.result_structure is LEAF else None
     if output is not None and not output._spec.inexact:
@@ -72,6 +75,17 @@ def _of_scalar(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool = Fa
     found = tape.back([ones_of(output) if output._spec.shape else None], keep=False, gives=tape.gives)
     gradient = found[0] if tape.structure is ONE else tree.unflatten(tape.structure, found)[0]
     return tape, turned(gradient) if any(t._spec.is_complex for t in tape.inputs) else gradient
+
+
+def _of_object(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool) -> tuple[Objects, Any]:
+    """Return the run of a function of an object, and its gradient."""
+    if has_aux:
+        raise NotImplementedError(f"{what} takes no object of class {type(x).__name__}: use value_and_grad{called()}")
+    objects = Objects(fun, x)
+    value = asarray(objects.value)
+    if not value._spec.is_float or math.prod(value._spec.shape) != 1:
+        raise TypeError(f"{what} only applies to real scalar-output functions.{called()}")
+    return objects, objects.back(ones_of(value))
 
 
 @unary_to_nary
@@ -94,7 +108,7 @@ def value_and_grad(fun: Callable[..., Any], x: Any) -> Any:
     (np.float64(9.0), np.float64(6.0))
     """
     tape, gradient = _of_scalar(fun, x, "value_and_grad")
-    return tape.result(raw=is_raw(x)), gradient
+    return tape.result(raw=is_raw(x) or isinstance(tape, Objects)), gradient
 
 
 @unary_to_nary

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from agrad import tree
+from agrad.compat.autograd.boxes import Box, objects_of, refuse_object, unboxed
 from agrad.compat.autograd.convention import turned
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
@@ -30,9 +31,9 @@ primitive_jvps: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def bare(value: Any) -> Any:
-    """Return what a tensor holds, as code for plain arrays may have it; anything else as it is."""
+    """Return what a tensor holds, as code for plain arrays may have it, and what a box stands for; anything else as it is."""
     if not isinstance(value, Tensor):
-        return value
+        return unboxed(value)
     raw = value._raw
     if not value._spec.shape and type(found := raw[()]) is not type(raw):
         return found
@@ -57,6 +58,8 @@ class Call:
         Their leaves; what was a tensor there comes with each run.
     places : list of int
         The numbers of those leaves.
+    boxes : dict
+        Those of the leaves that are boxes, by number: the token of each stands among the tensors.
     argnums : tuple of int
         The arguments that are being differentiated.
     result : TreeDef or None
@@ -69,9 +72,14 @@ class Call:
         self.leaves: list[Any] = []
         self.structures: list[TreeDef] = []
         self.places: list[int] = []
+        self.boxes: dict[int, Box] = {}
         argnums = []
         for number, argument in enumerate(args):
             leaves, structure = tree.flatten(argument)
+            for i, leaf in enumerate(leaves):
+                if type(leaf) in Box.types:
+                    self.boxes[len(self.leaves) + i] = leaf
+                    leaves[i] = leaf._node.token
             tensors = [i for i, leaf in enumerate(leaves, start=len(self.leaves)) if isinstance(leaf, Tensor)]
             self.leaves += leaves
             self.structures.append(structure)
@@ -95,7 +103,8 @@ class Call:
         """Return the arguments by position with these in place of the tensors."""
         leaves = list(self.leaves)
         for place, value in zip(self.places, values, strict=True):
-            leaves[place] = value
+            box = self.boxes.get(place)
+            leaves[place] = value if box is None else box._value
         rest = iter(leaves)
         return [tree.unflatten(s, itertools.islice(rest, s.num_leaves)) for s in self.structures]
 
@@ -114,16 +123,23 @@ class Call:
             leaves[starts[number] : starts[number + 1]] = (
                 [None] * structure.num_leaves if value is None else structure._flatten_up_to(value, "")
             )
+        for place, box in self.boxes.items():
+            if leaves[place] is not None:
+                box._node.take(leaves[place])
+                leaves[place] = None
         return [as_tensor(leaves[place]) for place in self.places]
 
     def pull(self, tensors: Sequence[Any], answer: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         """Return the cotangents of the tensors among the arguments."""
+        return self.pulled(self.arguments(tensors), self.answer(answer), turned(self.answer(cotangents)))
+
+    def pulled(self, arguments: Sequence[Any], answer: Any, cotangent: Any) -> list[Any]:
+        """Return the cotangents of the tensors among the arguments, and hand over those of boxes."""
         if self.function not in primitive_vjps:
             raise NotImplementedError(
                 f"VJP of {name_of(self.function)} wrt argnums {self.argnums} not defined{called()}"
             )
-        vjp = primitive_vjps[self.function](self.argnums, self.answer(answer), self.arguments(tensors), self.kwargs)
-        found = vjp(turned(self.answer(cotangents)))
+        found = primitive_vjps[self.function](self.argnums, answer, arguments, self.kwargs)(cotangent)
         return [None if g is None else turned(g) for g in self.by_tensor(self.argnums, found)]
 
     def push(self, tensors: Sequence[Any], answer: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
@@ -174,17 +190,35 @@ def looped(cls: type[Function], info: Any, in_dims: tuple[Any, ...], call: Call,
     return results, tuple(0 if s else None for s in several)
 
 
+def value_of(call: Call, tensors: Sequence[Tensor]) -> Any:
+    """Return what the function of a primitive gives for plain arrays and objects."""
+    function: Any = call.function
+    with enable_grad:  # to see what it depends on beside its arguments
+        found = function.fun(*call.arguments(map(bare, tensors)), **call.kwargs)
+        if any(map(is_followed, tree.flatten(found)[0])):
+            refuse_open(f"the primitive {name_of(function)}", function.fun, "Make {} an argument of the primitive")
+    return found
+
+
+def boxed_result(call: Call, tensors: Sequence[Tensor]) -> Box | None:
+    """Return the box of the object that a primitive makes of others and of tensors; None if it makes arrays."""
+    value = value_of(call, tensors)
+    if type(value) not in Box.type_mappings:
+        return None
+    arguments = call.arguments(map(bare, tensors))
+    call.forget()
+    return objects_of(call.boxes.values(), value).boxed(value, tensors, lambda g: call.pulled(arguments, value, g))
+
+
 class Called(Function):
     """A call of a primitive; each has a subclass of its own, which gives the nodes their name."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> Any:
-        function: Any = call.function
-        with enable_grad:  # to see what it depends on beside its arguments
-            found = function.fun(*call.arguments(map(bare, tensors)), **call.kwargs)
-            leaves, call.result = tree.flatten(found)
-            if any(map(is_followed, leaves)):
-                refuse_open(f"the primitive {name_of(function)}", function.fun, "Make {} an argument of the primitive")
+        leaves, call.result = tree.flatten(value_of(call, tensors))
+        for leaf in leaves:
+            if type(leaf) in Box.type_mappings:
+                refuse_object(leaf)
         call.rest = [Array() if is_array(x) else x for x in leaves]
         results = [asarray(x) for x in leaves if is_array(x)]
         ctx.call, ctx.count = call, len(tensors)
@@ -250,6 +284,8 @@ def primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
             )
         if not tensors:
             return f_raw(*args, **kwargs)
+        if (call.boxes or any(type(x) in Box.type_mappings for x in args)) and (box := boxed_result(call, tensors)):
+            return box
         call.forget()
         return call.answer(kind.apply(call, *tensors))
 
@@ -262,7 +298,7 @@ Pulled.vmap = staticmethod(lambda *args: looped(Pulled, *args))  # type: ignore[
 
 def is_followed(value: Any) -> bool:
     """Return whether a derivative is being taken through a value."""
-    return isinstance(value, Tensor) and value._is_followed()
+    return isinstance(value, Box)
 
 
 def notrace_primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
