@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,14 +18,14 @@ from agrad.nn.layers import Dropout, Linear
 from agrad.nn.module import Module
 from agrad.nn.normalization import LayerNorm
 from agrad.nn.parameter import Parameter
-from agrad.ops.creation import empty
+from agrad.ops.creation import empty, full
 from agrad.ops.elementwise import logical_not
-from agrad.ops.manipulation import expand_dims, moveaxis, reshape, squeeze
+from agrad.ops.manipulation import expand_dims, moveaxis, reshape, squeeze, triu
 from agrad.ops.searching import where
 from agrad.ops.statistical import mean
 
 __all__ = [
-    "MultiheadAttention", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+    "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
     "TransformerEncoderLayer",
 ]  # fmt: skip
 
@@ -451,3 +452,124 @@ class TransformerDecoder(_Stack):
         """Return what `tgt` becomes beside a memory; masks are those of `MultiheadAttention`."""
         hidden = tgt_key_padding_mask, memory_key_padding_mask
         return self._through(tgt, memory, tgt_mask, memory_mask, *hidden, tgt_is_causal, memory_is_causal)
+
+
+class Transformer(Module):
+    """An encoder, and a decoder that attends to what it gives (Vaswani et al. 2017, figure 1).
+
+    Parameters
+    ----------
+    d_model, nhead : int, optional
+        Length of the last axis of operands and results, and how many heads attend.
+    num_encoder_layers, num_decoder_layers : int, optional
+        How many layers each has.
+    dim_feedforward, dropout, activation
+        As for `TransformerEncoderLayer`.
+    custom_encoder, custom_decoder : Module, optional
+        Stand in place of them.
+    layer_norm_eps, batch_first, norm_first, bias, device, dtype
+        As for `TransformerEncoderLayer`.
+
+    Attributes
+    ----------
+    encoder : TransformerEncoder
+        With a `LayerNorm` at its end. Weights of both begin as `xavier_uniform_` makes them.
+    decoder : TransformerDecoder
+        Likewise.
+
+    Raises
+    ------
+    RuntimeError
+        When called, if the operands have other numbers of sequences, or another length of the last axis than `d_model`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> net = ag.nn.Transformer(8, 2, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=16)
+    >>> mask = net.generate_square_subsequent_mask(5)
+    >>> net(ag.ones((3, 2, 8)), ag.ones((5, 2, 8)), tgt_mask=mask).shape
+    (5, 2, 8)
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        like: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        layer = d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first
+        if custom_encoder is None:
+            norm = LayerNorm(d_model, layer_norm_eps, **like)
+            custom_encoder = TransformerEncoder(TransformerEncoderLayer(*layer, **like), num_encoder_layers, norm)
+        if custom_decoder is None:
+            norm = LayerNorm(d_model, layer_norm_eps, **like)
+            custom_decoder = TransformerDecoder(TransformerDecoderLayer(*layer, **like), num_decoder_layers, norm)
+        self.encoder, self.decoder = custom_encoder, custom_decoder
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        for p in self.parameters():
+            if p.ndim > 1:
+                init.xavier_uniform_(p)
+
+    def forward(
+        self,
+        src: Any,
+        tgt: Any,
+        src_mask: Any = None,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        src_key_padding_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return what `tgt` becomes beside the encoder's result for `src`; masks are those of `MultiheadAttention`."""
+        src, tgt = as_operand(src), as_operand(tgt)
+        at = 0 if self.batch_first else 1
+        if src.ndim == 3 and src.shape[at] != tgt.shape[at]:
+            raise RuntimeError(
+                f"the batch number of src and tgt must be equal, not {src.shape[at]} and {tgt.shape[at]}{called()}"
+            )
+        if not src.shape[-1] == tgt.shape[-1] == self.d_model:
+            raise RuntimeError(
+                f"the feature number of src and tgt must be equal to d_model, {self.d_model}, not {src.shape[-1]} and"
+                f" {tgt.shape[-1]}{called()}"
+            )
+        memory = self.encoder(src, src_mask, src_key_padding_mask, bool(src_is_causal))
+        result: Tensor = self.decoder(
+            tgt,
+            memory,
+            tgt_mask,
+            memory_mask,
+            tgt_key_padding_mask,
+            memory_key_padding_mask,
+            bool(tgt_is_causal),
+            memory_is_causal,
+        )
+        return result
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """Return what hides from each place of a sequence those after it, as a mask that is added: 0 and minus infinity.
+
+        >>> Transformer.generate_square_subsequent_mask(2)
+        tensor([[0., -inf],
+                [0., 0.]])
+        """
+        hidden: Tensor = triu(full((sz, sz), -math.inf, device=device, dtype=dtype), k=1)
+        return hidden

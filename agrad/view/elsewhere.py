@@ -356,7 +356,6 @@ _INSTEAD = {
     "there are no quantised dtypes: use float16 or float32": "quantized quantization",
     "fold it by hand: scale the weights by weight / (running_var + eps) ** 0.5": "fuse_conv_bn_eval",
     "draw it: 1 / fan_in ** 0.5 * agrad.randn(shape)": "lecun_normal",
-    "use agrad.nn.TransformerEncoder, then agrad.nn.TransformerDecoder": "Transformer",
     "use agrad.nn.MultiheadAttention": "multi_head_attention_forward",
     "use the module with its sizes written out": (
         "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConvTranspose1d"
@@ -395,7 +394,6 @@ _INSTEAD = {
     "use agrad.nn.Softmax(dim=-3)": "Softmax2d",
     "use agrad.einsum('bi,oij,bj->bo', x, weight, y)": "Bilinear bilinear",
     "use agrad.reshape and agrad.permute_dims": "ChannelShuffle channel_shuffle",
-    "use agrad.scipy.interpolate, or agrad.nn.functional.interpolate": "grid_sample affine_grid",
     "use slices, or agrad.nn.functional.unfold of images": "Tensor.unfold",
     "x.max(1) and x.min(1) are the values: x.max(dim=1) gives PyTorch's pair": "Tensor.values Tensor.indices",
     "use agrad.nn.functional.avg_pool2d(agrad.abs(x) ** p, k) ** (1 / p), times a factor": (

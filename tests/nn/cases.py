@@ -587,6 +587,20 @@ LAYERS = {
         lambda n, c, x: n(x),
         wave(2, 4, 3),
     ),
+    "Transformer": (
+        lambda nn: nn.Transformer(4, 2, 1, 2, 3, 0.0),
+        lambda n, c, x, y: n(x, y, tgt_mask=n.generate_square_subsequent_mask(3, dtype=x.dtype)),
+        wave(4, 2, 4),
+        wave(3, 2, 4, phase=1),
+    ),
+    "Transformer, norm first, gelu, masked": (
+        lambda nn: nn.Transformer(4, 2, 2, 1, 3, 0.0, "gelu", batch_first=True, norm_first=True, bias=False),
+        lambda n, c, x, y: n(
+            x, y, tgt_mask=c(HIDING)[:, :3], src_key_padding_mask=c(PADDING), memory_key_padding_mask=c(PADDING)
+        ),
+        wave(2, 4, 4),
+        wave(2, 3, 4, phase=1),
+    ),
     "TransformerDecoderLayer": (
         lambda nn: nn.TransformerDecoderLayer(6, 2, 5, dropout=0.0),
         lambda n, c, x, m: n(x, m),
@@ -745,5 +759,67 @@ CASES |= {
     "interpolate, trilinear": (
         lambda F, c, x: F.interpolate(x, size=(3, 2, 4), mode="trilinear"),
         wave(1, 1, 2, 3, 2),
+    ),
+    "affine_grid": (lambda F, c, t: F.affine_grid(t, (2, 3, 3, 4), align_corners=False), wave(2, 2, 3)),
+    "affine_grid, corners": (lambda F, c, t: F.affine_grid(t, (2, 3, 4, 1), align_corners=True), wave(2, 2, 3)),
+    "affine_grid, volumes": (lambda F, c, t: F.affine_grid(t, (1, 1, 2, 3, 2), align_corners=False), wave(1, 3, 4)),
+    "grid_sample, bilinear, zeros": (
+        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "zeros", False),
+        wave(2, 3, 4, 5),
+        wave(2, 3, 2, 2, phase=1),
+    ),
+    "grid_sample, bilinear, zeros, corners": (
+        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "zeros", True),
+        wave(2, 3, 4, 5),
+        wave(2, 3, 2, 2, phase=1),
+    ),
+    "grid_sample, bilinear, border": (
+        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "border", False),
+        wave(2, 3, 4, 5),
+        wave(2, 3, 2, 2, phase=1),
+    ),
+    "grid_sample, bilinear, border, corners": (
+        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "border", True),
+        wave(2, 3, 4, 5),
+        wave(2, 3, 2, 2, phase=1),
+    ),
+    "grid_sample, bilinear, reflection": (
+        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "reflection", False),
+        wave(2, 3, 4, 5),
+        wave(2, 3, 2, 2, phase=1),
+    ),
+    "grid_sample, bilinear, reflection, corners": (
+        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "reflection", True),
+        wave(2, 3, 4, 5),
+        wave(2, 3, 2, 2, phase=1),
+    ),
+    "grid_sample, nearest, zeros": (
+        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "zeros", False),
+        wave(2, 3, 4, 5),
+    ),
+    "grid_sample, nearest, zeros, corners": (
+        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "zeros", True),
+        wave(2, 3, 4, 5),
+    ),
+    "grid_sample, nearest, border": (
+        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "border", False),
+        wave(2, 3, 4, 5),
+    ),
+    "grid_sample, nearest, border, corners": (
+        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "border", True),
+        wave(2, 3, 4, 5),
+    ),
+    "grid_sample, nearest, reflection": (
+        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "reflection", False),
+        wave(2, 3, 4, 5),
+    ),
+    "grid_sample, nearest, reflection, corners": (
+        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "reflection", True),
+        wave(2, 3, 4, 5),
+    ),
+    "grid_sample, volumes": (
+        lambda F, c, x, g: F.grid_sample(x, 1.3 * g, align_corners=False),
+        wave(1, 2, 3, 2, 4),
+        wave(1, 2, 3, 2, 3, phase=1),
     ),
 }

@@ -27,7 +27,16 @@ from agrad.nn.functional.activations import (
 )
 from agrad.nn.functional.attention import scaled_dot_product_attention
 from agrad.nn.functional.convolution import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d
-from agrad.nn.functional.images import fold, interpolate, pad, pixel_shuffle, pixel_unshuffle, unfold
+from agrad.nn.functional.images import (
+    affine_grid,
+    fold,
+    grid_sample,
+    interpolate,
+    pad,
+    pixel_shuffle,
+    pixel_unshuffle,
+    unfold,
+)
 from agrad.nn.functional.layers import dropout, dropout2d, embedding, embedding_bag, linear, one_hot
 from agrad.nn.functional.losses import (
     binary_cross_entropy,
@@ -67,10 +76,10 @@ from agrad.ops.elementwise import tanh
 from agrad.ops.extra.activations import log_softmax, sigmoid, softmax
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "affine_grid", "avg_pool1d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
     "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "ctc_loss", "dropout", "dropout2d", "elu", "embedding", "embedding_bag", "fold", "gelu", "glu",
-    "group_norm", "gumbel_softmax", "hardtanh", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss",
+    "grid_sample", "group_norm", "gumbel_softmax", "hardtanh", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss",
     "layer_norm", "leaky_relu", "linear", "log_softmax", "logsigmoid", "margin_ranking_loss", "max_pool1d", "max_pool2d", "mish", "mse_loss",
     "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "prelu", "relu",
     "relu6", "rms_norm", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "smooth_l1_loss", "softmax",

@@ -11,9 +11,11 @@ from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.nn.functional.checks import IntOrPair, pair_of
 from agrad.nn.functional.windows import back, check_windows, images_of
-from agrad.ops import manipulation, searching
+from agrad.ops import elementwise, manipulation, searching
 from agrad.ops import nn as ops
-from agrad.ops.creation import arange, asarray, zeros
+from agrad.ops.creation import arange, asarray, linspace, meshgrid, ones, zeros
+from agrad.ops.data_type import astype
+from agrad.ops.linalg import matrix_transpose
 
 
 def pixel_shuffle(input: Any, upscale_factor: int) -> Tensor:
@@ -131,6 +133,124 @@ def interpolate(
         first, second = taken(x, before, axis), taken(x, [min(i + 1, length - 1) for i in before], axis)
         x = first * (1 - weight) + second * weight
     return x
+
+
+def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """Where the pixels of images come from under affine maps: the grid that `grid_sample` takes (Jaderberg et al. 2015).
+
+    theta: Shape (n, 2, 3), or (n, 3, 4) for volumes: the maps, of places that go from -1 to 1, x first.
+    size : sequence of int
+        The shape of the images that are wanted, (n, channels, height, width).
+    align_corners : bool, optional
+        Whether -1 and 1 are the middles of the outermost pixels, not their edges.
+    Returns: Shape (n, height, width, 2), of the dtype of `theta`.
+    ValueError: If the shapes do not go together.
+
+    >>> ag.nn.functional.affine_grid(ag.tensor([[[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2))
+    tensor([[[[0.0000, 0.0000],
+              [1.0000, 0.0000]]]])
+    """
+    maps = as_operand(theta)
+    lengths = tuple(size)[2:]
+    count = len(lengths)
+    if count not in (2, 3) or maps.shape != (size[0], count, count + 1):
+        raise ValueError(
+            f"affine_grid() takes theta of shape (n, 2, 3) for images and (n, 3, 4) for volumes, not {maps.shape} for size"
+            f" {tuple(size)}{errors.called()}"
+        )
+    like: dict[str, Any] = {"dtype": maps.dtype, "device": maps.device}
+    axes = []
+    for n in lengths:
+        edge = (n - 1) / n if not align_corners else 1.0 if n > 1 else 0.0
+        axes.append(linspace(-edge, edge, n, **like))
+    places = [*reversed(meshgrid(*axes, indexing="ij"))]  # x first
+    ones_too = manipulation.stack([*places, ones(lengths, **like)], axis=-1)
+    rows = manipulation.reshape(ones_too, (1, -1, count + 1)) @ matrix_transpose(maps)
+    return manipulation.reshape(rows, (size[0], *lengths, count))
+
+
+def grid_sample(
+    input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
+    """Images seen at places between their pixels (Jaderberg et al. 2015).
+
+    input: Shape (n, channels, height, width), or with a depth before the height; real.
+    grid : array
+        Shape (n, new_height, new_width, 2), or of volumes one axis and one place more: x, y (and z), from -1 to 1.
+    mode : {"bilinear", "nearest"}, optional
+        Linear between the neighbours along every axis, or the nearest pixel, by which a grid has no derivative.
+    padding_mode : {"zeros", "border", "reflection"}, optional
+        What stands outside: 0, the outermost pixels, or the image mirrored.
+    align_corners : bool, optional
+        Whether -1 and 1 are the middles of the outermost pixels, not their edges.
+    Returns: Shape (n, channels, new_height, new_width), of the dtype of `input`.
+    NotImplementedError: For another mode.
+    ValueError: If the shapes do not go together.
+
+    >>> image = ag.tensor([[[[1.0, 3.0]]]])
+    >>> ag.nn.functional.grid_sample(image, ag.tensor([[[[-0.5, 0.0], [0.0, 0.0]]]]))
+    tensor([[[[1., 2.]]]])
+    """
+    x, places = as_operand(input), as_operand(grid)
+    for name, chosen, known in (("mode", mode, _SAMPLED), ("padding_mode", padding_mode, _OUTSIDE_OF_GRIDS)):
+        if chosen not in known:
+            raise NotImplementedError(
+                f"grid_sample() has the {name}s {', '.join(known)}, not {chosen!r}{errors.called()}"
+            )
+    lengths = x.shape[2:]
+    count = len(lengths)
+    if count not in (2, 3) or places.ndim != x.ndim or places.shape[0] != x.shape[0] or places.shape[-1] != count:
+        raise ValueError(
+            "grid_sample() takes images of shape (n, channels, height, width) and a grid of shape (n, height, width, 2), or"
+            f" volumes with an axis and a place more, not {x.shape} and {places.shape}{errors.called()}"
+        )
+    wide = manipulation.reshape(x, (*x.shape[:2], -1))
+    neighbours: list[tuple[Tensor, Any]] = [(zeros(places.shape[:-1], dtype="int64", device=x.device), 1)]
+    for axis, n in enumerate(lengths):
+        place = places[..., count - 1 - axis]
+        place = (place + 1) * ((n - 1) / 2) if align_corners else ((place + 1) * n - 1) / 2
+        if padding_mode == "reflection":
+            low, span = (0.0, n - 1.0) if align_corners else (-0.5, float(n))
+            place = _mirrored(place, low, span)
+        if padding_mode != "zeros":
+            place = elementwise.clip(place, 0, n - 1)
+        first = elementwise.round(place) if mode == "nearest" else elementwise.floor(place)
+        first = first.detach()
+        share = place - first
+        along = [(first, 1)] if mode == "nearest" else [(first, 1 - share), (first + 1, share)]
+        neighbours = [
+            (index * n + _whole(at, n), weight * _inside(w, at, n)) for index, weight in neighbours for at, w in along
+        ]
+    found: Any = 0
+    for index, weight in neighbours:
+        flat = manipulation.reshape(index, (x.shape[0], 1, -1))
+        picked = searching.take_along_axis(wide, flat, axis=-1)
+        found = found + picked * manipulation.reshape(astype(weight, x.dtype), (x.shape[0], 1, -1))
+    return manipulation.reshape(found, (*x.shape[:2], *places.shape[1:-1]))
+
+
+_SAMPLED = ("bilinear", "nearest")
+_OUTSIDE_OF_GRIDS = ("zeros", "border", "reflection")
+
+
+def _whole(at: Tensor, n: int) -> Tensor:
+    return astype(elementwise.clip(at, 0, n - 1), "int64")
+
+
+def _inside(weight: Any, at: Tensor, n: int) -> Tensor:
+    """Return a weight, 0 where the neighbour is outside of the image."""
+    found: Tensor = astype((at >= 0) & (at <= n - 1), at.dtype) * weight
+    return found
+
+
+def _mirrored(place: Tensor, low: float, span: float) -> Tensor:
+    """Return places mirrored at both ends of an interval."""
+    if span == 0:
+        return place * 0
+    from_low = elementwise.abs(place - low)
+    turns = elementwise.floor(from_low / span).detach()
+    rest = from_low - turns * span
+    return searching.where(turns % 2 == 0, rest + low, span - rest + low)
 
 
 def taken(x: Tensor, indices: list[int], axis: int) -> Tensor:
