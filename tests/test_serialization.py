@@ -499,11 +499,24 @@ def test_unsupported_objects_are_named_with_their_path(obj, message):
         saved(obj)
 
 
-def test_raw_arrays_are_told_to_become_tensors():
+def test_raw_arrays_come_back_as_arrays():
     numpy = pytest.importorskip("numpy")
-    with pytest.raises(TypeError, match=r"numpy\.ndarray at \['x'\]; make it a tensor with agrad\.asarray"):
-        saved({"x": numpy.ones(2)})
-    with pytest.raises(TypeError, match=r"numpy\.float64 at \[0\]"):
+    array = numpy.arange(6, dtype="int32").reshape(2, 3).T
+    found = again({"x": [array, array], "t": ag.asarray(array)})
+    first, second = found["x"]
+    assert type(first) is type(second) is numpy.ndarray
+    assert isinstance(found["t"], ag.Tensor)
+    assert first.dtype == array.dtype
+    assert numpy.array_equal(first, array)
+    first[0, 0] = 9  # it may be written to, and is nobody else's
+    assert numpy.array_equal(second, array)
+    with pytest.raises(TypeError, match="dtype object"):
+        saved(numpy.asarray([None]))
+
+
+def test_raw_scalars_are_told_to_become_tensors():
+    numpy = pytest.importorskip("numpy")
+    with pytest.raises(TypeError, match=r"numpy\.float64 at \[0\]; make it a tensor with agrad\.asarray"):
         saved([numpy.float64(1.0)])
 
 

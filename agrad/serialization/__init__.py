@@ -9,7 +9,7 @@ object with one key that says what it is::
 
     {"tuple": [...]}                     {"dict": [[key, value], ...]}     {"tensor": 0}
     {"int": "0x10000000000000000"}       {"float": "nan"}                  {"complex": [re, im]}
-    {"bytes": "YmFzZTY0"}                {"program": {...}}
+    {"bytes": "YmFzZTY0"}                {"program": {...}}                {"array": 0}
 
 Where ``tree.json`` takes more than 64 MiB of memory when it is read, ``memory`` beside ``version`` says how much: with
 the sizes of the tensors it bounds what `load` allocates, so that a small file cannot fill the memory.
@@ -28,8 +28,10 @@ from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple
 
 from agrad.core import errors
+from agrad.core.backend import backend_of
 from agrad.core.tensor import Tensor, wrap
 from agrad.numpy.protocol import to_numpy
+from agrad.ops.creation import asarray
 from agrad.plugin import manager
 from agrad.serialization import files
 from agrad.serialization.archive import Archive, FormatError
@@ -83,9 +85,9 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
     Parameters
     ----------
     obj
-        Dicts with str or int keys, lists and tuples, in any nesting, of tensors, None, bool, int, float, complex, str
-        and bytes, and of programs (`agrad.func.Program`), with the tensors they find outside. A tensor that occurs twice is stored once and comes back as one tensor; a list that occurs twice
-        comes back as two. Of a tensor's graph only ``requires_grad`` is kept.
+        Dicts with str or int keys, lists and tuples, in any nesting, of tensors, arrays, None, bool, int, float, complex, str
+        and bytes, and of programs (`agrad.func.Program`), with the tensors they find outside. A tensor that occurs twice is
+        stored once and comes back as one tensor; a list or an array that occurs twice comes back as two. Of a tensor's graph only ``requires_grad`` is kept.
     file
         A path or a binary file object. A path is replaced only once everything is written: if saving fails, the old
         file stays as it was, and its permissions stay. What a process that was killed while saving has left beside it
@@ -286,6 +288,12 @@ class _Encoder:
                 self._numbers[id(obj)] = len(self.tensors)
                 self.tensors.append(obj)
             return {"tensor": self._numbers[id(obj)]}
+        owner = backend_of(obj)
+        if owner is not None and owner.as_array(obj) is obj:  # a scalar of NumPy's would come back as an array
+            if id(obj) not in self._numbers:
+                self._numbers[id(obj)] = len(self.tensors)
+                self.tensors.append(asarray(obj))
+            return {"array": self._numbers[id(obj)]}
         for name, other in KINDS.items():
             if isinstance(obj, other.kind):
                 return {name: self.encode(other.plain(obj), path)}
@@ -316,7 +324,7 @@ class _Encoder:
         return {"dict": [[self.encode(key), self.encode(obj[key], f"{path}[{key!r}]")] for key in obj]}
 
 
-_SUPPORTED = "A file holds tensors, programs, None, bool, int, float, complex, str and bytes in dict, list and tuple, no subclasses."
+_SUPPORTED = "A file holds tensors, arrays, programs, None, bool, int, float, complex, str and bytes in dict, list and tuple, no subclasses."
 
 
 def _at(path: str) -> str:
@@ -339,6 +347,8 @@ def _decode(code: Any, tensors: list[Tensor]) -> Any:
                 return found
         case {"tensor": int(number), **rest} if not rest and type(number) is int and 0 <= number < len(tensors):
             return tensors[number]
+        case {"array": int(number), **rest} if not rest and type(number) is int and 0 <= number < len(tensors):
+            return tensors[number]._spec.backend.asarray(tensors[number]._raw, copy=True)
         case {"int": str(digits), **rest} if not rest:
             return _parsed(lambda: int(digits, 16))
         case {"float": "nan" | "inf" | "-inf" as word, **rest} if not rest:
