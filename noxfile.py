@@ -172,14 +172,17 @@ def hips(session: nox.Session) -> None:
 
 @nox.session
 def others(session: nox.Session) -> None:
-    """Run HIPS autograd's examples on it and on agrad, and write docs/others.md; ``nox -s others -- PATH``, names may follow.
+    """Run others' programs on their library and on agrad, and write docs/others.md; ``nox -s others -- PATH``, names may follow.
 
-    PATH is a checkout of https://github.com/HIPS/autograd.
+    PATH is a checkout of https://github.com/HIPS/autograd, or of https://github.com/pytorch/examples, for which it installs PyTorch.
     """
     if not session.posargs:
-        session.error("nox -s others -- PATH: the path of a checkout of https://github.com/HIPS/autograd")
-    session.install(*CORE, *NUMPY, "scipy>=1.16")
-    session.run("python", "tests/compat/others.py", *session.posargs)
+        session.error(
+            "nox -s others -- PATH: the path of a checkout of https://github.com/HIPS/autograd or https://github.com/pytorch/examples"
+        )
+    of_torch = (Path(session.posargs[0]) / "mnist").is_dir()
+    session.install(*CORE, *NUMPY, "scipy>=1.16", *(["torch>=2.6"] if of_torch else []))
+    session.run("python", f"tests/compat/{'others_torch' if of_torch else 'others'}.py", *session.posargs)
 
 
 #: What the site is built with, and what its pages use.

@@ -148,11 +148,11 @@ def run_one(checkout: Path, name: str, library: str) -> None:
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)(?!\w)")
 
 
-def printed(checkout: Path, name: str, library: str) -> tuple[str, float]:
+def printed(checkout: Path, name: str, library: str, runner: str = __file__) -> tuple[str, float]:
     """Return what an example prints, and the seconds of the processor; of one that fails, the error."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            [sys.executable, __file__, str(checkout), "--one", name, library],
+            [sys.executable, runner, str(checkout), "--one", name, library],
             capture_output=True,
             text=True,
             cwd=folder,
@@ -204,8 +204,14 @@ def row_of(checkout: Path, name: str, repeat: int) -> str:
     return f"| {name} | {shorter} | {says} | {found:.0e} | {their:.2f} | {our:.2f} | {ratio} |"
 
 
-#: Around the table, in the page.
-BEGIN, END = "<!-- HIPS autograd's examples -->\n", "<!-- end of HIPS autograd's examples -->\n"
+def write(title: str, head: str, rows: list[str]) -> None:
+    """Write a table to the page, between the comments that have its title."""
+    begin, end = f"<!-- {title} -->\n", f"<!-- end of {title} -->\n"
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    lines = ["", head, "|" + "---|" * (head.count("|") - 1), *rows, "", ""]
+    PAGE.write_text(before + begin + "\n".join(lines) + end + after, encoding="utf-8")
 
 
 def main(checkout: Path, names: list[str], repeat: int) -> None:
@@ -217,14 +223,8 @@ def main(checkout: Path, names: list[str], repeat: int) -> None:
         rows.append(row_of(checkout, name, repeat))
         print(rows[-1], flush=True)
     if not names:
-        heads = (
-            "| example | shortened to | what it prints | difference | HIPS autograd, s | agrad, s | ratio |",
-            "|" + "---|" * 7,
-        )
-        page = PAGE.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(before + BEGIN + "\n".join(["", *heads, *rows, "", ""]) + END + after, encoding="utf-8")
+        head = "| example | shortened to | what it prints | difference | HIPS autograd, s | agrad, s | ratio |"
+        write("HIPS autograd's examples", head, rows)
 
 
 if __name__ == "__main__":
