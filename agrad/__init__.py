@@ -82,6 +82,7 @@ def __array_namespace_info__() -> Any:  # noqa: N807 (the standard's name)
 if TYPE_CHECKING:
     from agrad import numpy as numpy
     from agrad import scipy as scipy
+    from agrad import sparse as sparse
     from agrad.torch_names import *  # a stub, written by docs/make_methods.py
 else:  # a type checker reads the imports, and is to know what there is not
     #: What stands here as well, but is not public; and `numpy`, which is: a star would hide NumPy.
@@ -102,7 +103,7 @@ else:  # a type checker reads the imports, and is to know what there is not
     __all__ += ["__array_api_version__", "__version__"]
 
     #: Modules that load when they are first used.
-    _WAITING = {"compat", "distributions", "einops", "scipy", "torch_functions", "xarray"}
+    _WAITING = {"compat", "distributions", "einops", "scipy", "sparse", "torch_functions", "xarray"}
 
     def __getattr__(name: str) -> Any:
         if name in _WAITING:

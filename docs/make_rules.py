@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import agrad.ops.scipy.linalg
-import agrad.ops.scipy.signal  # noqa: F401 (they declare ops)
+import agrad.ops.scipy.signal
+import agrad.ops.scipy.sparse  # noqa: F401 (they declare ops)
 from agrad.core.op import OPS
 
 PAGE = Path(__file__).resolve().parent / "rules.md"

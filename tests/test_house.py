@@ -89,6 +89,7 @@ LAYERS = [
         "agrad.fft",
         "agrad.linalg",
         "agrad.scipy.*",
+        "agrad.sparse",
         "agrad.special",
         "agrad.torch_functions",
     ],
@@ -764,6 +765,7 @@ def declared() -> set[str]:
     """The names of agrad's ops, and of the kernels that have none."""
     importlib.import_module("agrad.ops.scipy.linalg")
     importlib.import_module("agrad.ops.scipy.signal")
+    importlib.import_module("agrad.ops.scipy.sparse")
     ops = importlib.import_module("agrad.core.op").OPS
     own = {name for name, op in ops.items() if op.entry.__module__.startswith("agrad.")}
     return own | importlib.import_module("agrad.core.facts").WITHOUT_OP.keys()

@@ -182,6 +182,7 @@ def multilinear(
     batch: Kernel | None = None,
     contracts: Kernel | None = None,
     shapes: Callable[..., None] | None = None,
+    others: Kernel | None = None,
     memory: str = UNKNOWN.memory,
     facts: Facts = UNKNOWN,
     **adjoints: Derivative,
@@ -196,6 +197,8 @@ def multilinear(
         ``contracts(specs, *params)``: the axes that the op sums products over, of its first and of its second operand.
     shapes : callable, optional
         ``shapes(x1_shape, x2_shape, *params)`` raises where a library's kernel would take what the op does not.
+    others : callable, optional
+        ``others(x1, x2)``: what its operator gives where an operand is no array of any backend, or NotImplemented.
     **adjoints : callable
         Per operand, its cotangent from ``g``, as for `linear`; it may ask for the values of the other operands.
 
@@ -211,7 +214,7 @@ def multilinear(
         name=name,
         facts=_lying(facts, memory),
         of_rule={"source": source},
-        of_op={"kernel": kernel, "batch": batch, "contracts": contracts, "shapes": shapes},
+        of_op={"kernel": kernel, "batch": batch, "contracts": contracts, "shapes": shapes, "others": others},
     )
 
 

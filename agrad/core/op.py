@@ -101,6 +101,8 @@ class Op:
     by_dim : callable or None
         What it is for whoever gives PyTorch's ``dim``, where that is another function: ``by_dim(x, dim, ...)``, with the other
         arguments that may be given by position.
+    others : callable or None
+        ``others(x1, x2)``: what the operator of the op gives beside what is no array of any backend, or NotImplemented.
     facts : Facts
         What else is known of it.
     writes_through : bool
@@ -128,6 +130,7 @@ class Op:
         least_axes: int = 0,
         shapes: Callable[..., None] | None = None,
         by_dim: Callable[..., Any] | None = None,
+        others: Callable[..., Any] | None = None,
         facts: Facts = UNKNOWN,
     ) -> None:
         self.name = name
@@ -140,6 +143,7 @@ class Op:
         self.least_axes = least_axes
         self.shapes = shapes
         self.by_dim = by_dim
+        self.others = others
         self.public = public
         self.aliases = aliases
         self.signature: inspect.Signature = without_aliases(public, by_dim=by_dim is not None) if aliases else public
@@ -281,7 +285,8 @@ def operate(op: Op, values: tuple[Any, ...]) -> Any:
         if not isinstance(value, Tensor | bool | int | float | complex) and backend_of(value) is None:
             if hasattr(type(value), "__pandas_priority__"):
                 raise errors.pandas_operand(op.name, value)
-            return _beside_a_list(op, values)
+            made = NotImplemented if op.others is None else op.others(*values)
+            return _beside_a_list(op, values) if made is NotImplemented else made
     return general(op, values)
 
 

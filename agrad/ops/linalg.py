@@ -96,10 +96,18 @@ def _as_matrix(b: BatchedCall, x: Any, *, row: bool) -> Any:
     return b.xp.expand_dims(data, axis=-2 if row else -1)
 
 
+def _with_sparse(x1: Any, x2: Any) -> Any:
+    """Multiply by a sparse matrix; of other operands Python asks these themselves."""
+    from agrad.ops import sparse  # noqa: PLC0415 (most programs have none)
+
+    return sparse.matmul(x1, x2) if sparse.is_sparse(x1) or sparse.is_sparse(x2) else NotImplemented
+
+
 @multilinear(
     x1=_matmul_by_first,
     x2=_matmul_by_second,
     batch=_matmul_batch,
+    others=_with_sparse,
     contracts=lambda specs: ((-1,), (-2 if len(specs[1].shape) > 1 else -1,)),
     memory="fresh",
     facts=Facts(symbol="@", numpy="matmul", needs=("zero-size reductions",), sparsity="matmul"),

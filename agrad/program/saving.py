@@ -42,7 +42,7 @@ from agrad.serialization import Kind, register
 from agrad.serialization.archive import FormatError
 
 #: Modules that declare the operations called ``scipy.*`` when they are first imported.
-WAITING = ("agrad.ops.scipy.linalg", "agrad.ops.scipy.signal")
+WAITING = ("agrad.ops.scipy.linalg", "agrad.ops.scipy.signal", "agrad.ops.scipy.sparse")
 
 #: How deep the arguments of a step may be nested, how long a string or an integer among them may be, and a name or line.
 DEPTH, LETTERS, BITS, LINE = 10, 200, 1000, 10_000

@@ -12,8 +12,8 @@ from agrad.view.elsewhere import INSTEAD, NAMESPACES
 
 #: Modules that take NumPy's arrays alone, and what to write for their functions of tensors.
 _TAKERS = {
-    "scipy.sparse": "SciPy's sparse matrices take arrays only. A.toarray() @ x is differentiated; to keep A sparse, make A @ x"
-    " a primitive with the derivative A.T @ g: primitive and defvjp of agrad.compat.autograd.",
+    "scipy.sparse": "SciPy's sparse matrices take arrays only. Write ag.sparse.matmul(A, x) for A @ x, x @ A the other way round, and"
+    " ag.sparse.from_scipy(A, values) for a matrix whose values have gradients.",
     "scipy.ndimage": "scipy.ndimage takes arrays only. agrad.scipy.signal.convolve filters with weights, and"
     " agrad.scipy.interpolate.RegularGridInterpolator looks up places between.",
     "scipy.spatial": "scipy.spatial takes arrays only. Distances of rows, with import agrad.numpy as np: np.linalg.norm(x[:, None] - y, axis=-1).",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import agrad.ops.scipy.linalg
-import agrad.ops.scipy.signal  # noqa: F401 (they declare the ops)
-from agrad.testing.samples.data import Data, add
+import agrad.ops.scipy.signal
+import agrad.ops.scipy.sparse  # noqa: F401 (they declare the ops)
+from agrad.testing.samples.data import Data, add, integers
 from agrad.testing.samples.linalg import cplx, real
 
 
@@ -72,3 +73,19 @@ for _signal in (real(5), real(2, 4)):
     add("scipy.all_pole", Data((2,), (-0.4, 0.2), "float64"), _signal)
 add("scipy.fir", cplx(2), cplx(4))
 add("scipy.all_pole", Data((1,), (0.3 - 0.2j,), "complex128"), cplx(4))
+
+#: A sparse matrix of 3 rows and 4 columns, one row of which is empty, and a square one that is not singular.
+_WIDE = (integers(0, 2, 2, 5), integers(0, 2, 0, 1, 3))
+_SQUARE = (integers(0, 2, 3, 5), integers(0, 2, 1, 0, 2))
+for _draw in (real, cplx):
+    add("scipy.sparse_matmul", _draw(5), _draw(4), *_WIDE, columns=4)
+    add("scipy.sparse_matmul", _draw(5), _draw(3), *_WIDE, columns=4, transposed=True)
+    add("scipy.sparse_matmul", _draw(5), real(4, 2), *_WIDE, columns=4)
+    add("scipy.sparse_matmul", real(5), _draw(3, 2), *_WIDE, columns=4, transposed=True)
+    add("scipy.sparse_sampled", _draw(3), _draw(4), *_WIDE)
+    add("scipy.sparse_sampled", real(3, 2), _draw(4, 2), *_WIDE)
+    for _transposed in (False, True):
+        _values = _draw(5)
+        _values = Data((5,), tuple(v + 3.0 * (i % 2 == 0) for i, v in enumerate(_values.values)), _values.dtype)
+        add("scipy.sparse_solve", _values, _draw(3), *_SQUARE, transposed=_transposed, beyond=_KERNEL)
+        add("scipy.sparse_solve", _values, real(3, 2), *_SQUARE, transposed=_transposed, beyond=_KERNEL)

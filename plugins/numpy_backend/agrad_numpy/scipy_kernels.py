@@ -258,6 +258,13 @@ def _all_pole() -> Callable[..., Any]:
     return filtered
 
 
+def _sparse(name: str) -> Callable[..., Any]:
+    from agrad_numpy import sparse_kernels  # noqa: PLC0415 (as above)
+
+    found: Callable[..., Any] = getattr(sparse_kernels, name)
+    return found
+
+
 #: What makes each kernel.
 _KERNELS: dict[str, Callable[[], Callable[..., Any]]] = {
     "all_pole": _all_pole,
@@ -272,5 +279,8 @@ _KERNELS: dict[str, Callable[[], Callable[..., Any]]] = {
     "solve_banded": _solve_banded,
     "solve_sylvester": _solve_sylvester,
     "solve_triangular": _solve_triangular,
+    "sparse_matmul": functools.partial(_sparse, "matmul"),
+    "sparse_sampled": functools.partial(_sparse, "sampled"),
+    "sparse_solve": functools.partial(_sparse, "solve"),
     "sqrtm": _sqrtm,
 }

@@ -1,0 +1,437 @@
+"""Sparse matrices in the graph: products with constant ones, and matrices of a constant pattern whose stored values are a tensor.
+
+What the library of the matrix says of it (SciPy, CuPy, pydata/sparse) is read off its arrays; the operations are those of
+`ops.scipy.sparse`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from agrad.core.errors import called
+from agrad.core.facts import BINARY, UNARY
+from agrad.core.mode import not_recorded
+from agrad.core.operands import as_operand
+from agrad.core.tensor import Tensor
+from agrad.ops.creation import arange, asarray, ones, zeros
+from agrad.ops.data_type import astype
+from agrad.ops.elementwise import conj
+from agrad.ops.manipulation import moveaxis, reshape
+from agrad.ops.scipy.sparse import sparse_matmul, sparse_solve
+from agrad.ops.searching import scatter_add, searchsorted, where
+from agrad.ops.statistical import sum as total
+from agrad.plugin.manager import scipys
+
+__all__ = ["SparseTensor", "from_scipy", "is_sparse", "matmul"]
+
+
+def is_sparse(value: Any) -> bool:
+    """Return whether a value is a sparse matrix of any library, or a `SparseTensor`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from scipy.sparse import eye_array
+    >>> ag.sparse.is_sparse(eye_array(3)), ag.sparse.is_sparse(ag.eye(3))
+    (True, False)
+    """
+    kind = type(value)
+    return kind is SparseTensor or hasattr(kind, "tocsr") or hasattr(kind, "to_scipy_sparse")
+
+
+def matmul(x1: Any, x2: Any, /) -> Tensor:
+    """Return the product of a sparse matrix and a tensor, or of a tensor and a sparse matrix.
+
+    Parameters
+    ----------
+    x1, x2 : sparse array, Tensor or array
+        One of them is sparse, of shape (m, n): an array of ``scipy.sparse``, of CuPy's or pydata/sparse, which is a constant, or
+        a `SparseTensor`. The other one is dense, real or complex: a vector or any stack of matrices.
+
+    Returns
+    -------
+    Tensor
+        Dense: of shape (..., m, k) or (m,) for `x2` of (..., n, k) or (n,); of shape (..., n) for `x1` of (..., m).
+
+    Raises
+    ------
+    TypeError
+        If none of them is sparse, or both are.
+    ValueError
+        If the shapes do not fit.
+
+    Notes
+    -----
+    The product is the library's, as the backward pass is, by ``A.T``. Arrays of the formats CSR and CSC are taken as they are,
+    others are converted at every call: give ``A.tocsr()`` where there are many, and where a program is captured. As of any
+    array beside tensors, do not change the matrix before the backward pass. ``x @ A`` is this product, too; ``A @ x`` is not, as
+    SciPy makes an array of `x` before anybody is asked.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from scipy.sparse import csr_array
+    >>> A = csr_array([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0]])
+    >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> y = ag.sparse.matmul(A, x)
+    >>> y.detach(), ag.grad(y.sum(), x)[0]
+    (tensor([ 4., 10.]), tensor([1., 2., 3.]))
+    """
+    first, second = is_sparse(x1), is_sparse(x2)
+    if first and second:
+        raise TypeError(
+            "sparse.matmul: the product of two sparse matrices is sparse, and not there. Multiply a tensor by one after the"
+            f" other, or take SciPy's product of constants{called()}"
+        )
+    if not first and not second:
+        raise TypeError(
+            f"sparse.matmul: neither {type(x1).__name__} nor {type(x2).__name__} is a sparse matrix; use agrad.matmul{called()}"
+        )
+    return _taken(x1)._times(as_operand(x2)) if first else _taken(x2).T._times_rows(as_operand(x1))
+
+
+def from_scipy(A: Any, values: Any = None) -> SparseTensor:
+    """Return a sparse matrix of a constant pattern, whose stored values are a tensor.
+
+    Parameters
+    ----------
+    A : sparse array
+        Of ``scipy.sparse``, CuPy or pydata/sparse, of shape (m, n): the pattern, which is copied.
+    values : Tensor or array, shape (nnz,), optional
+        The stored values in the order of ``A.data``, of a floating dtype. Default: those of `A`.
+
+    Returns
+    -------
+    SparseTensor
+
+    Raises
+    ------
+    TypeError
+        If `A` is no sparse matrix; or if there are values, and it is neither CSR nor CSC, so that their order is not plain.
+    ValueError
+        If there is not one value for each entry, or if entries of `A` are stored twice or in no order.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from scipy.sparse import csr_array
+    >>> values = ag.tensor([2.0, 1.0, 4.0], requires_grad=True)
+    >>> A = ag.sparse.from_scipy(csr_array([[1, 1], [0, 1]]), values)
+    >>> x = A.solve(ag.tensor([4.0, 4.0]))
+    >>> x.detach(), ag.grad(x.sum(), values)[0]
+    (tensor([1.5000, 1.0000]), tensor([-0.7500, -0.5000, -0.1250]))
+    """
+    if not is_sparse(A) or isinstance(A, SparseTensor):
+        raise TypeError(f"sparse.from_scipy: A must be a sparse array, not {type(A).__name__}{called()}")
+    if values is not None and getattr(A, "format", None) not in _COMPRESSED:
+        raise TypeError(
+            f"sparse.from_scipy: values are in the order of A.data, and {type(A).__name__} has none that is plain: give"
+            f" A.tocsr(){called()}"
+        )
+    compressed = _compressed(A)
+    if not compressed.has_canonical_format:
+        raise ValueError(
+            "sparse.from_scipy: entries of A are stored twice, or in no order: A.sum_duplicates() before, which changes A"
+            f" in place{called()}"
+        )
+    data = asarray(compressed.data, copy=True) if values is None else as_operand(values)
+    if not data._spec.inexact:
+        raise TypeError(f"sparse.from_scipy: values must be floating-point, not {data.dtype}{called()}")
+    if data.shape != (compressed.nnz,):
+        raise ValueError(
+            f"sparse.from_scipy: A has {compressed.nnz} entries, and values have the shape {data.shape}{called()}"
+        )
+    indptr, indices = (asarray(part, copy=True) for part in (compressed.indptr, compressed.indices))
+    return SparseTensor(data, indptr, indices, tuple(compressed.shape), by_columns=compressed.format == "csc")
+
+
+#: Formats whose entries lie row by row, or column by column.
+_COMPRESSED = ("csr", "csc")
+
+
+def _compressed(A: Any) -> Any:
+    """Return a matrix in one of these formats."""
+    if getattr(A, "format", None) in _COMPRESSED:
+        return A
+    if len(A.shape) != 2:
+        raise ValueError(f"a sparse array of shape {tuple(A.shape)} is no matrix{called()}")
+    if fill := getattr(A, "fill_value", 0):
+        raise ValueError(f"a sparse array whose other entries are {fill} is no sparse matrix: they must be 0{called()}")
+    not_recorded(f"a matrix of the format {type(A).__name__} is converted at every call: give A.tocsr()")
+    return A.tocsr() if hasattr(A, "tocsr") else A.to_scipy_sparse().tocsr()
+
+
+def _taken(A: Any) -> SparseTensor:
+    """Return a matrix of any library as it is: its arrays are not copied."""
+    if isinstance(A, SparseTensor):
+        return A
+    found = _compressed(A)
+    data, indptr, indices = map(asarray, (found.data, found.indptr, found.indices))
+    return SparseTensor(data, indptr, indices, tuple(found.shape), by_columns=found.format == "csc")
+
+
+def _alike(values: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return operands in one kind: integers beside floating numbers in their dtype."""
+    if values._spec.inexact == x._spec.inexact:
+        return values, x
+    if values._spec.inexact:
+        return values, astype(x, values.dtype)
+    return astype(values, x.dtype), x
+
+
+class SparseTensor:
+    """A matrix of which the stored values are a tensor, and the pattern is constant; made by `from_scipy`.
+
+    Gradients are those by the stored values: what is not stored has none. All of it can be differentiated any number of times,
+    in both modes, and mapped over the values by `vmap`.
+
+    Parameters
+    ----------
+    data : Tensor, shape (nnz,)
+        The stored values.
+    indptr, indices : Tensor
+        Where they lie, as in SciPy's formats CSR and CSC.
+    shape : tuple of int
+        Rows and columns.
+    by_columns : bool, optional
+        The format is CSC.
+
+    Attributes
+    ----------
+    data : Tensor
+        The stored values.
+    shape : tuple of int
+        Rows and columns.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from scipy.sparse import eye_array
+    >>> A = ag.sparse.from_scipy(eye_array(3, format="csr"), ag.tensor([1.0, 2.0, 3.0]))
+    >>> A @ ag.ones(3), A.sum()
+    (tensor([1., 2., 3.]), tensor(6.))
+    """
+
+    __slots__ = ("_by_columns", "_indices", "_indptr", "data", "shape")
+
+    #: NumPy's arrays leave operators to this class.
+    __array_ufunc__ = None
+    ndim = 2
+
+    def __init__(
+        self, data: Tensor, indptr: Tensor, indices: Tensor, shape: tuple[int, ...], *, by_columns: bool = False
+    ) -> None:
+        self.data, self._indptr, self._indices, self.shape = data, indptr, indices, shape
+        self._by_columns = by_columns
+
+    def __repr__(self) -> str:
+        return f"<SparseTensor: {self.shape[0]:,} x {self.shape[1]:,}, {self.nnz:,} entries, {self.dtype}>"
+
+    @property
+    def dtype(self) -> Any:
+        """That of the values."""
+        return self.data.dtype
+
+    @property
+    def device(self) -> Any:
+        """That of the values."""
+        return self.data.device
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the values require a gradient."""
+        return self.data.requires_grad
+
+    @property
+    def nnz(self) -> int:
+        """How many entries are stored."""
+        return int(self._indices.shape[0])
+
+    @property
+    def T(self) -> SparseTensor:
+        """The transposed matrix, of the same values."""
+        return SparseTensor(
+            self.data, self._indptr, self._indices, self.shape[::-1], by_columns=not self._by_columns
+        )
+
+    @property
+    def H(self) -> SparseTensor:
+        """The conjugate transposed matrix."""
+        return self.T._of(conj(self.data)) if self.data._spec.is_complex else self.T
+
+    def _of(self, data: Tensor) -> SparseTensor:
+        return SparseTensor(data, self._indptr, self._indices, self.shape, by_columns=self._by_columns)
+
+    # -- products -----------------------------------------------------------------------------------------------------
+
+    def __matmul__(self, x: Any) -> Tensor:
+        return matmul(self, x)
+
+    def __rmatmul__(self, x: Any) -> Tensor:
+        return matmul(x, self)
+
+    def _multiplied(self, x: Tensor) -> Tensor:
+        """Return the product with a vector, or a matrix."""
+        data, x = _alike(self.data, x)
+        columns = self.shape[0] if self._by_columns else self.shape[1]
+        return sparse_matmul(data, x, self._indptr, self._indices, columns=columns, transposed=self._by_columns)
+
+    def _times(self, x: Tensor) -> Tensor:
+        """Return the product with a vector or a stack of matrices."""
+        axis = max(0, x.ndim - 2)
+        if not x.ndim or x.shape[axis] != self.shape[1]:
+            raise ValueError(f"sparse.matmul: a matrix of shape {self.shape} times an array of shape {x.shape}{called()}")
+        if x.ndim <= 2:
+            return self._multiplied(x)
+        return self._along(x, axis)
+
+    def _times_rows(self, x: Tensor) -> Tensor:
+        """Return the products with all vectors along the last axis."""
+        if not x.ndim or x.shape[-1] != self.shape[1]:
+            raise ValueError(
+                f"sparse.matmul: an array of shape {x.shape} times a matrix of shape {self.shape[::-1]}{called()}"
+            )
+        return self._multiplied(x) if x.ndim == 1 else self._along(x, x.ndim - 1)
+
+    def _along(self, x: Tensor, axis: int) -> Tensor:
+        moved = moveaxis(x, axis, 0)
+        made = self._multiplied(moved if x.ndim == 2 else reshape(moved, (x.shape[axis], -1)))
+        return moveaxis(made if x.ndim == 2 else reshape(made, (self.shape[0], *moved.shape[1:])), 0, axis)
+
+    # -- equations ----------------------------------------------------------------------------------------------------
+
+    def solve(self, b: Any) -> Tensor:
+        """Return the solution of the equations with this matrix.
+
+        Parameters
+        ----------
+        b : Tensor or array, shape (n,) or (n, k)
+            The right side, or several as columns.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `b`.
+
+        Raises
+        ------
+        ValueError
+            If the matrix is not square, or the shapes do not fit.
+        LinAlgError
+            NumPy's, if it is singular.
+
+        Notes
+        -----
+        On NumPy by SciPy's SuperLU. Its factors are kept while a graph has the values: the backward pass, and solutions for other
+        right sides, take no new ones.
+        """
+        b = as_operand(b)
+        n = self.shape[0]
+        if n != self.shape[1]:
+            raise ValueError(f"solve: the matrix must be square, not of shape {self.shape}{called()}")
+        if b.ndim not in (1, 2) or b.shape[0] != n:
+            raise ValueError(f"solve: a matrix of shape {self.shape} and a right side of shape {b.shape}{called()}")
+        data, b = _alike(self.data, b)
+        return sparse_solve(data, b, self._indptr, self._indices, transposed=self._by_columns)
+
+    # -- entries ------------------------------------------------------------------------------------------------------
+
+    def _places(self) -> tuple[Tensor, Tensor]:
+        """Return row and column of each stored entry."""
+        numbers = astype(arange(self.nnz, device=self._indptr.device), self._indptr.dtype)
+        major = searchsorted(self._indptr, numbers, side="right") - 1
+        minor = astype(self._indices, major.dtype)
+        return (minor, major) if self._by_columns else (major, minor)
+
+    def diagonal(self) -> Tensor:
+        """Return the main diagonal, with zeros where nothing is stored.
+
+        Returns
+        -------
+        Tensor, shape (min(m, n),)
+        """
+        rows, columns = self._places()
+        on = self._of(where(rows == columns, self.data, 0))
+        return on.sum(1)[: min(self.shape)]
+
+    def sum(self, axis: int | None = None) -> Tensor:
+        """Return the sum of all values, of those of each row (``axis=1``) or of each column (``axis=0``).
+
+        Parameters
+        ----------
+        axis : {0, 1, None}, optional
+            The axis that goes.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        ValueError
+            If there is no such axis.
+        """
+        if axis is None:
+            return total(self.data)
+        if axis not in (0, 1, -1, -2):
+            raise ValueError(f"sum: a matrix has the axes 0 and 1, not {axis}{called()}")
+        of = self.T if axis in (0, -2) else self
+        return of._multiplied(ones((of.shape[1],), dtype=self.dtype, device=self.device))
+
+    def to_dense(self) -> Tensor:
+        """Return the matrix as a tensor of all its entries.
+
+        Returns
+        -------
+        Tensor, shape (m, n)
+        """
+        like = zeros(self.shape, dtype=self.dtype, device=self.device)
+        return scatter_add(like._spec, self._places(), self.data)
+
+    def to_scipy(self) -> Any:
+        """Return it as an array of SciPy's, without its history.
+
+        Returns
+        -------
+        scipy.sparse.csr_array or csc_array
+
+        Raises
+        ------
+        BackendError
+            If SciPy is not installed.
+        """
+        parts = tuple(part.numpy() for part in (self.data.detach(), self._indices, self._indptr))
+        kind = getattr(scipys("sparse", by="SparseTensor.to_scipy"), "csc_array" if self._by_columns else "csr_array")
+        return kind(parts, shape=self.shape, copy=True)
+
+    # -- what there is not --------------------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a SparseTensor has no {name!r}. {_WAY_OUT}", name=name, obj=self)
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"a SparseTensor is no array. {_WAY_OUT}{called()}")
+
+
+#: What to do instead.
+_WAY_OUT = (
+    "Compute with its values, as in ag.sparse.from_scipy(A, 2 * values), or with to_dense(), which holds all entries;"
+    " to_scipy() gives SciPy's array, without a gradient"
+)
+
+
+def _refusing(what: str) -> Any:
+    def refused(_: SparseTensor, *__: Any) -> NoReturn:
+        raise TypeError(f"a SparseTensor has no {what}. {_WAY_OUT}{called()}")
+
+    return refused
+
+
+for _symbol, _name in BINARY.items():
+    if _symbol != "@":
+        setattr(SparseTensor, f"__{_name}__", _refusing(f"{_symbol!r}"))
+        setattr(SparseTensor, f"__r{_name}__", _refusing(f"{_symbol!r}"))
+for _symbol, _name in UNARY.items():
+    setattr(SparseTensor, f"__{_name}__", _refusing(f"{_symbol!r}"))
+for _name, _what in {"getitem": "x[...]", "setitem": "x[...] = v", "iter": "rows to go through", "len": "length", "bool": "truth value"}.items():
+    setattr(SparseTensor, f"__{_name}__", _refusing(_what))

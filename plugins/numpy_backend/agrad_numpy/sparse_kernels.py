@@ -1,0 +1,100 @@
+"""Kernels of sparse matrices: SciPy's products, and its SuperLU, whose factors serve the derivatives of a solution, too."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array
+from scipy.sparse.linalg import splu
+
+#: So many numbers are gathered at a time: they stay in the cache.
+_ROOM = 1 << 16
+
+
+def _wide(values: Any) -> Any:
+    """Return numbers in a precision that SciPy's sparse matrices have."""
+    return values.astype(np.float32) if values.dtype == np.float16 else values
+
+
+def matmul(values: Any, x: Any, indptr: Any, indices: Any, /, *, columns: int, transposed: bool = False) -> Any:
+    """Multiply by a matrix that is made of the arrays as they are."""
+    parts, rows = (_wide(values), indices, indptr), indptr.shape[0] - 1
+    matrix = csc_array(parts, shape=(columns, rows)) if transposed else csr_array(parts, shape=(rows, columns))
+    made = matrix @ _wide(x)
+    dtype = np.result_type(values, x)
+    return made if made.dtype == dtype else made.astype(dtype)
+
+
+def sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Any:
+    """Gather rows for some entries at a time: all together they would be as large as the number of entries by that of columns."""
+    rows = np.repeat(np.arange(indptr.shape[0] - 1), np.diff(indptr))
+    if left.ndim == 1:
+        return left[rows] * right[indices]
+    made = np.empty(len(indices), np.result_type(left, right))
+    step = max(1, _ROOM // max(1, left.shape[1]))
+    for first in range(0, len(indices), step):
+        part = slice(first, first + step)
+        np.einsum("ek,ek->e", left[rows[part]], right[indices[part]], out=made[part])
+    return made
+
+
+class _Factor:
+    """Factors of a matrix, kept as long as the array of its entries lives: where a node saved that, until it is run backward.
+
+    Attributes
+    ----------
+    values : array
+        A copy of the entries: their array may be written to.
+    indptr, indices : array
+        Where these lie.
+    lu : SuperLU
+        Factors of the transposed matrix, whose columns its rows are.
+    """
+
+    __slots__ = ("array", "indices", "indptr", "lu", "values")
+
+    def __init__(self, values: Any, indptr: Any, indices: Any) -> None:
+        number = id(values)
+        self.array = weakref.ref(values, lambda _: _FACTORS.pop(number, None))
+        self.values, self.indptr, self.indices = values.copy(), indptr, indices
+        n = indptr.shape[0] - 1
+        dtype = np.result_type(_wide(values), np.float32)
+        matrix = csc_array((values.astype(dtype), indices, indptr), shape=(n, n))
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()  # SciPy sorts in place
+        try:
+            self.lu = splu(matrix)
+        except RuntimeError as error:
+            if "singular" not in str(error):
+                raise
+            message = "Singular matrix: its factors have a zero on the diagonal"
+            raise np.linalg.LinAlgError(message) from None
+
+    def is_of(self, values: Any, indptr: Any, indices: Any) -> bool:
+        """Return whether it is of this matrix, as it is now."""
+        same = self.array() is values and self.indptr is indptr and self.indices is indices
+        return same and np.array_equal(self.values, values, equal_nan=True)
+
+
+#: By the identity of the arrays of entries.
+_FACTORS: dict[int, _Factor] = {}
+
+
+def solve(values: Any, b: Any, indptr: Any, indices: Any, /, *, transposed: bool = False) -> Any:
+    """Solve by the factors that there are, or by new ones."""
+    dtype = np.result_type(values, b)
+    if not b.size:
+        return np.zeros(b.shape, dtype)
+    factor = _FACTORS.get(id(values))
+    if factor is None or not factor.is_of(values, indptr, indices):
+        factor = _FACTORS[id(values)] = _Factor(values, indptr, indices)
+    lu, way = factor.lu, "N" if transposed else "T"
+    kind = lu.L.dtype
+    if np.iscomplexobj(b) and kind.kind != "c":
+        parts = (lu.solve(np.ascontiguousarray(part, kind), way) for part in (b.real, b.imag))
+        made = next(parts) + 1j * next(parts)
+    else:
+        made = lu.solve(np.ascontiguousarray(b, kind), way)
+    return made.astype(dtype, copy=False)
