@@ -6,11 +6,35 @@ import weakref
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import _sparsetools as tools  # what its arrays call, without making any
+from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
 #: So many numbers are gathered at a time: they stay in the cache.
 _ROOM = 1 << 16
+
+#: Index arrays that were seen to be a pattern, by identity: the arrays, weakly, and the number of columns.
+_CHECKED: dict[tuple[int, int], tuple[Any, Any, int]] = {}
+
+
+def _check(indptr: Any, indices: Any, nnz: int, columns: int) -> None:
+    """Refuse what is no pattern of a matrix: compiled code would read beyond the arrays."""
+    key = id(indptr), id(indices)
+    seen = _CHECKED.get(key)
+    if seen is not None and seen[0]() is indptr and seen[1]() is indices and seen[2] <= columns and len(indices) == nnz:
+        return
+    if len(indices) != nnz:
+        message = f"a sparse matrix has {len(indices)} entries, and {nnz} values"
+        raise ValueError(message)
+    runs = len(indptr) > 0 and indptr[0] == 0 and indptr[-1] == nnz and bool(np.all(indptr[1:] >= indptr[:-1]))
+    if not runs or (nnz and not 0 <= indices.min() <= indices.max() < columns):
+        message = "these indices are no pattern of a sparse matrix: rows end before they begin, or a column is not there"
+        raise ValueError(message)
+
+    def gone(_: Any) -> None:
+        _CHECKED.pop(key, None)
+
+    _CHECKED[key] = weakref.ref(indptr, gone), weakref.ref(indices, gone), columns
 
 
 def _wide(values: Any) -> Any:
@@ -19,17 +43,29 @@ def _wide(values: Any) -> Any:
 
 
 def matmul(values: Any, x: Any, indptr: Any, indices: Any, /, *, columns: int, transposed: bool = False) -> Any:
-    """Multiply by a matrix that is made of the arrays as they are."""
-    parts, rows = (_wide(values), indices, indptr), indptr.shape[0] - 1
-    matrix = csc_array(parts, shape=(columns, rows)) if transposed else csr_array(parts, shape=(rows, columns))
-    made = matrix @ _wide(x)
-    dtype = np.result_type(values, x)
+    """Multiply row by row, or column by column of the transposed matrix."""
+    _check(indptr, indices, len(values), columns)
+    rows, dtype = len(indptr) - 1, np.result_type(values, x)
+    high, wide = (columns, rows) if transposed else (rows, columns)
+    if len(x) != wide:
+        message = f"a matrix of {wide} columns times an array of {len(x)} rows"
+        raise ValueError(message)
+    values, x, whole = _wide(values), _wide(x), (high, *x.shape[1:])
+    made = np.zeros(whole, np.result_type(values, x))
+    if made.dtype == bool:
+        return matmul(values.astype(int), x.astype(int), indptr, indices, columns=columns, transposed=transposed) > 0
+    kind = "csc" if transposed else "csr"
+    if x.ndim == 1 or x.shape[1] == 1:
+        getattr(tools, f"{kind}_matvec")(high, wide, indptr, indices, values, x.ravel(), made.ravel())
+    else:
+        each = getattr(tools, f"{kind}_matvecs")
+        each(high, wide, x.shape[1], indptr, indices, values, x.ravel(), made.ravel())
     return made if made.dtype == dtype else made.astype(dtype)
 
 
 def sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Any:
     """Gather rows for some entries at a time: all together they would be as large as the number of entries by that of columns."""
-    rows = np.repeat(np.arange(indptr.shape[0] - 1), np.diff(indptr))
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     if left.ndim == 1:
         return left[rows] * right[indices]
     made = np.empty(len(indices), np.result_type(left, right))
@@ -59,7 +95,8 @@ class _Factor:
         number = id(values)
         self.array = weakref.ref(values, lambda _: _FACTORS.pop(number, None))
         self.values, self.indptr, self.indices = values.copy(), indptr, indices
-        n = indptr.shape[0] - 1
+        n = len(indptr) - 1
+        _check(indptr, indices, len(values), n)
         dtype = np.result_type(_wide(values), np.float32)
         matrix = csc_array((values.astype(dtype), indices, indptr), shape=(n, n))
         if not matrix.has_canonical_format:
