@@ -294,6 +294,9 @@ class Methods(_FromTables):
             While a gradient is required and recording is on, or a tangent in forward mode.
         """
     def __array__(self, dtype: Any=None, copy: bool | None=None) -> Any: ...
+    @property
+    def fill_value(self) -> Any:
+        """What pydata/sparse asks the operands of its products for: it leaves those with tensors to them, and nobody else finds it."""
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any: ...
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any: ...
 

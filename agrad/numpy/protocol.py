@@ -228,6 +228,13 @@ class NumpyMethods(ArrayMethods):
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    @property
+    def fill_value(self: Any) -> Any:
+        """What pydata/sparse asks the operands of its products for: it leaves those with tensors to them, and nobody else finds it."""
+        if str(getframe(1).f_globals.get("__name__")).startswith("sparse."):
+            raise NotImplementedError("a product with a tensor is agrad.sparse.matmul")
+        raise AttributeError("'Tensor' object has no attribute 'fill_value'", name="fill_value", obj=self)
+
     def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if not kwargs and method == "__call__" and self._spec.inexact:
             op = OPS.get(UFUNCS.get(ufunc.__name__, ""))

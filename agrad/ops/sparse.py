@@ -18,7 +18,7 @@ from agrad.ops.data_type import astype
 from agrad.ops.elementwise import conj
 from agrad.ops.manipulation import moveaxis, reshape
 from agrad.ops.scipy.sparse import sparse_matmul, sparse_solve
-from agrad.ops.searching import scatter_add, searchsorted, where
+from agrad.ops.searching import scatter_add, searchsorted, take, where
 from agrad.ops.statistical import sum as total
 from agrad.plugin.manager import scipys
 
@@ -63,7 +63,8 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
     Notes
     -----
     The product is the library's, as the backward pass is, by ``A.T``. Arrays of the formats CSR and CSC are taken as they are,
-    others are converted at every call: give ``A.tocsr()`` where there are many, and where a program is captured. As of any
+    others are converted at every call: give ``A.tocsr()`` where there are many, and where a program is captured. A matrix of SciPy's
+    is copied to the device of `x` at every call, if that is another one. As of any
     array beside tensors, do not change the matrix before the backward pass. ``x @ A`` is this product, too; ``A @ x`` is not, as
     SciPy makes an array of `x` before anybody is asked.
 
@@ -87,7 +88,8 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
         raise TypeError(
             f"sparse.matmul: neither {type(x1).__name__} nor {type(x2).__name__} is a sparse matrix; use agrad.matmul{called()}"
         )
-    return _taken(x1)._times(as_operand(x2)) if first else _taken(x2).T._times_rows(as_operand(x1))
+    x = as_operand(x2 if first else x1)
+    return _taken(x1, x)._times(x) if first else _taken(x2, x).T._times_rows(x)
 
 
 def from_scipy(A: Any, values: Any = None) -> SparseTensor:
@@ -95,8 +97,9 @@ def from_scipy(A: Any, values: Any = None) -> SparseTensor:
 
     Parameters
     ----------
-    A : sparse array
-        Of ``scipy.sparse``, CuPy or pydata/sparse, of shape (m, n): the pattern, which is copied.
+    A : sparse array or SparseTensor
+        Of ``scipy.sparse``, CuPy or pydata/sparse, of shape (m, n): the pattern, which is copied; that of a `SparseTensor` is used
+        as it is.
     values : Tensor or array, shape (nnz,), optional
         The stored values in the order of ``A.data``, of a floating dtype. Default: those of `A`.
 
@@ -109,7 +112,7 @@ def from_scipy(A: Any, values: Any = None) -> SparseTensor:
     TypeError
         If `A` is no sparse matrix; or if there are values, and it is neither CSR nor CSC, so that their order is not plain.
     ValueError
-        If there is not one value for each entry, or if entries of `A` are stored twice or in no order.
+        If there is not one value for each entry, or values are given for entries that are stored twice.
 
     Examples
     --------
@@ -121,28 +124,45 @@ def from_scipy(A: Any, values: Any = None) -> SparseTensor:
     >>> x.detach(), ag.grad(x.sum(), values)[0]
     (tensor([1.5000, 1.0000]), tensor([-0.7500, -0.5000, -0.1250]))
     """
-    if not is_sparse(A) or isinstance(A, SparseTensor):
+    if not is_sparse(A):
         raise TypeError(f"sparse.from_scipy: A must be a sparse array, not {type(A).__name__}{called()}")
+    if isinstance(A, SparseTensor):
+        return A if values is None else A._of(_values_of(values, A.nnz))
     if values is not None and getattr(A, "format", None) not in _COMPRESSED:
         raise TypeError(
             f"sparse.from_scipy: values are in the order of A.data, and {type(A).__name__} has none that is plain: give"
             f" A.tocsr(){called()}"
         )
     compressed = _compressed(A)
+    order = None
     if not compressed.has_canonical_format:
-        raise ValueError(
-            "sparse.from_scipy: entries of A are stored twice, or in no order: A.sum_duplicates() before, which changes A"
-            f" in place{called()}"
-        )
-    data = asarray(compressed.data, copy=True) if values is None else as_operand(values)
+        if values is None:
+            compressed = compressed.copy()
+            compressed.sum_duplicates()
+        else:
+            numbers = arange(compressed.nnz, device=asarray(compressed.indices).device)._raw
+            compressed = type(compressed)((numbers, compressed.indices, compressed.indptr), shape=A.shape, copy=True)
+            compressed.sort_indices()
+            order = asarray(compressed.data)
+            if not compressed.has_canonical_format:
+                raise ValueError(
+                    "sparse.from_scipy: entries of A are stored twice, so values for them are not told apart:"
+                    f" A.sum_duplicates() before{called()}"
+                )
+    data = _values_of(asarray(compressed.data, copy=True) if values is None else values, compressed.nnz)
+    indptr, indices = (_there(asarray(part, copy=True), data) for part in (compressed.indptr, compressed.indices))
+    data = data if order is None else take(data, order, axis=0)
+    return SparseTensor(data, indptr, indices, tuple(compressed.shape), by_columns=compressed.format == "csc")
+
+
+def _values_of(given: Any, nnz: int) -> Tensor:
+    """Return the values of a matrix of so many entries as a tensor."""
+    data = as_operand(given)
     if not data._spec.inexact:
         raise TypeError(f"sparse.from_scipy: values must be floating-point, not {data.dtype}{called()}")
-    if data.shape != (compressed.nnz,):
-        raise ValueError(
-            f"sparse.from_scipy: A has {compressed.nnz} entries, and values have the shape {data.shape}{called()}"
-        )
-    indptr, indices = (asarray(part, copy=True) for part in (compressed.indptr, compressed.indices))
-    return SparseTensor(data, indptr, indices, tuple(compressed.shape), by_columns=compressed.format == "csc")
+    if data.shape != (nnz,):
+        raise ValueError(f"sparse.from_scipy: A has {nnz} entries, and values have the shape {data.shape}{called()}")
+    return data
 
 
 #: Formats whose entries lie row by row, or column by column.
@@ -161,13 +181,21 @@ def _compressed(A: Any) -> Any:
     return A.tocsr() if hasattr(A, "tocsr") else A.to_scipy_sparse().tocsr()
 
 
-def _taken(A: Any) -> SparseTensor:
-    """Return a matrix of any library as it is: its arrays are not copied."""
+def _taken(A: Any, x: Tensor) -> SparseTensor:
+    """Return a matrix of any library as it is: its arrays are not copied where `x` is beside them."""
     if isinstance(A, SparseTensor):
         return A
     found = _compressed(A)
-    data, indptr, indices = map(asarray, (found.data, found.indptr, found.indices))
+    data, indptr, indices = (_there(asarray(part), x) for part in (found.data, found.indptr, found.indices))
     return SparseTensor(data, indptr, indices, tuple(found.shape), by_columns=found.format == "csc")
+
+
+def _there(part: Tensor, beside: Tensor) -> Tensor:
+    """Return a part of a matrix where a tensor is; lazy ones take those of any library as they are."""
+    backend = getattr(beside._spec.backend, "base", beside._spec.backend)
+    if part._spec.backend is backend or backend.is_lazy:
+        return part
+    return part.to_device(beside.device)
 
 
 def _alike(values: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,7 +227,7 @@ class SparseTensor:
     Attributes
     ----------
     data : Tensor
-        The stored values.
+        The stored values, row by row (or column by column).
     shape : tuple of int
         Rows and columns.
 
@@ -217,6 +245,7 @@ class SparseTensor:
     #: NumPy's arrays leave operators to this class.
     __array_ufunc__ = None
     ndim = 2
+    _leads_to = ("data", "_indptr", "_indices")
 
     def __init__(
         self, data: Tensor, indptr: Tensor, indices: Tensor, shape: tuple[int, ...], *, by_columns: bool = False
@@ -250,9 +279,7 @@ class SparseTensor:
     @property
     def T(self) -> SparseTensor:
         """The transposed matrix, of the same values."""
-        return SparseTensor(
-            self.data, self._indptr, self._indices, self.shape[::-1], by_columns=not self._by_columns
-        )
+        return SparseTensor(self.data, self._indptr, self._indices, self.shape[::-1], by_columns=not self._by_columns)
 
     @property
     def H(self) -> SparseTensor:
@@ -280,7 +307,9 @@ class SparseTensor:
         """Return the product with a vector or a stack of matrices."""
         axis = max(0, x.ndim - 2)
         if not x.ndim or x.shape[axis] != self.shape[1]:
-            raise ValueError(f"sparse.matmul: a matrix of shape {self.shape} times an array of shape {x.shape}{called()}")
+            raise ValueError(
+                f"sparse.matmul: a matrix of shape {self.shape} times an array of shape {x.shape}{called()}"
+            )
         if x.ndim <= 2:
             return self._multiplied(x)
         return self._along(x, axis)
@@ -433,5 +462,11 @@ for _symbol, _name in BINARY.items():
         setattr(SparseTensor, f"__r{_name}__", _refusing(f"{_symbol!r}"))
 for _symbol, _name in UNARY.items():
     setattr(SparseTensor, f"__{_name}__", _refusing(f"{_symbol!r}"))
-for _name, _what in {"getitem": "x[...]", "setitem": "x[...] = v", "iter": "rows to go through", "len": "length", "bool": "truth value"}.items():
+for _name, _what in {
+    "getitem": "x[...]",
+    "setitem": "x[...] = v",
+    "iter": "rows to go through",
+    "len": "length",
+    "bool": "truth value",
+}.items():
     setattr(SparseTensor, f"__{_name}__", _refusing(_what))

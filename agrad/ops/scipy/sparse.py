@@ -46,7 +46,9 @@ def _blocks(b: BatchedCall, indptr: Any, indices: Any, columns: int) -> tuple[An
     number = xp.arange(b.size, dtype=xp.int64, **beside(indptr))[:, None]
     ends = xp.astype(indptr, xp.int64)[1:] + nnz * number
     starts = xp.zeros((1,), dtype=xp.int64, **beside(indptr))
-    return xp.concat([starts, xp.reshape(ends, (-1,))]), xp.reshape(xp.astype(indices, xp.int64) + columns * number, (-1,))
+    return xp.concat([starts, xp.reshape(ends, (-1,))]), xp.reshape(
+        xp.astype(indices, xp.int64) + columns * number, (-1,)
+    )
 
 
 def _joined(b: BatchedCall, x: Any) -> Any:
@@ -150,9 +152,7 @@ def _sampled_kernel(xp: Any, left: Any, right: Any, indptr: Any, indices: Any, /
     return terms if terms.ndim == 1 else xp.sum(terms, axis=1, dtype=terms.dtype)
 
 
-def _sampled_jvp(
-    xp: Any, t_left: Any, t_right: Any, left: Any, right: Any, indptr: Any, indices: Any
-) -> Any:
+def _sampled_jvp(xp: Any, t_left: Any, t_right: Any, left: Any, right: Any, indptr: Any, indices: Any) -> Any:
     parts = [(t_left, right), (left, t_right)]
     made = [xp.scipy.sparse_sampled(a, c, indptr, indices) for a, c in parts if a is not None and c is not None]
     return made[0] if len(made) == 1 else made[0] + made[1]
@@ -183,14 +183,10 @@ def sparse_sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Tenso
 
 def _solve_back(xp: Any, g: Any, values: Any, indptr: Any, indices: Any, transposed: bool) -> Any:
     """Return the cotangent of the right side: with the same factors, of the matrix as it is."""
-    return conj(
-        xp, xp.scipy.sparse_solve(values, conj(xp, g), indptr, indices, transposed=not transposed)
-    )
+    return conj(xp, xp.scipy.sparse_solve(values, conj(xp, g), indptr, indices, transposed=not transposed))
 
 
-def _solve_by_values(
-    xp: Any, g: Any, ans: Any, values: Any, indptr: Any, indices: Any, transposed: bool
-) -> Any:
+def _solve_by_values(xp: Any, g: Any, ans: Any, values: Any, indptr: Any, indices: Any, transposed: bool) -> Any:
     back, found = -_solve_back(xp, g, values, indptr, indices, transposed), conj(xp, ans)
     left, right = (found, back) if transposed else (back, found)
     return xp.scipy.sparse_sampled(left, right, indptr, indices)

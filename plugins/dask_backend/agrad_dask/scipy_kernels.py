@@ -1,6 +1,7 @@
 """Kernels of `agrad.scipy` for the Dask backend: those of the blocks' library, over stacks whose matrices are in one chunk each.
 
-Triangular equations of one matrix in several chunks are solved chunk by chunk.
+Triangular equations of one matrix in several chunks are solved chunk by chunk. A sparse matrix is in one chunk; what it multiplies
+may be cut along its columns.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ SIGNATURES = {
 
 def kernel(op: str) -> Callable[..., Any] | None:
     """Return the kernel of an operation, None if it has none."""
+    if op in _SPARSE:
+        return _SPARSE[op]
     if op not in SIGNATURES:
         return None
     stacked = functools.partial(_stacked, op, SIGNATURES[op])
@@ -71,3 +74,81 @@ def _solve_triangular(
         rows = a.chunks[0]
         return da.linalg.solve_triangular(a.rechunk((rows, rows)), b.rechunk({0: rows}), lower=lower)
     return stacked(a, b, lower=lower, unit_diagonal=unit_diagonal)
+
+
+# -- sparse matrices --------------------------------------------------------------------------------------------------
+
+
+def _whole(*arrays: Any) -> list[Any]:
+    """Return arrays with their first axis in one chunk."""
+    return [a.rechunk({0: -1}) for a in map(da.asarray, arrays)]
+
+
+def _by_columns(op: str, values: Any, x: Any, indptr: Any, indices: Any, high: Any, **parameters: Any) -> Any:
+    """Run a kernel that gives a row for each of `high`, on each chunk of columns."""
+    values, x, indptr, indices = _whole(values, x, indptr, indices)
+    dtype = np.result_type(values, x)
+    rest = "k" * (x.ndim - 1)
+    return da.blockwise(
+        functools.partial(on_block, op, **parameters),
+        f"i{rest}",
+        values,
+        "e",
+        x,
+        f"j{rest}",
+        indptr,
+        "p",
+        indices,
+        "e",
+        new_axes={"i": high},
+        concatenate=True,
+        align_arrays=False,
+        meta=np.empty_like(x._meta, dtype, shape=(0,) * x.ndim),
+    )
+
+
+def _sparse_matmul(values: Any, x: Any, indptr: Any, indices: Any, /, *, columns: int, transposed: bool = False) -> Any:
+    high = columns if transposed else indptr.shape[0] - 1
+    parameters = {"columns": columns, "transposed": transposed}
+    return _by_columns("scipy.sparse_matmul", values, x, indptr, indices, high, **parameters)
+
+
+def _sparse_solve(values: Any, b: Any, indptr: Any, indices: Any, /, *, transposed: bool = False) -> Any:
+    return _by_columns("scipy.sparse_solve", values, b, indptr, indices, b.shape[0], transposed=transposed)
+
+
+def _sparse_sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Any:
+    """Add up what chunks of columns give."""
+    left, right, indptr, indices = _whole(left, right, indptr, indices)
+    if left.ndim == 1:
+        left, right = left[:, None], right[:, None]
+    right = right.rechunk({1: left.chunks[1]})
+    parts = da.blockwise(
+        _sampled_block,
+        "ek",
+        left,
+        "ik",
+        right,
+        "jk",
+        indptr,
+        "p",
+        indices,
+        "e",
+        adjust_chunks={"k": 1},
+        concatenate=True,
+        align_arrays=False,
+        meta=np.empty_like(left._meta, np.result_type(left, right), shape=(0, 0)),
+    )
+    return parts[:, 0] if parts.shape[1] == 1 else parts.sum(axis=1)
+
+
+def _sampled_block(left: Any, right: Any, indptr: Any, indices: Any) -> Any:
+    return on_block("scipy.sparse_sampled", left, right, indptr, indices)[:, None]
+
+
+#: Kernels of sparse matrices.
+_SPARSE: dict[str, Callable[..., Any]] = {
+    "scipy.sparse_matmul": _sparse_matmul,
+    "scipy.sparse_sampled": _sparse_sampled,
+    "scipy.sparse_solve": _sparse_solve,
+}

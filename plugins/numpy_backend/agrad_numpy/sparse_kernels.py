@@ -28,7 +28,9 @@ def _check(indptr: Any, indices: Any, nnz: int, columns: int) -> None:
         raise ValueError(message)
     runs = len(indptr) > 0 and indptr[0] == 0 and indptr[-1] == nnz and bool(np.all(indptr[1:] >= indptr[:-1]))
     if not runs or (nnz and not 0 <= indices.min() <= indices.max() < columns):
-        message = "these indices are no pattern of a sparse matrix: rows end before they begin, or a column is not there"
+        message = (
+            "these indices are no pattern of a sparse matrix: rows end before they begin, or a column is not there"
+        )
         raise ValueError(message)
 
     def gone(_: Any) -> None:

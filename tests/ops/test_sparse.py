@@ -1,0 +1,453 @@
+"""Sparse matrices in the graph: equal to dense ones, to SciPy's and to finite differences, in every mode and transform."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad import func
+
+sp = pytest.importorskip("scipy.sparse")
+RNG = np.random.default_rng(7)
+
+#: Formats that are taken as they are, and some of those that are converted.
+FORMATS = pytest.mark.parametrize("form", ["csr", "csc", "coo", "dia", "lil", "bsr"])
+
+
+def wide(form="csr", dtype=float):
+    """A matrix of 6 rows, one of which is empty, and 5 columns."""
+    matrix = sp.random_array((6, 5), density=0.4, rng=np.random.default_rng(3)).tolil()
+    matrix[2] = 0
+    if dtype is complex:
+        matrix = matrix * (1 + 2j)
+    return sp.csr_array(matrix).asformat(form)
+
+
+def square(form="csr", n=6, seed=4):
+    return (sp.random_array((n, n), density=0.3, rng=np.random.default_rng(seed)) + 3 * sp.eye_array(n)).asformat(form)
+
+
+def draw(*shape, dtype=float):
+    made = RNG.normal(size=shape)
+    return made + 1j * RNG.normal(size=shape) if dtype is complex else made
+
+
+def assert_close(found, wanted):
+    found, wanted = (x.detach().numpy() if isinstance(x, ag.Tensor) else np.asarray(x) for x in (found, wanted))
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-11)
+
+
+def leaf(array):
+    return ag.tensor(np.asarray(array), requires_grad=True)
+
+
+# -- products with constants ------------------------------------------------------------------------------------------
+
+
+@FORMATS
+@pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 3), (2, 5, 3), (2, 3, 5, 1)])
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_products_equal_dense_ones(form, shape, dtype):
+    A, x = wide(form, dtype), leaf(draw(*shape))
+    dense = ag.asarray(A.toarray())
+    mine, plain = ag.sparse.matmul(A, x), dense @ x
+    assert_close(mine.detach(), plain.detach())
+    g = ag.asarray(draw(*mine.shape, dtype=dtype))
+    assert_close(ag.grad(mine, x, g)[0], ag.grad(plain, x, g)[0])
+
+
+@FORMATS
+@pytest.mark.parametrize("shape", [(6,), (1, 6), (4, 6), (2, 3, 6)])
+def test_products_from_the_left_equal_dense_ones(form, shape):
+    A, x = wide(form), leaf(draw(*shape))
+    plain = x @ ag.asarray(A.toarray())
+    g = ag.asarray(draw(*plain.shape))
+    for mine in (x @ A, ag.sparse.matmul(x, A)):
+        assert_close(mine.detach(), plain.detach())
+        assert_close(ag.grad(mine, x, g, retain_graph=True)[0], ag.grad(plain, x, g, retain_graph=True)[0])
+
+
+def test_arrays_numbers_and_precisions():
+    A = wide()
+    x = draw(5)
+    assert_close(ag.sparse.matmul(A, x), A @ x)
+    single = ag.sparse.matmul(A.astype(np.float32), ag.asarray(x.astype(np.float32)))
+    assert str(single.dtype) == "float32"
+    assert str(ag.sparse.matmul(A, ag.asarray(x.astype(np.float32))).dtype) == "float64"
+    whole = sp.csr_array(np.arange(6).reshape(2, 3))
+    assert str(ag.sparse.matmul(whole, ag.asarray(x[:3].astype(np.float32))).dtype) == "float32"
+    assert ag.sparse.matmul(whole, ag.asarray([1, 2, 3])).tolist() == [8, 26]
+    truths = ag.sparse.matmul(whole > 0, ag.asarray([False, True, False]))
+    assert truths.tolist() == [True, True]
+    half = ag.sparse.matmul(whole, ag.asarray(x[:3].astype(np.float16)))
+    assert str(half.dtype) == "float16"
+    for spmatrix in (sp.csr_matrix(A), sp.csc_matrix(A)):
+        assert_close(ag.sparse.matmul(spmatrix, x), A @ x)
+
+
+def test_transforms_of_products():
+    A = wide()
+    x = ag.asarray(draw(5))
+    f = lambda x: ag.tanh(ag.sparse.matmul(A, x))
+    assert ag.autograd.gradcheck(f, (leaf(draw(5)),))
+    assert ag.autograd.gradgradcheck(f, (leaf(draw(5)),))
+    assert_close(func.jacfwd(f)(x), func.jacrev(f)(x))
+    assert_close(func.jacrev(lambda x: ag.sparse.matmul(A, x))(x), A.toarray())
+    rows = ag.asarray(draw(4, 5))
+    assert_close(ag.vmap(f)(rows), ag.stack([f(row) for row in rows]))
+    squares = lambda x: ag.sum(f(x) ** 2)
+    assert_close(func.jvp(func.grad(squares), (x,), (x,))[1], func.hessian(squares)(x) @ x)
+    pattern = func.jacobian_sparsity(f)(x).toarray()
+    np.testing.assert_array_equal(pattern, A.toarray() != 0)
+    assert func.eval_shape(f)(x).shape == (6,)
+
+
+def test_what_stands_where_a_program_is_made(tmp_path):
+    A = wide()
+    x = ag.asarray(draw(5))
+    program = func.capture(lambda x: ag.sparse.matmul(A, x))(x)
+    assert "A.indptr" in str(program)
+    assert_close(program(x), A @ x.numpy())
+    ag.save(program, tmp_path / "product")
+    assert_close(ag.load(tmp_path / "product")(x), A @ x.numpy())
+    other = wide("coo")
+    with pytest.raises(func.CaptureError, match=r"converted at every call: give A.tocsr\(\)"):
+        func.capture(lambda x: ag.sparse.matmul(other, x))(x)
+
+
+def test_compiled_functions_replay():
+    A = wide()
+
+    @ag.compile
+    def loss(x):
+        return ag.sum(ag.sparse.matmul(A, x) ** 2)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none is left out
+        for _ in range(4):
+            x = leaf(draw(5))
+            value = loss(x)
+            value.backward()
+            assert_close(x.grad, 2 * A.T @ (A @ x.detach().numpy()))
+        A = 3 * A
+        for _ in range(3):
+            assert_close(loss(x.detach()), ag.asarray(np.sum((A @ x.detach().numpy()) ** 2)))
+        A.data *= 2  # in place
+        assert_close(loss(x.detach()), ag.asarray(np.sum((A @ x.detach().numpy()) ** 2)))
+
+
+def test_scipys_operator_names_ours():
+    A = wide()
+    for product in (lambda: A @ leaf(draw(5)), lambda: A.dot(leaf(draw(5))), lambda: A * leaf(draw(5))):
+        with pytest.raises(RuntimeError, match=r"ag\.sparse\.matmul\(A, x\) for A @ x"):
+            product()
+
+
+def test_pydata_gives_way():
+    sparse = pytest.importorskip("sparse")
+    x, z = leaf(draw(5)), leaf(draw(6))
+    for A in (
+        sparse.COO(wide()),
+        sparse.GCXS(sparse.COO(wide())),
+        sparse.GCXS(sparse.COO(wide()), compressed_axes=(1,)),
+    ):
+        dense = A.todense()
+        for mine, plain in ((A @ x, dense @ x), (z @ A, z @ dense), (ag.sparse.matmul(A, x), dense @ x)):
+            assert_close(mine.detach(), plain.detach())
+        assert_close(ag.grad(ag.sum(A @ x), x)[0], dense.sum(0))
+    with pytest.raises(ValueError, match="other entries are"):
+        ag.sparse.matmul(sparse.COO(wide().toarray() + 2, fill_value=2.0), x)
+    with pytest.raises(ValueError, match="is no matrix"):
+        ag.sparse.matmul(sparse.COO(np.ones((2, 3, 5))), x)
+    with pytest.raises(AttributeError):
+        _ = x.fill_value
+
+
+def test_products_that_there_are_not():
+    A, x = wide(), leaf(draw(5))
+    with pytest.raises(ValueError, match=r"a matrix of shape \(6, 5\) times an array of shape \(6,\)"):
+        ag.sparse.matmul(A, draw(6))
+    with pytest.raises(ValueError, match=r"an array of shape \(5,\) times a matrix of shape \(6, 5\)"):
+        x @ A
+    with pytest.raises(ValueError, match="times an array of shape"):
+        ag.sparse.matmul(A, ag.asarray(2.0))
+    with pytest.raises(TypeError, match="two sparse matrices"):
+        ag.sparse.matmul(A, A.T)
+    with pytest.raises(TypeError, match=r"use agrad\.matmul"):
+        ag.sparse.matmul(x, x)
+
+
+def test_indices_that_are_no_pattern_are_refused():
+    """Compiled code would read beyond the arrays."""
+    from agrad.ops.scipy.sparse import sparse_matmul, sparse_sampled, sparse_solve
+
+    values, x = ag.ones(3), ag.ones(3)
+    for indptr, indices in (
+        ([0, 1, 2, 9], [0, 1, 2]), ([0, 1, 2, 3], [0, 1, 7]), ([0, 2, 1, 3], [0, 1, 2]), ([0, 1, 2, 3], [0, -1, 2]), ([0, 1, 2, 3], [0, 1]),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"pattern|values"):
+            sparse_matmul(values, x, ag.asarray(indptr), ag.asarray(indices, dtype=ag.int64), columns=3)
+        with pytest.raises(ValueError, match=r"pattern|values"):
+            sparse_solve(values, x, ag.asarray(indptr), ag.asarray(indices, dtype=ag.int64))
+    with pytest.raises((ValueError, IndexError)):
+        sparse_sampled(x, x, ag.asarray([0, 1, 2, 3]), ag.asarray([0, 1, 7]))
+
+
+# -- matrices of a constant pattern -----------------------------------------------------------------------------------
+
+
+def dense_of(A, values):
+    """The same matrix of plain operations."""
+    made = A.tocoo()
+    assert A.format == "csr"
+    where = ag.asarray(made.row * A.shape[1] + made.col)
+    return ag.zeros(A.shape[0] * A.shape[1], dtype=values.dtype).index_add(0, where, values).reshape(A.shape)
+
+
+METHODS = {
+    "product": (lambda S, x, y: S @ x, lambda D, x, y: D @ x),
+    "from the left": (lambda S, x, y: y @ S, lambda D, x, y: y @ D),
+    "of matrices": (
+        lambda S, x, y: S @ x[:, None] ** ag.arange(1, 3),
+        lambda D, x, y: D @ x[:, None] ** ag.arange(1, 3),
+    ),
+    "transposed": (lambda S, x, y: S.T @ y, lambda D, x, y: D.T @ y),
+    "adjoint": (lambda S, x, y: S.H @ y, lambda D, x, y: ag.conj(D.T) @ y),
+    "diagonal": (lambda S, x, y: S.diagonal(), lambda D, x, y: ag.linalg.diagonal(D)),
+    "sum": (lambda S, x, y: S.sum(), lambda D, x, y: ag.sum(D)),
+    "sums of rows": (lambda S, x, y: S.sum(1), lambda D, x, y: ag.sum(D, axis=1)),
+    "sums of columns": (lambda S, x, y: S.sum(axis=0), lambda D, x, y: ag.sum(D, axis=0)),
+    "dense": (lambda S, x, y: S.to_dense() ** 2, lambda D, x, y: D**2),
+    "dense, transposed": (lambda S, x, y: S.T.to_dense(), lambda D, x, y: D.T),
+}
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_equal_dense_ones(method, dtype):
+    mine, plain = METHODS[method]
+    A = wide()
+    values, x, y = (leaf(draw(n, dtype=dtype)) for n in (A.nnz, 5, 6))
+
+    def of(values, x, y):
+        return mine(ag.sparse.from_scipy(A, values), x, y)
+
+    found, wanted = of(values, x, y), plain(dense_of(A, values), x, y)
+    assert_close(found.detach(), wanted.detach())
+    g = ag.asarray(draw(*found.shape, dtype=dtype))
+    for a, b in zip(*(ag.grad(z, (values, x, y), g, allow_unused=True) for z in (found, wanted)), strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            assert_close(a, b)
+    assert ag.autograd.gradcheck(of, (values, x, y))
+    assert ag.autograd.gradgradcheck(of, (values, x, y))
+    _, tangent = func.jvp(of, (values, x, y), (values, x, y))
+    assert_close(tangent, func.jvp(lambda v, x, y: plain(dense_of(A, v), x, y), (values, x, y), (values, x, y))[1])
+    several = ag.asarray(draw(3, A.nnz, dtype=dtype))
+    once = ag.vmap(lambda v: of(v, x.detach(), y.detach()))(several)
+    assert_close(once, ag.stack([of(v, x.detach(), y.detach()) for v in several]))
+    both = ag.vmap(of)(several, ag.stack([x.detach()] * 3), ag.stack([y.detach()] * 3))
+    assert_close(both, once)
+
+
+def test_columns_and_orders_are_those_of_the_user():
+    A = wide("csc")
+    values = leaf(draw(A.nnz))
+    plain = sp.csc_array((values.detach().numpy(), A.indices, A.indptr), shape=A.shape)
+    S = ag.sparse.from_scipy(A, values)
+    assert_close(S.to_dense().detach(), plain.toarray())
+    assert_close(S.T.to_scipy().toarray(), plain.T.toarray())
+    assert S.to_scipy().format == "csc"
+    unsorted = sp.csr_array((np.arange(1.0, 5), [2, 0, 1, 0], [0, 2, 4]), shape=(2, 3))
+    own = leaf(unsorted.data)
+    S = ag.sparse.from_scipy(unsorted, own)
+    assert_close(S.to_dense().detach(), unsorted.toarray())
+    assert_close(ag.grad(S.to_dense()[0, 2], own)[0], [1.0, 0, 0, 0])
+    twice = sp.csr_array((np.ones(2), [1, 1], [0, 2]), shape=(1, 3))
+    assert_close(ag.sparse.from_scipy(twice).to_dense(), [[0.0, 2, 0]])
+    with pytest.raises(ValueError, match="stored twice"):
+        ag.sparse.from_scipy(twice, own[:2])
+    assert_close(ag.sparse.from_scipy(wide("coo")).to_dense(), wide().toarray())
+
+
+def test_the_pattern_is_kept():
+    A = square()
+    S = ag.sparse.from_scipy(A, ag.asarray(A.data.copy()))
+    before = S.to_dense()
+    A.indices[:] = 0
+    A.indptr[:] = 0
+    assert_close(S.to_dense(), before)
+    assert (S.shape, S.nnz, S.ndim, str(S.dtype), S.requires_grad) == ((6, 6), S.data.shape[0], 2, "float64", False)
+    assert repr(S) == f"<SparseTensor: 6 x 6, {S.nnz} entries, float64>"
+
+
+# -- equations --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize("dtypes", [(float, float), (complex, float), (float, complex)])
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_solutions_equal_dense_ones(form, dtypes, columns):
+    A = square(form)
+    values = leaf(A.data * (1 + 0.5j) if dtypes[0] is complex else A.data)
+    b = leaf(draw(6, *columns, dtype=dtypes[1]))
+
+    def of(values, b):
+        return ag.sparse.from_scipy(A, values).solve(b)
+
+    def plain(values, b):
+        return ag.linalg.solve(ag.sparse.from_scipy(A, values).to_dense(), b)
+
+    found, wanted = of(values, b), plain(values, b)
+    assert_close(found.detach(), wanted.detach())
+    g = ag.asarray(draw(6, *columns, dtype=complex if complex in dtypes else float))
+    for a, c in zip(ag.grad(found, (values, b), g), ag.grad(wanted, (values, b), g), strict=True):
+        assert_close(a, c)
+    assert ag.autograd.gradcheck(of, (values, b))
+    assert ag.autograd.gradgradcheck(of, (values, b))
+    assert_close(func.jvp(of, (values, b), (values, b))[1], func.jvp(plain, (values, b), (values, b))[1])
+    several = ag.asarray(A.data * RNG.uniform(0.9, 1.1, (3, A.nnz)))
+    assert_close(ag.vmap(of)(several, ag.stack([b.detach()] * 3)), ag.stack([of(v, b.detach()) for v in several]))
+    assert_close(ag.vmap(of, (None, 0))(values.detach(), ag.stack([b.detach()] * 3)), ag.stack([found.detach()] * 3))
+    back = ag.sparse.from_scipy(A, values).T.solve(b).detach()
+    assert_close(back, ag.linalg.solve(ag.sparse.from_scipy(A, values).to_dense().T, b).detach())
+
+
+def test_factors_are_kept_for_the_backward_pass(monkeypatch):
+    import agrad_numpy.sparse_kernels as kernels
+
+    made = []
+
+    def splu(matrix):
+        made.append(matrix)
+        return original(matrix)
+
+    original = kernels.splu
+    monkeypatch.setattr(kernels, "splu", splu)
+    A = square()
+    values, b = leaf(A.data), leaf(draw(6))
+    S = ag.sparse.from_scipy(A, values)
+    x = S.solve(b)
+    ag.grad(ag.sum(x**2) + ag.sum(S.solve(2 * b)), (values, b), create_graph=True)
+    assert len(made) == 1
+    before = len(kernels._FACTORS)
+    del S, x, values
+    gc.collect()
+    assert len(kernels._FACTORS) < before
+    # an array that is written to has other factors
+    array = A.data.copy()
+    for _ in range(2):
+        S = ag.sparse.from_scipy(A, ag.asarray(array))
+        assert_close(S.solve(b.detach()), np.linalg.solve(S.to_dense().numpy(), b.detach().numpy()))
+        array *= 1.5
+
+
+def test_equations_that_have_no_solution():
+    A = square()
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        ag.sparse.from_scipy(A, ag.zeros(A.nnz)).solve(ag.ones(6))
+    with pytest.raises(ValueError, match="must be square"):
+        ag.sparse.from_scipy(wide()).solve(ag.ones(6))
+    with pytest.raises(ValueError, match="right side of shape"):
+        ag.sparse.from_scipy(A).solve(ag.ones(5))
+    assert ag.sparse.from_scipy(A).solve(ag.ones((6, 0))).shape == (6, 0)
+
+
+def test_a_program_with_a_solution(tmp_path):
+    A = square()
+    S = ag.sparse.from_scipy(A)
+    b = ag.asarray(draw(6))
+    program = func.capture(lambda v, b: ag.sparse.SparseTensor(v, S._indptr, S._indices, S.shape).solve(b))(S.data, b)
+    ag.save(program, tmp_path / "solution")
+    assert_close(ag.load(tmp_path / "solution")(S.data, b), np.linalg.solve(A.toarray(), b.numpy()))
+    wanted = np.linalg.solve(A.toarray(), b.numpy()).sum()
+    run = ag.compile(lambda v, b: ag.sum(ag.sparse.from_scipy(S, v).solve(b)))
+    for _ in range(3):
+        assert_close(run(S.data, b), wanted)
+    run = ag.compile(lambda v, b: ag.sum(ag.sparse.from_scipy(A, v).solve(b)))
+    with pytest.warns(func.CompileWarning, match="runs as it is"):  # SciPy's own code is seen to run
+        assert_close(run(S.data, b), wanted)
+
+
+# -- what there is not ------------------------------------------------------------------------------------------------
+
+
+def test_anything_else_is_refused_with_the_way_out():
+    A = square()
+    S = ag.sparse.from_scipy(A)
+    refused = {
+        r"'\+'": [lambda: S + S, lambda: 1 + S, lambda: ag.ones(6) + S, lambda: np.ones(6) + S],
+        r"'\*'": [lambda: S * 2.0, lambda: 2.0 * S],
+        "'-'": [lambda: -S, lambda: S - 1],
+        r"x\[...\]": [lambda: S[0]],
+        "length": [lambda: len(S)],
+        "truth value": [lambda: bool(S)],
+        "is no array": [lambda: np.asarray(S)],
+    }
+    for text, calls in refused.items():
+        for call in calls:
+            with pytest.raises(TypeError, match=text + r"[\s\S]*to_dense\(\)"):
+                call()
+    with pytest.raises(AttributeError, match=r"no 'power'.*to_dense\(\)"):
+        S.power(2)
+    with pytest.raises(TypeError, match="two sparse"):
+        S @ S
+    with pytest.raises(ValueError, match="axes 0 and 1"):
+        S.sum(2)
+    with pytest.raises(TypeError, match="must be a sparse array, not ndarray"):
+        ag.sparse.from_scipy(np.eye(2))
+    with pytest.raises(TypeError, match=r"give A.tocsr\(\)"):
+        ag.sparse.from_scipy(wide("coo"), ag.ones(12))
+    with pytest.raises(ValueError, match="entries, and values have the shape"):
+        ag.sparse.from_scipy(A, ag.ones(3))
+    with pytest.raises(TypeError, match="floating-point"):
+        ag.sparse.from_scipy(A, ag.ones(A.nnz, dtype=ag.int64))
+    with pytest.raises(RuntimeError, match="pattern of a sparse matrix is the same"):
+        ag.vmap(lambda places: ag.sparse.SparseTensor(ag.ones(2), ag.asarray([0, 1, 2]), places, (2, 2)) @ ag.ones(2))(
+            ag.asarray([[0, 1], [1, 0]])
+        )
+
+
+# -- other backends ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_on_dask():
+    da = pytest.importorskip("dask.array")
+    agrad_dask = pytest.importorskip("agrad_dask")
+    X = draw(20, 6)
+    rows = ag.asarray(da.from_array(X, chunks=(5, 3)))
+    A = wide()
+    y = rows @ A
+    assert y._raw.chunks[0] == (5, 5, 5, 5)
+    assert_close(ag.compute(y), X @ A.toarray())
+    values = leaf(A.data)
+    ag.sum((rows @ ag.sparse.from_scipy(A, values)) ** 2).backward()
+    wanted = 2 * X.T @ (X @ A.toarray())
+    assert_close(values.grad, wanted[A.nonzero()])
+    loss = lambda v, rows: ag.sum((rows @ ag.sparse.from_scipy(A, v)) ** 2)
+    _, gradient = agrad_dask.value_and_grad(loss, reduce="sum")(values.detach(), rows)
+    assert_close(gradient, wanted[A.nonzero()])
+    B = square()
+    b = ag.sparse.from_scipy(B).solve(rows.T)
+    assert_close(ag.compute(b), np.linalg.solve(B.toarray(), X.T))
+
+
+def test_other_backends_compose_the_products(strict_backend):
+    """Where a library has no sparse matrices: gathered, multiplied, added at places."""
+    A = wide()
+    given = draw(5)
+    x = ag.asarray(given, device="strict").requires_grad_()
+    y = ag.sparse.matmul(A, x)
+    assert y.device == "strict"
+    assert_close(y.detach().to_device("numpy"), A @ given)
+    S = ag.sparse.from_scipy(A, ag.asarray(A.data, device="strict").requires_grad_())
+    assert_close((S @ x).detach().to_device("numpy"), A @ given)
+    assert_close(ag.grad(ag.sum(S @ x), S.data)[0].to_device("numpy"), given[A.indices])
+    assert_close(S.T.to_dense().detach().to_device("numpy"), A.T.toarray())
+    with pytest.raises(ag.UnsupportedOp, match="sparse_solve"):
+        ag.sparse.from_scipy(square(), ag.ones(square().nnz, device="strict")).solve(ag.ones(6, device="strict"))
