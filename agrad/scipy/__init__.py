@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from agrad.scipy import linalg as linalg
     from agrad.scipy import optimize as optimize
     from agrad.scipy import signal as signal
+    from agrad.scipy import sparse as sparse
     from agrad.scipy import special as special
     from agrad.scipy import stats as stats
 
 #: The modules, by SciPy's names.
-__all__ = ["integrate", "interpolate", "linalg", "optimize", "signal", "special", "stats"]
+__all__ = ["integrate", "interpolate", "linalg", "optimize", "signal", "sparse", "special", "stats"]
 
 
 if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
