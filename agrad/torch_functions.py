@@ -94,6 +94,8 @@ SAME = {
     "rad2deg": "extra.rad2deg",
     "row_stack": "vstack",
     "short": "int16",
+    "sparse_coo_tensor": "sparse.sparse_coo_tensor",
+    "spmm": "sparse.mm",
     "vsplit": "extra.vsplit",
 }
 

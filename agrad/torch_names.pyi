@@ -107,7 +107,9 @@ from agrad.torch_functions import set_rng_state as set_rng_state
 from agrad.ops.elementwise import sign as _sign
 from agrad.ops.special.elementary import sinc as _sinc
 from agrad.ops.solving import slogdet as _slogdet
+from agrad.ops.sparse import sparse_coo_tensor as _sparse_coo_tensor
 from agrad.torch_functions import split as split
+from agrad.ops.sparse import mm as _mm
 from agrad.torch_functions import std_mean as std_mean
 from agrad.torch_functions import svd as svd
 from agrad.torch_functions import tensor_split as tensor_split
@@ -1644,6 +1646,10 @@ def sinh_(input: Any) -> Tensor:
     """
 
 slogdet = _slogdet
+
+sparse_coo_tensor = _sparse_coo_tensor
+
+spmm = _mm
 
 
 def sqrt_(input: Any) -> Tensor:

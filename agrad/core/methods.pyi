@@ -442,6 +442,8 @@ class Methods(_FromTables):
         """Entries along an axis, at a vector of indices; see `agrad.index_select`."""
     def index_add(self, dim: int, index: Any, source: Any, *, alpha: Any=1) -> Tensor:
         """A copy with entries added along an axis, at a vector of indices; those of one index add up."""
+    def to_sparse(self) -> Any:
+        """A matrix as a sparse one that stores what is not 0; see `agrad.sparse.SparseTensor`."""
     def index_copy(self, dim: int, index: Any, source: Any) -> Tensor:
         """A copy with entries replaced along an axis, at a vector of indices."""
     def index_fill(self, dim: int, index: Any, value: Any) -> Tensor:

@@ -16,13 +16,16 @@ from agrad.core.tensor import Tensor
 from agrad.ops.creation import arange, asarray, ones, zeros
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import conj
-from agrad.ops.manipulation import moveaxis, reshape
+from agrad.ops.manipulation import moveaxis, reshape, stack
 from agrad.ops.scipy.sparse import sparse_matmul, sparse_solve
-from agrad.ops.searching import scatter_add, searchsorted, take, where
+from agrad.ops.searching import nonzero, scatter_add, searchsorted, take, where
+from agrad.ops.set_functions import unique_inverse
+from agrad.ops.statistical import max as largest
+from agrad.ops.statistical import min as smallest
 from agrad.ops.statistical import sum as total
 from agrad.plugin.manager import scipys
 
-__all__ = ["SparseTensor", "from_scipy", "is_sparse", "matmul"]
+__all__ = ["SparseTensor", "from_scipy", "is_sparse", "matmul", "mm", "sparse_coo_tensor"]
 
 
 def is_sparse(value: Any) -> bool:
@@ -165,6 +168,125 @@ def _values_of(given: Any, nnz: int) -> Tensor:
     return data
 
 
+def mm(mat1: Any, mat2: Any) -> Tensor:
+    """Return the product of a sparse and a dense matrix: PyTorch's ``torch.sparse.mm``, and ``torch.spmm``.
+
+    Parameters
+    ----------
+    mat1, mat2 : sparse array, SparseTensor or Tensor
+        Matrices, one of which is sparse.
+
+    Returns
+    -------
+    Tensor
+        Dense.
+
+    Raises
+    ------
+    TypeError
+        If none of them is sparse, or both are.
+    ValueError
+        If one is no matrix, or the shapes do not fit.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> A = ag.sparse_coo_tensor([[0, 1], [1, 0]], [2.0, 3.0], (2, 2))
+    >>> ag.sparse.mm(A, ag.tensor([[1.0], [10.0]]))
+    tensor([[20.],
+            [ 3.]])
+    """
+    for mat in (mat1, mat2):
+        if len(mat.shape) != 2:
+            raise ValueError(f"sparse.mm: takes matrices, not an array of shape {tuple(mat.shape)}{called()}")
+    return matmul(mat1, mat2)
+
+
+def sparse_coo_tensor(
+    indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> SparseTensor:
+    """Return a sparse matrix of values at places; those of one place are added up.
+
+    Parameters
+    ----------
+    indices : Tensor or array, integers, shape (2, nnz)
+        Row and column of each value. They are a constant.
+    values : Tensor or array, shape (nnz,)
+        Real or complex.
+    size : tuple of int, optional
+        Rows and columns. Default: as many as the places take.
+    dtype, device : optional
+        Of the values.
+    requires_grad : bool, optional
+        Let the stored values, `SparseTensor.data`, be a leaf that requires a gradient.
+
+    Returns
+    -------
+    SparseTensor
+        Row by row, each place once: what PyTorch calls coalesced.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or a place lies outside of the matrix.
+    TypeError
+        If values are not floating-point.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> values = ag.tensor([1.0, 2.0, 5.0], requires_grad=True)
+    >>> A = ag.sparse_coo_tensor([[1, 0, 1], [0, 2, 0]], values, (2, 3))
+    >>> A.to_dense().detach()
+    tensor([[0., 0., 2.],
+            [6., 0., 0.]])
+    >>> ag.grad(A.to_dense()[1, 0], values)[0]
+    tensor([1., 0., 1.])
+    """
+    given = (
+        values
+        if isinstance(values, Tensor) and dtype is None and device is None
+        else asarray(values, dtype=dtype, device=device)
+    )
+    if not given._spec.inexact:
+        raise TypeError(f"sparse_coo_tensor: values must be floating-point, not {given.dtype}{called()}")
+    places = _there(as_operand(indices).detach(), given)
+    if places.ndim != 2 or places.shape[0] != 2 or given.shape != (places.shape[1],):
+        raise ValueError(
+            "sparse_coo_tensor: takes indices of shape (2, nnz) and values of shape (nnz,), a matrix; got"
+            f" {places.shape} and {given.shape}{called()}"
+        )
+    rows, columns = astype(places[0], "int64"), astype(places[1], "int64")
+    if size is None:
+        size = tuple(largest(part).item() + 1 if part.shape[0] else 0 for part in (rows, columns))
+    high, wide = size
+    if rows.shape[0] and any(
+        smallest(part).item() < 0 or largest(part).item() >= count for part, count in ((rows, high), (columns, wide))
+    ):
+        raise ValueError(f"sparse_coo_tensor: a place lies outside of a matrix of shape {(high, wide)}{called()}")
+    keys, place = unique_inverse(rows * wide + columns)
+    data = scatter_add(zeros(keys.shape, dtype=given.dtype, device=given.device)._spec, place, given)
+    if requires_grad:
+        data = data.detach().requires_grad_()
+    return _by_rows(data, keys // max(1, wide), keys % max(1, wide), (high, wide))
+
+
+def of_dense(x: Tensor) -> SparseTensor:
+    """Return a matrix as one that stores what is not 0."""
+    if x.ndim != 2 or not x._spec.inexact:
+        raise TypeError(
+            f"to_sparse: takes a matrix of floating-point numbers, not {x.dtype} of shape {x.shape}{called()}"
+        )
+    rows, columns = nonzero(x.detach())
+    return _by_rows(x[rows, columns], rows, columns, x.shape)
+
+
+def _by_rows(data: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, ...]) -> SparseTensor:
+    """Return the matrix of values at places that lie row by row, each once."""
+    ends = astype(arange(shape[0] + 1, device=rows.device), rows.dtype)
+    return SparseTensor(data, searchsorted(rows, ends), columns, shape)
+
+
 #: Formats whose entries lie row by row, or column by column.
 _COMPRESSED = ("csr", "csc")
 
@@ -288,6 +410,31 @@ class SparseTensor:
 
     def _of(self, data: Tensor) -> SparseTensor:
         return SparseTensor(data, self._indptr, self._indices, self.shape, by_columns=self._by_columns)
+
+    # -- PyTorch's names ----------------------------------------------------------------------------------------------
+
+    is_sparse = True
+
+    def t(self) -> SparseTensor:
+        """Return the transposed matrix: PyTorch's name of `T`."""
+        return self.T
+
+    def values(self) -> Tensor:
+        """Return the stored values: PyTorch's name of `data`."""
+        return self.data
+
+    def indices(self) -> Tensor:
+        """Return row and column of each stored value.
+
+        Returns
+        -------
+        Tensor, shape (2, nnz)
+        """
+        return stack(list(self._places()))
+
+    def coalesce(self) -> SparseTensor:
+        """Return this matrix: each place is stored once."""
+        return self
 
     # -- products -----------------------------------------------------------------------------------------------------
 

@@ -396,6 +396,12 @@ class Picking:
         source = _source(self, dim, index, source, alpha)
         return elementwise.add(self, searching.scatter_add(self._spec, _key(self, dim, index), source))
 
+    def to_sparse(self: Any) -> Any:
+        """A matrix as a sparse one that stores what is not 0; see `agrad.sparse.SparseTensor`."""
+        from agrad.ops.sparse import of_dense  # noqa: PLC0415 (most programs have no sparse matrices)
+
+        return of_dense(self)
+
     def index_copy(self: Any, dim: int, index: Any, source: Any) -> Tensor:
         """A copy with entries replaced along an axis, at a vector of indices."""
         return searching.setitem(self, _key(self, dim, index), source)

@@ -36,8 +36,10 @@ NAMESPACES = (
     "agrad.scipy.integrate",
     "agrad.scipy.interpolate",
     "agrad.scipy.optimize",
+    "agrad.scipy.sparse.linalg",
     "agrad.scipy.special",
     "agrad.scipy.stats",
+    "agrad.sparse",
     "agrad.numpy",
     "agrad.numpy.linalg",
     "agrad.numpy.random",
@@ -108,7 +110,7 @@ _HERE = {
     "agrad.astype": "convert_element_type",
     "agrad.extra.array_equal": "array_equiv",
     # linear algebra
-    "agrad.matmul": "batch_matmul spmm dot_general",
+    "agrad.matmul": "batch_matmul dot_general",
     "agrad.linalg.vector_norm": "frobenius_norm",
     "agrad.linalg.eigh": "symeig",
     "agrad.linalg.matrix_norm": "nuclear_norm",
@@ -293,9 +295,8 @@ _INSTEAD = {
     "use agrad.linalg.inv of the reshaped tensor": "tensorinv",
     "use agrad.linalg.qr": "geqrf orgqr ormqr householder_product",
     "use u, _, vh = agrad.linalg.svd(x, full_matrices=False): u @ vh is the unitary factor": "linalg.polar scipy.linalg.polar",
-    "tensors are dense: use agrad.zeros(shape).index_put(indices, values, accumulate=True), or x @ of the dense matrix": (
-        "sparse sparse_coo_tensor sparse_csr_tensor to_sparse to_dense is_sparse coalesce indices_ values sparse_coo SparseAdam"
-        " sparse_ sparse_dim dense_dim sparse_mask"
+    "tensors are dense, and agrad.sparse has matrices that are not: agrad.sparse_coo_tensor, x.to_sparse(), agrad.sparse.from_scipy": (
+        "sparse_csr_tensor to_dense is_sparse coalesce indices_ values sparse_coo SparseAdam sparse_ sparse_dim dense_dim sparse_mask"
     ),
     "use agrad.fft.fftn and agrad.conj": "hfft2 ihfft2 hfftn ihfftn",
     "use agrad.fft.rfft of the mirrored tensor": "dct idct dst idst",
@@ -440,7 +441,7 @@ _INSTEAD = {
     "use arrays of two axes": "mat asmatrix",
     "use Python's own": "numpy.object numpy.str numpy.unicode_ numpy.string_",
     # SciPy
-    "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, special and stats": "scipy.sparse scipy.cluster scipy.spatial scipy.ndimage scipy.misc scipy.io scipy.constants",
+    "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, sparse.linalg, special and stats": "scipy.cluster scipy.spatial scipy.ndimage scipy.misc scipy.io scipy.constants",
     "use agrad.numpy.fft": "scipy.fft",
     "write its log density with agrad.special, or as one of agrad.scipy.stats": (
         "scipy.stats.gumbel_l scipy.stats.halfcauchy scipy.stats.invgauss scipy.stats.vonmises"

@@ -451,3 +451,81 @@ def test_other_backends_compose_the_products(strict_backend):
     assert_close(S.T.to_dense().detach().to_device("numpy"), A.T.toarray())
     with pytest.raises(ag.UnsupportedOp, match="sparse_solve"):
         ag.sparse.from_scipy(square(), ag.ones(square().nnz, device="strict")).solve(ag.ones(6, device="strict"))
+
+
+# -- PyTorch's names --------------------------------------------------------------------------------------------------
+
+
+class GraphConvolution(ag.nn.Module):
+    """A layer of Kipf and Welling's network, as PyTorch's programs have it."""
+
+    def __init__(self, of, to):
+        super().__init__()
+        self.weight = ag.nn.Parameter(ag.asarray(draw(of, to)))
+        self.bias = ag.nn.Parameter(ag.zeros(to))
+
+    def forward(self, x, adjacency):
+        return ag.spmm(adjacency, ag.mm(x, self.weight)) + self.bias
+
+
+def test_a_graph_network_is_the_dense_one():
+    rng = np.random.default_rng(1)
+    edges = np.unique(rng.integers(0, 8, (2, 20)), axis=1)
+    edges = np.concatenate([edges, [range(8), range(8)]], axis=1)  # some of these occur twice
+    weights = leaf(rng.uniform(0.5, 1.5, edges.shape[1]))
+    first, second = GraphConvolution(3, 4), GraphConvolution(4, 2)
+    x = ag.asarray(draw(8, 3))
+
+    def loss(adjacency, product):
+        hidden = ag.relu(product(adjacency, x @ first.weight) + first.bias)
+        return ag.nn.functional.cross_entropy(
+            product(adjacency, hidden @ second.weight) + second.bias, ag.asarray([0, 1] * 4)
+        )
+
+    sparse = ag.sparse_coo_tensor(ag.asarray(edges), weights, (8, 8))
+    places = ag.asarray(edges[0] * 8 + edges[1])
+    dense = ag.zeros(64).index_add(0, places, weights).reshape((8, 8))
+    by_layers = ag.nn.functional.cross_entropy(second(ag.relu(first(x, sparse)), sparse), ag.asarray([0, 1] * 4))
+    everything = [weights, *first.parameters(), *second.parameters()]
+    wanted = ag.grad(loss(dense, ag.matmul), everything)
+    for found in (
+        ag.grad(by_layers, everything, retain_graph=True),
+        ag.grad(loss(sparse, ag.sparse.mm), everything),
+    ):
+        for a, b in zip(found, wanted, strict=True):
+            assert_close(a, b)
+
+
+def test_pytorchs_names_of_sparse_tensors():
+    A = ag.sparse_coo_tensor([[1, 0, 1], [0, 2, 0]], [1.0, 2.0, 5.0])
+    assert A.shape == (2, 3)
+    assert A.is_sparse
+    assert A.coalesce() is A
+    assert A.indices().tolist() == [[0, 1], [2, 0]]
+    assert A.values().tolist() == [2.0, 6.0]
+    assert_close(A.t().to_dense(), [[0, 6], [0, 0], [2, 0.0]])
+    leafy = ag.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (2, 2), requires_grad=True, dtype=ag.float32)
+    ag.sum(leafy @ ag.ones((2, 1), dtype=ag.float32)).backward()
+    assert leafy.data.grad.tolist() == [1.0, 1.0]
+    x = leaf([[0.0, 2.0], [3.0, 0.0], [0.0, 0.0]])
+    S = x.to_sparse()
+    assert S.nnz == 2
+    y = ag.asarray(draw(2, 2))
+    assert_close((S @ y).detach(), (x @ y).detach())
+    assert_close(ag.grad(ag.sum(S @ y), x)[0], np.where(x.detach().numpy() != 0, np.ones((3, 1)) * y.numpy().sum(1), 0))
+    assert (
+        ag.sparse_coo_tensor(ag.zeros((2, 0), dtype=ag.int64), ag.zeros(0), (3, 2)).to_dense().tolist()
+        == [[0.0] * 2] * 3
+    )
+    with pytest.raises(ValueError, match="lies outside"):
+        ag.sparse_coo_tensor([[2], [0]], [1.0], (2, 2))
+    with pytest.raises(ValueError, match="lies outside"):
+        ag.sparse_coo_tensor([[-1], [0]], [1.0], (2, 2))
+    with pytest.raises(ValueError, match=r"shape \(2, nnz\)"):
+        ag.sparse_coo_tensor([[0]], [1.0], (2, 2))
+    with pytest.raises(TypeError, match="floating-point"):
+        ag.sparse_coo_tensor([[0], [0]], [1])
+    with pytest.raises(TypeError, match="takes a matrix"):
+        ag.ones(3).to_sparse()
+    with pytest.raises(ValueError, match="takes matrices"):
+        ag.sparse.mm(A, ag.ones(3))

@@ -146,12 +146,14 @@ def _iterated(what: str, A: Any, b: Any, x0: Any, linear: str, options: dict[str
     raw = is_raw(b, *matrix.parts)
     right = as_operand(b)
     if right.shape not in ((matrix.n,), (matrix.n, 1)):
-        raise ValueError(f"{what}: a matrix of shape {(matrix.n,) * 2} and a right side of shape {right.shape}{called()}")
+        raise ValueError(
+            f"{what}: a matrix of shape {(matrix.n,) * 2} and a right side of shape {right.shape}{called()}"
+        )
     right = reshape(right, (-1,))
     refuse_lazy(f"sparse.linalg.{what}", (right, matrix.parts))
     start = None if x0 is None else to_numpy(as_operand(x0).detach())
-    if is_sparse(M := options.get("M")) and isinstance(M, SparseTensor):
-        options["M"] = M.to_scipy()
+    if isinstance(options["M"], SparseTensor):
+        options["M"] = options["M"].to_scipy()
 
     def solve(b: Tensor, *parts: Tensor) -> tuple[Any, int]:
         found, info = getattr(_scipys(), what)(matrix.host(*parts), to_numpy(b), start, **options)
@@ -240,12 +242,16 @@ def expm_multiply(
     """
     matrix, B = _Matrix("expm_multiply", A), as_operand(B)
     if B.ndim not in (1, 2) or B.shape[0] != matrix.n:
-        raise ValueError(f"expm_multiply: a matrix of shape {(matrix.n,) * 2} and an array of shape {B.shape}{called()}")
+        raise ValueError(
+            f"expm_multiply: a matrix of shape {(matrix.n,) * 2} and an array of shape {B.shape}{called()}"
+        )
     parts = matrix.parts
     norm, mean = _size(matrix, traceA)
 
     def moved(t: float, x: Tensor) -> Tensor:
-        terms, steps = min(((m, max(1, math.ceil(abs(t) * norm / reach))) for m, reach in _REACH.items()), key=math.prod)
+        terms, steps = min(
+            ((m, max(1, math.ceil(abs(t) * norm / reach))) for m, reach in _REACH.items()), key=math.prod
+        )
         shift = _exponential(mean * t / steps)
         for _ in range(steps):
             term = x
@@ -257,9 +263,8 @@ def expm_multiply(
 
     if start is None and stop is None and num is None and endpoint is None:
         return moved(1.0, B)
-    grid = scipys("sparse.linalg") and [float(t) for t in _times(start, stop, num, endpoint)]
     found, at = [], 0.0
-    for t in grid:
+    for t in _times(start, stop, num, endpoint):
         B, at = (moved(t - at, B) if t != at else B), t
         found.append(B)
     return stack(found)
@@ -276,7 +281,7 @@ def _exponential(power: Any) -> Any:
     return math.exp(power) if isinstance(power, float) else math.e**power
 
 
-def _times(start: Any, stop: Any, num: int | None, endpoint: bool | None) -> Any:
+def _times(start: Any, stop: Any, num: int | None, endpoint: bool | None) -> list[float]:
     """Return the times as NumPy's linspace has them, which SciPy gives these to."""
     if start is None or stop is None:
         raise ValueError(f"expm_multiply: start and stop belong together{called()}")
