@@ -1,4 +1,4 @@
-"""Time sparse Jacobians and Hessians beside the function, its gradient, and SciPy's finite differences by the same pattern.
+"""Time sparse Jacobians and Hessians beside the function, its gradient, and SciPy's finite differences; sparse products beside SciPy's.
 
 ``python benchmarks/sparse_derivatives.py``; with ``--write`` the table goes to benchmarks/results/sparse.md. A figure is the median of paired
 runs in one process and one thread, each with its goal; what both compute must agree. The function is compiled, where it is what
@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import integrate, optimize
+from scipy import integrate, optimize, sparse
+from scipy.sparse import linalg
 
 import agrad as ag
 from agrad import func
@@ -127,8 +128,50 @@ def rows() -> Iterator[Row]:
     yield "pattern and colouring, n = 10^5, banded", "seconds", taken[0], 2
     yield "of twice as many, n = 2 * 10^5", "the row above", taken[1] / taken[0], 2.5
 
+    yield from products(rng)
+
     dense, entries = bundle(rng)
     yield "Gauss-Newton of bundle adjustment, 20 cameras, 400 points", "dense Jacobian", entries / dense, 0.05
+
+
+def products(rng: Any) -> Iterator[Row]:
+    """Run products of a sparse matrix with their gradient, and equations, beside the same by SciPy by hand."""
+    A = sparse.random_array((20_000, 500), density=0.01, format="csr", rng=rng)
+    for shape in ((500,), (500, 32)):
+        x = ag.asarray(rng.normal(size=shape), requires_grad=True)
+        g = ag.asarray(rng.normal(size=(20_000, *shape[1:])))
+        numbers, cotangent = x.detach().numpy(), g.numpy()
+
+        def mine() -> Any:
+            return ag.autograd.grad(ag.sparse.matmul(A, x), x, g)[0]  # noqa: B023
+
+        def hand() -> Any:
+            return A @ numbers, A.T @ cotangent  # noqa: B023
+
+        np.testing.assert_allclose(mine().numpy(), hand()[1])
+        one, other = paired(mine, hand, 301)
+        of = "a vector" if len(shape) == 1 else f"{shape[1]} columns"
+        yield f"`sparse.matmul` with gradient, 20,000 x 500 at 1 %, {of}", "SciPy's two products", one / other, 1.1
+
+    n = 100
+    line = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
+    grid = sparse.kronsum(line, line, format="csc")
+    values, b = ag.asarray(grid.data, requires_grad=True), rng.normal(size=n * n)
+    pattern = ag.sparse.from_scipy(grid)
+
+    def solved() -> Any:
+        u = ag.sparse.from_scipy(pattern, values * 1.0).solve(b)
+        return ag.autograd.grad(ag.sum(u * u), values)[0]
+
+    def by_hand() -> Any:
+        factors = linalg.splu(grid)
+        u = factors.solve(b)
+        back = factors.solve(2 * u, "T")
+        return -back[grid.indices] * np.repeat(u, np.diff(grid.indptr))
+
+    np.testing.assert_allclose(solved().numpy(), by_hand(), rtol=1e-6, atol=1e-12)
+    one, other = paired(solved, by_hand, 11)
+    yield "`solve` with gradient by the entries, 10,000 unknowns on a grid", "splu and two solutions", one / other, 1.1
 
 
 def bundle(rng: Any, cameras: int = 20, points: int = 400, seen: int = 6) -> tuple[float, float]:
