@@ -163,7 +163,7 @@ def _iterated(what: str, A: Any, b: Any, x0: Any, linear: str, options: dict[str
         found, info = solve(right, *matrix.parts)
         return bare(found) if raw else found, info
     solved = implicit(solve, lambda x, b, *parts: matrix.times(x, *parts) - b, has_aux=True, linear=linear)
-    return solved(right, *matrix.parts)  # type: ignore[no-any-return]
+    return solved(right, *matrix.parts)
 
 
 def cg(
@@ -305,9 +305,9 @@ def _size(matrix: _Matrix, trace: Any) -> tuple[float, Any]:
         mean = total(fixed.diagonal()).item() / n
         bound = largest(fixed._of(absolute(fixed.data)).sum(0)).item() if n else 0.0
     elif matrix.parts:
-        fixed = matrix.parts[0].detach()
-        mean = total(fixed.diagonal()).item() / n
-        bound = largest(total(absolute(fixed), axis=0)).item()
+        entries = matrix.parts[0].detach()
+        mean = total(entries.diagonal()).item() / n
+        bound = largest(total(absolute(entries), axis=0)).item()
     else:
         mean = 0.0 if trace is None else trace / n
         bound = float(_scipys().onenormest(matrix.operator))
