@@ -54,12 +54,13 @@ OTHERS = {
     "autograd.functional": ag.autograd.functional,
     "autograd.forward_ad": ag.autograd.forward_ad,
     "func": ag.func,
+    "sparse": ag.sparse,
 }
 
 #: Namespaces whose names are another library's: docstrings say what differs.
 REFERRING = {
     f"scipy.{name}": importlib.import_module(f"agrad.scipy.{name}")
-    for name in ("integrate", "interpolate", "linalg", "optimize", "signal")
+    for name in ("integrate", "interpolate", "linalg", "optimize", "signal", "sparse.linalg")
 }
 
 #: Classes that nobody calls with arguments of their own.

@@ -220,6 +220,7 @@ TABLES = {
     ("agrad_dask.kernels", "KERNELS"): "kernels",
     ("agrad_dask.reductions", "OF_TWO"): "kernels",
     ("agrad_dask.scipy_kernels", "SIGNATURES"): "kernels",
+    ("agrad_dask.scipy_kernels", "_SPARSE"): "kernels",
     ("agrad_numpy.executor", "FORMS"): "texts of kernels in NumPy",
     ("agrad_numpy.executor", "_view"): "texts of kernels in NumPy",
     ("agrad_numpy.export", "HELPERS"): "texts of kernels in NumPy",

@@ -31,6 +31,15 @@ __all__ = ["SparseTensor", "from_scipy", "is_sparse", "matmul", "mm", "sparse_co
 def is_sparse(value: Any) -> bool:
     """Return whether a value is a sparse matrix of any library, or a `SparseTensor`.
 
+    Parameters
+    ----------
+    value : object
+        Anything.
+
+    Returns
+    -------
+    bool
+
     Examples
     --------
     >>> import agrad as ag
@@ -416,11 +425,21 @@ class SparseTensor:
     is_sparse = True
 
     def t(self) -> SparseTensor:
-        """Return the transposed matrix: PyTorch's name of `T`."""
+        """Return the transposed matrix: PyTorch's name of `T`.
+
+        Returns
+        -------
+        SparseTensor
+        """
         return self.T
 
     def values(self) -> Tensor:
-        """Return the stored values: PyTorch's name of `data`."""
+        """Return the stored values: PyTorch's name of `data`.
+
+        Returns
+        -------
+        Tensor, shape (nnz,)
+        """
         return self.data
 
     def indices(self) -> Tensor:
@@ -433,7 +452,12 @@ class SparseTensor:
         return stack(list(self._places()))
 
     def coalesce(self) -> SparseTensor:
-        """Return this matrix: each place is stored once."""
+        """Return this matrix: each place is stored once.
+
+        Returns
+        -------
+        SparseTensor
+        """
         return self
 
     # -- products -----------------------------------------------------------------------------------------------------
