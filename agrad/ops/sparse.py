@@ -6,6 +6,8 @@ What the library of the matrix says of it (SciPy, CuPy, pydata/sparse) is read o
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from agrad.core.errors import called
@@ -312,13 +314,25 @@ def _compressed(A: Any) -> Any:
     return A.tocsr() if hasattr(A, "tocsr") else A.to_scipy_sparse().tocsr()
 
 
+#: What was made of matrices last, by identity: each as long as the matrix lives, and while it has these arrays.
+_TAKEN: dict[int, tuple[Callable[[], Any], SparseTensor]] = {}
+
+
 def _taken(A: Any, x: Tensor) -> SparseTensor:
     """Return a matrix of any library as it is: its arrays are not copied where `x` is beside them."""
     if isinstance(A, SparseTensor):
         return A
-    found = _compressed(A)
-    data, indptr, indices = (_there(asarray(part), x) for part in (found.data, found.indptr, found.indices))
-    return SparseTensor(data, indptr, indices, tuple(found.shape), by_columns=found.format == "csc")
+    of, found = _TAKEN.get(id(A), (None, None))
+    if of is None or found is None or of() is not A or not found._has(A):
+        A, number = _compressed(A), id(A)
+        data, indptr, indices = map(asarray, (A.data, A.indptr, A.indices))
+        found = SparseTensor(data, indptr, indices, tuple(A.shape), by_columns=A.format == "csc")
+        if id(A) == number:
+            _TAKEN[number] = weakref.ref(A, lambda _: _TAKEN.pop(number, None)), found
+    if found.data._spec.backend is x._spec.backend:
+        return found
+    parts = (_there(part, x) for part in (found.data, found._indptr, found._indices))
+    return SparseTensor(*parts, found.shape, by_columns=found._by_columns)
 
 
 def _there(part: Tensor, beside: Tensor) -> Tensor:
@@ -416,6 +430,11 @@ class SparseTensor:
     def H(self) -> SparseTensor:
         """The conjugate transposed matrix."""
         return self.T._of(conj(self.data)) if self.data._spec.is_complex else self.T
+
+    def _has(self, A: Any) -> bool:
+        """Return whether this is made of the arrays of a matrix."""
+        same = self.data._raw is A.data and self._indptr._raw is A.indptr and self._indices._raw is A.indices
+        return same and self.shape == A.shape
 
     def _of(self, data: Tensor) -> SparseTensor:
         return SparseTensor(data, self._indptr, self._indices, self.shape, by_columns=self._by_columns)
