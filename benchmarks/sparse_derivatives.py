@@ -171,7 +171,12 @@ def products(rng: Any) -> Iterator[Row]:
 
     np.testing.assert_allclose(solved().numpy(), by_hand(), rtol=1e-6, atol=1e-12)
     one, other = paired(solved, by_hand, 11)
-    yield "`solve` with gradient by the entries, 3,600 unknowns on a grid", "splu and two solutions", one / other, float("nan")
+    yield (
+        "`solve` with gradient by the entries, 3,600 unknowns on a grid",
+        "splu and two solutions",
+        one / other,
+        float("nan"),
+    )
 
 
 def bundle(rng: Any, cameras: int = 20, points: int = 400, seen: int = 6) -> tuple[float, float]:

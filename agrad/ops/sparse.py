@@ -331,8 +331,8 @@ def _taken(A: Any, x: Tensor) -> SparseTensor:
             _TAKEN[number] = weakref.ref(A, lambda _: _TAKEN.pop(number, None)), found
     if found.data._spec.backend is x._spec.backend:
         return found
-    parts = (_there(part, x) for part in (found.data, found._indptr, found._indices))
-    return SparseTensor(*parts, found.shape, by_columns=found._by_columns)
+    data, indptr, indices = (_there(part, x) for part in (found.data, found._indptr, found._indices))
+    return SparseTensor(data, indptr, indices, found.shape, by_columns=found._by_columns)
 
 
 def _there(part: Tensor, beside: Tensor) -> Tensor:
