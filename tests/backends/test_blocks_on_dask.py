@@ -13,12 +13,14 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask._task_spec import Task, convert_legacy_graph
+from dask.core import flatten
 
 import agrad as ag
 import agrad.numpy as anp
 import agrad_dask
 from agrad.program.recording import CaptureError
-from agrad_dask import held
+from agrad_dask import blocks, borders, held, staging
 from agrad_dask.blocks import mapped
 
 RNG = np.random.default_rng(0)
@@ -315,6 +317,131 @@ def test_steps_in_time_take_as_many_tasks_each_and_hold_a_few_blocks():
         tracemalloc.stop()
     assert seen <= told < 55 * 1000 * 100 * 8
     assert seen < 40 * 1000 * 100 * 8  # of 64 blocks: borders, and what they are made of
+
+
+def coupled(h, u, k, xp=anp):
+    """Return a step of two fields that change each other, by neighbours on both sides."""
+    h = h - k * (xp.roll(u * h, -1, 0) - xp.roll(u, 1, 0))
+    return h, u - k * (xp.roll(h, -1, 1) - xp.roll(h, 1, 1)) * u
+
+
+@pytest.mark.parametrize("large", [2**19, 0], ids=["blocks are handed on whole", "parts of blocks are handed on"])
+@pytest.mark.parametrize("chunks", [(3, 2), ((4, 2, 1), (1, 5)), (7, 6)])
+def test_several_arrays_step_in_time_as_on_whole_arrays(chunks, large, monkeypatch):
+    monkeypatch.setattr(borders, "LARGE", large)
+    first = [in_chunks(x, chunks, requires_grad=True) for x in (U, W)]
+    k, s = ag.tensor(0.1, requires_grad=True), first
+    seen = []
+    for at in range(3):
+        s = agrad_dask.map_overlap(coupled, *s, k, depth=1, boundary="periodic")
+        if at == 1:
+            s[0].register_hook(lambda g: seen.append(g.shape) or 2 * g)
+    ag.sum(s[0] * s[1] * T).backward()
+    assert seen == [(7, 6)]
+
+    def loss(h, u, k):
+        """The hook doubles what comes to h after two steps: as if h moved twice as far from there."""
+        for step in range(3):
+            h, u = coupled(h, u, k, np)
+            h = h + 1j * h.imag if step == 1 else h
+        return np.sum(h * u * T)
+
+    np.testing.assert_allclose(s[0].detach().numpy(), on_three_steps(U, W, 0.1)[0], rtol=1e-13)
+    np.testing.assert_allclose(first[0].grad.numpy(), by_complex_steps(lambda h: loss(h, W, 0.1), U), rtol=1e-11)
+    np.testing.assert_allclose(first[1].grad.numpy(), by_complex_steps(lambda u: loss(U, u, 0.1), W), rtol=1e-11)
+    np.testing.assert_allclose(k.grad.item(), loss(U, W, 0.1 + 1e-30j).imag / 1e-30, rtol=1e-11)
+
+
+def on_three_steps(h, u, k):
+    for _ in range(3):
+        h, u = coupled(h, u, k, np)
+    return h, u
+
+
+@pytest.mark.parametrize("boundary", ["reflect", "nearest", "none", 0.3])
+def test_calls_of_other_depths_and_chunks_follow_each_other(boundary):
+    def on(x, over):
+        x = over(diffused, x, 1)
+        x = over(shifted, x, {0: (2, 1)})
+        return over(diffused, x, 2)
+
+    u = in_chunks(U, ((4, 3), (2, 4)), requires_grad=True)
+    made = on(u, lambda f, x, depth: agrad_dask.map_overlap(f, x, 0.3, depth=depth, boundary=boundary))
+    (g,) = ag.grad(ag.sum(made**2 * W), u, create_graph=True)
+
+    def on_numpy(x):
+        return on(x, lambda f, x, depth: on_whole(f, x, 0.3, depth, boundary))
+
+    np.testing.assert_allclose(made.detach().numpy(), on_numpy(U), rtol=1e-13)
+    slope = by_complex_steps(lambda x: np.sum(on_numpy(x) ** 2 * W), U)
+    np.testing.assert_allclose(g.detach().numpy(), slope, rtol=1e-11, atol=1e-13)
+    (h,) = ag.grad(ag.sum(g * T), u)
+
+    def along(x):
+        return by_complex_steps(lambda x: np.sum(on_numpy(x) ** 2 * W), x)
+
+    near = (along(U + 1e-5 * T) - along(U - 1e-5 * T)) / 2e-5
+    np.testing.assert_allclose(h.numpy(), near, rtol=1e-6, atol=1e-7)
+
+
+def test_a_step_in_time_takes_a_task_for_each_chunk_in_both_directions():
+    def count(steps):
+        """Return how many tasks Dask makes of the gradient of some steps."""
+        s = first = [in_chunks(np.ones((40, 40)), 10, requires_grad=True) for _ in range(2)]
+        for _ in range(steps):
+            s = agrad_dask.map_overlap(coupled, *s, 0.1, depth=1, boundary="periodic")
+        (found,) = ag.grad(ag.sum(s[0]), first[:1])
+        keys = list(flatten(found._raw.__dask_keys__()))
+        return sum(
+            isinstance(task, Task)
+            for task in staging.culled(convert_legacy_graph(dict(found._raw.dask)), keys).values()
+        )
+
+    assert count(4) - count(3) == 2 * 16
+
+
+@pytest.mark.parametrize("made", [2**26, 0], ids=["several steps in a task", "one"])
+def test_steps_are_calls_on_what_the_call_before_gave(made, monkeypatch):
+    monkeypatch.setattr(blocks, "MADE", made)
+    monkeypatch.setattr(blocks, "MORE_WORK", 20)
+    rows, first = RNG.uniform(0.5, 1.5, (9, 8)), in_chunks(RNG.uniform(0.5, 1.5, (9, 8)), ((4, 5), (8,)))
+    h, u, k = in_chunks(first.numpy(), ((4, 5), (8,)), requires_grad=True), in_chunks(rows, (5, 8)), 0.1
+    u.requires_grad = True
+
+    def lagged(h, u, k):  # two rows in front, one behind; u is no state
+        return h + k * u * (ag.roll(h, 2, 0) - ag.roll(h * u, -1, 0))
+
+    found = agrad_dask.map_overlap(lagged, h, u, k, depth={0: (2, 1)}, boundary="periodic", steps=5)
+    weights = RNG.standard_normal((9, 8))
+    ag.sum(found * weights).backward()
+
+    def loss(h, u):
+        for _ in range(5):
+            h = h + k * u * (np.roll(h, 2, 0) - np.roll(h * u, -1, 0))
+        return np.sum(h * weights)
+
+    tasks = sum(isinstance(task, Task) and task.func is blocks._run for task in dict(found._raw.dask).values())
+    assert tasks == (2 * 3 if made else 2 * 5)  # a border of four rows in front is no longer than the blocks
+    np.testing.assert_allclose(ag.sum(found * weights).item(), loss(first.numpy(), rows))
+    np.testing.assert_allclose(h.grad.numpy(), by_complex_steps(lambda h: loss(h, rows), first.numpy()), rtol=1e-11)
+    np.testing.assert_allclose(u.grad.numpy(), by_complex_steps(lambda u: loss(first.numpy(), u), rows), rtol=1e-11)
+
+
+@pytest.mark.parametrize("boundary", ["reflect", "periodic", "none"])
+def test_steps_at_every_boundary(boundary):
+    found = agrad_dask.map_overlap(diffused, in_chunks(U), 0.3, depth=1, boundary=boundary, steps=3)
+    expected = U
+    for _ in range(3):
+        expected = on_whole(diffused, expected, 0.3, 1, boundary)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-13)
+
+
+def test_steps_that_cannot_be_are_told():
+    with pytest.raises(ValueError, match=r"place of its first arguments: .*float64.*, and it gives float32"):
+        agrad_dask.map_overlap(lambda u: ag.astype(u, ag.float32), in_chunks(U), depth=1, boundary="periodic", steps=3)
+    for options in ({"steps": 0}, {"steps": 2, "trim": False}):
+        with pytest.raises(ValueError, match="steps is at least 1"):
+            agrad_dask.map_overlap(diffused, in_chunks(U), 0.3, depth=1, **options)
 
 
 def test_programs_travel_to_other_processes():

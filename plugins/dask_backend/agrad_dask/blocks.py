@@ -1,8 +1,8 @@
 """Functions that run block by block, with a border from the neighbours where they need one, and are differentiated.
 
 The function is captured once for each shape that blocks have (`programs`), and its program runs in the tasks. Its derivatives, in either
-mode and of any order, are functions of the same blocks, captured from these programs. A border is copied from the
-neighbours before and cut off after; backward adds what the copies get to what they were copied from.
+mode and of any order, are functions of the same blocks, captured from these programs. A task copies the borders of its blocks from the
+neighbours (`borders`), and cuts them off again; the task of the derivative adds what such copies get to what they were copied from.
 
 May import Dask; is imported when `agrad_dask.map_blocks` or `map_overlap` is first asked for.
 """
@@ -13,20 +13,21 @@ import functools
 import itertools
 import math
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import dask.array as da
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
-from dask.array.overlap import coerce_boundary, coerce_depth, ensure_minimum_chunksize
-from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.array.overlap import coerce_boundary, coerce_depth
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 
 import agrad as ag
 from agrad import Tensor, tree
-from agrad.plugin.backend import NeedsValuesError, array_of, backend_of, called, internal, not_recorded
+from agrad.plugin.backend import NeedsValuesError, array_of, backend_of, called, internal, not_recorded, once
 from agrad.plugin.programs import CaptureError, Given, Kept, Leaf, Program, Shaped, spec_of_value
 from agrad_dask import origins
+from agrad_dask.borders import Assembled, Border, Exchange, Needed, Put, Source, cutting, putting, source
 from agrad_dask.lowering import data_of
 from agrad_dask.programs import Kind, PerShape, like
 from agrad_dask.reductions import added_up
@@ -37,13 +38,17 @@ KEPT = 16
 #: Programs keep their buffers for blocks of at most so many bytes: there is one for each shape of blocks, and derivative.
 SMALL = 2**17
 
+#: Several steps are worth a task while they compute at most so many times as much, on borders that go deeper,
+MORE_WORK = 1.25
+#: make at most so many bytes at a place,
+MADE = 2**26
+#: and are no more than
+STEPS = 8
+
 T = TypeVar("T")
 
 #: Along which axis of the grid of blocks each axis of an array is cut; None: it is in one block there.
 Axes = tuple[int | None, ...]
-
-#: A function of a Dask array that gives one.
-Map = Callable[[Any], Any]
 
 internal(__file__)
 
@@ -70,6 +75,8 @@ class Layout(NamedTuple):
 
     def place(self, at: tuple[int, ...]) -> tuple[int, ...]:
         """Return which of the blocks belongs to a place of the grid."""
+        if self.axes == tuple(range(len(at))):
+            return at
         return tuple(0 if axis is None else at[axis] for axis in self.axes)
 
     def shape(self, at: tuple[int, ...]) -> tuple[int, ...]:
@@ -90,11 +97,15 @@ class Blocks:
         The axes of each result, or of all of them. What is not cut along an axis of the grid is added up along it.
     program : callable
         Takes a place of the grid, gives the program of the blocks that belong there; called once for each kind of them.
+    ins, outs : sequence of (Exchange or None), optional
+        What the blocks that it takes are put together of, and the results are of those that it gives (or one for all).
+    name : str, optional
+        Of the function that the user called.
 
     Attributes
     ----------
     programs : dict of tuple to Program
-        By the shapes of the inputs' blocks.
+        By the kind of place.
     derived : dict
         Its derivatives, by what they are of.
     """
@@ -105,27 +116,34 @@ class Blocks:
         inputs: Sequence[Layout],
         outputs: list[Axes] | Axes,
         program: Callable[[tuple[int, ...]], Program],
+        ins: Sequence[Exchange | None] = (),
+        outs: Sequence[Exchange | None] | Exchange = (),
+        name: str = "map_blocks",
     ) -> None:
-        self.grid, self.inputs = grid, tuple(inputs)
+        self.grid, self.inputs, self.name = grid, tuple(inputs), name
         self.derived: dict[Any, Blocks] = {}
-        self.places = places_of(grid, inputs)
-        self.programs = {self.shapes(at): program(at) for at in self.places}
+        self.numbers = numbers_of(grid, inputs)
+        self.places = places_of(self.numbers)
+        self.programs = {self.kind(at): program(at) for at in self.places}
         count = len(self.program(self.first).outputs)
         each = outputs if isinstance(outputs, list) else [outputs] * count
         self.outputs = tuple(self._layout(j, axes) for j, axes in enumerate(each))
+        self.ins = tuple(ins) or (None,) * len(self.inputs)
+        self.outs = (outs,) * count if isinstance(outs, Exchange) else tuple(outs) or (None,) * count
+        self._kinds: dict[Any, Kind] = {}
 
     @property
     def first(self) -> tuple[int, ...]:
         """The first place of the grid."""
         return (0,) * len(self.grid)
 
-    def shapes(self, at: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes of the inputs' blocks at a place of the grid."""
-        return tuple(layout.shape(at) for layout in self.inputs)
+    def kind(self, at: tuple[int, ...]) -> tuple[int, ...]:
+        """Return what places have in common whose blocks have the same shapes."""
+        return tuple(numbers[i] for numbers, i in zip(self.numbers, at, strict=True))
 
     def program(self, at: tuple[int, ...]) -> Program:
         """Return what runs at a place of the grid."""
-        return self.programs[self.shapes(at)]
+        return self.programs[self.kind(at)]
 
     def _layout(self, j: int, axes: Axes) -> Layout:
         """Return how a result is cut: as its blocks say."""
@@ -157,54 +175,115 @@ class Blocks:
                 )
         return made
 
-    def arrays(self, operands: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the results, of Dask arrays; tasks need no block that their programs have no use for."""
+    @once
+    def used(self) -> list[bool]:
+        """Which of the inputs the programs have a use for."""
         used = [any(p.inputs[i] in _read(p) for p in self.programs.values()) for i in range(len(self.inputs))]
         used[0] |= not any(used)  # where a block is, and of which library
-        layouts = chosen(self.inputs, used)
-        arrays = [x.rechunk(layout.chunks) for x, layout in zip(chosen(operands, used), layouts, strict=True)]
+        return used
+
+    @once
+    def nbytes(self) -> int:
+        """The bytes of the results at one place at most."""
+        return max(sum(p.shapes[number].nbytes for number in set(p.outputs)) for p in self.programs.values())
+
+    def arrays(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the results, of Dask arrays; tasks need no block that their programs have no use for."""
+        layouts, ins = chosen(self.inputs, self.used), chosen(self.ins, self.used)
+        found = []
+        for x, layout, exchange in zip(chosen(operands, self.used), layouts, ins, strict=True):
+            chunks = layout.chunks if exchange is None else exchange.given
+            found.append(source(x if x.chunks == chunks else x.rechunk(chunks), exchange))
         unique = uuid.uuid4().hex
         name, table = f"blocks-{unique}", f"programs-{unique}"
-        numbers = {shapes: number for number, shapes in enumerate(self.programs)}
-        kinds = [_kind(program, chosen(shapes, used), layouts, used) for shapes, program in self.programs.items()]
-        tasks: dict[Any, Any] = {table: DataNode(table, kinds)}
+        tasks: dict[Any, Any] = {}
+        alike: dict[Any, list[int]] = {}
+        for i, each in enumerate(found):
+            alike.setdefault((each.base, each.exchange, layouts[i].axes), []).append(i)
+        needed = [
+            (layouts[some[0]], Needed(found[some[0]], tuple(found[i].part for i in some), f"{name}-{n}", tasks))
+            for n, some in enumerate(alike.values())
+        ]
+        order = [i for some in alike.values() for i in some]
+        numbers: dict[Any, int] = {}
+        runs: list[Running] = []
         every = list(itertools.product(*map(range, self.grid)))
         for at in every:
-            refs = (TaskRef((x.name, *layout.place(at))) for x, layout in zip(arrays, layouts, strict=True))
-            tasks[name, *at] = Task((name, *at), _run, TaskRef(table), numbers[self.shapes(at)], *refs)
+            refs: list[Any] = []
+            puts: list[Put] = []
+            for layout, each in needed:
+                place = layout.place(at)
+                puts += each.puts(place, len(refs))
+                refs += each.at(place)
+            key = self.kind(at), tuple(puts)
+            if key not in numbers:
+                numbers[key] = len(runs)
+                runs.append(self._running(at, puts, order))
+            tasks[name, *at] = Task((name, *at), _run, TaskRef(table), numbers[key], *refs)
+        tasks[table] = DataNode(table, runs)
         whole = [layout for layout in self.outputs if layout.axes == tuple(range(len(self.grid)))]
         layer = _layer(tasks, whole[0].chunks, whole[0].meta.dtype) if whole else MaterializedLayer(tasks)
-        graph = HighLevelGraph.from_collections(name, layer, dependencies=arrays)
-        return tuple(self._result(graph, name, every, j) for j in range(len(self.outputs)))
+        graph = _with_layers([each.graph for each in found], {name: layer}, {each.base for each in found})
+        made = [self._result(graph, name, j) for j in range(len(self.outputs))]
+        above = _with_layers([graph], {each.name: each for each in made}, {name})
+        results = [self._array(above, each, j) for j, each in enumerate(made)]
+        origins.note(self.name, (*operands, *(each.base for each in found)), tuple(results))
+        return tuple(map(self._whole, results, made))
 
-    def _result(self, graph: HighLevelGraph, name: str, every: Sequence[tuple[int, ...]], j: int) -> Any:
-        """Return one of the results, whose blocks are parts of what tasks give."""
-        layout, own = self.outputs[j], f"{name}-{j}"
-        added = [axis for axis, n in enumerate(self.grid) if n > 1 and axis not in layout.axes]
-        tasks: dict[Any, Any] = {}
-        for at in every:
-            key = own, *(at[axis] for axis in added), *layout.place(at)
-            tasks[key] = Task(key, _part, TaskRef((name, *at)), j, len(added))
-        layers, needs = {**graph.layers, own: tasks}, {**graph.dependencies, own: {name}}
-        chunks = (*((1,) * self.grid[axis] for axis in added), *layout.chunks)
-        made = da.Array(HighLevelGraph(layers, needs), own, chunks, meta=layout.meta, dtype=layout.meta.dtype)
-        return added_up(made, axis=tuple(range(len(added))), dtype=made.dtype) if added else made
+    def _running(self, at: tuple[int, ...], puts: Sequence[Put], order: Sequence[int]) -> Running:
+        """Return what runs at a place, and at those like it: how it puts blocks together, and in which order these are inputs."""
+        kind = self._kinds.get(self.kind(at))
+        if kind is None:
+            layouts = chosen(self.inputs, self.used)
+            shapes = [layout.shape(at) for layout in layouts]
+            kind = self._kinds[self.kind(at)] = _kind(self.program(at), shapes, layouts, self.used)
+        inverse = sorted(range(len(order)), key=order.__getitem__)
+        return Running(kind, tuple(puts[i] for i in inverse))
+
+    def _result(self, graph: HighLevelGraph, name: str, j: int) -> Assembled:
+        """Return the layer of one of the results, whose blocks are parts of what tasks give."""
+        layout, exchange = self.outputs[j], self.outs[j]
+        added = tuple(axis for axis, n in enumerate(self.grid) if n > 1 and axis not in layout.axes)
+        chunks = layout.chunks if exchange is None else exchange.made
+        said = {"chunks": (*((1,) * self.grid[axis] for axis in added), *chunks), "dtype": layout.meta.dtype}
+        made = Source(name, j, exchange, self.nbytes, graph)
+        return Assembled(f"{name}-{j}", made, self.grid, layout.axes, added, said)
+
+    def _array(self, graph: HighLevelGraph, layer: Assembled, j: int) -> Any:
+        said = layer.collection_annotations
+        meta = self.outputs[j].meta[(None,) * len(layer.added)]
+        return da.Array(graph, layer.name, said["chunks"], meta=meta, dtype=said["dtype"])
+
+    @staticmethod
+    def _whole(made: Any, layer: Assembled) -> Any:
+        """Return a result, added up over the places of tasks that have some of it each."""
+        return added_up(made, axis=tuple(range(len(layer.added))), dtype=made.dtype) if layer.added else made
 
     # -- derivatives ------------------------------------------------------------------------------------------------------
 
     def pulled(self, needs: tuple[bool, ...], given: tuple[bool, ...]) -> Blocks:
         """Return the function of operands and cotangents, of results that have some, that gives those operands' cotangents."""
-        taken = chosen(self.outputs, given)
-        wanted = [layout.axes for layout in chosen(self.inputs, needs)]
-        return self._derived(("pulled", needs, given), functools.partial(_pulled, needs, given), taken, wanted)
+        taken, wanted = chosen(self.outputs, given), [layout.axes for layout in chosen(self.inputs, needs)]
+        ins, outs = (*self.ins, *map(_back, chosen(self.outs, given))), tuple(map(_back, chosen(self.ins, needs)))
+        return self._derived(
+            ("pulled", needs, given), functools.partial(_pulled, needs, given), taken, wanted, ins, outs
+        )
 
     def pushed(self, given: tuple[bool, ...]) -> Blocks:
         """Return the function of operands and tangents, of those operands that have some, that gives the results' tangents."""
-        taken = chosen(self.inputs, given)
-        wanted = [layout.axes for layout in self.outputs]
-        return self._derived(("pushed", given), functools.partial(_pushed, given), taken, wanted)
+        taken, wanted = chosen(self.inputs, given), [layout.axes for layout in self.outputs]
+        ins = *self.ins, *(each and each.linear for each in chosen(self.ins, given))
+        return self._derived(("pushed", given), functools.partial(_pushed, given), taken, wanted, ins, self.outs)
 
-    def _derived(self, key: Any, make: Callable[[Program], Any], taken: list[Layout], wanted: list[Axes]) -> Blocks:
+    def _derived(
+        self,
+        key: Any,
+        make: Callable[[Program], Any],
+        taken: list[Layout],
+        wanted: list[Axes],
+        ins: Sequence[Exchange | None],
+        outs: Sequence[Exchange | None],
+    ) -> Blocks:
         if key not in self.derived:
             inputs = (*self.inputs, *taken)
 
@@ -214,17 +293,46 @@ class Blocks:
                     block.requires_grad = spec_of_value(block).inexact
                 return _with_outputs(PerShape(make(self.program(at)), pure=True).of(tuple(blocks), {}).program)
 
-            self.derived[key] = Blocks(self.grid, inputs, wanted, program)
+            self.derived[key] = Blocks(self.grid, inputs, wanted, program, ins, outs, self.name)
         return self.derived[key]
 
 
-def places_of(grid: tuple[int, ...], inputs: Sequence[Layout]) -> list[tuple[int, ...]]:
-    """Return a place of the grid for each kind of blocks."""
-    kinds = []
-    for axis in range(len(grid)):
+def _with_layers(graphs: Iterable[HighLevelGraph], layers: dict[str, Layer], needs: set[str]) -> HighLevelGraph:
+    """Return what is in some graphs with layers that depend on those of some names."""
+    made = HighLevelGraph({}, {})  # which would look at every layer: that makes steps in time slower with their number
+    for graph in {id(graph): graph for graph in graphs}.values():
+        made.layers |= graph.layers
+        made.dependencies |= graph.dependencies
+    made.layers |= layers
+    made.dependencies |= dict.fromkeys(layers, needs)
+    return made
+
+
+def _back(exchange: Exchange | None) -> Exchange | None:
+    return None if exchange is None else exchange.transposed
+
+
+def _layer(tasks: dict[Any, Any], chunks: Any, dtype: Any) -> MaterializedLayer:
+    """Return a layer of a graph that says how large its blocks are, as those of arrays do."""
+    layer = MaterializedLayer(tasks)
+    layer.collection_annotations = {"chunks": chunks, "dtype": dtype}
+    return layer
+
+
+def numbers_of(grid: tuple[int, ...], inputs: Sequence[Layout]) -> list[list[int]]:
+    """Return by axes of the grid, and places along it, a number that those have in common whose blocks are as long."""
+    numbers = []
+    for axis, count in enumerate(grid):
         along = [layout.chunks[layout.axes.index(axis)] for layout in inputs if axis in layout.axes]
-        kinds.append({lengths: i for i, lengths in enumerate(zip(*along, strict=True))}.values())
-    return list(itertools.product(*kinds))
+        found: dict[Any, int] = {}
+        lengths = zip(*along, strict=True) if along else [()] * count
+        numbers.append([found.setdefault(each, len(found)) for each in lengths])
+    return numbers
+
+
+def places_of(numbers: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Return the first place of the grid of each kind."""
+    return list(itertools.product(*({number: along.index(number) for number in along}.values() for along in numbers)))
 
 
 def _with_outputs(program: Program) -> Program:
@@ -253,9 +361,28 @@ def _kind(program: Program, shapes: Sequence[tuple[int, ...]], layouts: Sequence
     return Kind(program, blocks, [None] * len(blocks), places, (), tuple(range(len(program.outputs))), keep=small)
 
 
-def _run(kinds: Sequence[Kind], number: int, *blocks: Any) -> list[Any]:
-    """Run one of the programs."""
-    kind = kinds[number]
+class Running(NamedTuple):
+    """What a task does: put its blocks together, and run a program on them."""
+
+    kind: Kind
+    puts: tuple[Put, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """What the blocks take that it makes."""
+        blocks = zip(self.puts, self.kind.blocks, strict=True)
+        return sum(put.assembly.elements * dtype.itemsize for put, (_, dtype) in blocks if put.assembly is not None)
+
+    @property
+    def views(self) -> list[int]:
+        """Which of what the task is given it uses as it is: results may lie in its memory."""
+        return [put.first for put in self.puts if put.assembly is None or put.assembly.is_view]
+
+
+def _run(table: Sequence[Running], number: int, *given: Any) -> list[Any]:
+    """Run one of the programs on what a task is given."""
+    kind, puts = table[number]
+    blocks = [put(given) for put in puts]
     if not kind.fits(blocks):
         which = [f"{block.dtype}{list(block.shape)}" for block in blocks]
         raise TypeError(
@@ -265,9 +392,39 @@ def _run(kinds: Sequence[Kind], number: int, *blocks: Any) -> list[Any]:
     return kind.run(blocks, ag.random.default_generator)
 
 
-def _part(results: Sequence[Any], j: int, axes: int) -> Any:
-    """Return one of the results, with axes of length 1 in front."""
-    return results[j][(None,) * axes] if axes else results[j]
+def _one_after_the_other(
+    programs: Sequence[Program],
+    steps: Sequence[Sequence[Layout]],
+    borders: Sequence[tuple[Border, ...]],
+    at: tuple[int, ...],
+) -> Program:
+    """Return the program of several steps at a place: each runs on what the one before gave, without what it does not need of it.
+
+    Parameters
+    ----------
+    steps, borders : sequence of sequence of Layout, sequence of tuple of Border
+        Of the inputs of each.
+    """
+    shapes = [[layout.shape(at) for layout in layouts] for layouts in steps]
+    cuts: list[list[tuple[slice, ...]]] = []
+    for own, (more, less) in zip(shapes[1:], itertools.pairwise(borders), strict=True):
+        front = {a.axis: a.before[at[a.axis]] - b.before[at[a.axis]] for a, b in zip(more, less, strict=True)}
+        cuts.append([])
+        for layout, shape in zip(steps[0], own, strict=True):
+            starts = [0 if axis is None else front.get(axis, 0) for axis in layout.axes]
+            cuts[-1].append(tuple(slice(start, start + n) for start, n in zip(starts, shape, strict=True)))
+
+    def run(*values: Tensor) -> tuple[Tensor, ...]:
+        made = _on(programs[0], values)
+        for program, own in zip(programs[1:], cuts, strict=True):
+            values = tuple(x[cut] for x, cut in zip((*made, *values[len(made) :]), own, strict=True))
+            made = _on(program, values)
+        return tuple(made)
+
+    blocks = [like(layout.meta, layout.shape(at)) for layout in steps[0]]
+    for block in blocks:
+        block.requires_grad = spec_of_value(block).inexact
+    return _with_outputs(PerShape(run, pure=True).of(tuple(blocks), {}).program)
 
 
 def chosen(values: Sequence[T], which: Sequence[bool]) -> list[T]:
@@ -319,10 +476,7 @@ class MapBlocks(ag.Function):
         ctx.blocks = blocks
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*operands)
-        arrays = [array_of(x) for x in operands]
-        made = blocks.arrays(arrays)
-        origins.note("map_blocks", tuple(arrays), made)
-        return made
+        return blocks.arrays([array_of(x) for x in operands])
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
@@ -335,259 +489,6 @@ class MapBlocks(ag.Function):
     def jvp(ctx: Any, _blocks: Any, *tangents: Any) -> Any:
         given = tuple(t is not None for t in tangents)
         return MapBlocks.apply(ctx.blocks.pushed(given), *ctx.saved_tensors, *chosen(tangents, given))
-
-
-# -- borders ------------------------------------------------------------------------------------------------------------
-
-
-class Linear(ag.Function):
-    """A linear map of Dask arrays, with its transpose; where constants stand beside what it maps, `value` puts them there."""
-
-    @staticmethod
-    def forward(ctx: Any, there: Map, back: Map, x: Tensor, value: Map | None = None) -> Any:
-        ctx.there, ctx.back = there, back
-        made = (value or there)(array_of(x))
-        origins.note("map_overlap", (array_of(x),), made)
-        return made
-
-    @staticmethod
-    def backward(ctx: Any, cotangent: Any) -> Any:
-        return None, None, Linear.apply(ctx.back, ctx.there, cotangent), None
-
-    @staticmethod
-    def jvp(ctx: Any, _there: Any, _back: Any, tangent: Any, _value: Any = None) -> Any:
-        return Linear.apply(ctx.there, ctx.back, tangent)
-
-
-class Source(NamedTuple):
-    """Where the elements of a border come from.
-
-    Attributes
-    ----------
-    block : int
-        Which block along the axis; -1: they are a constant.
-    start, count : int
-        Which of its elements.
-    kind : str
-        ``"flipped"``, ``"repeated"`` (it is one element), or ``""``.
-    """
-
-    block: int
-    start: int
-    count: int
-    kind: str
-
-
-class Border(NamedTuple):
-    """What blocks have beside their own elements along an axis.
-
-    Attributes
-    ----------
-    axis : int
-        Which.
-    lengths : tuple of int
-        Of the blocks without it.
-    before, after : tuple of int
-        Per block, how many elements are in front and behind.
-    kind : str or number
-        What stands beyond the ends of the array.
-    """
-
-    axis: int
-    lengths: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    kind: Any
-
-    @classmethod
-    def of(cls, x: Tensor, axis: int, depth: Any, kind: Any) -> Border:
-        """Return that of an array, by depth and boundary; blocks are no shorter than it."""
-        if isinstance(kind, str) and kind not in ("none", "reflect", "periodic", "nearest"):
-            raise ValueError(
-                f'boundary is "none", "reflect", "periodic", "nearest" or a number, got {kind!r}{called()}'
-            )
-        before, after = depth if isinstance(depth, tuple) else (depth, depth)
-        lengths = ensure_minimum_chunksize(max(before, after), x.chunks[axis])
-        within, ends = len(lengths) - 1, kind != "none"
-        return cls(axis, lengths, (before * ends, *(before,) * within), (*(after,) * within, after * ends), kind)
-
-    @property
-    def whole(self) -> tuple[int, ...]:
-        """The lengths of the blocks with it."""
-        return tuple(map(sum, zip(self.before, self.lengths, self.after, strict=True)))
-
-    def source(self, i: int, *, front: bool) -> Source | None:
-        """Return where one of the two borders of a block comes from, None where it is empty."""
-        count = self.before[i] if front else self.after[i]
-        j = i - 1 if front else i + 1
-        if not count:
-            return None
-        if 0 <= j < len(self.lengths) or self.kind == "periodic":
-            j %= len(self.lengths)
-            return Source(j, self.lengths[j] - count if front else 0, count, "")
-        if self.kind == "reflect":
-            return Source(i, 0 if front else self.lengths[i] - count, count, "flipped")
-        if self.kind == "nearest":
-            return Source(i, 0 if front else self.lengths[i] - 1, count, "repeated")
-        return Source(-1, 0, count, "")
-
-    def sources(self) -> list[tuple[int, bool, Source]]:
-        """Return, for each border that is not empty, its block, whether it is in front, and where it comes from."""
-        both = ((i, front, self.source(i, front=front)) for i in range(len(self.lengths)) for front in (True, False))
-        return [(i, front, source) for i, front, source in both if source is not None]
-
-
-def _layer(tasks: dict[Any, Any], chunks: Any, dtype: Any) -> MaterializedLayer:
-    """Return a layer of a graph that says how large its blocks are, as those of arrays do."""
-    layer = MaterializedLayer(tasks)
-    layer.collection_annotations = {"chunks": chunks, "dtype": dtype}
-    return layer
-
-
-def _each(
-    name: str, x: Any, chunks: Any, slabs: dict[bool, Any], make: Callable[[Any, tuple[int, ...], dict[bool, Any]], Any]
-) -> Any:
-    """Return an array of other chunks.
-
-    Parameters
-    ----------
-    chunks : tuple of tuple of int
-        Those.
-    slabs : dict of bool to tuple
-        Of the parts of blocks in front and behind that the array is made with the lengths, as chunks of an array.
-    make : callable
-        Takes the key of a block, its place, and names of layers of such parts, each with the tasks in it, to which it adds.
-        Returns the block's task.
-    """
-    name = f"{name}-{uuid.uuid4().hex}"
-    parts: dict[bool, Any] = {front: (f"{name}-{'front' if front else 'behind'}", {}) for front in slabs}
-    tasks = {(name, *at): make((name, *at), at, parts) for at in itertools.product(*map(range, x.numblocks))}
-    made = {own: _layer(inner, slabs[front], x.dtype) for front, (own, inner) in parts.items()}
-    layers = {**x.dask.layers, **made, name: _layer(tasks, chunks, x.dtype)}
-    needs = {**x.dask.dependencies, **{own: {x.name} for own in made}, name: {x.name, *made}}
-    return da.Array(HighLevelGraph(layers, needs), name, chunks, meta=x._meta, dtype=x.dtype)
-
-
-def _bordered(border: Border, fill: float, x: Any) -> Any:
-    """Copy the borders of blocks to where they are; beyond the ends stands a number, where that is the boundary."""
-    axis = border.axis
-    x = x.rechunk(_with_lengths(x, [border]))
-
-    def make(key: Any, at: tuple[int, ...], parts: dict[bool, Any]) -> Any:
-        given: list[Any] = []
-        for front, (name, tasks) in parts.items():
-            source = border.source(at[axis], front=front)
-            if source is None or source.block < 0:
-                given.append(source and source.count)
-                continue
-            block = TaskRef((x.name, *at[:axis], source.block, *at[axis + 1 :]))
-            tasks[name, *at] = Task((name, *at), _copied, block, axis, source)
-            given.append(TaskRef((name, *at)))
-        return Task(key, _joined, TaskRef((x.name, *at)), axis, *given, fill)
-
-    slabs = {front: _replaced(x.chunks, axis, border.before if front else border.after) for front in (True, False)}
-    return _each("border", x, _with_lengths(x, [border], whole=True), slabs, make)
-
-
-def _folded(border: Border, x: Any) -> Any:
-    """Add what stands in borders to what it was copied from: the transpose of `_bordered`."""
-    axis = border.axis
-    x = x.rechunk(_with_lengths(x, [border], whole=True))
-    into: dict[int, list[tuple[int, bool, Source]]] = {}
-    for each in border.sources():
-        into.setdefault(each[2].block, []).append(each)
-
-    def make(key: Any, at: tuple[int, ...], parts: dict[bool, Any]) -> Any:
-        starts, given = [], []
-        for i, front, source in into.get(at[axis], ()):
-            name, tasks = parts[front]
-            other = *at[:axis], i, *at[axis + 1 :]
-            start = 0 if front else border.before[i] + border.lengths[i]
-            tasks[name, *other] = Task((name, *other), _given_back, TaskRef((x.name, *other)), axis, start, source)
-            starts.append(source.start)
-            given.append(TaskRef((name, *other)))
-        own = axis, border.before[at[axis]], border.lengths[at[axis]]
-        return Task(key, _added, TaskRef((x.name, *at)), own, starts, *given)
-
-    slabs = {front: _replaced(x.chunks, axis, border.before if front else border.after) for front in (True, False)}
-    return _each("fold", x, _with_lengths(x, [border]), slabs, make)
-
-
-def _replaced(chunks: Any, axis: int, lengths: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    return (*chunks[:axis], lengths, *chunks[axis + 1 :])
-
-
-def _with_lengths(x: Any, borders: Sequence[Border], *, whole: bool = False) -> tuple[tuple[int, ...], ...]:
-    """Return the chunks of an array with other ones along some axes: of blocks with their borders, or without."""
-    along = {border.axis: border.whole if whole else border.lengths for border in borders}
-    return tuple(along.get(axis, lengths) for axis, lengths in enumerate(x.chunks))
-
-
-def _trimmed(borders: Sequence[Border], x: Any) -> Any:
-    """Cut borders off."""
-    x = x.rechunk(_with_lengths(x, borders, whole=True))
-
-    def make(key: Any, at: tuple[int, ...], _parts: Any) -> Any:
-        return Task(
-            key, _cut, TaskRef((x.name, *at)), [(b.axis, b.before[at[b.axis]], b.lengths[at[b.axis]]) for b in borders]
-        )
-
-    return _each("trim", x, _with_lengths(x, borders), {}, make)
-
-
-def _widened(borders: Sequence[Border], x: Any) -> Any:
-    """Put zeros where borders were cut off: the transpose of `_trimmed`."""
-    x = x.rechunk(_with_lengths(x, borders))
-
-    def make(key: Any, at: tuple[int, ...], _parts: Any) -> Any:
-        widths = {b.axis: (b.before[at[b.axis]], b.after[at[b.axis]]) for b in borders}
-        return Task(key, np.pad, TaskRef((x.name, *at)), [widths.get(axis, (0, 0)) for axis in range(x.ndim)])
-
-    return _each("widen", x, _with_lengths(x, borders, whole=True), {}, make)
-
-
-def _cut(block: Any, parts: Sequence[tuple[int, int, int]]) -> Any:
-    """Return a part of a block: of some axes so many elements, from a place on."""
-    key = [slice(None)] * block.ndim
-    for axis, start, count in parts:
-        key[axis] = slice(start, start + count)
-    return block[tuple(key)]
-
-
-def _copied(block: Any, axis: int, source: Source) -> Any:
-    """Return the elements of a border."""
-    if source.kind == "repeated":
-        return np.repeat(_cut(block, [(axis, source.start, 1)]), source.count, axis=axis)
-    found = _cut(block, [(axis, source.start, source.count)])
-    return np.flip(found, axis) if source.kind == "flipped" else found
-
-
-def _given_back(block: Any, axis: int, start: int, source: Source) -> Any:
-    """Return what a border has for the elements it was copied from."""
-    found = _cut(block, [(axis, start, source.count)])
-    if source.kind == "repeated":
-        return np.sum(found, axis=axis, keepdims=True, dtype=found.dtype)
-    return np.flip(found, axis) if source.kind == "flipped" else found
-
-
-def _joined(block: Any, axis: int, front: Any, behind: Any, fill: float) -> Any:
-    """Put borders around a block: arrays, so many times a number, or None."""
-    parts = []
-    for part in (front, block, behind):
-        if isinstance(part, int):
-            shape = (*block.shape[:axis], part, *block.shape[axis + 1 :])
-            parts.append(np.full_like(block, fill, shape=shape))
-        elif part is not None:
-            parts.append(part)
-    return np.concatenate(parts, axis=axis) if len(parts) > 1 else block
-
-
-def _added(block: Any, own: tuple[int, int, int], starts: Sequence[int], *parts: Any) -> Any:
-    """Return the own elements of a block, with parts added to some from each of these places on."""
-    made = _cut(block, [own]).copy()
-    for start, part in zip(starts, parts, strict=True):
-        made[(slice(None),) * own[0] + (slice(start, start + part.shape[own[0]]),)] += part
-    return made
 
 
 # -- the calls ----------------------------------------------------------------------------------------------------------
@@ -681,27 +582,34 @@ class Call:
             leaves[i] = block
         return tree.unflatten(self.structure, leaves)
 
-    def run(self, operands: list[Tensor], drop_axis: Sequence[int] = ()) -> tuple[list[Tensor], tree.TreeDef]:
-        """Call the function on all blocks of the operands, which may have borders by now."""
-        chunks = next(x for x, y in zip(operands, self.operands, strict=True) if y is self.lead).chunks
+    def run(
+        self, drop_axis: Sequence[int] = (), borders: Sequence[tuple[Border, ...]] = ((),), *, trim: bool = True
+    ) -> tuple[list[Tensor], tree.TreeDef]:
+        """Call the function on all blocks of the operands, with borders; and again on what it gives, with others, if there are more.
+
+        Parameters
+        ----------
+        borders : sequence of tuple of Border
+            Of each of these steps: the last ones are cut off the results, of each other as much as makes the next.
+        """
+        operands = list(self.operands)
+        lengths = {border.axis: border.lengths for border in borders[0]}
+        chunks = tuple(lengths.get(axis, along) for axis, along in enumerate(self.lead.chunks))
         for axis in drop_axis:
             if len(chunks[axis]) > 1:
                 raise ValueError(
                     f"axis {axis}, which is to be dropped, has {len(chunks[axis])} blocks: x.rechunk({{{axis}: -1}}) puts it"
                     f" into one{called()}"
                 )
-        layouts = [self._cut(operands, i, chunks, self.axes(x)) for i, x in enumerate(self.operands)]
+        cut = [self._cut(operands, i, chunks, self.axes(x)) for i, x in enumerate(self.operands)]
+        ins = [[putting(layout.chunks, layout.axes, own) for layout in cut] for own in borders]
+        steps = [
+            [x if put is None else x._replace(chunks=put.made) for x, put in zip(cut, own, strict=True)] for own in ins
+        ]
         grid = tuple(map(len, chunks))
         of_function = mapped(self.function)
-        kept = {}
-        for at in places_of(grid, layouts):
-            blocks = [like(layout.meta, layout.shape(at)) for layout in layouts]
-            try:
-                kept[at] = of_function.of(*self.with_blocks(blocks))
-            except Exception as error:
-                self._note_uncut(error)
-                raise
-        outside = {way: x for each in kept.values() for _, way, x in _outside(each.program)}
+        kept = {at: [self._kept(of_function, own, at) for own in steps] for at in places_of(numbers_of(grid, steps[0]))}
+        outside = {way: x for some in kept.values() for each in some for _, way, x in _outside(each.program)}
         others = [np.asarray(self.leaves[i]) for i in self.floats] + list(outside.values())
         for x in others:
             operands.append(ag.asarray(x))
@@ -710,19 +618,89 @@ class Call:
                     f"the function uses a Dask array of shape {tuple(x.shape)} that is none of its arguments: pass it, so that"
                     f" it is cut as they are{called()}"
                 )
-            layouts.append(self._cut(operands, len(operands) - 1, chunks, (None,) * operands[-1].ndim))
-        programs = tuple(id(each.program) for each in kept.values())
-        key = chunks, tuple(layout[:2] for layout in layouts), programs, tuple(drop_axis)
+            layout = self._cut(operands, len(operands) - 1, chunks, (None,) * operands[-1].ndim)
+            steps = [[*own, layout] for own in steps]
+        puts = (*ins[0], *(None,) * len(others))
+        programs = tuple(id(each.program) for some in kept.values() for each in some)
+        key = chunks, tuple(layout[:2] for layout in steps[0]), programs, tuple(drop_axis), puts, trim
         made, _ = of_function.blocks.get(key, (None, None))
         if made is None:
             axes = tuple(axis for axis in range(len(grid)) if axis not in drop_axis)
-            made = Blocks(grid, layouts, axes, lambda at: self._program(kept[at].program, list(outside), layouts))
+            outs = cutting(chunks, borders[-1]) if borders[-1] and trim else ()
+
+            def program(at: tuple[int, ...]) -> Program:
+                both = zip(kept[at], steps, strict=True)
+                found = [self._program(each.program, list(outside), own) for each, own in both]
+                return found[0] if len(found) == 1 else _one_after_the_other(found, steps, borders, at)
+
+            made = Blocks(grid, steps[0], axes, program, puts, outs, self.name)
+            if isinstance(outs, Exchange):
+                self._check_lengths(made, outs, chunks)
             while len(of_function.blocks) >= KEPT:
                 of_function.blocks.pop(next(iter(of_function.blocks)), None)
             of_function.blocks[key] = made, kept  # while these live, no other programs are taken for them
-        first = next(iter(kept.values())).program.results
+        first = next(iter(kept.values()))[0].program.results
         assert first is not None
         return list(MapBlocks.apply(made, *operands)), first.treedef
+
+    def _kept(self, of_function: Mapped, layouts: Sequence[Layout], at: tuple[int, ...]) -> Kept:
+        """Return the program for the blocks of a place."""
+        try:
+            return of_function.of(*self.with_blocks([like(layout.meta, layout.shape(at)) for layout in layouts]))
+        except Exception as error:
+            self._note_uncut(error)
+            raise
+
+    def together(self, steps: int, borders: Sequence[tuple[Border, ...]]) -> int:
+        """Return how many of some steps are worth a task, by borders for 1, 2, 3... of them.
+
+        Raises
+        ------
+        ValueError
+            If what a step gives is not like the first arguments.
+        """
+        lengths = {border.axis: border.lengths for border in borders[0]}
+        whole = tuple(lengths.get(axis, along) for axis, along in enumerate(self.lead.chunks))
+        chunks = tuple(max(along) for along in whole)
+        cut = [self._cut(list(self.operands), i, whole, self.axes(x)) for i, x in enumerate(self.operands)]
+        puts = [putting(layout.chunks, layout.axes, borders[0]) for layout in cut]
+        cut = [x if put is None else x._replace(chunks=put.made) for x, put in zip(cut, puts, strict=True)]
+        at = (0,) * self.lead.ndim
+        program = _with_outputs(self._kept(mapped(self.function), cut, at).program)
+        made = [program.shapes[number] for number in program.outputs]
+        first = [Shaped(layout.shape(at), str(layout.meta.dtype)) for layout in cut[: len(made)]]
+        states = self.places[: len(made)] == list(range(len(made)))
+        if not states or [(x.shape, str(x.dtype)) for x in made] != [(x.shape, str(x.dtype)) for x in first]:
+            raise ValueError(
+                "with steps= what the function gives takes the place of its first arguments: blocks of these are"
+                f" {', '.join(f'{x.dtype}{list(x.shape)}' for x in first)}, and it gives"
+                f" {', '.join(f'{x.dtype}{list(x.shape)}' for x in made)}{called()}"
+            )
+        nbytes = sum(shape.nbytes for shape in program.shapes.values())
+        sizes = []
+        for own in borders[:steps]:
+            longest = {border.axis: max(border.whole) for border in own}
+            sizes.append(math.prod(longest.get(axis, n) for axis, n in enumerate(chunks)))
+        count = 1
+        while (
+            count < min(steps, len(borders))
+            and sum(sizes[: count + 1]) <= MORE_WORK * (count + 1) * sizes[0]
+            and (count + 1) * nbytes <= MADE
+        ):
+            count += 1
+        return count
+
+    @staticmethod
+    def _check_lengths(made: Blocks, outs: Exchange, lengths: Sequence[tuple[int, ...]]) -> None:
+        """Check that results are as long as blocks with their borders."""
+        for layout in made.outputs:
+            for axis, (found, whole) in enumerate(zip(layout.chunks, outs.given, strict=True)):
+                if found != whole:
+                    raise ValueError(
+                        f"the function gives blocks of lengths {found} along axis {axis}, of blocks of lengths {whole} with their"
+                        f" borders, {lengths[axis]} without: give results as long, or cut the borders off and pass trim=False"
+                        f"{called()}"
+                    )
 
     def _note_uncut(self, error: Exception) -> None:
         """Say which arrays in memory are as large as what is cut, and are not."""
@@ -817,12 +795,18 @@ def map_blocks(function: Callable[..., Any], *args: Any, drop_axis: int | Sequen
     """
     call = Call("map_blocks", function, args, kwargs)
     axes = (drop_axis,) if isinstance(drop_axis, int) else drop_axis
-    results, structure = call.run(list(call.operands), [axis % call.lead.ndim for axis in axes])
+    results, structure = call.run([axis % call.lead.ndim for axis in axes])
     return tree.unflatten(structure, results)
 
 
 def map_overlap(
-    function: Callable[..., Any], *args: Any, depth: Any, boundary: Any = "none", trim: bool = True, **kwargs: Any
+    function: Callable[..., Any],
+    *args: Any,
+    depth: Any,
+    boundary: Any = "none",
+    trim: bool = True,
+    steps: int = 1,
+    **kwargs: Any,
 ) -> Any:
     """Call a function on each block of Dask arrays with a border from its neighbours; differentiable, as everything in it is.
 
@@ -842,6 +826,9 @@ def map_overlap(
         "reflect", "periodic", "nearest", or a number.
     trim : bool, optional
         Cut the borders off the results. False, if the function has done so.
+    steps : int, optional
+        How often the function is called: each time with what it gave before in the place of its first arguments. Where all
+        boundaries are periodic and chunks are small, a task does several steps, with a border that is so many times as deep.
 
     Returns
     -------
@@ -853,7 +840,8 @@ def map_overlap(
     CaptureError, CompileError, TypeError
         As in `map_blocks`.
     ValueError
-        As in `map_blocks`; if `boundary` is unknown, or the border is longer than the array.
+        As in `map_blocks`; if `boundary` is unknown, the border is longer than the array, or what the function gives in a step is
+        not like its first arguments.
 
     Notes
     -----
@@ -871,39 +859,35 @@ def map_overlap(
     >>> agrad_dask.map_overlap(step, u, 0.25, depth=1, boundary="periodic").numpy()
     array([0.  , 0.25, 0.5 , 0.25, 0.  , 0.  ])
     """
-    call = Call("map_overlap", function, args, kwargs)
-    depths = coerce_depth(call.lead.ndim, depth)
-    kinds = coerce_boundary(call.lead.ndim, boundary)
-    borders = [
-        Border.of(call.lead, axis, depths[axis], kinds[axis]) for axis in depths if depths[axis] not in (0, (0, 0))
-    ]
-    results, structure = call.run([_with_borders(x, call.axes(x), borders) for x in call.operands])
-    if trim:
-        results = [_without(y, borders) for y in results]
-    return tree.unflatten(structure, results)
+    if steps < 1 or (steps > 1 and not trim):
+        raise ValueError(f"steps is at least 1, and 1 where the function cuts the borders off, got {steps}{called()}")
+    count = 1 if steps == 1 else 0
+    while True:
+        call = Call("map_overlap", function, args, kwargs)
+        borders = _borders(call.lead, depth, boundary, min(steps, STEPS))
+        count = count or call.together(steps, borders)
+        results, structure = call.run(borders=borders[: min(count, steps)][::-1], trim=trim)
+        steps -= count
+        made = tree.unflatten(structure, results)
+        if steps <= 0:
+            return made
+        state = tuple(made) if isinstance(made, tuple | list) else (made,)
+        args = *state, *args[len(state) :]
 
 
-def _with_borders(x: Tensor, axes: Axes, borders: Sequence[Border]) -> Tensor:
-    """Give the blocks of an operand their borders."""
-    for border in borders:
-        if border.axis not in axes:
-            continue
-        own = border._replace(axis=axes.index(border.axis))
-        there, back = functools.partial(_bordered, own, 0.0), functools.partial(_folded, own)
-        value = there if isinstance(border.kind, str) else functools.partial(_bordered, own, border.kind)
-        x = Linear.apply(there, back, _in_chunks(x, {own.axis: own.lengths}), value)
-    return x
-
-
-def _without(y: Tensor, borders: Sequence[Border]) -> Tensor:
-    """Cut the borders off the blocks of a result."""
-    for border in borders:
-        axis, found, whole = border.axis, y.chunks[border.axis], border.whole
-        if found != whole:
-            raise ValueError(
-                f"the function gives blocks of lengths {found} along axis {axis}, of blocks of lengths {whole} with their"
-                f" borders, {border.lengths} without: give results as long, or cut the borders off and pass trim=False{called()}"
+def _borders(lead: Tensor, depth: Any, boundary: Any, steps: int) -> list[tuple[Border, ...]]:
+    """Return the borders for a step, for two, three... as far as a task can do them: all blocks being alike, and long enough."""
+    depths, kinds = coerce_depth(lead.ndim, depth), coerce_boundary(lead.ndim, boundary)
+    axes = [axis for axis in depths if depths[axis] not in (0, (0, 0))]
+    found = [tuple(Border.of(lead, axis, depths[axis], kinds[axis]) for axis in axes)]
+    while found[0] and len(found) < steps and all(kinds[axis] == "periodic" for axis in axes):
+        each = len(found) + 1
+        deeper = {axis: each * np.asarray(depths[axis]) for axis in axes}
+        if any(np.max(deeper[axis]) > min(lead.chunks[axis]) for axis in axes):
+            break
+        found.append(
+            tuple(
+                Border.of(lead, axis, tuple(map(int, np.broadcast_to(deeper[axis], 2))), kinds[axis]) for axis in axes
             )
-    if not borders:
-        return y
-    return Linear.apply(functools.partial(_trimmed, borders), functools.partial(_widened, borders), y)  # type: ignore[no-any-return]
+        )
+    return found

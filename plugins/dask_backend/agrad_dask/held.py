@@ -20,16 +20,13 @@ from dask.array.optimization import GETTERS
 from dask.order import order
 
 from agrad.plugin.backend import backend_of
-from agrad_dask import blocks, fusing, lowering, origins, repeats, writing
+from agrad_dask import blocks, borders, fusing, lowering, origins, repeats, writing
 from agrad_dask.staging import Graph, Peak, Size, culled, name_of, users_of
 
 #: Functions that give a part of their first operand, or all of it, and make nothing.
 VIEWS = frozenset(
     [
-        "_cut",
-        "_copied",
-        "_given_back",
-        "_part",
+        "parts_of",
         "only",
         "getitem",
         "transpose",
@@ -59,8 +56,6 @@ VIEWS = frozenset(
 DIRECT = frozenset(
     [
         "_reduce_block",
-        "_joined",
-        "_added",
         "where",
         "concatenate",
         "concatenate3",
@@ -386,6 +381,9 @@ class Effects:
             return self._read(args, key, needs, result)
         if function is blocks._run:
             return self._of_program(args, needs, size)
+        if function is borders.put_together:
+            assembly = args[0].assembly
+            return Effect(0, 0, needs) if assembly is None or assembly.is_view else Effect(result, result)
         if function is writing.write_block or name == "load_store_chunk":
             block = max(operands, default=0)
             return Effect(0, 2 * block)
@@ -451,10 +449,11 @@ class Effects:
         return at_a_time * (packed + (0 if taken_over else stored)), chunks
 
     def _of_program(self, args: list[Any], needs: tuple[Any, ...], size: Size) -> Effect:
-        kinds = self._value(args[0])
-        kind = kinds[args[1]]
+        running = self._value(args[0])[args[1]]
+        kind, given = running.kind, running.nbytes
         outputs = sum(kind.program.shapes[number].nbytes for number in dict.fromkeys(kind.program.outputs))
-        return Effect(outputs, max(outputs, self.program(kind.program)), needs)
+        parts = tuple(dict.fromkeys(args[2 + i].key for i in running.views))
+        return Effect(outputs, given + max(outputs, self.program(kind.program)), parts)
 
     def program(self, program: Any) -> int:
         """Return what a program makes at most, without what it is given."""

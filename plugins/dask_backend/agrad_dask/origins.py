@@ -78,6 +78,8 @@ def _names(operands: Any) -> Iterator[str]:
             yield from _names(operand)
         elif isinstance(operand, Spec) and hasattr(operand.layout, "array"):  # whose sizes are unknown
             yield operand.layout.array.name
+        elif isinstance(operand, str):
+            yield operand
 
 
 def run_rule(run: Callable[..., Any], rule: Any, g: Any, node: Any, vjp: Any) -> Any:
