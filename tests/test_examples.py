@@ -127,6 +127,20 @@ class TestDigits:
         assert numbers[0] == pytest.approx(numbers[1], rel=1e-3)  # four digits are printed
 
 
+@pytest.mark.parametrize("library", ["dask", "cubed"])
+def test_one_word_chooses_dask_or_cubed(library, tmp_path):
+    for needed in ("zarr", library, f"agrad_{library}"):
+        pytest.importorskip(needed)
+    done = run("dask_or_cubed.py", library, tmp_path / "store", "--days", 70, "--steps", 8)
+    assert done.returncode == 0, done.stdout + done.stderr
+    offset, slope = re.search(r"offset ([\d.]+) .*, slope ([\d.]+) ", done.stdout).groups()
+    assert float(offset) == pytest.approx(0.3, abs=0.01)
+    assert float(slope) == pytest.approx(1.1, abs=0.01)
+    done = run("dask_or_cubed.py", library, tmp_path / "store", "--memory", "151MB" if library == "cubed" else "1MB")
+    assert done.returncode == 1
+    assert "memory" in done.stderr
+
+
 class TestLargerThanMemory:
     @pytest.fixture(autouse=True)
     def _needs(self):
