@@ -211,10 +211,10 @@ class Blocks:
         for at in every:
             refs: list[Any] = []
             puts: list[Put] = []
-            for layout, each in needed:
+            for layout, need in needed:
                 place = layout.place(at)
-                puts += each.puts(place, len(refs))
-                refs += each.at(place)
+                puts += need.puts(place, len(refs))
+                refs += need.at(place)
             key = self.kind(at), tuple(puts)
             if key not in numbers:
                 numbers[key] = len(runs)
@@ -250,7 +250,7 @@ class Blocks:
         return Assembled(f"{name}-{j}", made, self.grid, layout.axes, added, said)
 
     def _array(self, graph: HighLevelGraph, layer: Assembled, j: int) -> Any:
-        said = layer.collection_annotations
+        said = layer.collection_annotations or {}
         meta = self.outputs[j].meta[(None,) * len(layer.added)]
         return da.Array(graph, layer.name, said["chunks"], meta=meta, dtype=said["dtype"])
 
@@ -299,12 +299,13 @@ class Blocks:
 
 def _with_layers(graphs: Iterable[HighLevelGraph], layers: dict[str, Layer], needs: set[str]) -> HighLevelGraph:
     """Return what is in some graphs with layers that depend on those of some names."""
-    made = HighLevelGraph({}, {})  # which would look at every layer: that makes steps in time slower with their number
+    every: dict[str, Layer] = {}
+    below: dict[str, set[str]] = {}
     for graph in {id(graph): graph for graph in graphs}.values():
-        made.layers |= graph.layers
-        made.dependencies |= graph.dependencies
-    made.layers |= layers
-    made.dependencies |= dict.fromkeys(layers, needs)
+        every.update(graph.layers)
+        below.update(graph.dependencies)
+    made = HighLevelGraph({}, below | dict.fromkeys(layers, needs))
+    made.layers = every | layers  # of these the constructor would look at each, at every step in time
     return made
 
 

@@ -42,7 +42,7 @@ class Piece(NamedTuple):
     ----------
     block : int
         Which block it is taken from; -1: it is a constant.
-    start, count : int
+    start, length : int
         Which of its elements.
     to : int
         Where they go.
@@ -54,7 +54,7 @@ class Piece(NamedTuple):
 
     block: int
     start: int
-    count: int
+    length: int
     to: int
     how: str = ""
     value: float = 0.0
@@ -63,13 +63,13 @@ class Piece(NamedTuple):
     def taken(self) -> slice:
         """What of the block is taken."""
         if self.how == "flipped":
-            return slice(self.start + self.count - 1, self.start - 1 if self.start else None, -1)
-        return slice(self.start, self.start + (1 if self.how == "repeated" else self.count))
+            return slice(self.start + self.length - 1, self.start - 1 if self.start else None, -1)
+        return slice(self.start, self.start + (1 if self.how == "repeated" else self.length))
 
     @property
     def at(self) -> slice:
         """Where it goes."""
-        return slice(self.to, self.to + (1 if self.how == "summed" else self.count))
+        return slice(self.to, self.to + (1 if self.how == "summed" else self.length))
 
 
 class Along(NamedTuple):
@@ -91,7 +91,7 @@ class Along(NamedTuple):
     def takes(self) -> bool:
         """Whether each block is a part of the one that stands at its place."""
         return all(
-            len(own) == 1 and own[0][::3] == (i, 0) and own[0].count == n
+            len(own) == 1 and own[0][::3] == (i, 0) and own[0].length == n
             for i, (own, n) in enumerate(zip(self.pieces, self.made, strict=True))
         )
 
@@ -99,7 +99,7 @@ class Along(NamedTuple):
     def widens(self) -> bool:
         """Whether each block is the one that stands at its place, with zeros around it."""
         return all(
-            len(own) == 1 and own[0][:2] == (i, 0) and own[0].count == n
+            len(own) == 1 and own[0][:2] == (i, 0) and own[0].length == n
             for i, (own, n) in enumerate(zip(self.pieces, self.given, strict=True))
         )
 
@@ -117,7 +117,7 @@ class Along(NamedTuple):
             for i, own in enumerate(self.pieces):
                 for piece in own[rank]:
                     if piece.block >= 0:
-                        back = Piece(i, piece.to, piece.count, piece.start, other.get(piece.how, piece.how))
+                        back = Piece(i, piece.to, piece.length, piece.start, other.get(piece.how, piece.how))
                         found[piece.block].append(back)
         return Along(self.made, self.given, tuple(map(tuple, found)))
 
@@ -388,7 +388,7 @@ def putting(
     if own.keys().isdisjoint(axes):
         return None
     cut = zip(chunks, axes, strict=True)
-    return exchange(tuple(own[a].put() if a in own else same(lengths) for lengths, a in cut))  # type: ignore[index]
+    return exchange(tuple(own[a].put() if a in own else same(lengths) for lengths, a in cut))
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -527,7 +527,7 @@ def put_together(put: Put, axes: int, *values: Any) -> Any:
     return made[(None,) * axes] if axes else made
 
 
-class Assembled(Layer):  # type: ignore[misc]
+class Assembled(Layer):
     """One of several results of tasks, put together to blocks; a task that needs these does that itself.
 
     Parameters
