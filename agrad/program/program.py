@@ -164,18 +164,22 @@ class Step:
     several: bool = False
     line: str = ""
     region: int = 0
+    _refs: tuple[int, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    _made: tuple[int, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def refs(self) -> list[int]:
+    def refs(self) -> tuple[int, ...]:
         """The numbers of the values it takes, as often as they occur."""
-        found: list[int] = []
-        for part in (*self.args, *self.kwargs.values()):
-            kind = type(part)
-            if kind is Ref:
-                found.append(part.number)
-            elif kind in _NESTED:
-                found.extend([ref.number for ref in refs_in(part)])
-        return found
+        if self._refs is None:  # passes ask over and over
+            found: list[int] = []
+            for part in (*self.args, *self.kwargs.values()):
+                kind = type(part)
+                if kind is Ref:
+                    found.append(part.number)
+                elif kind in _NESTED:
+                    found.extend([ref.number for ref in refs_in(part)])
+            object.__setattr__(self, "_refs", tuple(found))
+        return self._refs  # type: ignore[return-value]
 
     @property
     def is_backward(self) -> bool:
@@ -183,9 +187,11 @@ class Step:
         return self.line.endswith(BACKWARD)
 
     @property
-    def made(self) -> list[int]:
+    def made(self) -> tuple[int, ...]:
         """The numbers of the values it makes."""
-        return [number for number in self.outs if number is not None]
+        if self._made is None:
+            object.__setattr__(self, "_made", tuple(number for number in self.outs if number is not None))
+        return self._made  # type: ignore[return-value]
 
     def taking(self, other: Mapping[int, Any]) -> Step:
         """Return the step with something else, a `Ref` or a literal, for some of the values it takes."""

@@ -62,6 +62,9 @@ SMALL, COLUMNS = 300_000 if vector_bytes() == 32 else 15_000_000, 4
 #: Of products whose right operand is turned: so many rows at least, and terms at most.
 TURNED = 4, 2**10
 
+#: Seconds that it takes to make code: at least, per step, and per distinct step by what becomes of it.
+SECONDS = {"whole": 0.01, "step": 6e-5, "tiny": 8e-4, "loop": 1.5e-3, "product": 2.5e-2}
+
 #: Programs of more steps are not lowered: nothing limits the time that takes.
 STEPS = 200_000
 
@@ -618,26 +621,12 @@ class Lowered:
 
     # -- stretches ----------------------------------------------------------------------------------------------------
 
-    def _signature(self, at: int, makers: Mapping[int, int]) -> Any:
-        """Return what two steps have in common that become the same part of a kernel."""
-        step = self.steps[at]
-
-        def part_of(part: Any) -> Any:
-            if type(part) is Ref:
-                return "#"
-            return "i" if type(part) is int and step.op in ("getitem", "scatter_add") else repr(part)
-
-        near = tuple(min(at - makers.get(ref, -1000), 40) for ref in step.refs)
-        args = tuple(map(part_of, step.args)) if step.op not in ("stack", "concat") else len(step.refs)
-        kwargs = tuple((name, part_of(value)) for name, value in step.kwargs.items())
-        return step.op, args, kwargs, near, tuple(self.shapes.get(n) for n in (*step.refs, *step.made)), self.kinds[at]
-
     def _stretches(self) -> Iterator[tuple[int, int]]:
         """Give parts of the program, cut where it repeats itself."""
         count = len(self.steps)
-        makers = {n: at for at, step in enumerate(self.steps) for n in step.made}
         ids: dict[Any, int] = {}
-        signs = np.array([ids.setdefault(self._signature(at, makers), len(ids)) for at in range(count)], np.int64)
+        signed = zip(signatures(self.steps, self.shapes), self.kinds, strict=True)
+        signs = np.array([ids.setdefault(pair, len(ids)) for pair in signed], np.int64)
         cuts, covered = {0, count}, np.zeros(count, bool)
         for period in range(1, min(PERIOD, count // 3) + 1):
             same = signs[period:] == signs[:-period]
@@ -878,6 +867,50 @@ class Lowered:
         if place.root in self.slots:
             return self.slots[place.root], place.offset
         return 0, self.starts[place.root] + place.offset
+
+
+def signatures(steps: Sequence[Step], shapes: Mapping[int, Shaped]) -> Iterator[Any]:
+    """Give, per step, what two steps have in common that become the same part of a kernel."""
+    makers: dict[int, int] = {}
+    for at, step in enumerate(steps):
+        anywhere = step.op in ("getitem", "scatter_add")
+        if step.op in ("stack", "concat"):
+            args: Any = len(step.refs)
+        else:
+            args = tuple(
+                ["#" if type(a) is Ref else "i" if anywhere and type(a) is int else repr(a) for a in step.args]
+            )
+        kwargs = tuple([(k, "#" if type(v) is Ref else repr(v)) for k, v in step.kwargs.items()]) if step.kwargs else ()
+        near = tuple([min(at - makers.get(ref, -1000), 40) for ref in step.refs])
+        yield step.op, args, kwargs, near, tuple([shapes.get(n) for n in (*step.refs, *step.made)])
+        makers.update(dict.fromkeys(step.made, at))
+
+
+def predicted_seconds(program: Program, *, exact: bool = True) -> float:
+    """Return about how long it takes to make native code of a program: that follows from its steps alone.
+
+    Parameters
+    ----------
+    program : Program
+        As an executor gets it.
+    exact : bool
+        Whether bits are those of the steps one by one: products are then not written out.
+
+    Returns
+    -------
+    float
+        Seconds of a processor of 2022: of lowering each step, and of compiling the distinct ones.
+    """
+    shapes, seconds = program.shapes, SECONDS["whole"] + len(program.steps) * SECONDS["step"]
+    firsts = dict(zip(signatures(program.steps, shapes), program.steps, strict=True))
+    for step in firsts.values():
+        if step.op == LOOP:
+            seconds += predicted_seconds(step.args[1].program, exact=exact)
+            continue
+        largest = max((math.prod(shapes[n].shape) for n in (*step.refs, *step.made) if n in shapes), default=0)
+        kind = "tiny" if largest <= TINY else "product" if step.op == "matmul" and not exact else "loop"
+        seconds += SECONDS[kind]
+    return seconds
 
 
 class Scratch:
