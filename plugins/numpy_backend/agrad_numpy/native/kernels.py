@@ -24,12 +24,26 @@ LEAF = 128
 #: What NumPy's sums begin with: 0.0, or -0.0 in versions that keep the sign of a zero.
 FIRST = float(np.add.reduce(np.array([-0.0])))
 
+#: More operands than that, which are copied alike, are copied in a loop.
+MANY = 4
+
 #: Loops of so many steps take two vectors at a time, so that one does not wait for the other.
 LONG = 12
 
 
 #: What gives where the addresses of a ufunc's loop stand.
 Address = Callable[[Any, tuple[str, ...]], list[tuple[int, int]]]
+
+
+class Key(tuple[Any, ...]):  # noqa: SLOT001 (tuples have no slots)
+    """A tuple that is hashed once."""
+
+    _hash: int | None = None
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = super().__hash__()
+        return self._hash
 
 
 class Kernel:
@@ -49,24 +63,56 @@ class Kernel:
         self.args: list[tuple[int, int]] = []
         self.key: tuple[Any, ...] = ()
         self.declared: set[str] = set()
+        self._like: Kernel | None = None
 
     def text(self, name: str) -> str:
         """Return the kernel under a name, with what it calls of its own."""
+        if self._like is not None:
+            found = self._like.text(name)
+            self.declared = self._like.declared
+            return found
         f = Function()
-        pointers = []
-        for at in range(len(self.args)):
-            slot, offset = (f.get(f"load i64, ptr {f.at('%args', 16 * at + 8 * part)}") for part in (0, 1))
-            base = f.get(f"load ptr, ptr {f.get(f'getelementptr ptr, ptr %slots, i64 {slot}')}")
-            pointers.append(f.at(base, offset))
-        before = self.write(f, pointers, name)
+        before = self.write(f, self.pointers_of(f), name)
         self.declared |= f.declared
         return "\n".join([*before, f"define void @{name}(ptr %slots, ptr %args) {{", *f.lines, "  ret void", "}"])
+
+    def pointers_of(self, f: Function) -> list[str]:
+        """Return where what it works on stands."""
+        return [self.pointer(f, 16 * at) for at in range(len(self.args))]
+
+    def pointer(self, f: Function, at: str | int) -> str:
+        """Return where an argument stands that is found so many bytes on."""
+        pair = f.at("%args", at)
+        slot, offset = f.get(f"load i64, ptr {pair}"), f.get(f"load i64, ptr {f.at(pair, 8)}")
+        base = f.get(f"load ptr, ptr {f.get(f'getelementptr ptr, ptr %slots, i64 {slot}')}")
+        return f.at(base, offset)
 
     def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
         """Write the kernel's lines; return the lines of functions that stand before it."""
         raise NotImplementedError
 
     # -- of fused steps -----------------------------------------------------------------------------------------------
+
+    def _follows(self) -> bool:
+        """Take over what is known of the kernel of a group that this one's is like; return False where it is another one."""
+        low, group = self.low, self.group
+        other: Any = None if group.like is None else group.like.kernel
+        if other is None:
+            group.kernel = self
+            return False
+        numbers, places = group.numbers, low.places
+        stored = [n for n in map(numbers.__getitem__, other.made) if low.is_in_memory(n) and places[n].root == n]
+        if stored != [numbers[n] for n in other.stored]:
+            return False
+        for number in (*other.taken, *other.made):
+            now, then = places[numbers[number]], places[number]
+            if (now.strides, now.shape, now.dtype) != (then.strides, then.shape, then.dtype):
+                return False
+        self._like, self.key = other, other.key
+        self.args = [low.where(number) for number in (*map(numbers.__getitem__, other.taken), *stored)]
+        if len(other.args) > len(self.args):
+            self.args.append(low.status)
+        return True
 
     def _fuse(self) -> None:
         """Find what the steps take from memory, and what they write."""
@@ -110,10 +156,12 @@ class Tiny(Kernel):
 
     def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
         super().__init__(low, group, math_)
+        if self._follows():
+            return
         self._fuse()
         orders = tuple(low.places[step.refs[0]].strides for step in self.steps if low.is_sum(step))
         layouts = tuple(self._layout(number) for number in (*self.taken, *self.stored))
-        self.key = "tiny", self._structure(), layouts, orders
+        self.key = Key(("tiny", self._structure(), layouts, orders))
         self.fails = any(low.is_linalg(step) for step in self.steps)
         if self.fails:
             self.args.append(low.status)
@@ -414,6 +462,8 @@ class Loop(Kernel):
 
     def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
         super().__init__(low, group, math_)
+        if self._follows():
+            return
         self._fuse()
         self.sums = [step for step in self.steps if low.is_sum(step)]
         self.others = [step for step in self.steps if not low.is_sum(step)]
@@ -433,7 +483,7 @@ class Loop(Kernel):
                 along = [0 if i in axes else next(own) for i in range(len(shape))]
             self.strides.append([along[i] for i in self.order])
         dtypes = tuple(low.places[n].dtype.name for n in (*self.read, *self.written))
-        self.key = "loop", self._structure(), tuple(self.shape), tuple(map(tuple, self.strides)), dtypes
+        self.key = Key(("loop", self._structure(), tuple(self.shape), tuple(map(tuple, self.strides)), dtypes))
 
     def _order(self) -> list[int]:
         """Return the axes as they lie in memory: of what is added up as NumPy goes over it, else of a result."""
@@ -847,22 +897,41 @@ class Copied(Kernel):
         if self.zeros:
             self.args.append((slot, start))
         self.dtype = copied_as(place.dtype)
-        self.key = "copied", self.zeros, self.dtype, tuple((tuple(a), tuple(b)) for a, b in self.parts)
+        self.count = 1
+        if len(self.parts) > MANY and all(part == self.parts[0] for part in self.parts):  # as of a stack of many rows
+            self.count = len(self.parts)
+            del self.parts[1:]
+        self.key = "copied", self.zeros, self.dtype, tuple((tuple(a), tuple(b)) for a, b in self.parts), self.count
+
+    def pointers_of(self, f: Function) -> list[str]:
+        return super().pointers_of(f) if self.count == 1 else []
 
     def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
         if self.zeros:
             f.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
             f.do(f"call void @llvm.memset.p0.i64(ptr align 8 {pointers[-1]}, i8 0, i64 {self.zeros}, i1 false)")
-        for k, (shape, strides) in enumerate(self.parts):
-            source, target = pointers[2 * k : 2 * k + 2]
-            steps = [row[-1] if row else 0 for row in strides]
+        if self.count == 1:
+            for k, part in enumerate(self.parts):
+                self._part(f, part, *pointers[2 * k : 2 * k + 2])
+            return []
 
-            def move(offsets: list[str], width: int, s: str = source, t: str = target, by: list[int] = steps) -> None:
-                value = f.load_strided(f.at(s, offsets[0]), by[0], self.dtype, width)
-                f.store_strided(value, f.at(t, offsets[1]), by[1], self.dtype, width)
+        def one(k: str) -> None:
+            at = f.times(k, 32)
+            self._part(f, self.parts[0], self.pointer(f, at), self.pointer(f, f.plus(at, "16")))
 
-            f.nest(shape, strides, WIDTHS[self.dtype], move)
+        f.loop(0, self.count, 1, one)
         return []
+
+    def _part(self, f: Function, part: tuple[list[int], list[tuple[int, ...]]], source: str, target: str) -> None:
+        """Copy one operand."""
+        shape, strides = part
+        from_, to = (row[-1] if row else 0 for row in strides)
+
+        def move(offsets: list[str], width: int) -> None:
+            value = f.load_strided(f.at(source, offsets[0]), from_, self.dtype, width)
+            f.store_strided(value, f.at(target, offsets[1]), to, self.dtype, width)
+
+        f.nest(shape, strides, WIDTHS[self.dtype], move)
 
 
 class Required(Kernel):

@@ -8,11 +8,11 @@ each period becomes the same kernels. What no kernel is written for stays a step
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import math
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,15 +42,7 @@ from agrad_numpy.native.expanding import KERNELS, REQUIRED, expanded
 from agrad_numpy.native.ir import FLOATS, TYPES
 from agrad_numpy.native.jit import vector_bytes
 from agrad_numpy.native.numpy_loops import loop_of, resolves
-
-#: Values of so many elements are kept in registers, whole.
-TINY = 16
-
-#: So many steps become one kernel at most, twice as many where that is the end.
-CHUNK = 150
-
-#: The longest period that is looked for, and how many steps of repetitions are worth it.
-PERIOD, REPEATED = 800, 24
+from agrad_numpy.native.repeating import TINY, Stretch, Stretches, signatures
 
 #: What is made of constants alone is kept up to so many bytes.
 KEPT = 2**17
@@ -63,7 +55,7 @@ SMALL, COLUMNS = 300_000 if vector_bytes() == 32 else 15_000_000, 4
 TURNED = 4, 2**10
 
 #: Seconds that it takes to make code: at least, per step, and per distinct step by what becomes of it.
-SECONDS = {"whole": 0.01, "step": 6e-5, "tiny": 8e-4, "loop": 1.5e-3, "product": 2.5e-2}
+SECONDS = {"whole": 0.01, "step": 5e-5, "tiny": 8e-4, "loop": 1.5e-3, "product": 2.5e-2}
 
 #: Programs of more steps are not lowered: nothing limits the time that takes.
 STEPS = 200_000
@@ -166,9 +158,13 @@ class Tried:
         Per step.
     loops : dict of int to Lowered
         By the place of a step that is a loop, what one of its calls does, where all of that has kernels.
+    followed : dict of int to int
+        By the place of a step that did not run that of the like one, whose results lie as its own do.
     """
 
-    def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool) -> None:
+    def __init__(
+        self, program: Program, backend: Any, values: Sequence[Any], stretches: Sequence[Stretch], *, own: bool
+    ) -> None:
         self.program, self.backend, self.own = program, backend, own
         self.loops: dict[int, Lowered] = {}
         self.names = environment(backend, backend.default_device(), program)
@@ -181,21 +177,80 @@ class Tried:
         for number, value in program.constants.items():
             self.kept[number] = self._values[number] = np.asarray(backend.as_array(value))
             self._note(number, self.kept[number], ())
+        self.followed: dict[int, int] = {}
+        self._given = {*program.inputs}
+        self._filled: dict[int, Any] = {}  # by root, what stands for the memory of a value that was not computed
         last = program.last_uses()
-        for at, step in enumerate(program.steps):
-            self._run(at, step)
-            for number in dict.fromkeys((*step.refs, *step.made)):
-                if last.get(number, at) == at and number not in self.kept:
-                    self._values.pop(number, None)
+        for stretch in stretches:
+            like = stretch.like
+            if like is not None and self._ways(stretch.outside) != self._ways(like.outside):
+                like = None
+            for at in range(stretch.start, stretch.stop):
+                step = program.steps[at]
+                before = None if like is None else at - stretch.start + like.start
+                if before is None or not self._follow(at, before):
+                    self._run(at, step)
+                    if before is not None and self._ways(step.made) != self._ways(program.steps[before].made):
+                        like = None
+                for number in dict.fromkeys((*step.refs, *step.made)):
+                    if last.get(number, at) == at and number not in self.kept:
+                        self._values.pop(number, None)
+            stretch.like = like
         self._values.clear()
+        self._filled.clear()
+
+    # -- stretches that are alike -------------------------------------------------------------------------------------
+
+    def _ways(self, numbers: Sequence[int]) -> list[Any]:
+        """Return what is the same of values of two stretches that are alike."""
+        places = [self.places[n] for n in numbers]
+        first = {place.root: at for at, place in reversed([*enumerate(places)])}
+        return [
+            (p.shape, p.strides, p.dtype, first[p.root], n in self.kept, n in self._given)
+            for n, p in zip(numbers, places, strict=True)
+        ]
+
+    def _follow(self, at: int, before: int) -> bool:
+        """Let what a step makes lie as that of a like one, which ran; return False where it must run itself."""
+        step, other = self.program.steps[at], self.program.steps[before]
+        if step.op == LOOP or (step.op == "getitem" and step.args[1] != other.args[1]):
+            return False
+        found = []
+        for number, old in zip(step.made, other.made, strict=True):
+            place = self.places[old]
+            if old in self.kept or place.dtype.kind in "iu":  # an index must be what it is
+                return False
+            root, offset = number, 0
+            if place.root != old:
+                k = next(k for k, ref in enumerate(other.refs) if self.places[ref].root == place.root)
+                now, then = self.places[step.refs[k]], self.places[other.refs[k]]
+                root, offset = now.root, now.offset + place.offset - then.offset
+            found.append((number, Place(place.shape, place.strides, place.dtype, root, offset)))
+        self.places.update(found)
+        self.kernels.append(self.kernels[before])
+        self.followed[at] = before
+        return True
+
+    def _stand_in(self, number: int) -> Any:
+        """Return an array that lies as a value that was not computed."""
+        place = self.places[number]
+        if place.root not in self._filled:
+            root = self.places[place.root]
+            self._filled[place.root] = np.ones(max(-(-root.span // root.dtype.itemsize), 1), root.dtype)
+        return np.ndarray(place.shape, place.dtype, self._filled[place.root], place.offset, place.strides)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
 
     def _run(self, at: int, step: Step) -> None:
+        missing = [ref for ref in step.refs if ref not in self._values]
+        self._values.update((ref, self._stand_in(ref)) for ref in missing)
         kernel = KERNELS.get(step.op) or OPERATORS.get(symbol_of(step)) or operator.attrgetter(step.op)(self.backend.xp)
         self.kernels.append(kernel)
         same = not step.op.startswith("empty") and all(ref in self.kept for ref in step.refs)
         try:
             found = self._looped(at, step) if step.op == LOOP and not same else None
-            found = self.call(kernel, step, self._values) if found is None else found
+            with np.errstate(all="ignore") if missing else contextlib.nullcontext():
+                found = self.call(kernel, step, self._values) if found is None else found
         except np.linalg.LinAlgError:  # of these values, which only say how results lie: in C's order
             if same:
                 raise
@@ -306,12 +361,21 @@ class Group:
         ``"required"``, ``"view"`` or ``"python"``.
     steps : list of int
         Their places in the program.
+    like : Group or None
+        One of a stretch that this one's is like.
+    numbers : dict of int to int
+        By the numbers of its values those of this one.
+    kernel : Kernel or None
+        What was written for it.
     """
 
-    __slots__ = ("kind", "shape", "steps")
+    __slots__ = ("kernel", "kind", "like", "numbers", "shape", "steps")
 
     def __init__(self, kind: str, steps: list[int], shape: tuple[int, ...] = ()) -> None:
         self.kind, self.steps, self.shape = kind, steps, shape
+        self.like: Group | None = None
+        self.numbers: Mapping[int, int] = {}
+        self.kernel: Any = None
 
 
 class Lowered:
@@ -340,7 +404,15 @@ class Lowered:
             raise Refused("it calls kernels of the user's, which may keep what they are given")
         self.own = own
         self.in_order = in_order  # outputs lie in C's order, whatever they would
-        self.tried = tried = Tried(program, backend, values, own=own)
+        stretches = Stretches(program.steps, program.shapes).all
+        try:
+            self.tried = tried = Tried(program, backend, values, stretches, own=own)
+        except Exception:
+            if not any(stretch.like for stretch in stretches):
+                raise
+            for stretch in stretches:  # what stood for values that were not computed may have been the cause
+                stretch.like = None
+            self.tried = tried = Tried(program, backend, values, stretches, own=own)
         self.program, self.shapes = program, dict(program.shapes)
         self.places = tried.places
         for number in (*program.inputs, *tried.kept):
@@ -348,12 +420,17 @@ class Lowered:
             if not place.dtype.isnative or any(stride % max(place.dtype.alignment, 1) for stride in place.strides):
                 raise Refused("an array has elements in another order of bytes, or not at multiples of their size")
         self.steps = [self._plain(at) for at in range(len(program.steps))]
-        self.kinds = [self._kind(at) for at in range(len(self.steps))]
+        self.kinds: list[str] = []
+        for at in range(len(self.steps)):
+            before = tried.followed.get(at)
+            self.kinds.append(self._kind(at) if before is None else self.kinds[before])
         self._turn_once()
         self.outputs = self._with_outputs()
         self.groups: list[Group] = []
-        for start, stop in self._stretches():
-            self._group(start, stop)
+        groups: dict[int, list[Group]] = {}  # by the place where a stretch begins
+        for stretch in (*stretches, Stretch(len(program.steps), len(self.steps), [], [])):
+            groups[stretch.start] = self._following(stretch, groups) or self._grouped(stretch.start, stretch.stop)
+            self.groups += groups[stretch.start]
         self._find_places()
 
     # -- kinds --------------------------------------------------------------------------------------------------------
@@ -619,41 +696,23 @@ class Lowered:
             number += 1
         return found
 
-    # -- stretches ----------------------------------------------------------------------------------------------------
-
-    def _stretches(self) -> Iterator[tuple[int, int]]:
-        """Give parts of the program, cut where it repeats itself."""
-        count = len(self.steps)
-        ids: dict[Any, int] = {}
-        signed = zip(signatures(self.steps, self.shapes), self.kinds, strict=True)
-        signs = np.array([ids.setdefault(pair, len(ids)) for pair in signed], np.int64)
-        cuts, covered = {0, count}, np.zeros(count, bool)
-        for period in range(1, min(PERIOD, count // 3) + 1):
-            same = signs[period:] == signs[:-period]
-            if not same.any():
-                continue
-            edges = np.diff(np.concatenate([[0], same.astype(np.int8), [0]]))
-            for start, stop in zip(np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) + period, strict=True):
-                if stop - start < max(3 * period, REPEATED) or covered[start:stop].any():
-                    continue
-                covered[start:stop] = True
-                step = period
-                while 2 * step <= CHUNK // 2:  # several short ones as one
-                    step *= 2
-                cuts.update(range(int(start), int(stop), step))
-                cuts.add(int(stop))
-        ends = sorted(cuts)
-        for start, stop in itertools.pairwise(ends):
-            at = start
-            while stop - at > 2 * CHUNK:
-                yield at, at + CHUNK
-                at += CHUNK
-            yield at, stop
-
     # -- groups -------------------------------------------------------------------------------------------------------
 
-    def _group(self, start: int, stop: int) -> None:
-        """Put the steps of a stretch into groups."""
+    def _following(self, stretch: Stretch, groups: Mapping[int, list[Group]]) -> list[Group]:
+        """Return the groups of a stretch that is like an earlier one; none if they are others."""
+        like = stretch.like
+        if like is None or self.kinds[stretch.start : stretch.stop] != self.kinds[like.start : like.stop]:
+            return []
+        found = []
+        for group in groups[like.start]:
+            on = stretch.start - like.start
+            found.append(Group(group.kind, [at + on for at in group.steps], group.shape))
+            found[-1].like, found[-1].numbers = group, stretch.numbers
+        return found
+
+    def _grouped(self, start: int, stop: int) -> list[Group]:
+        """Return groups of the steps of a stretch."""
+        found: list[Group] = []
         inside = {n: at for at in range(start, stop) for n in self.steps[at].made}
         needs = {at: {inside[r] for r in self.steps[at].refs if r in inside} - {at} for at in range(start, stop)}
         done: set[int] = {at for at in range(start, stop) if self.kinds[at] == "kept"}
@@ -674,7 +733,8 @@ class Lowered:
                 group = Group(kind, [first])
             done.update(group.steps)
             todo = [at for at in todo if at not in done]
-            self.groups.append(group)
+            found.append(group)
+        return found
 
     def loop_shape(self, at: int) -> tuple[int, ...]:
         """Return the shape that a step's loop goes over."""
@@ -867,23 +927,6 @@ class Lowered:
         if place.root in self.slots:
             return self.slots[place.root], place.offset
         return 0, self.starts[place.root] + place.offset
-
-
-def signatures(steps: Sequence[Step], shapes: Mapping[int, Shaped]) -> Iterator[Any]:
-    """Give, per step, what two steps have in common that become the same part of a kernel."""
-    makers: dict[int, int] = {}
-    for at, step in enumerate(steps):
-        anywhere = step.op in ("getitem", "scatter_add")
-        if step.op in ("stack", "concat"):
-            args: Any = len(step.refs)
-        else:
-            args = tuple(
-                ["#" if type(a) is Ref else "i" if anywhere and type(a) is int else repr(a) for a in step.args]
-            )
-        kwargs = tuple([(k, "#" if type(v) is Ref else repr(v)) for k, v in step.kwargs.items()]) if step.kwargs else ()
-        near = tuple([min(at - makers.get(ref, -1000), 40) for ref in step.refs])
-        yield step.op, args, kwargs, near, tuple([shapes.get(n) for n in (*step.refs, *step.made)])
-        makers.update(dict.fromkeys(step.made, at))
 
 
 def predicted_seconds(program: Program, *, exact: bool = True) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 from agrad.plugin.programs import Ref
 from agrad_numpy.native import elementwise
 from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, literal
-from agrad_numpy.native.kernels import Kernel
+from agrad_numpy.native.kernels import Kernel, Key
 from agrad_numpy.native.lowering import Group, Lowered
 from agrad_numpy.native.vector_math import Math
 
@@ -32,6 +32,8 @@ class Small(Kernel):
 
     def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
         super().__init__(low, group, math_)
+        if self._follows():
+            return
         self._fuse()
         first = self.steps[0]
         self.left, self.right = (low.places[n] for n in first.refs)
@@ -41,7 +43,7 @@ class Small(Kernel):
         self.columns = self.right.shape[1]
         self.lanes = next(n for n in (16, 8, 4, 2, 1) if n <= min(self.width, self.rows))  # of upright vectors
         self.each = next(u for u in range(min(TERMS, self.terms), 0, -1) if self.terms % u == 0)
-        self.key = "small", self._structure(), tuple(self._layout(n) for n in (*self.taken, *self.stored))
+        self.key = Key(("small", self._structure(), tuple(self._layout(n) for n in (*self.taken, *self.stored))))
 
     def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
         self.f = f
