@@ -27,6 +27,7 @@ SETTINGS = (
 )
 for name in SETTINGS:
     os.environ.pop(name, None)
+os.environ["AGRAD_NATIVE_CACHE"] = "off"  # nothing is written to the user's directories
 
 docs.ORIGINALS = False
 

@@ -33,7 +33,7 @@ def in_c(program: Program, backend: Any, *, own: bool) -> tuple[int, Any]:
             f"{step.op} of {', '.join(str(native.low.shapes[n]) for n in step.refs)} is no machine code{line}"
         )
     slots = np.array(native.slots, np.int64)
-    code = Compiled(text(native, int(slots.ctypes.data)))
+    code = Compiled(text(native, int(slots.ctypes.data)), kept=False)
     return code.address("call"), (code, slots, native.held)
 
 

@@ -6,6 +6,8 @@ import functools
 import sys
 from typing import Any
 
+from agrad_numpy.native import keeping
+
 #: What LLVM spends on optimising: more takes longer and makes nothing here quicker.
 EFFORT = 1
 
@@ -18,6 +20,16 @@ def _llvm() -> tuple[Any, Any, str, str]:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm, llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+@functools.cache
+def _made_by() -> tuple[str, ...]:
+    """Return what decides the code of a text, beside it."""
+    import llvmlite  # noqa: PLC0415 (as above)
+
+    llvm, target, cpu, features = _llvm()
+    versions = llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info))
+    return (*versions, target.triple, cpu, features, str(EFFORT))
 
 
 def availability() -> tuple[bool, str]:
@@ -52,12 +64,27 @@ class Compiled:
     ----------
     text : str
         The module's.
+    kept : bool
+        Whether its code may be kept on disk: a text with addresses is that of one process.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, kept: bool = True) -> None:
         llvm, target, cpu, features = _llvm()
         machine = target.create_target_machine(cpu=cpu, features=features, opt=EFFORT, jit=True)
         self._context = llvm.create_context()  # one for all would keep what each module names, and is for one thread
+        key = keeping.key_of(text, *_made_by()) if kept else b""
+        code = keeping.read(key) if kept else None
+        if code is None:
+            code = self._code(text, machine)
+            if kept:
+                keeping.write(key, code)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", self._context), machine)
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def _code(self, text: str, machine: Any) -> bytes:
+        """Return a module as an object."""
+        llvm, target, _, _ = _llvm()
         module = llvm.parse_assembly(text, self._context)
         module.triple, module.data_layout = target.triple, str(machine.target_data)
         options = llvm.create_pipeline_tuning_options(speed_level=EFFORT)
@@ -69,8 +96,7 @@ class Compiled:
         if dispose is not None:  # llvmlite 0.50 leaves its 40 kB behind
             dispose(passes)
             passes.detach()
-        self._engine = llvm.create_mcjit_compiler(module, machine)
-        self._engine.finalize_object()
+        return bytes(machine.emit_object(module))
 
     def __del__(self) -> None:
         """Free the code before the context that it was made in."""
