@@ -25,12 +25,23 @@ class NativeExecutor(Executor):
         return jit.availability()
 
     def build(
-        self, program: Any, backend: Any, values: Sequence[Any], *, exact: bool = False, **options: Any
+        self,
+        program: Any,
+        backend: Any,
+        values: Sequence[Any],
+        *,
+        exact: bool = False,
+        threads: int | None = None,
+        **options: Any,
     ) -> Callable[..., Any]:
-        """Return the program as native code."""
+        """Return the program as native code; `threads`: on how many of them large loops run."""
+        from agrad_numpy.executor import default_threads  # noqa: PLC0415 (as above)
+        from agrad_numpy.native import spreading  # noqa: PLC0415 (as above)
         from agrad_numpy.native.running import Running, plain  # noqa: PLC0415 (as above)
 
-        running = Running(program if exact else _loosely(program), backend, own=not exact, plain=program)
+        count = (default_threads() if threads is None else threads) if spreading.available() else 1
+        lowered = program if exact else _loosely(program)
+        running = Running(lowered, backend, own=not exact, plain=program, threads=count)
         native = running.native([plain(value) for value in values])
         if len(native.python) > max(4, len(program.steps) // 8):
             raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agrad.plugin.programs import Ref, Step
-from agrad_numpy.native import elementwise, linalg
+from agrad_numpy.native import elementwise, linalg, spreading
 from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, literal, vector
 from agrad_numpy.native.lowering import Group, Lowered, Place, collapsed, contiguous
 from agrad_numpy.native.vector_math import Math, any_of
@@ -505,10 +505,41 @@ class Loop(Kernel):
         width = min((WIDTHS[dtype] for dtype in dtypes), default=8)
         if len(self.others) >= LONG and math.prod(self.shape) >= 256:
             width *= 2
-        if not self.sums:
-            f.nest(shape, strides, width, lambda offsets, w: self._body(f, self.pointers, offsets, strides, w) and None)
+        self.spread = low.threads > 1 and math.prod(shape) >= spreading.SPREAD_FROM
+        if self.sums:
+            return self._sums(f, shape, strides, width, name)
+
+        def over(f: Function, sizes: Sequence[int], pointers: list[str]) -> None:
+            f.nest(sizes, strides, width, lambda offsets, w: self._body(f, pointers, offsets, strides, w) and None)
+
+        if not self.spread:
+            over(f, shape, self.pointers)
             return []
-        return self._sums(f, shape, strides, width, name)
+        rows = max(1, spreading.PART // math.prod(shape[1:]))
+        whole, left = divmod(shape[0], rows)
+        steps = [row[0] for row in strides]
+        if left:
+            behind = zip(self.pointers, steps, strict=True)
+            over(f, [left, *shape[1:]], [f.at(p, whole * rows * step) for p, step in behind])
+        part = Function()
+        starts = [part.get(f"mul i64 %k, {rows * step}") for step in steps]
+        over(part, [rows, *shape[1:]], [part.at(p, s) for p, s in zip(self._pointers_in(part), starts, strict=True)])
+        return self._spread(f, part, "null", whole, name)
+
+    # -- on several threads -------------------------------------------------------------------------------------------
+
+    def _pointers_in(self, f: Function) -> list[str]:
+        """Return where in such a function everything stands."""
+        found = dict(zip((*self.taken, *self.stored), self.pointers_of(f), strict=True))
+        return [found[number] for number in (*self.read, *self.written, *(step.made[0] for step in self.sums))]
+
+    def _spread(self, f: Function, part: Function, room: str, count: int, name: str) -> list[str]:
+        """Write the call that runs the parts; return the lines of what runs one."""
+        self.declared |= {spreading.TEXT, *part.declared}
+        given = f"ptr @{name}.part, ptr %slots, ptr %args, ptr {room}, i64 {count}, i64 {self.low.threads}"
+        f.do(f"call void @spread({given})")
+        head = f"define internal void @{name}.part(ptr %slots, ptr %args, ptr %room, i64 %k) {{"
+        return [head, *part.lines, "  ret void", "}"]
 
     def _body(
         self, f: Function, pointers: Sequence[str], offsets: Sequence[str], strides: Sequence[Sequence[int]], width: int
@@ -559,11 +590,15 @@ class Loop(Kernel):
         before: list[str] = []
         if shape and not strides[first][-1]:
             before = self._rows(dtype, [row[-1] for row in strides], name)
+            kinds = self._results(dtype)
 
             def row(offsets: list[str], _: int) -> None:
-                given = ", ".join(f"ptr {f.at(p, o)}" for p, o in zip(self.pointers, offsets, strict=True))
-                kinds = self._results(dtype)
-                found = f.get(f"call {kinds} @{name}.row({given}, i64 0, i64 {shape[-1]})")
+                if self.spread and len(shape) == 1:
+                    found, lines = self._row_in_parts(f, shape[0], dtype, name)
+                    before.extend(lines)
+                else:
+                    given = ", ".join(f"ptr {f.at(p, o)}" for p, o in zip(self.pointers, offsets, strict=True))
+                    found = f.get(f"call {kinds} @{name}.row({given}, i64 0, i64 {shape[-1]})")
                 for k, (at, step) in enumerate(zip(of_sums, self.sums, strict=True)):
                     part = f.get(f"extractvalue {kinds} {found}, {k}")
                     pointer = f.at(self.pointers[at], offsets[at])
@@ -594,6 +629,34 @@ class Loop(Kernel):
 
             f.nest(outer, steps, 0, divide)
         return before
+
+    def _row_in_parts(self, f: Function, count: int, dtype: str, name: str) -> tuple[str, list[str]]:
+        """Write what adds a row up on several threads, in the same halves; return the sums, and lines of functions."""
+        kinds, parts = self._results(dtype), spreading.halves(0, count)
+        part = Function()
+        table = part.get(f"getelementptr [2 x i64], ptr @{name}.parts, i64 %k")
+        start, size = part.get(f"load i64, ptr {table}"), part.get(f"load i64, ptr {part.at(table, 8)}")
+        given = ", ".join(f"ptr {p}" for p in self._pointers_in(part))
+        found = part.get(f"call {kinds} @{name}.row({given}, i64 {start}, i64 {size})")
+        part.do(f"store {kinds} {found}, ptr {part.get(f'getelementptr {kinds}, ptr %room, i64 %k')}")
+        room = f.get(f"alloca [{len(parts)} x {kinds}], align 8")
+        lines = self._spread(f, part, room, len(parts), name)
+        numbers = ", ".join(f"[2 x i64] [i64 {a}, i64 {b}]" for a, b in parts)
+        lines.append(f"@{name}.parts = internal constant [{len(parts)} x [2 x i64]] [{numbers}]")
+        e, left = Arithmetic(f, dtype, 0), iter(range(len(parts)))
+
+        def total(size: int) -> list[str]:
+            if size <= spreading.PART:
+                one = f.get(f"load {kinds}, ptr {f.get(f'getelementptr {kinds}, ptr {room}, i64 {next(left)}')}")
+                return [f.get(f"extractvalue {kinds} {one}, {k}") for k in range(len(self.sums))]
+            first = (size >> 1) & -8
+            pairs = zip(self.sums, total(first), total(size - first), strict=True)
+            return [joined(e, step.op, a, b) for step, a, b in pairs]
+
+        found = "poison"
+        for k, one in enumerate(total(count)):
+            found = f.get(f"insertvalue {kinds} {found}, {TYPES[dtype]} {one}, {k}")
+        return found, lines
 
     def _results(self, dtype: str) -> str:
         return f"{{{', '.join([TYPES[dtype]] * len(self.sums))}}}"

@@ -391,18 +391,27 @@ class Lowered:
         Bytes of the workspace, whose address is slot 0; the status stands behind it.
     before : dict of int to Place
         How values lay when steps ran one by one.
+    threads : int
+        On how many threads large loops run.
     outputs : list of int
         The values that go out, each with memory of its own that no other one has.
     """
 
     def __init__(
-        self, program: Program, backend: Any, values: Sequence[Any], *, own: bool, in_order: bool = False
+        self,
+        program: Program,
+        backend: Any,
+        values: Sequence[Any],
+        *,
+        own: bool,
+        in_order: bool = False,
+        threads: int = 1,
     ) -> None:
         if len(program.steps) > STEPS:
             raise Refused(f"it has {len(program.steps)} steps")
         if any(is_foreign(step.op) for step in program.steps):
             raise Refused("it calls kernels of the user's, which may keep what they are given")
-        self.own = own
+        self.own, self.threads = own, threads
         self.in_order = in_order  # outputs lie in C's order, whatever they would
         stretches = Stretches(program.steps, program.shapes).all
         try:

@@ -111,15 +111,16 @@ class Stretches:
             if not same.any():
                 continue
             edges = np.diff(np.concatenate([[0], same.astype(np.int8), [0]]))
-            for start, stop in zip(np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) + period, strict=True):
+            begins, ends = np.flatnonzero(edges == 1).tolist(), (np.flatnonzero(edges == -1) + period).tolist()
+            for start, stop in zip(begins, ends, strict=True):
                 if stop - start < max(3 * period, REPEATED) or covered[start:stop].any():
                     continue
                 covered[start:stop] = True
                 step = period
                 while 2 * step <= CHUNK // 2:  # several short ones as one
                     step *= 2
-                cuts.update(range(int(start), int(stop), step))
-                cuts.add(int(stop))
+                cuts.update(range(start, stop, step))
+                cuts.add(stop)
         found = []
         for start, stop in itertools.pairwise(sorted(cuts)):
             at = start

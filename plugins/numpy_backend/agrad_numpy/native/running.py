@@ -156,9 +156,9 @@ class Native:
         The numbers of what is given; one that is there twice is one array.
     """
 
-    def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool) -> None:
+    def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool, threads: int = 1) -> None:
         firsts = [*dict.fromkeys(program.outputs)]
-        self.low = low = Lowered(program.replaced(outputs=tuple(firsts)), backend, values, own=own)
+        self.low = low = Lowered(program.replaced(outputs=tuple(firsts)), backend, values, own=own, threads=threads)
         self.outputs = [low.outputs[firsts.index(number)] for number in program.outputs]
         math_ = Math()
         self._schedule = Schedule(low, math_)
@@ -332,10 +332,14 @@ class Running:
         Whether functions of `vector_math` may stand for NumPy's.
     plain : Program, optional
         What runs step by step where native code could not do what it should; the program itself unless given.
+    threads : int
+        On how many threads large loops run; no bit depends on it.
     """
 
-    def __init__(self, program: Program, backend: Any, *, own: bool, plain: Program | None = None) -> None:
-        self._program, self._backend, self._own = program, backend, own
+    def __init__(
+        self, program: Program, backend: Any, *, own: bool, plain: Program | None = None, threads: int = 1
+    ) -> None:
+        self._program, self._backend, self._own, self._threads = program, backend, own, threads
         self._plain = plain or program
         self._natives: dict[Any, Native] = {}
         self._call: Callable[..., Any] | None = None
@@ -352,7 +356,9 @@ class Running:
         if found is None:
             if len(self._natives) >= LAYOUTS:
                 raise Refused(f"the inputs lie in more than {LAYOUTS} ways")
-            found = self._natives.setdefault(key, Native(self._program, self._backend, values, own=self._own))
+            found = self._natives.setdefault(
+                key, Native(self._program, self._backend, values, own=self._own, threads=self._threads)
+            )
         return found
 
     def _otherwise(self, values: Sequence[Any]) -> Any:
