@@ -30,7 +30,7 @@ def started(*arguments):
     kept = {key: value for key, value in os.environ.items() if not key.startswith("AGRAD_")}
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
-        env={**kept, "COLUMNS": "200", "PYTHONWARNINGS": "error::UserWarning:agrad"},
+        env={**kept, "AGRAD_NATIVE_CACHE": "off", "COLUMNS": "200", "PYTHONWARNINGS": "error::UserWarning:agrad"},
         capture_output=True,
         text=True,
         check=False,
@@ -324,6 +324,17 @@ def test_xla_runs_programs_on_numpys_arrays():
     by_xla, by_numpy = re.match(r"by XLA ([\d.]+), by NumPy ([\d.]+)\n", done.stdout).groups()
     assert float(by_xla) == pytest.approx(float(by_numpy), rel=1e-10)
     assert done.stdout.endswith("are numpy's\n")
+
+
+def test_a_sampler_finds_what_quadrature_does():
+    pytest.importorskip("llvmlite")
+    done = run("hamiltonian_sampler.py", "--draws", 400, "--chains", 3)
+    assert done.returncode == 0, done.stderr
+    assert "typedef double (*trajectory)(int n, const double *x, double *grad);" in done.stdout
+    assert float(re.search(r"accepted ([\d.]+)", done.stdout)[1]) > 0.9
+    pairs = re.search(r"mean \[(\S+) (\S+)\], by quadrature \[(\S+) (\S+)\]", done.stdout).groups()
+    *means, one, other = map(float, pairs)
+    assert means == pytest.approx([one, other], abs=0.1)  # of a thousand draws, deviations of 0.3
 
 
 class TestFieldDescent:
