@@ -20,7 +20,7 @@ Sides: ``agrad`` is the eager library, ``compiled`` the same step through ``agra
 ``executor="native"`` (it needs llvmlite), ``exact`` that with ``exact=True``, ``torch`` PyTorch's eager mode, ``hand`` the gradient of the suite's own in plain
 NumPy (``workloads.py``), and ``again`` the same once more, which shows what of a ratio is chance. The goals are: eager beside PyTorch, compiled and native beside NumPy by hand. Two sides more take
 part where they are asked for, in columns of their own beside
-``compiled``: ``torch-compile``, the same step with the loss through ``torch.compile`` (which needs a C compiler), and ``jax``,
+``compiled`` and ``native``: ``torch-compile``, the same step with the loss through ``torch.compile`` (which needs a C compiler), and ``jax``,
 ``jax.jit`` of ``jax.grad``, on one thread too. What they compile is not timed. Programs that need more than NumPy's names have
 no form for JAX.
 """
@@ -71,7 +71,10 @@ SAMPLE = 5e-3
 
 @dataclass(frozen=True)
 class Row:
-    """A program, with what is to be reached by eager agrad, of PyTorch's time, and compiled and native, of NumPy's by hand."""
+    """A program, with what is to be reached by eager agrad, of PyTorch's time, and compiled and native, of NumPy's by hand.
+
+    Of native also what is to be reached of PyTorch's eager time, and of JAX's.
+    """
 
     title: str
     program: Callable[[], w.Program]
@@ -79,34 +82,43 @@ class Row:
     compiled: float | None = None
     native: float | None = None
     exact: float | None = None
+    of_torch: float | None = None
+    of_jax: float | None = None
 
 
 ROWS = {
-    "chain": Row("chain of 1,000 ops on (4,)", lambda: w.Chain(1000, dtype="float32"), 0.45, 1.0, 0.015, 0.03),
+    "chain": Row(
+        "chain of 1,000 ops on (4,)", lambda: w.Chain(1000, dtype="float32"), 0.45, 1.0, 0.015, 0.03, of_jax=0.3
+    ),
     "chain-0d": Row("the same on 0-d arrays", lambda: w.Chain(1000, (), dtype="float32"), 0.45, 1.0, 0.02),
-    "mlp-8": Row("MLP 64-64-64-10, batch 8", lambda: w.Mlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3, 0.4),
+    "mlp-8": Row("MLP 64-64-64-10, batch 8", lambda: w.Mlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3, 0.4, of_jax=0.3),
     "mlp-8-plain": Row("the same, in plain operations", lambda: w.PlainMlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3, 0.4),
-    "mlp-64": Row("MLP 784-256-128-10, batch 64, `SGD`", lambda: w.Descent(w.Mlp(64)), 1.1, 1.05, 0.95),
+    "mlp-64": Row("MLP 784-256-128-10, batch 64, `SGD`", lambda: w.Descent(w.Mlp(64)), 1.1, 1.05, 0.95, of_jax=0.8),
     "mlp-64-plain": Row(
         "the same, in plain operations", lambda: w.Descent(w.PlainMlp(64), optimizer=False), 1.1, 1.05, 0.95
     ),
-    "mlp-1024": Row("MLP 784-256-128-10, batch 1024, `SGD`", lambda: w.Descent(w.Mlp(1024)), 1.05, 1.05, 1),
+    "mlp-1024": Row("MLP 784-256-128-10, batch 1024, `SGD`", lambda: w.Descent(w.Mlp(1024)), 1.05, 1.05, 1, of_jax=1),
     "mlp-1024-plain": Row(
         "the same, in plain operations", lambda: w.Descent(w.PlainMlp(1024), optimizer=False), 1.05, 1.05, 1
     ),
-    "elementwise-100k": Row("12 elementwise ops, 100k", lambda: w.Elementwise(10**5), 0.65, 0.45, 0.42, 0.85),
-    "elementwise-10m": Row("12 elementwise ops, 10M", lambda: w.Elementwise(10**7), 0.45, 0.35, 0.2),
-    "logistic": Row("logistic regression, 1e6 x 64", lambda: w.Logistic(10**6, 64), 1.05, 1.05, 0.65),
+    "elementwise-100k": Row(
+        "12 elementwise ops, 100k", lambda: w.Elementwise(10**5), 0.65, 0.45, 0.42, 0.85, of_jax=0.5
+    ),
+    "elementwise-10m": Row("12 elementwise ops, 10M", lambda: w.Elementwise(10**7), 0.45, 0.35, 0.2, of_jax=0.3),
+    "logistic": Row("logistic regression, 1e6 x 64", lambda: w.Logistic(10**6, 64), 1.05, 1.05, 0.65, of_jax=0.1),
     "least-squares": Row("least squares, 1e6 x 64", lambda: w.LeastSquares(10**6, 64), 1.05, 1.05),
-    "rnn": Row("RNN, 200 steps", lambda: w.Rnn(200), 0.87, 1.05, 0.3, 0.5),
+    "rnn": Row("RNN, 200 steps", lambda: w.Rnn(200), 0.87, 1.05, 0.3, 0.5, of_jax=0.8),
+    "lstm": Row("LSTM of 64 units over 50 steps", lambda: w.Lstm(50), 0.9, 1.0, of_torch=0.6, of_jax=0.8),
     "transformer": Row("transformer block", w.Transformer, 1.15, 0.8, 0.8),
     "cnn": Row("CNN, batch 32", w.Cnn, 1.5),
-    "hvp": Row("Hessian-vector product, n = 1,000", lambda: w.HessianProduct(1000), 1.0, 2.0, 0.35),
-    "hessian": Row("Hessian, n = 50", lambda: w.Hessian(50), 1.0, 2.0, 0.35),
+    "hvp": Row("Hessian-vector product, n = 1,000", lambda: w.HessianProduct(1000), 1.0, 2.0, 0.35, of_jax=0.2),
+    "hessian": Row("Hessian, n = 50", lambda: w.Hessian(50), 1.0, 2.0, 0.35, of_jax=0.2),
     "jacobian": Row("Jacobian, 100 x 100", lambda: w.Jacobian(100), 1.0, 4.0, 2.5),
     "leaves": Row("1,000 leaves", lambda: w.Leaves(1000), 1.0, 1.0, 0.6),
-    "runge-kutta": Row("Runge-Kutta over 200 steps, two states", lambda: w.RungeKutta(200), 0.9, 1.0, 0.005),
-    "kalman": Row("Kalman filter, 100 steps of 4 x 4", lambda: w.Kalman(100), 0.9, 1.0, 0.005),
+    "runge-kutta": Row(
+        "Runge-Kutta over 200 steps, two states", lambda: w.RungeKutta(200), 0.9, 1.0, 0.005, of_jax=0.05
+    ),
+    "kalman": Row("Kalman filter, 100 steps of 4 x 4", lambda: w.Kalman(100), 0.9, 1.0, 0.005, of_jax=0.05),
 }
 
 
@@ -224,7 +236,9 @@ class Comparison:
         times = [cell(statistics.median(found) * 1e3 if found else None) for found in map(self.seconds.get, self.sides)]
         row = self.row
         goals = {"agrad": row.eager, "compiled": row.compiled, "native": row.native, "exact": row.exact, "again": None}
-        ratios = [self.ratio(a, b, goals.get(a, 1.0)) for a, b in compared(self.sides)]
+        beside = {("native", "torch"): row.of_torch, ("native", "jax"): row.of_jax, ("native", "torch-compile"): None}
+        pairs = compared(self.sides)
+        ratios = [self.ratio(a, b, beside[a, b] if (a, b) in beside else goals.get(a, 1.0)) for a, b in pairs]
         return f"| {' | '.join([row.title, *times, *ratios])} |"
 
 
@@ -232,6 +246,7 @@ def compared(sides: Sequence[str]) -> list[tuple[str, str]]:
     """Return the pairs of sides that ratios are formed of."""
     pairs = [("agrad", "torch"), *((side, "hand") for side in ("compiled", "native", "exact", "again"))]
     pairs += [("compiled", side) for side in COMPILERS]
+    pairs += [("native", side) for side in ("torch", *COMPILERS)]
     return [pair for pair in pairs if {*pair} <= {*sides}]
 
 

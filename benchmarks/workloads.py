@@ -638,6 +638,85 @@ class Rnn(Program):
         return g_w, g_u, g_b, g_v
 
 
+class Lstm(Program):
+    """A long short-term memory over a sequence, and the mean square of its states, float32; its gates are written out, but for PyTorch."""
+
+    def __init__(self, steps: int, batch: int = 16, width: int = 32, hidden: int = 64) -> None:
+        rng = np.random.default_rng(0)
+
+        def normal(*shape: int) -> np.ndarray:
+            return (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+
+        self.leaves = [normal(width, 4 * hidden), normal(hidden, 4 * hidden), 0.1 * normal(4 * hidden)]
+        x = rng.standard_normal((steps, batch, width)).astype(np.float32)
+        self.constants = x, np.zeros((batch, hidden), np.float32)
+
+    def _cell(self, xp: Any, sigmoid: Any, gates: Any, c: Any) -> tuple[Any, Any]:
+        n = c.shape[1]
+        c = sigmoid(gates[:, n : 2 * n]) * c + sigmoid(gates[:, :n]) * xp.tanh(gates[:, 2 * n : 3 * n])
+        return sigmoid(gates[:, 3 * n :]) * xp.tanh(c), c
+
+    def forward(self, xp: Any, w: Any, u: Any, b: Any) -> Any:
+        x, h = self.inputs
+        if xp.__name__ == "torch":  # its own loop, in C++
+            given = w.T, u.T, b, xp.zeros_like(b)
+            states = xp.lstm(x, (h[None], h[None]), given, True, 1, 0.0, False, False, False)[0]
+            return xp.sum(xp.mean(states * states, dim=(1, 2)))
+        c, total = h, 0.0
+        for x_t in x.unbind(0):
+            h, c = self._cell(xp, xp.sigmoid, x_t @ w + h @ u + b, c)
+            total = total + xp.mean(h * h)
+        return total
+
+    def jax(self, jax: Any) -> Step:
+        """Return forward and backward by ``lax.scan``, compiled."""
+        (x, zeros), leaves = (list(map(jax.numpy.asarray, arrays)) for arrays in (self.constants, self.leaves))
+
+        def function(w: Any, u: Any, b: Any) -> Any:
+            def one(state: Any, x_t: Any) -> Any:
+                h, c = state
+                h, c = self._cell(jax.numpy, jax.nn.sigmoid, x_t @ w + h @ u + b, c)
+                return (h, c), jax.numpy.mean(h * h)
+
+            return jax.lax.scan(one, (zeros, zeros), x)[1].sum()
+
+        gradient = jax.jit(jax.grad(function, (0, 1, 2)))
+        return lambda: jax.block_until_ready(gradient(*leaves))
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        x, h = self.constants
+        w, u, b = self.leaves
+        n, c, tape, total = h.shape[1], h, [], np.float32(0)
+        for x_t in x:
+            gates = x_t @ w
+            gates += h @ u
+            gates += b
+            act = 1 / (1 + np.exp(-gates))
+            act[:, 2 * n : 3 * n] = np.tanh(gates[:, 2 * n : 3 * n])
+            i, f, g, o = (act[:, k * n : (k + 1) * n] for k in range(4))
+            before = h, c
+            c = f * c + i * g
+            t = np.tanh(c)
+            h = o * t
+            total += np.mean(h * h)
+            tape.append((x_t, *before, i, f, g, o, t, h))
+        g_w, g_u, g_b = np.zeros_like(w), np.zeros_like(u), np.zeros_like(b)
+        g_h, g_c, scale = np.zeros_like(h), np.zeros_like(h), np.float32(2 / h.size)
+        d = np.empty((len(h), 4 * n), np.float32)
+        for x_t, h, c, i, f, g, o, t, out in reversed(tape):
+            g_h = g_h + scale * out
+            g_c = g_c + g_h * o * (1 - t * t)
+            d[:, :n] = g_c * g * i * (1 - i)
+            d[:, n : 2 * n] = g_c * c * f * (1 - f)
+            d[:, 2 * n : 3 * n] = g_c * i * (1 - g * g)
+            d[:, 3 * n :] = g_h * t * o * (1 - o)
+            g_w += x_t.T @ d
+            g_u += h.T @ d
+            g_b += d.sum(axis=0)
+            g_h, g_c = d @ u.T, g_c * f
+        return g_w, g_u, g_b
+
+
 class Transformer(Program):
     """A block of a transformer (attention and a network of two layers, each behind a layer norm), float32."""
 
