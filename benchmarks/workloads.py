@@ -198,14 +198,34 @@ class Kalman(Program):
         seen, x, p, q, r = self.inputs
         total = 0.0
         for t in range(len(self.constants[0])):
-            x, p = moves @ x, moves @ p @ moves.T + q
-            e, cross = seen[t] - sees @ x, p @ sees.T
-            s = sees @ cross + r
-            gain = xp.linalg.solve(s, cross.T).T
-            total = total + xp.sum(e * xp.linalg.solve(s, e)) * 0.5
-            total = total + xp.sum(xp.log(xp.linalg.diagonal(xp.linalg.cholesky(s))))
-            x, p = x + gain @ e, p - gain @ cross.T
+            x, p, more = self._filtered(xp, moves, sees, (x, p), seen[t], q, r)
+            total = total + more
         return total
+
+    def _filtered(self, xp: Any, moves: Any, sees: Any, state: Any, row: Any, q: Any, r: Any) -> tuple[Any, Any, Any]:
+        x, p = state
+        x, p = moves @ x, moves @ p @ moves.T + q
+        e, cross = row - sees @ x, p @ sees.T
+        s = sees @ cross + r
+        gain = xp.linalg.solve(s, cross.T).T
+        total = xp.sum(e * xp.linalg.solve(s, e)) * 0.5
+        total = total + xp.sum(xp.log(xp.linalg.diagonal(xp.linalg.cholesky(s))))
+        return x + gain @ e, p - gain @ cross.T, total
+
+    def jax(self, jax: Any) -> Step:
+        """Return forward and backward by ``lax.scan``, compiled, in double precision as the others."""
+        jax.config.update("jax_enable_x64", True)
+        (seen, x, p, q, r), leaves = (list(map(jax.numpy.asarray, a)) for a in (self.constants, self.leaves))
+
+        def function(moves: Any, sees: Any) -> Any:
+            def one(state: Any, row: Any) -> Any:
+                *state, more = self._filtered(jax.numpy, moves, sees, state, row, q, r)
+                return tuple(state), more
+
+            return jax.lax.scan(one, (x, p), seen)[1].sum()
+
+        gradient = jax.jit(jax.grad(function, (0, 1)))
+        return lambda: jax.block_until_ready(gradient(*leaves))
 
     def by_hand(self) -> Sequence[np.ndarray]:
         moves, sees = self.leaves
@@ -605,6 +625,20 @@ class Rnn(Program):
             h = xp.tanh(x_t @ w + h @ u + b)
             states.append(h)
         return xp.nn.functional.mse_loss(xp.stack(states) @ v, y)
+
+    def jax(self, jax: Any) -> Step:
+        """Return forward and backward by ``lax.scan``, compiled."""
+        (x, y, zeros), leaves = (list(map(jax.numpy.asarray, arrays)) for arrays in (self.constants, self.leaves))
+
+        def function(w: Any, u: Any, b: Any, v: Any) -> Any:
+            def one(h: Any, x_t: Any) -> Any:
+                h = jax.numpy.tanh(x_t @ w + h @ u + b)
+                return h, h
+
+            return jax.numpy.mean((jax.lax.scan(one, zeros, x)[1] @ v - y) ** 2)
+
+        gradient = jax.jit(jax.grad(function, (0, 1, 2, 3)))
+        return lambda: jax.block_until_ready(gradient(*leaves))
 
     def by_hand(self) -> Sequence[np.ndarray]:
         x, y, h = self.constants

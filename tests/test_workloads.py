@@ -26,6 +26,7 @@ PROGRAMS = {
     "logistic regression": lambda: w.Logistic(60, 5),
     "least squares": lambda: w.LeastSquares(60, 5),
     "recurrent": lambda: w.Rnn(6, batch=3, width=4, hidden=5),
+    "long short-term memory": lambda: w.Lstm(6, batch=3, width=4, hidden=5),
     "transformer": lambda: w.Transformer(batch=2, length=5, width=8, heads=2),
     "convolutions": lambda: w.Cnn(batch=3, size=8, channels=(2, 6)),
     "Hessian-vector product": lambda: w.HessianProduct(20),
