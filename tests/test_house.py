@@ -254,7 +254,6 @@ TABLES = {
     ("agrad_numpy.native.lowering", "WRITTEN_LINALG"): "instructions",
     ("agrad_numpy.native.lowering", "is_sum"): "instructions",
     ("agrad_numpy.native.lowering", "lapack"): "loops of NumPy's",
-    ("agrad_numpy.native.lowering", "_signature"): "what becomes the same kernel",
     ("agrad_numpy.native.vector_math", "FAR_AWAY"): "instructions",
     ("agrad_numpy.native.vector_math", "FUNCTIONS"): "instructions",
 }
