@@ -91,7 +91,10 @@ def test_the_users_line_is_kept():
         y.sum().backward()
 
 
-def test_the_source_is_shown_before_the_first_call_and_in_tracebacks(declare):
+def test_the_source_is_shown_before_the_first_call_and_in_tracebacks(declare, request):
+    if request.config.getoption("--without") == "entries":
+        pytest.skip("no code is generated")
+
     @declare(vjp={"x": lambda g: g}, jvp=None, name="mine.halved", kernel=lambda xp, x: xp.reshape(x, (5,)))
     def halved(x, /):
         "Half of it."
