@@ -397,6 +397,7 @@ def xarray_resampled(folder: Path) -> Made:
 def xarray_gradient_to_a_store(folder: Path) -> Made:
     """With labels: gradient to a store."""
     import agrad as ag
+    import agrad.xarray
 
     data = days(folder)
     guess = ag.asarray(data.model.fillna(0.0).data).requires_grad_(True)

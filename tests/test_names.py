@@ -204,7 +204,8 @@ def test_completion_shows_all_before_anything_was_used():
 
         assert completed("ag.nn.Lin") == ["ag.nn.Linear"], completed("ag.nn.Lin")
         assert completed("ag.optim.SG") == ["ag.optim.SGD"]
-        assert completed("ag.utils.") == ["ag.utils.checkpoint", "ag.utils.data"]
+        expected = ["ag.utils.checkpoint", "ag.utils.checkpoint_sequence", "ag.utils.data"]
+        assert completed("ag.utils.") == expected
         assert completed("ag.tree.") == [f"ag.tree.{name}" for name in sorted(ag.tree.__all__)]
         assert completed("ag.Fun") == ["ag.Function"]
         assert completed("ag.unsq") == ["ag.unsqueeze"]

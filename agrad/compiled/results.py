@@ -8,7 +8,7 @@ from typing import Any
 
 from agrad.compiled.guards import Link
 from agrad.core import errors
-from agrad.core.backend import BACKENDS
+from agrad.core.backend import backend_of
 from agrad.core.cpython import ALONE, references
 from agrad.core.node import output_of
 from agrad.core.tensor import Tensor
@@ -122,4 +122,6 @@ def copied(array: Any) -> Any:
         found = array[()]
         if type(found) is not type(array):
             return found
-    return BACKENDS[type(array)].asarray(array, copy=True)
+    backend = backend_of(array)
+    assert backend is not None
+    return backend.asarray(array, copy=True)

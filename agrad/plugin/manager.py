@@ -218,10 +218,8 @@ def register(plugin: Any, name: str | None = None) -> None:
             forget_kernels(backend)  # the plugin may replace some
         _renew_rules()
         _unclaimed = weakref.WeakSet()
-        for one in manager.hook.agrad_backend_of.get_hookimpls():
-            if one.plugin is plugin:  # it may claim classes that were another's until now, as NumPy's of all subclasses
-                for kind in [kind for kind in list(BACKENDS) if _answer(one, {"array_type": kind}) is not None]:
-                    del BACKENDS[kind]
+        for kind in [kind for kind, backend in list(BACKENDS.items()) if _backends.get(backend.name) is backend]:
+            del BACKENDS[kind]  # it may claim a class that was another's, as masked arrays were NumPy's
     _report()
 
 
