@@ -16,6 +16,7 @@ long as it fails in the same way. It prints the program; ``judge(Program(...))``
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import time
@@ -33,6 +34,7 @@ import agrad as ag
 from agrad.autograd import forward_ad
 from agrad.autograd.function import once_differentiable
 from agrad.autograd.graph import saved_tensors_hooks
+from agrad.plugin.backend import Executor
 from agrad.program.recording import Recorder
 from agrad.testing.calls import Call
 from agrad.testing.samples import SAMPLES
@@ -723,9 +725,14 @@ JUDGES = {
     "single": set(),
     "compiled": set(),
     "replayed": set(),
+    "native": set(),
     "patterned": {"hook", "block no_grad"},
     "dask": {"apply mask"},
 }
+#: What every program on NumPy may be judged by.
+ON_NUMPY = tuple(name for name in JUDGES if name not in {"dask", "native"})
+#: Half the precision.
+SINGLE = {"float64": np.float32, "complex128": np.complex64}
 #: What agrad says in words that it does not do, as the third derivative of `gammainc` by its parameters.
 REFUSED = (ag.UnsupportedOp, NotImplementedError)
 
@@ -993,7 +1000,7 @@ class Judge:
 
     def single(self):
         """Leaves of half the precision, which the operands of the rest promote."""
-        leaves = self.leaves({"float64": np.float32, "complex128": np.complex64})
+        leaves = self.leaves(SINGLE)
         _, env = self.recorded(leaves)
         got = ag.autograd.grad(self.loss(env), leaves, materialize_grads=True)
         for leaf, g in zip(leaves, got, strict=True):
@@ -1003,30 +1010,40 @@ class Judge:
         for one, other in zip(got, self.gradients, strict=True):
             np.testing.assert_allclose(host(one), other, rtol=1e-3, atol=2e-3 * scale, err_msg="float32")
 
-    def replayed(self):
-        """Captured with other values, and replayed with these: bit for bit, if no complex product may round otherwise."""
+    def everything(self, *leaves):
+        """Give the values that count, the loss and the gradients."""
+        _, env = self.recorded(leaves, seeds=False)
+        loss = self.loss(env)
+        return [*self.counted(env), loss, *ag.autograd.grad(loss, leaves, materialize_grads=True)]
 
-        def everything(*leaves):
-            _, env = self.recorded(leaves, seeds=False)
-            loss = self.loss(env)
-            return [*self.counted(env), loss, *ag.autograd.grad(loss, leaves, materialize_grads=True)]
-
+    def captured(self, dtypes=None):
+        """Give what `everything` gives, and a program of it that was captured with other values; None where there is none."""
         moved = [
-            ag.asarray(x + 0.01 * v, requires_grad=True) for x, v in zip(self.values, self.directions, strict=True)
+            ag.asarray(
+                x + 0.01 * v if dtypes is None else (x + 0.01 * v).astype(dtypes[x.dtype.name]), requires_grad=True
+            )
+            for x, v in zip(self.values, self.directions, strict=True)
         ]
         ag.manual_seed(7)
-        wanted = everything(*self.leaves())
+        wanted = self.everything(*self.leaves(dtypes))
         ag.manual_seed(7)
-        everything(*moved)  # what agrad refuses by value, it refuses here
+        self.everything(*moved)  # what agrad refuses by value, it refuses here
         ag.manual_seed(7)
         try:
             with arrays_as_constants():
-                program = ag.func.capture(everything)(*moved)
+                return wanted, ag.func.capture(self.everything)(*moved)
         except ag.func.CaptureError as error:
-            if "depends on values" not in str(error):
+            reason = next((text for text in ("depends on values", "a hook is registered") if text in str(error)), None)
+            if reason is None:
                 raise
-            self.tally["not captured: shapes by value"] += 1
+            self.tally[f"not captured: {reason}"] += 1
+            return None
+
+    def replayed(self):
+        """Captured with other values, and replayed with these: bit for bit, if no complex product may round otherwise."""
+        if (captured := self.captured()) is None:
             return
+        wanted, program = captured
         kept = any(name.startswith("function") for name in self.traits)  # of a Function it holds no derivative
         for requires_grad in (False,) if kept else (False, True):
             ag.manual_seed(7)
@@ -1036,6 +1053,28 @@ class Judge:
                 continue
             for i, (one, other) in enumerate(zip(map(host, found), map(host, wanted), strict=True)):
                 np.testing.assert_array_equal(one, other, err_msg=f"replayed, {i}", strict=True)
+
+    def native(self):
+        """Replayed as machine code, leaves of both precisions: bit for bit where that is asked, else to rounding."""
+        by_steps, exact, own = executors()
+        for dtypes in (None, SINGLE):
+            if (captured := self.captured(dtypes)) is None:
+                return
+            wanted, program = captured
+            found = []
+            for executor in (by_steps, exact, own, exact, own):
+                ag.manual_seed(7)
+                with ag.func.use_executor(executor):
+                    found.append([*map(host, program(*self.leaves(dtypes, requires_grad=False)))])
+            if not any("complex" in shape.dtype for shape in program.shapes.values()):
+                found[0] = [*map(host, wanted)]
+            for again in (1, 3):
+                for i, (one, other) in enumerate(zip(found[again], found[0], strict=True)):
+                    assert same_bits(one, other), f"exact, {dtypes}, {i}: {one!r} for {other!r}"
+            for i, (one, other) in enumerate(zip(found[2], found[4], strict=True)):
+                assert same_bits(one, other), f"again, {dtypes}, {i}: {one!r} for {other!r}"
+            self.slope("reverse")  # near a kink rounding decides
+            self.alike(f"native, {dtypes}", found[2], found[0], rtol=1e-8 if dtypes is None else 2e-3)
 
     def patterned(self):
         """No element of the Jacobian, by backward passes, lies outside of the pattern of the captured program."""
@@ -1141,6 +1180,48 @@ def arrays_as_constants():
         patch.setattr(Recorder, "meet", met)
         patch.setattr(Recorder, "input", taken)
         yield
+
+
+class BySteps(Executor):
+    """Runs the steps of a program one by one."""
+
+    name, backends, loops = "steps", ("numpy",), True
+
+    def build(self, program, backend, values, **options):
+        return program.function(backend)
+
+
+@functools.cache
+def executors():
+    """Give what runs programs step by step, and as machine code: with the bits of the steps, and with functions of its own."""
+    from agrad_numpy.native import NativeExecutor
+
+    class Native(NativeExecutor):
+        """Takes programs most of whose steps are NumPy's, too."""
+
+        share = 1
+
+        def __init__(self, exact):
+            self.exact = exact
+
+        def build(self, program, backend, values, **options):
+            return super().build(program, backend, values, exact=self.exact)
+
+    return BySteps(), Native(True), Native(False)
+
+
+def same_bits(one, other):
+    """Tell whether two arrays are the same bits, but for those of NaN."""
+    if (one.shape, one.dtype) != (other.shape, other.dtype):
+        return False
+    parts = [
+        part(x).copy() for x in (one, other) for part in ((np.real, np.imag) if x.dtype.kind == "c" else (np.asarray,))
+    ]
+    for part in parts:
+        if part.dtype.kind == "f":
+            part[np.isnan(part)] = np.nan
+    half = len(parts) // 2
+    return all(a.tobytes() == b.tobytes() for a, b in zip(parts[:half], parts[half:], strict=True))
 
 
 def host(x):

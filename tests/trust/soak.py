@@ -1,7 +1,8 @@
 """Draw and judge programs for as long as asked: ``python tests/trust/soak.py --minutes 30 --seed 1 --backend dask``.
 
 Prints what was drawn and every failure, shrunk, as a program that can be pasted into a test; exits with 1 if there is
-one. See `programs`. With ``--stateful`` it draws functions with state and compiles them: see `stateful`.
+one. See `programs`. With ``--stateful`` it draws functions with state and compiles them: see `stateful`. With
+``--executor native`` programs are judged as machine code alone, and functions with state become that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import stateful
-from programs import JUDGES, drawn, judge, shrunk, traits
+from programs import ON_NUMPY, drawn, judge, shrunk, traits
 
 
 def main():
@@ -26,14 +27,17 @@ def main():
     parser.add_argument("--seed", type=int, default=None, help="of the first program; the next has the next")
     parser.add_argument("--backend", choices=["numpy", "dask"], default="numpy")
     parser.add_argument("--stateful", action="store_true", help="functions with state, compiled and as they are")
+    parser.add_argument("--executor", choices=["native"], default=None, help="by which programs run")
     options = parser.parse_args()
     first = secrets.randbelow(10**6) if options.seed is None else options.seed
     if options.stateful:
         print(f"seed {first}, {options.minutes:g} minutes, functions with state", flush=True)
+        if options.executor:
+            stateful.OPTIONS.update(stateful.NATIVE)
         return 1 if stateful.soak(first, options.minutes) else 0
     on_dask = options.backend == "dask"
-    judges = ("dask",) if on_dask else tuple(name for name in JUDGES if name != "dask")
-    print(f"seed {first}, {options.minutes:g} minutes, {options.backend}", flush=True)
+    judges = ("dask",) if on_dask else (options.executor,) if options.executor else ON_NUMPY
+    print(f"seed {first}, {options.minutes:g} minutes, {options.executor or options.backend}", flush=True)
     tally, found, seed = Counter(), Counter(), first
     end = time.monotonic() + 60 * options.minutes
     while time.monotonic() < end:

@@ -347,6 +347,13 @@ def alike(a, b):
 # -- running ------------------------------------------------------------------------------------------------------------
 
 
+#: How functions are compiled.
+OPTIONS = {}
+
+#: As machine code, with the bits of the operations.
+NATIVE = {"executor": "native", "exact": True}
+
+
 class World:
     """A module of a case, its function compiled or as it is, and what has been done there."""
 
@@ -356,7 +363,7 @@ class World:
         self.errors, self.is_refused = [], False
         ag.manual_seed(0)
         function, self.arguments, self.changes, self.state, self.after = module.build()
-        self.call = ag.compile(function, check=False) if compiled else function
+        self.call = ag.compile(function, check=False, **OPTIONS) if compiled else function
         self.fixed = ag.asarray([0.5, -1.25]).requires_grad_("leaf" in case.x)
 
     def x(self):

@@ -6,9 +6,9 @@ from collections import Counter
 
 import programs
 import pytest
-from programs import JUDGES, Leaf, Program, drawn, judge, shrunk
+from programs import ON_NUMPY, Leaf, Program, drawn, judge, shrunk
 
-ON_NUMPY = tuple(name for name in JUDGES if name != "dask")
+from agrad.program.in_c import by_itself
 
 
 def check(count, judges, longest):
@@ -39,6 +39,12 @@ def test_patterns_of_their_jacobians_are_never_too_small():
 
 def test_programs_are_compiled():
     check(6, ("compiled",), 30)
+
+
+def test_programs_are_machine_code():
+    if not by_itself():
+        pytest.skip("there is no native executor here")
+    check(6, ("native",), 20)
 
 
 def test_programs_on_dask():

@@ -9,6 +9,7 @@ import stateful
 from stateful import CompileWarning, difference_of, drawn, judge, shrunk
 
 import agrad as ag
+from agrad.program.in_c import by_itself
 
 SEEDS = range(100)
 
@@ -21,6 +22,17 @@ def test_functions_with_state():
     share = tally["probed calls that replayed"] / tally["probed calls"]
     print(f"{tally['functions']} functions; of the probed calls {share:.0%} replayed")
     assert share > 0.15, tally  # the others have effects, or meet values
+
+
+def test_functions_with_state_as_machine_code(monkeypatch):
+    """Where the native executor is there, and bit for bit."""
+    if not by_itself():
+        pytest.skip("there is no native executor here")
+    monkeypatch.setattr(stateful, "OPTIONS", stateful.NATIVE)
+    tally = Counter()
+    for seed in range(500, 530):
+        judge(drawn(seed), tally)
+    assert tally["functions that replayed"] > 3, tally
 
 
 def test_a_function_does_the_same_in_both_worlds(monkeypatch):

@@ -15,6 +15,8 @@ class NativeExecutor(Executor):
     name = "native"
     backends = ("numpy",)
     loops = True
+    #: Of so many steps one may be NumPy's, and four of few.
+    share = 8
 
     def availability(self) -> tuple[bool, str]:
         """Return whether llvmlite is there and works."""
@@ -43,7 +45,7 @@ class NativeExecutor(Executor):
         lowered = program if exact else _loosely(program)
         running = Running(lowered, backend, own=not exact, plain=program, threads=count)
         native = running.native([plain(value) for value in values])
-        if len(native.python) > max(4, len(program.steps) // 8):
+        if len(native.python) > max(4, len(program.steps) // self.share):
             raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")
         return running
 

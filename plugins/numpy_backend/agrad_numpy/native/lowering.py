@@ -673,6 +673,8 @@ class Lowered:
     def _lie_alike(self, step: Step) -> bool:
         """Return whether operands lie as the result does, or have one element: NumPy's loops round otherwise by other strides."""
         made = self.places[step.made[0]]
+        if made.dtype.kind == "c" and made.size == 1:
+            return False  # which steps NumPy gives its loop then differs by the number of axes
         operands = [self.places[ref] for ref in step.refs]
         alike = all(o.size == 1 or (o.shape == made.shape and o.strides == made.strides) for o in operands)
         return alike and made.is_dense
