@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import nox
@@ -20,6 +20,9 @@ NUMPY = ["-e", "plugins/numpy_backend"]
 DASK = ["-e", "plugins/dask_backend"]
 CUPY = ["-e", "plugins/cupy_backend"]
 
+#: What the native executor needs. All tests pass without it, too: see "text" in `REST`.
+LLVM = "llvmlite>=0.45"
+
 CHECKERS = ["mypy>=1.18", "pyright[nodejs]>=1.1.400", "ruff>=0.14"]
 TESTERS = [
     "array-api-strict>=2.4",
@@ -27,7 +30,7 @@ TESTERS = [
     "distributed>=2025.9",
     "hatchling>=1.26",
     "hypothesis>=6.100",
-    "llvmlite>=0.45",
+    LLVM,
     "mpmath>=1.3",
     "opt_einsum>=3.3",
     "pytest>=8.4",
@@ -57,9 +60,11 @@ OTHERS = ["array-api-extra", "bottleneck", "einops", "ipython", "opt_einsum", "p
 ALL = ["tests", "agrad"]
 
 
-def suite(session: nox.Session, *options: str) -> None:
-    """Run tests and doctests in two processes; options replace what pytest collects."""
+def suite(session: nox.Session, *options: str, without: Sequence[str] = ()) -> None:
+    """Run tests and doctests in two processes, without some packages; options replace what pytest collects."""
     session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *OTHERS, *DEMO, *CHECKERS)
+    if without:
+        session.run("pip", "uninstall", "--yes", *without)
     # Two processes on two cores: BLAS's own threads would only be in their way.
     session.env.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     # Tests start hundreds of processes: none shall compile all modules again, wherever that is usual.
@@ -461,14 +466,15 @@ def torch(session: nox.Session) -> None:
 def soak(session: nox.Session) -> None:
     """Draw programs and judge their gradients: ``nox -s soak -- --minutes 30``, also ``--seed N``, ``--backend dask``.
 
-    ``--stateful`` draws functions with state in place of them, and compares each compiled with itself as it is.
+    ``--stateful`` draws functions with state in place of them, and compares each compiled with itself as it is. With
+    ``--executor native`` either run as machine code.
     """
     draw(session, *session.posargs)
 
 
 def draw(session: nox.Session, *options: str) -> None:
     """Run the soak."""
-    session.install(*CORE, *NUMPY, *DASK, "scipy>=1.16")
+    session.install(*CORE, *NUMPY, *DASK, LLVM, "pytest>=8.4", "scipy>=1.16")
     session.run("python", "tests/trust/soak.py", *options)
 
 
@@ -504,6 +510,7 @@ def without(session: nox.Session) -> None:
 REST: dict[str, Callable[[nox.Session], None]] = {
     "long": lambda session: suite(session, "-m", "long", *ALL),
     "shuffled": lambda session: suite(session, "-m", "not long", f"--shuffle={int(time.time())}", *ALL),
+    "text": lambda session: suite(session, "-m", "not long", *ALL, without=["llvmlite"]),
     "numpy": lambda session: kit(session, "numpy"),
     "strict": lambda session: kit(session, "strict"),
     "dask": lambda session: kit(session, "dask"),
@@ -518,7 +525,8 @@ REST: dict[str, Callable[[nox.Session], None]] = {
 def everything(session: nox.Session) -> None:
     """Run what `tests` leaves out, for hours; ``nox -s everything -- compiled soak`` runs two of its parts.
 
-    These are the tests marked ``long`` (``pytest -m long``), the others ``shuffled`` (``pytest --shuffle=SEED``), the whole kits of
+    These are the tests marked ``long`` (``pytest -m long``), the others ``shuffled`` (``pytest --shuffle=SEED``) and without LLVM,
+    where programs run as ``text`` alone, the whole kits of
     ``numpy``, ``strict`` and ``dask`` (each also ``nox -s backend -- NAME``), that of ``cupy``
     on a device that is emulated, the tests with their functions ``compiled``
     (``nox -s compiled``), tests ``without`` one optimisation after the other, and the ``soak`` of functions with state (``nox -s soak -- --stateful``).
