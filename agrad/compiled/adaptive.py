@@ -52,7 +52,7 @@ class Often(Compiled):
                 if not kept.calls:
                     return self._compared(kept, values, tensors)
                 try:
-                    outs = self._outputs(kept, values)
+                    outs = kept.run(values)
                 except Stopped:
                     continue
                 except Exception:
@@ -75,7 +75,7 @@ class Often(Compiled):
         kept.calls = 1
         found = self.function(*tensors)
         try:
-            outs = self._outputs(kept, values)
+            outs = kept.run(values)
         except Stopped:
             return found
         except Exception:  # noqa: BLE001 (the function gave something)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agrad.compiled.calling import Tracker, is_generated
-from agrad.compiled.guards import PLAIN, Link, is_array, is_plain, links_along
+from agrad.compiled.guards import PLAIN, AreFacts, Link, facts_of, is_array, is_plain, links_along
 from agrad.compiled.hooks import FILES, NOW, own_files
 from agrad.compiled.rewriting import instrumented, is_instrumented
 from agrad.compiled.table import catch_up
@@ -25,7 +25,6 @@ from agrad.compiled.tracking import (
     FRESH,
     MUTABLE,
     Tracked,
-    facts_of,
     may_be_kernel,
     refresh,
     whose,
@@ -111,12 +110,7 @@ class Captured(NamedTuple):
             if same:
                 yield last
             else:
-                yield Link(are_facts(last.get, facts_of(value)), last.key, True, f"what {last.name} is")
-
-
-def are_facts(get: Callable[[Any], Any], facts: Any) -> Callable[[Any], bool]:
-    """Return whether what stands in a place is as it was, but for its values."""
-    return lambda key: bool(facts_of(get(key)) == facts)
+                yield Link(AreFacts(last.get, facts_of(value)), last.key, True, f"what {last.name} is")
 
 
 def captured(

@@ -396,7 +396,7 @@ class Compiled:
             return self._compare(kept, values, leaves, args, kwargs)
         if kept.only_computes:
             try:
-                outs = self._outputs(kept, values) if kept.silent else kept.run(values)
+                outs = kept.run(values)
             except Stopped:
                 return MISSED
             except Exception:
@@ -420,7 +420,7 @@ class Compiled:
                 values[at] = seed, counter + 1  # what is to be given back if what follows is interrupted
                 values[at] = kept.program.draw(number)
             try:
-                outs = self._outputs(kept, values)
+                outs = kept.run(values)
             except Exception as error:
                 if not (kept.goes_on or isinstance(error, Stopped)):
                     raise
@@ -440,13 +440,6 @@ class Compiled:
             raise
         return returned
 
-    def _outputs(self, kept: Kept, values: list[Any]) -> Sequence[Any]:
-        """Run the program on raw values."""
-        if not kept.silent:
-            return kept.run(values)
-        with kept.backend.quiet():  # as a backward pass is
-            return kept.run(values)
-
     def _compare(
         self, kept: Kept, values: list[Any], leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -464,7 +457,7 @@ class Compiled:
         for (at, _), value in zip(kept.settings, settings, strict=True):
             values[at] = kept.number(value)
         try:
-            outs = self._outputs(kept, values)
+            outs = kept.run(values)
         except Stopped:
             return returned  # another program's call
         except Exception as error:  # noqa: BLE001 (it is told)

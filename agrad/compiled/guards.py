@@ -230,6 +230,52 @@ class Outside(NamedTuple):
         return cls(number, link, value._spec, hooks_at(value))
 
 
+class AreFacts:
+    """Whether what stands in a place is as it was, but for its values.
+
+    Parameters
+    ----------
+    get : callable
+        As of `Link`.
+    facts : object
+        What `facts_of` gave for what stood there.
+    """
+
+    __slots__ = ("_facts", "_get")
+
+    def __init__(self, get: Callable[[Any], Any], facts: Any) -> None:
+        self._get, self._facts = get, facts
+
+    def __call__(self, key: Any) -> bool:
+        return bool(facts_of(self._get(key)) == self._facts)
+
+    def differs(self, entry: Entry, key: Any) -> str:
+        """Return the text of a condition under which it is not: of usual tensors the few things are asked in place."""
+        slow = f"not {entry.called(self)}({entry.called(key)})"
+        if type(self._facts) is not tuple:
+            return slow
+        spec, kind, is_leaf, is_free, has, chosen = self._facts
+        if kind is not Tensor or type(spec) is not Spec or not is_leaf or chosen is not None or (is_free and has):
+            return slow
+        there = entry.at(Link(self._get, key, None, ""))
+        others = [f"(now := {there})._spec is not {entry.called(spec)}", f"type(now) is not {entry.called(Tensor)}"]
+        if is_free:
+            others += [f"now.{name} is not None" for name in ("_node", "_leaf", "_retained")]
+        else:
+            others.append(f"type(now._node) is not {entry.called(AccumulateGrad)} or now._node.hooks is not None")
+            others.append(f"now._node.grad is {'None' if has else 'not None'}")
+        return f"({' or '.join(others)}) and {slow}"
+
+
+def facts_of(value: Any) -> Any:
+    """Return what Python can ask of a tensor or an array but for its values."""
+    if not isinstance(value, Tensor):
+        return spec_of_value(value) if is_array(value) else type(value)
+    node = value._node
+    chosen = None if node is None or node.hooks is None else node.hooks.grad_dtype
+    return key_of(value._spec), type(value), value.is_leaf, node is None, has_grad(value), chosen
+
+
 # -- text ---------------------------------------------------------------------------------------------------------------
 
 #: What the text of an entry refers to, beside values.
@@ -315,6 +361,9 @@ class Entry:
 
     def guard(self, link: Link) -> None:
         """Add a link: what was there must be there."""
+        if hasattr(type(link.get), "differs"):
+            self.refuse(link.get.differs(self, link.key), link.name)  # type: ignore[attr-defined]
+            return
         there = self.at(link)
         if link.get is len:
             self.refuse(f"{there} != {link.value}", link.name)

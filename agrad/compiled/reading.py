@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from agrad.compiled.guards import PLAIN, is_array, is_plain
+from agrad.compiled.guards import PLAIN, facts_of, is_array, is_plain
 from agrad.compiled.table import method_row
 from agrad.compiled.tracking import (
     ARGUMENT,
@@ -31,7 +31,6 @@ from agrad.compiled.tracking import (
     contents_of,
     counter_of,
     equals,
-    facts_of,
     holder_of,
     instance_dict,
     is_an_array,

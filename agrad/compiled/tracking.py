@@ -20,13 +20,12 @@ from typing import Any, Final
 from agrad.compiled.guards import (
     MOSTLY,
     PLAIN,
+    Entry,
     Has,
     Link,
     called,
-    has_grad,
     is_array,
     is_plain,
-    key_of,
     library_of,
     link_of,
 )
@@ -35,11 +34,11 @@ from agrad.compiled.rewriting import instrumented, is_instrumented, plain_code
 from agrad.compiled.tracing import Watcher
 from agrad.core import errors
 from agrad.core.backend import BACKENDS, Backend
-from agrad.core.cpython import untold
+from agrad.core.cpython import untold, version_of
 from agrad.core.tensor import Tensor
 from agrad.plugin.manager import plugins
 from agrad.program.closures import LENT, Found, is_library, is_own, members, one_further
-from agrad.program.program import same, spec_of_value
+from agrad.program.program import same
 from agrad.program.recording import CaptureError, bases_of
 
 #: Containers whose entries are looked at one by one, or as a whole.
@@ -288,15 +287,35 @@ class HoldsSet:
 
 
 class HasMembers:
-    """Whether a class has the members that it had."""
+    """Whether a class has the members that it had.
 
-    __slots__ = ("all", "members")
+    Attributes
+    ----------
+    known : int
+        The class' version when it had them, to which it comes back never; -1: unknown.
+    """
+
+    __slots__ = ("_kind", "_version", "all", "known", "members")
 
     def __init__(self, kind: type) -> None:
+        self._kind, self._version, self.known = kind, version_of(kind), -1
         self.all = tuple(vars(kind)), tuple(vars(kind).values())
         self.members = {k: v for k, v in vars(kind).items() if k not in PASSING}
 
+    def differs(self, entry: Entry, key: Any) -> str:
+        """Return the text of a condition under which it has not."""
+        this = entry.called(self)
+        slow = f"not {this}({entry.called(key)})"
+        return slow if self._version is None else f"{entry.called(self._version)}.value != {this}.known and {slow}"
+
     def __call__(self, members: Any) -> bool:
+        version = 0 if self._version is None else self._version.value
+        if not self._holds(members):
+            return False
+        self.known = version or -1
+        return True
+
+    def _holds(self, members: Any) -> bool:
         names, values = self.all
         is_as_it_was = len(members) == len(names) and all(map(operator.is_, members, names))
         if is_as_it_was and all(map(operator.is_, members.values(), values)):
@@ -373,15 +392,6 @@ def bytes_of(array: Any) -> Any:
 def is_an_array(value: Any) -> bool:
     """Return whether a value is a tensor, an array, or a library's number that is none of Python's."""
     return isinstance(value, Tensor) or (not isinstance(value, float | complex) and library_of(value) is not None)
-
-
-def facts_of(value: Any) -> Any:
-    """Return what Python can ask of a tensor or an array but for its values."""
-    if not isinstance(value, Tensor):
-        return spec_of_value(value) if is_array(value) else type(value)
-    node = value._node
-    chosen = None if node is None or node.hooks is None else node.hooks.grad_dtype
-    return key_of(value._spec), type(value), value.is_leaf, node is None, has_grad(value), chosen
 
 
 def equals(get: Callable[[Any], Any], value: Any) -> Callable[[Any], bool]:

@@ -1,4 +1,4 @@
-"""What agrad asks of CPython beyond the language: frames, instructions, reference counts, the collector, signals, profilers.
+"""What agrad asks of CPython beyond the language: frames, instructions, reference counts, classes, the collector, signals, profilers.
 
 Each trick stands here once, with the reason for it, and what is lost where an interpreter has no such thing. Nothing above
 uses `sys._getframe`, `opcode`, `gc`, or their kin itself; `agrad.compiled` knows code objects besides, which it makes.
@@ -7,6 +7,7 @@ uses `sys._getframe`, `opcode`, `gc`, or their kin itself; `agrad.compiled` know
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import opcode
 import sys
@@ -176,6 +177,56 @@ def is_temporary(count: int, target: Any) -> bool:
         return False  # x.__setitem__(key, value)
     # newer interpreters lend a local variable to a call without counting it
     return sys.version_info < (3, 14) or not any(value is target for value in frame.f_locals.values())
+
+
+# -- classes ----------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _place_of_version() -> int | None:
+    """Return where in a class CPython notes its version, which is found by looking at one; None where it is not found.
+
+    That number is another one, and never an earlier one, when an attribute of the class or of a base of it is looked up after
+    a member was set or deleted; in between it is 0. CPython's own caches of attributes live by it.
+    """
+    if sys.implementation.name != "cpython":
+        return None
+    import ctypes  # noqa: PLC0415 (agrad is imported sooner without)
+
+    class Seen:
+        pass
+
+    size = type.__basicsize__ // 4
+
+    def words() -> list[int]:
+        return list((ctypes.c_uint32 * size).from_address(id(Seen)))
+
+    def looked_up() -> list[int]:
+        getattr(Seen, "member", None)
+        return words()
+
+    first = looked_up()
+    Seen.member = 1  # type: ignore[attr-defined]
+    changed, second = words(), looked_up()
+    Seen.member = 2  # type: ignore[attr-defined]
+    again, third = words(), looked_up()
+    found = [
+        4 * at for at in range(size) if 0 < first[at] < second[at] < third[at] < 2**31 and changed[at] == again[at] == 0
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def version_of(kind: type) -> Any:
+    """Return an object whose ``value`` stays as it is as long as no member of a class or of its bases changes; None: unknown.
+
+    It is 0 where no attribute was looked up since a change, and to be asked for as long as the class is there.
+    """
+    place = _place_of_version()
+    if place is None:
+        return None
+    import ctypes  # noqa: PLC0415 (as above)
+
+    return ctypes.c_uint32.from_address(id(kind) + place)
 
 
 # -- the collector ----------------------------------------------------------------------------------------------------

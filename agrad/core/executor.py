@@ -32,6 +32,8 @@ class Executor:
     exact : bool
         Whether results are the bits of the operations one by one without ``exact=True`` too. The conformance kit compares
         to rounding where they are not.
+    quiet : bool
+        Whether what it gives never warns of floating-point errors, whatever the library is set to do about them.
     """
 
     name: str = ""
@@ -39,6 +41,7 @@ class Executor:
     backends: tuple[str, ...] = ()
     loops: bool = False
     exact: bool = False
+    quiet: bool = False
 
     def availability(self) -> tuple[bool, str]:
         """Return whether it works here; the second part is a version, or why it does not and what to install."""

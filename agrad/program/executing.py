@@ -58,6 +58,19 @@ class Asked:
             raise failed
         return outs
 
+    def quietly(self, *values: Any) -> Any:
+        """Run the program without floating-point warnings."""
+        run = self._run
+        if run is not None and not self.why_not and getattr(self.executor, "quiet", False):
+            try:
+                return run(*values)
+            except Stopped:
+                raise
+            except Exception:  # noqa: BLE001 (the call runs again)
+                pass
+        with self._backend.quiet():
+            return self(*values)
+
     def _first(self, *values: Any) -> Any:
         """Have a run made, and run it; where that is refused, what follows runs the program from now on."""
         try:
@@ -84,6 +97,18 @@ class Asked:
 
     def __repr__(self) -> str:
         return f"<{self.executor.name}{f': refused, {self.why_not}' if self.why_not else ''}>"
+
+
+def quietly(run: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
+    """Return what runs a program without floating-point warnings of its library."""
+    if isinstance(run, Asked):
+        return run.quietly
+
+    def quiet(*values: Any) -> Any:
+        with backend.quiet():
+            return run(*values)
+
+    return quiet
 
 
 class Prepared:
@@ -138,7 +163,7 @@ class Prepared:
 
     def around(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """Return what runs the program that this one was made of by what runs this one."""
-        if not self._draws and not self._stops:
+        if not self._before.keys and not self._stops:  # a key may be there for a draw that no result needs
             return run
         count = len(self._before.outputs)
         stops = [step.args[1] for step in self._stops]

@@ -15,6 +15,7 @@ import pytest
 from support import with_text
 
 import agrad as ag
+from agrad.compiled import tracking
 from agrad.core.op import OPS
 
 X = np.array([0.5, -1.0])
@@ -594,3 +595,76 @@ def test_a_tensor_of_two_names_that_is_written_to_by_one(monkeypatch):
     monkeypatch.setitem(here, "TWO", ag.zeros(2))
     step()
     assert (here["ONE"].tolist(), here["TWO"].tolist()) == ([23.0, 23.0], [10.0, 10.0])
+
+
+@pytest.mark.parametrize("versions", [True, False])
+def test_the_members_of_a_class_are_seen_however_they_change(versions, monkeypatch):
+    """By CPython's version of the class, where that is known; members that are as before need no capture, one that changes does."""
+    if not versions:
+        monkeypatch.setattr(tracking, "version_of", {}.get)  # a function of the test's own would be seen to run
+
+    class Base:
+        def scale(self):
+            return 2.0
+
+    class Scaled(Base):
+        @property
+        def factor(self):
+            return self.scale()
+
+    one = Scaled()
+    compiled = ag.compile(lambda x: x * one.factor, check=False)
+
+    def calls(wanted, programs):
+        for _ in range(3):
+            np.testing.assert_array_equal(value_of(compiled(X)), X * wanted)
+        assert len(compiled.programs) == programs
+
+    calls(2.0, 1)
+    first = Base.scale
+    Base.scale = first  # another version, with the same members
+    calls(2.0, 1)
+    Base.scale = lambda self: 3.0
+    calls(3.0, 2)
+    Base.scale = first
+    calls(2.0, 2)
+    Scaled.scale = lambda self: 5.0
+    calls(5.0, 3)
+    del Scaled.scale
+    calls(2.0, 3)
+
+
+FACTS = {
+    "requires a gradient": lambda t: t.requires_grad_(),
+    "is no leaf": lambda t: t.requires_grad_() * 1.0,
+    "has a gradient": lambda t: setattr(t, "grad", ag.ones(2)),
+    "another shape": lambda t: ag.tensor([[1.0, 2.0]], dtype=ag.float64),
+    "another dtype": lambda t: ag.tensor([1.0, 2.0], dtype=ag.float32),
+    "another class": lambda t: ag.nn.Parameter(t),
+    "an array": lambda t: np.asarray(t),
+}
+
+
+@pytest.mark.parametrize("is_leaf", [False, True])
+@pytest.mark.parametrize("name", FACTS)
+def test_what_is_asked_of_a_tensor_but_for_its_values(name, is_leaf):
+    def asked(t):
+        facts = type(t).__name__, t.shape, str(t.dtype)
+        return facts if isinstance(t, np.ndarray) else (*facts, t.requires_grad, t.is_leaf, t.grad is None)
+
+    met = ag.tensor([1.0, 2.0], dtype=ag.float64, requires_grad=is_leaf)
+
+    def function(x):
+        facts = asked(met)
+        return x * float(sum(map(ord, repr(facts))))
+
+    compiled = ag.compile(function, check=False)
+    with ag.no_grad():
+        for _ in range(3):
+            np.testing.assert_array_equal(value_of(compiled(X)), value_of(function(ag.asarray(X))))
+        changed = FACTS[name](met)
+        met = met if changed is None else changed
+        for _ in range(3):
+            np.testing.assert_array_equal(value_of(compiled(X)), value_of(function(ag.asarray(X))))
+        met = ag.tensor([4.0, 2.0], dtype=ag.float64, requires_grad=is_leaf)
+        np.testing.assert_array_equal(value_of(compiled(X)), value_of(function(ag.asarray(X))))

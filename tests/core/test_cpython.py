@@ -201,3 +201,59 @@ def test_a_profiler_in_c_goes_on():
     finally:
         profiler.disable()
     assert "frame_of_caller" in met
+
+
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="asks for CPython's classes")
+class TestVersionsOfClasses:
+    """A version that is the same says that the members are; one that differs, nothing."""
+
+    def pair(self):
+        class Base:
+            member = 1
+
+        class Own(Base):
+            other = 2
+
+        return Base, Own
+
+    def looked_up(self, kind):
+        kind().__hash__  # noqa: B018
+        version = cpython.version_of(kind)
+        assert version.value
+        return version, version.value
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda base, own: setattr(own, "other", 3),
+            lambda base, own: setattr(own, "another", 3),
+            lambda base, own: setattr(base, "member", 3),
+            lambda base, own: delattr(own, "other"),
+            lambda base, own: setattr(own, "__bases__", (type("Another", (), {}),)),
+        ],
+    )
+    def test_differ_after_a_change(self, change):
+        base, own = self.pair()
+        version, before = self.looked_up(own)
+        change(base, own)
+        assert version.value != before
+        own().__hash__  # noqa: B018
+        assert version.value != before
+
+    def test_never_come_back(self):
+        _, own = self.pair()
+        version, before = self.looked_up(own)
+        for _ in range(1500):  # CPython gives a class so many versions, and then none
+            own.other = own.other
+            own().__hash__  # noqa: B018
+            assert version.value != before
+
+    def test_stay_while_nothing_changes(self):
+        base, own = self.pair()
+        version, before = self.looked_up(own)
+        made = own()
+        made.attribute = 3
+        type("Further", (own,), {}).other = 4
+        assert (made.member, made.other, hasattr(own, "none"), own.__doc__) == (1, 2, False, None)
+        assert version.value == before
+        assert self.looked_up(base)[1] != before

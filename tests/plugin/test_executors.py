@@ -124,6 +124,21 @@ class TestCompiled:
         assert not any(program.keys for program in steps.programs)
 
 
+    def test_a_draw_that_no_result_needs(self):
+        """Its key is an input of the program, and none of what the executor gets."""
+
+        def drawing(x):
+            ag.rand(4)
+            return x * 2.0
+
+        steps = Steps()
+        program = ag.func.capture(drawing)(X)
+        with ag.func.use_executor(steps):
+            found = [np.asarray(program(X)) for _ in range(2)]
+        assert steps.calls == 2
+        assert all(np.array_equal(one, np.asarray(X) * 2.0) for one in found)
+
+
 class TestProgramsCalled:
     def test_within_a_block(self):
         steps = Steps()

@@ -14,7 +14,7 @@ class NativeExecutor(Executor):
 
     name = "native"
     backends = ("numpy",)
-    loops = True
+    loops = quiet = True
     #: Of so many steps one may be NumPy's, and four of few.
     share = 8
 

@@ -146,6 +146,8 @@ class Native:
 
     Attributes
     ----------
+    backend : Backend
+        NumPy's.
     python : list of (int, Group)
         Steps of Python's, each with the place of the schedule before which it runs, ascending.
     kernels : int
@@ -157,7 +159,7 @@ class Native:
     """
 
     def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool, threads: int = 1) -> None:
-        firsts = [*dict.fromkeys(program.outputs)]
+        firsts, self.backend = [*dict.fromkeys(program.outputs)], backend
         self.low = low = Lowered(program.replaced(outputs=tuple(firsts)), backend, values, own=own, threads=threads)
         self.outputs = [low.outputs[firsts.index(number)] for number in program.outputs]
         math_ = Math()
@@ -284,11 +286,12 @@ class Workspace:
         arrays = dict(zip(native.low.program.inputs, values, strict=True))
         arrays |= zip(native.outputs, outs, strict=True)
         at = native.python[0][0]
-        for stop, group in native.python:
-            if stop > at:
-                self._run(at, stop)
-                at = stop
-            self._step(group.steps[0], arrays)
+        with native.backend.quiet():
+            for stop, group in native.python:
+                if stop > at:
+                    self._run(at, stop)
+                    at = stop
+                self._step(group.steps[0], arrays)
         self._run(at, native.count)
         return None if self._status.any() else outs
 
@@ -347,7 +350,10 @@ class Running:
     def __call__(self, *values: Any) -> Any:
         call = self._call
         outs = None if call is None else call(*values)
-        return self._otherwise(values) if outs is None else outs
+        if outs is not None:
+            return outs
+        with self._backend.quiet():
+            return self._otherwise(values)
 
     def native(self, values: Sequence[Any]) -> Native:
         """Return the code for inputs that lie as these arrays do."""
