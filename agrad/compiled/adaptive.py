@@ -14,7 +14,8 @@ from agrad.compiled.compiling import BRANCHES, Compiled
 from agrad.core import mode
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
-from agrad.program.in_c import NATIVE, CFunction, CFunctionError, by_itself
+from agrad.program.executing import NATIVE, by_itself
+from agrad.program.in_c import CFunction, CFunctionError
 from agrad.program.program import Leaf, Number, Stopped
 from agrad.program.recording import CaptureError
 

@@ -29,7 +29,6 @@ from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor
 from agrad.plugin.manager import default_backend
 from agrad.program.arguments import NUMBERS, argument_of, bare, owner_of
-from agrad.program.executing import quietly
 from agrad.program.program import Given, Leaf, Number, Program, Stopped
 from agrad.program.recording import CaptureError, grad_of
 from agrad.random import again
@@ -280,8 +279,7 @@ class Kept:
     @once
     def runner(self) -> Callable[..., Sequence[Any]]:
         """What runs the program on raw values; without floating-point warnings if it has a backward pass, as such a pass has none."""
-        run = self.stopping.runner(self.backend, **self.options)
-        return quietly(run, self.backend) if self.silent else run
+        return self.stopping.chosen(self.backend, quiet=self.silent, **self.options)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run the program on raw values; raise `Stopped` where one is another than Python chose its way by."""

@@ -82,6 +82,28 @@ class Executor:
         """
         raise NotImplementedError
 
+    def unasked(self, program: Any, backend: Any, *, quiet: bool, **options: Any) -> tuple[float, Callable[..., Any]]:
+        """Return how to run a program for which nobody named an executor; `Refused` where that brings nothing.
+
+        Only the native executor is asked. What it gives must not be told from what runs without it but by the time: results have
+        the same bits, and whatever fails, or warns, is left to that.
+
+        Parameters
+        ----------
+        program, backend, **options
+            As of `build`.
+        quiet : bool
+            Whether floating-point warnings are off; else a call that would raise one is left, too.
+
+        Returns
+        -------
+        float
+            How many seconds making it takes, predicted from the program alone.
+        callable
+            Of the inputs of a call: a function like that of `build`, which gives None for a call that it leaves.
+        """
+        raise Refused(f"the executor {self.name!r} runs what it is named for")
+
     def in_c(self, program: Any, backend: Backend, **options: Any) -> tuple[int, Any]:
         """Return the address of a program as a function of C, and what must live as long; `Refused` says why there is none.
 

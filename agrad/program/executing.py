@@ -1,15 +1,42 @@
-"""Programs run by an executor: what it is given of them, and what happens where it refuses."""
+"""Programs run by an executor: what it is given of them, what happens where it refuses, and which one agrad takes by itself."""
 
 from __future__ import annotations
 
 import functools
+import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agrad.core.backend import Backend
 from agrad.core.executor import Executor, Refused
 from agrad.core.once import once
+from agrad.plugin.manager import executor_named, executors
 from agrad.program.program import DRAW, STOP, DType, Program, Step, Stopped, environment, mapped, refs_in, stop_unless
+
+#: The executor that agrad takes by itself, on NumPy's arrays.
+NATIVE = "native"
+
+#: The backends whose programs it takes.
+CHOSEN_FOR = ("numpy",)
+
+#: Seconds that making code is predicted to take: a call waits for so many, a thread for what takes longer, up to so many.
+AT_ONCE, AT_MOST = 0.2, 2.0
+
+#: After so many calls that code by itself could not do, these run as without it.
+MISSES = 1000
+
+
+def by_itself() -> bool:
+    """Return whether agrad may choose machine code by itself: where the native executor works, and nobody turned it off."""
+    if os.environ.get("AGRAD_EXECUTOR") == "text":
+        return False
+    return any(row.name == NATIVE and row.available for row in executors())
+
+
+def chooses() -> bool:
+    """Return whether agrad is to choose machine code for programs by itself."""
+    return os.environ.get("AGRAD_EXECUTOR") == "native"
 
 
 class Asked:
@@ -66,7 +93,7 @@ class Asked:
                 return run(*values)
             except Stopped:
                 raise
-            except Exception:  # noqa: BLE001 (the call runs again)
+            except Exception:  # noqa: BLE001, S110 (the call runs again)
                 pass
         with self._backend.quiet():
             return self(*values)
@@ -99,10 +126,101 @@ class Asked:
         return f"<{self.executor.name}{f': refused, {self.why_not}' if self.why_not else ''}>"
 
 
+class Chosen:
+    """A program that agrad has run by an executor though none was named: nothing but the time tells, of results and errors.
+
+    The first call goes as without it. Before the second one it is asked, which gives the bits of the operations or leaves a call
+    to what ran before. Whether it runs a program follows from that and from what is installed.
+
+    Parameters
+    ----------
+    program : callable
+        Gives the program, for raw arrays and with as few steps as there can be; takes whether with loops.
+    backend : Backend
+        Of the arrays.
+    options : mapping
+        What was said where the program was called.
+    following : callable
+        What runs the program without an executor.
+    quiet : bool
+        Whether no floating-point warning is wanted.
+    """
+
+    def __init__(
+        self,
+        program: Callable[[bool], Program],
+        backend: Backend,
+        options: Mapping[str, Any],
+        following: Callable[..., Any],
+        *,
+        quiet: bool,
+    ) -> None:
+        self.following = following
+        self.why_not = "it has been called once at most"
+        self._program, self._backend, self._options, self._quiet = program, backend, options, quiet
+        self._calls = self._misses = 0
+        self._run: Callable[..., Any] | None = None
+
+    def __call__(self, *values: Any) -> Any:
+        run = self._run
+        if run is None and self._calls < 2:
+            self._calls += 1
+            if self._calls == 2:
+                self._choose(values)
+                run = self._run
+        if run is not None:
+            outs = run(*values)
+            if outs is not None:
+                return outs
+            self._misses += 1
+            if self._misses == MISSES:
+                self._run, self.why_not = None, f"{MISSES} calls were no machine code's"
+        if not self._quiet:
+            return self.following(*values)
+        with self._backend.quiet():
+            return self.following(*values)
+
+    def _choose(self, values: Sequence[Any]) -> None:
+        """Have code made of the program, now or in a thread, where that is promised to be quicker."""
+        if not by_itself():
+            self.why_not = "no executor is there that agrad takes by itself"
+            return
+        executor = executor_named(NATIVE)
+        try:
+            prepared = Prepared(self._program(executor.loops), self._backend)
+            seconds, make = executor.unasked(prepared.program, self._backend, quiet=self._quiet, **self._options)
+        except Refused as refusal:
+            self.why_not = str(refusal)
+            return
+
+        def making() -> None:
+            try:
+                with self._backend.quiet():
+                    self._run = prepared.around(make(prepared.values(values)))
+                self.why_not = ""
+            except Refused as refusal:
+                self.why_not = str(refusal)
+            except Exception as error:  # noqa: BLE001 (what is not asked for fails for nobody)
+                self.why_not = f"{type(error).__name__}: {error}"
+
+        self.why_not = "it is being made"
+        if seconds < AT_ONCE:
+            making()
+        elif seconds < AT_MOST:
+            threading.Thread(target=making, name="agrad makes code").start()
+        else:
+            self.why_not = f"making it is predicted to take {seconds:.1f} s"
+
+    def __repr__(self) -> str:
+        return f"<{NATIVE}, chosen{f': no, {self.why_not}' if self.why_not else ''}>"
+
+
 def quietly(run: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
     """Return what runs a program without floating-point warnings of its library."""
     if isinstance(run, Asked):
         return run.quietly
+    if isinstance(run, Chosen):
+        return run
 
     def quiet(*values: Any) -> Any:
         with backend.quiet():
@@ -169,8 +287,10 @@ class Prepared:
         stops = [step.args[1] for step in self._stops]
         item = self._backend.item
 
-        def program(*given: Any) -> tuple[Any, ...]:
+        def program(*given: Any) -> tuple[Any, ...] | None:
             outs = run(*self.values(given))
+            if outs is None:  # of one that agrad has chosen: left to what ran before
+                return None
             for array, value in zip(outs[count:], stops, strict=True):
                 stop_unless(item, array, value)
             return tuple(outs[:count])

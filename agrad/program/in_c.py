@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import re
 from typing import Any
 
@@ -12,15 +11,13 @@ from agrad.core import errors
 from agrad.core.executor import Refused
 from agrad.core.once import once
 from agrad.core.tensor import Tensor
-from agrad.plugin.manager import executor_named, executors, get
+from agrad.plugin.manager import executor_named, get
+from agrad.program.executing import NATIVE
 from agrad.program.passes import fewer
 from agrad.program.program import Program, Shaped, attached, spec_of_value
 
 #: The dtypes of what goes in and comes out as doubles.
 FLOATS = ("float32", "float64")
-
-#: The executor that agrad takes by itself, on NumPy's arrays.
-NATIVE = "native"
 
 
 class CFunctionError(RuntimeError):
@@ -103,13 +100,6 @@ def _header(name: str, size: int, gives: int | None, inputs: list[Shaped], outpu
     lines += ["   NaN: an operation failed, as of a singular matrix, or n is another. */"]
     more = "" if gives is None else ", double *grad"
     return "\n".join([*lines, f"typedef double (*{name})(int n, const double *x{more});", ""])
-
-
-def by_itself() -> bool:
-    """Return whether agrad may choose machine code by itself: where the native executor works, and nobody turned it off."""
-    if os.environ.get("AGRAD_EXECUTOR") == "text":
-        return False
-    return any(row.name == NATIVE and row.available for row in executors())
 
 
 @attached

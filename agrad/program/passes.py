@@ -19,7 +19,7 @@ from agrad.core.once import once
 from agrad.core.op import OPS, facts_of
 from agrad.ops.batch_rules import pointwise, rule_of
 from agrad.plugin.manager import executor_named
-from agrad.program.executing import Asked
+from agrad.program.executing import CHOSEN_FOR, Asked, Chosen, chooses, quietly
 from agrad.program.loop_passes import hoisted, running, trimmed
 from agrad.program.program import DETACH, DRAW, STOP, DType, Program, Ref, Shaped, Step, attached, is_number
 from agrad.program.unrolling import unrolled
@@ -69,6 +69,23 @@ class Running:
                 found = Asked(asked, program, backend, options, following)
             found = runs.setdefault(key, found)
         return found  # type: ignore[no-any-return]
+
+    def chosen(
+        self: Any, backend: Backend, *, executor: Any = None, quiet: bool = False, **options: Any
+    ) -> Callable[..., tuple[Any, ...]]:
+        """Return the same; where no executor is named, one that agrad may choose takes over from the second call on.
+
+        `quiet`: it gives no floating-point warnings.
+        """
+        run = self.runner(backend, executor=executor, **options)
+        if executor is not None or backend.name not in CHOSEN_FOR or not chooses():
+            return quietly(run, backend) if quiet else run  # type: ignore[no-any-return]
+        runs: dict[Any, Any] = self.__dict__["_runs"]
+        key = backend, Chosen, quiet, *options.items()
+        if key not in runs:
+            program = functools.partial(fewer, self, options=options)
+            runs.setdefault(key, Chosen(program, backend, options, run, quiet=quiet))
+        return runs[key]  # type: ignore[no-any-return]
 
 
 def fewer(program: Program, loops: bool, options: Mapping[str, Any]) -> Program:

@@ -406,6 +406,11 @@ class Program:
         def runner(self, backend: Backend, *, executor: Any = None, **options: Any) -> Callable[..., tuple[Any, ...]]:
             """Return what runs the program on raw arrays of a backend."""
 
+        def chosen(
+            self, backend: Backend, *, executor: Any = None, quiet: bool = False, **options: Any
+        ) -> Callable[..., tuple[Any, ...]]:
+            """Return the same, or an executor that agrad chooses."""
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of: its text is compiled anew."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -667,7 +672,7 @@ class Program:
     def run(self, backend: Backend, values: Sequence[Any], **options: Any) -> Sequence[Any]:
         """Run on raw values of a backend; an error tells the step and the user's line."""
         try:
-            return self.runner(backend, **options)(*values)
+            return self.chosen(backend, **options)(*values)
         except Exception as error:
             self.explain(error, backend, values)
             raise

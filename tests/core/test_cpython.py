@@ -217,7 +217,7 @@ class TestVersionsOfClasses:
         return Base, Own
 
     def looked_up(self, kind):
-        kind().__hash__  # noqa: B018
+        kind().__hash__
         version = cpython.version_of(kind)
         assert version.value
         return version, version.value
@@ -237,7 +237,7 @@ class TestVersionsOfClasses:
         version, before = self.looked_up(own)
         change(base, own)
         assert version.value != before
-        own().__hash__  # noqa: B018
+        own().__hash__
         assert version.value != before
 
     def test_never_come_back(self):
@@ -245,7 +245,7 @@ class TestVersionsOfClasses:
         version, before = self.looked_up(own)
         for _ in range(1500):  # CPython gives a class so many versions, and then none
             own.other = own.other
-            own().__hash__  # noqa: B018
+            own().__hash__
             assert version.value != before
 
     def test_stay_while_nothing_changes(self):

@@ -123,7 +123,6 @@ class TestCompiled:
         assert all(step.op != "random" for program in steps.programs for step in program.steps)
         assert not any(program.keys for program in steps.programs)
 
-
     def test_a_draw_that_no_result_needs(self):
         """Its key is an input of the program, and none of what the executor gets."""
 

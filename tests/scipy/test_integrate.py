@@ -18,7 +18,7 @@ import agrad.numpy as anp
 from agrad.autograd import gradcheck, gradgradcheck
 from agrad.compiled import adaptive as often
 from agrad.func import ImplicitError
-from agrad.program import in_c
+from agrad.program.executing import by_itself
 from agrad.scipy import integrate
 from agrad.scipy.integrate import odeint, solve_ivp
 
@@ -475,7 +475,7 @@ class TestProgramsOfPlainArrays:
     def soon(self, monkeypatch, request):
         monkeypatch.setattr(often, "BEFORE", 5)
         if request.param == "native":
-            if not in_c.by_itself():
+            if not by_itself():
                 pytest.skip("there is no native executor here")
             monkeypatch.setattr(often, "BEFORE_C", 20)
         return request.param
@@ -761,7 +761,7 @@ class TestOftenInC:
     @pytest.fixture(autouse=True)
     def soon(self, monkeypatch):
         pytest.importorskip("llvmlite", reason="functions of C are made by llvmlite")
-        if not in_c.by_itself():
+        if not by_itself():
             pytest.skip("no function of C can be made here")
         monkeypatch.setattr(often, "BEFORE_C", 50)
 

@@ -8,7 +8,7 @@ import programs
 import pytest
 from programs import ON_NUMPY, Leaf, Program, drawn, judge, shrunk
 
-from agrad.program.in_c import by_itself
+from agrad.program.executing import by_itself
 
 
 def check(count, judges, longest):

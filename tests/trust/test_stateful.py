@@ -9,7 +9,7 @@ import stateful
 from stateful import CompileWarning, difference_of, drawn, judge, shrunk
 
 import agrad as ag
-from agrad.program.in_c import by_itself
+from agrad.program.executing import by_itself
 
 SEEDS = range(100)
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from agrad.plugin.backend import Executor, Refused
+
+#: Programs of fewer steps are not taken without being asked for.
+FEWEST = 4
 
 
 class NativeExecutor(Executor):
@@ -48,6 +54,32 @@ class NativeExecutor(Executor):
         if len(native.python) > max(4, len(program.steps) // self.share):
             raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")
         return running
+
+    def unasked(
+        self, program: Any, backend: Any, *, quiet: bool, exact: bool = False, keep: bool = True, **options: Any
+    ) -> tuple[float, Callable[..., Any]]:
+        """Return how to run a program of small arrays with the bits of its text."""
+        from agrad_numpy.executor import turned  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.entry import flags  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.lowering import predicted_seconds  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.running import Native, plain  # noqa: PLC0415 (as above)
+        from agrad_numpy.tiles import CUT_FROM  # noqa: PLC0415 (as above)
+
+        largest = max(
+            (math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in program.shapes.values()), default=0
+        )
+        if not keep or largest >= CUT_FROM:
+            raise Refused("a value is so large that calls cost little, and sums over it go in parts")
+        if len(program.steps) < FEWEST:
+            raise Refused(f"{len(program.steps)} steps are soon done")
+        if not quiet and flags() is None:
+            raise Refused("nothing tells here of floating-point errors")
+        same_bits = program if exact else turned(program)
+
+        def make(values: Sequence[Any]) -> Callable[..., Any]:
+            return Native(same_bits, backend, list(map(plain, values)), own=False, whole=True, tells=not quiet).call
+
+        return predicted_seconds(same_bits), make
 
     def in_c(self, program: Any, backend: Any, *, exact: bool = False, **options: Any) -> tuple[int, Any]:
         """Return the program as a function of C."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import platform
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,11 @@ _NEW = 93
 _FASTCALL = 0x80
 
 #: Numbers at the head of a table, and per input and output.
-HEAD, PER_INPUT, PER_OUTPUT = 18, 5, 5
+HEAD, PER_INPUT, PER_OUTPUT = 21, 5, 5
+
+#: What C calls the floating-point errors that NumPy tells of: of an invalid operation, a division by 0, too large and too small a
+#: number. Its constants differ by the processor.
+_RAISED = 1 | 4 | 8 | 16 if platform.machine().lower() in ("x86_64", "amd64") else 1 | 2 | 4 | 8
 
 
 class Fields:
@@ -46,6 +51,26 @@ class Fields:
 
 class _Method(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("call", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+
+
+class Flags(NamedTuple):
+    """Floating-point errors, as C numbers them, and the addresses of functions that forget, tell and raise them."""
+
+    which: int
+    clear: int
+    test: int
+    again: int
+
+
+@functools.cache
+def flags() -> Flags | None:
+    """Return which floating-point errors are told of, and the functions of C for that; None: these are unknown."""
+    try:
+        process = ctypes.CDLL(None)
+        clear, test, again = process.feclearexcept, process.fetestexcept, process.feraiseexcept
+        return Flags(_RAISED, address_of(clear), address_of(test), address_of(again))
+    except (OSError, TypeError, AttributeError):
+        return None
 
 
 class Table(np.ndarray[Any, Any]):
@@ -91,6 +116,7 @@ class Entry:
         *,
         releases: bool,
         held: Any,
+        flags: Flags | None = None,
     ) -> Any:
         """Return a builtin function for a program.
 
@@ -109,6 +135,8 @@ class Entry:
             Whether other threads may run meanwhile.
         held : object
             What has to live as long.
+        flags : Flags, optional
+            It gives None where one of these floating-point errors was met, too.
         """
         arrays: list[Any] = [slots, held]
 
@@ -117,7 +145,7 @@ class Entry:
             return int(arrays[-1].ctypes.data)
 
         words = [len(inputs), len(outputs), slots.ctypes.data, *schedule, id(np.ndarray), id(None), *self._functions]
-        words += [int(releases), status]
+        words += [int(releases), status, *((0, 0, 0) if flags is None else flags[:3])]
         for slot, place in inputs:
             arrays.append(place.dtype)
             mask = place.dtype.alignment - 1
@@ -143,8 +171,10 @@ entry = functools.cache(Entry)
 def text(fields: Fields) -> str:
     """Return the entry as LLVM's text; a table has numbers in the order of `Entry.function`."""
     names = ("inputs", "outputs", "slots", "run", "schedule", "count", "array", "none", "new", "tuple", "set", "get", "retain", "release",
-             "save", "restore", "releases", "status")  # fmt: skip
-    kinds = dict.fromkeys(names, "ptr") | dict.fromkeys(("inputs", "outputs", "count", "releases", "status"), "i64")
+             "save", "restore", "releases", "status", "flags", "clear", "test")  # fmt: skip
+    kinds = dict.fromkeys(names, "ptr") | dict.fromkeys(
+        ("inputs", "outputs", "count", "releases", "status", "flags"), "i64"
+    )
     head = [
         line
         for at, name in enumerate(names)
@@ -284,6 +314,13 @@ go:
   %work = load ptr, ptr %slots
   %failing = getelementptr i8, ptr %work, i64 %status
   store i64 0, ptr %failing
+  %flags.short = trunc i64 %flags to i32
+  %tells = icmp ne i64 %flags, 0
+  br i1 %tells, label %go.clear, label %go.on
+go.clear:
+  %cleared = call i32 %clear(i32 %flags.short)
+  br label %go.on
+go.on:
   %lets.go = icmp ne i64 %releases, 0
   br i1 %lets.go, label %go.alone, label %go.held
 go.held:
@@ -297,7 +334,13 @@ go.alone:
 ran:
   %failure = load i64, ptr %failing
   %all.well = icmp eq i64 %failure, 0
-  br i1 %all.well, label %well, label %other
+  br i1 %all.well, label %well.done, label %other
+well.done:
+  br i1 %tells, label %well.test, label %well
+well.test:
+  %raised = call i32 %test(i32 %flags.short)
+  %none.raised = icmp eq i32 %raised, 0
+  br i1 %none.raised, label %well, label %other
 well:
   ret ptr %results
 give.up:

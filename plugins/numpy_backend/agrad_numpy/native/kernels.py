@@ -785,7 +785,7 @@ class Called(Kernel):
         def call(offsets: list[str], _: int) -> None:
             for k, (pointer, offset) in enumerate(zip(operands, offsets, strict=True)):
                 f.do(f"store ptr {f.at(pointer, offset)}, ptr {f.at(places, 8 * k)}")
-            f.do(f"call void {function}(ptr {places}, ptr {length}, ptr {steps}, ptr {data})")
+            f.do(f"call void @called(ptr {function}, ptr {places}, ptr {length}, ptr {steps}, ptr {data})")
 
         f.nest(self.shape[:-1], [row[:-1] for row in self.strides], 0, call)
         return []
@@ -829,7 +829,7 @@ class Generalized(Kernel):
         def call(offsets: list[str], _: int) -> None:
             for k, (pointer, offset) in enumerate(zip(operands, offsets, strict=True)):
                 f.do(f"store ptr {f.at(pointer, offset)}, ptr {f.at(places, 8 * k)}")
-            f.do(f"call void {function}(ptr {places}, ptr {sizes}, ptr {steps}, ptr {data})")
+            f.do(f"call void @called(ptr {function}, ptr {places}, ptr {sizes}, ptr {steps}, ptr {data})")
 
         f.nest(self.outer[:-1], [row[:-1] for row in self.strides], 0, call)
         if self.fails:

@@ -11,7 +11,7 @@ import numpy as np
 from agrad.plugin.backend import Refused, once
 from agrad.plugin.programs import Program
 from agrad_numpy.executor import address, aligned
-from agrad_numpy.native.entry import entry
+from agrad_numpy.native.entry import entry, flags
 from agrad_numpy.native.indexing import Indexed
 from agrad_numpy.native.jit import Compiled
 from agrad_numpy.native.kernels import KINDS, Called, Kernel, Product, Solved
@@ -48,6 +48,33 @@ next:
   %more = add i64 %i, 1
   %go = icmp slt i64 %more, %stop
   br i1 %go, label %next, label %done
+done:
+  ret void
+}
+"""
+
+#: What calls a loop of NumPy's.
+CALLED = """
+define internal void @called(ptr %loop, ptr %places, ptr %sizes, ptr %steps, ptr %data) alwaysinline {
+  call void %loop(ptr %places, ptr %sizes, ptr %steps, ptr %data)
+  ret void
+}
+"""
+
+#: The same, which keeps note of floating-point errors before it: loops forget them.
+TELLING = """
+@flags.test = global ptr null
+@flags.raise = global ptr null
+define internal void @called(ptr %loop, ptr %places, ptr %sizes, ptr %steps, ptr %data) noinline {
+  %test = load ptr, ptr @flags.test
+  %raised = call i32 %test(i32 FLAGS)
+  call void %loop(ptr %places, ptr %sizes, ptr %steps, ptr %data)
+  %any = icmp ne i32 %raised, 0
+  br i1 %any, label %again, label %done
+again:
+  %raise = load ptr, ptr @flags.raise
+  %ignored = call i32 %raise(i32 %raised)
+  br label %done
 done:
   ret void
 }
@@ -156,15 +183,40 @@ class Native:
         The addresses that are the same in every call, 0 for others.
     outputs : list of int
         The numbers of what is given; one that is there twice is one array.
+
+    Parameters
+    ----------
+    program, backend, own, threads
+        As of `Running`; what tells runs on one thread, as each has its own note of errors.
+    values : sequence of array
+        Of a call.
+    whole : bool, optional
+        Refuse a program with steps of Python's.
+    tells : bool, optional
+        Give None where a floating-point error was met.
     """
 
-    def __init__(self, program: Program, backend: Any, values: Sequence[Any], *, own: bool, threads: int = 1) -> None:
+    def __init__(
+        self,
+        program: Program,
+        backend: Any,
+        values: Sequence[Any],
+        *,
+        own: bool,
+        threads: int = 1,
+        whole: bool = False,
+        tells: bool = False,
+    ) -> None:
         firsts, self.backend = [*dict.fromkeys(program.outputs)], backend
         self.low = low = Lowered(program.replaced(outputs=tuple(firsts)), backend, values, own=own, threads=threads)
         self.outputs = [low.outputs[firsts.index(number)] for number in program.outputs]
         math_ = Math()
         self._schedule = Schedule(low, math_)
         self.slots, self.python = self._schedule.slots, self._schedule.python
+        self._flags = flags() if tells else None
+        if whole and self.python:
+            step = low.steps[self.python[0][1].steps[0]]
+            raise Refused(f"{step.op} has no kernel, recorded at {step.line}")
         whole = [*self._schedule.whole()]
         known = {kernel.key: kernel for each in whole for kernel in each.entries}
         names = {key: f"kernel{at}" for at, key in enumerate(known)}
@@ -172,7 +224,9 @@ class Native:
         math_.inline = sum(len(kernel.steps) for kernel in known.values()) < INLINE
         texts = [kernel.text(names[key]) for key, kernel in known.items()]
         declared = {line for kernel in known.values() for line in kernel.declared} | math_.declared
-        self.text = "\n".join([*sorted(declared), *math_.variables(), *math_.texts.values(), *texts, RUN])
+        self.text = "\n".join(
+            [*sorted(declared), *math_.variables(), *math_.texts.values(), *texts, self._calling(), RUN]
+        )
         self._code = Compiled(self.text)
         for op, dtype in math_.loops:
             found = loop_of(getattr(np, op), (dtype, dtype))
@@ -180,6 +234,9 @@ class Native:
                 raise Refused(f"NumPy has no loop of {op} for {dtype}")
             for what, value in zip(("loop", "data"), found, strict=True):
                 ctypes.c_void_p.from_address(self._code.variable(f"{what}.{op}.{dtype}")).value = value
+        if self._flags is not None:
+            for name, function in zip(("test", "raise"), self._flags[2:], strict=True):
+                ctypes.c_void_p.from_address(self._code.variable(f"flags.{name}")).value = function
         self._run = self._code.address("run")
         at = {key: self._code.address(name) for key, name in names.items()}
         for each in whole:
@@ -190,6 +247,10 @@ class Native:
             self.call = Apart(lambda: self.entry(releases=True))
         else:
             self.call = self.entry(releases=False)
+
+    def _calling(self) -> str:
+        """Return the text of what calls NumPy's loops."""
+        return CALLED if self._flags is None else TELLING.replace("FLAGS", str(self._flags[0]))
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -210,8 +271,8 @@ class Native:
         outputs = [(self.low.slots[n], self.low.places[n]) for n in self.outputs]
         run, table, whole = self.schedule
         schedule = run, table, whole if count is None else count
-        held = work, *self.held
-        return entry().function(inputs, outputs, schedule, slots, self.low.workspace, releases=releases, held=held)
+        how = {"releases": releases, "held": (work, *self.held), "flags": self._flags}
+        return entry().function(inputs, outputs, schedule, slots, self.low.workspace, **how)
 
     @property
     def held(self) -> tuple[Any, ...]:

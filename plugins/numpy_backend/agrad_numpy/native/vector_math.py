@@ -538,7 +538,7 @@ class Math:
         f.do(f"store i64 {width}, ptr {count}")
         function = f.get(f"load ptr, ptr @loop.{op}.{e.dtype}")
         data = f.get(f"load ptr, ptr @data.{op}.{e.dtype}")
-        f.do(f"call void {function}(ptr {args}, ptr {count}, ptr {steps}, ptr {data})")
+        f.do(f"call void @called(ptr {function}, ptr {args}, ptr {count}, ptr {steps}, ptr {data})")
         theirs = f.get(f"load {e.kind}, ptr {to}, align 64")
         f.do(f"store {e.kind} {e.choose(far, theirs, near)}, ptr {place}, align 64")
         f.do("br label %done")
