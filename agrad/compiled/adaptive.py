@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from agrad import tree
@@ -14,6 +15,7 @@ from agrad.compiled.compiling import BRANCHES, Compiled
 from agrad.core import mode
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
+from agrad.plugin.manager import chosen_executor
 from agrad.program.executing import NATIVE, by_itself
 from agrad.program.in_c import CFunction, CFunctionError
 from agrad.program.program import Leaf, Number, Stopped
@@ -35,18 +37,26 @@ COMPARED = 5
 class Often(Compiled):
     """A function that is called often, with tensors of the same shapes, none of which is differentiated.
 
+    Its programs run by the executor that `use_executor` has chosen where it is made; else, from a counted call on, as machine
+    code where agrad may choose that: with the bits of the function.
+
     Other than `compile` it says nothing where no program can hold what the function does, but goes on as it is: where that
     draws, writes or changes Python's state, and where the first replay gives something else.
     """
 
     def __init__(self, function: Any) -> None:
-        super().__init__(function, check=False, explain=False, exact=True, threads=1)
-        self._before = BEFORE
+        self._chosen = chosen_executor()
+        super().__init__(function, check=False, explain=False, exact=True, threads=1, executor=self._chosen)
+        self._before, self._left = BEFORE, BEFORE_C
         self._is_open = True
         self._ways: list[Kept] = []
 
     def __call__(self, *tensors: Tensor) -> Any:
         """Call the function."""
+        self._left -= 1
+        if not self._left and self._chosen is None and by_itself():
+            self._options = {**self._options, "executor": NATIVE}
+            self._ways = [replace(kept, options=self._options, calls=0) for kept in self._ways]
         for kept in self._ways:
             values = kept.enter(tensors)
             if type(values) is list:
@@ -189,7 +199,7 @@ class OftenPlain(_KnownOf):
             self._is_open = False
             return None
         values, at = kept.gather(tree.flatten((args, {}))[0]), kept.leaves[0][1]
-        executor = NATIVE if self._calls >= BEFORE_C and by_itself() else None
+        executor = chosen_executor() or (NATIVE if self._calls >= BEFORE_C and by_itself() else None)
         run, array = kept.program.runner(kept.backend, executor=executor, exact=True, threads=1), kept.backend.asarray
         places = {leaf: number for number, leaf in kept.from_arguments}
         state, moment = places[place], places[1 - place]

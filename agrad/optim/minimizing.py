@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from agrad import tree
+from agrad.compiled.adaptive import Often
 from agrad.core.errors import UnsupportedOp, called
 from agrad.core.tensor import Tensor
 from agrad.func.grad import hvp, value_and_grad
@@ -263,8 +264,10 @@ class _Problem:
             )
         self.device = vector.device
         self.start = self._host(vector.detach())
-        self.both: Callable[..., Any] = value_and_grad(self.of_vector)
-        self.bent = hessian(self.of_vector)
+        self.often = Often(self.of_vector)
+        self.both: Callable[..., Any] = Often(value_and_grad(self.of_vector))
+        self.bent = Often(hessian(self.of_vector))
+        self.bent_along = Often(lambda x, v: hvp(self.of_vector, (x,), (v,)))
         self.last: tuple[bytes, float] = (b"", 0.0)
 
     def of_vector(self, vector: Tensor) -> Any:
@@ -287,7 +290,7 @@ class _Problem:
 
     def value(self, x: Any) -> float:
         """Return the value at a vector."""
-        return self._noted(x, self.of_vector(self._tensor(x)))
+        return self._noted(x, self.often(self._tensor(x)))
 
     def value_and_gradient(self, x: Any) -> tuple[float, Any]:
         """Return value and gradient, computed in one pass."""
@@ -296,7 +299,7 @@ class _Problem:
 
     def product(self, x: Any, v: Any) -> Any:
         """Return the product of the Hessian at a vector and another one."""
-        return self._host(hvp(self.of_vector, (self._tensor(x),), (self._tensor(v),)).detach())
+        return self._host(self.bent_along(self._tensor(x), self._tensor(v)).detach())
 
     def matrix(self, x: Any) -> Any:
         """Return the Hessian at a vector."""

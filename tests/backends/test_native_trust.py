@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -15,10 +16,15 @@ import numpy as np
 import pytest
 
 import agrad as ag
+import agrad.numpy as anp
+from agrad.compiled import adaptive
 from agrad.plugin.programs import optimized
 
 pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip install agrad-numpy[native]")
 
+pytest.importorskip("scipy", reason="solvers are SciPy's")
+
+from agrad.scipy.integrate import solve_ivp
 from agrad_numpy.native import jit
 from agrad_numpy.native.running import Running
 
@@ -173,3 +179,97 @@ class TestHostilePrograms:
 def test_nothing_imports_llvmlite_before_it_is_asked_for():
     text = "import sys, agrad as ag; ag.compile(lambda x: x + 1)(ag.ones(3)); assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", text], check=True, timeout=120)
+
+
+def field(t, y, p):
+    return anp.stack([y[1], -p * anp.sin(y[0]) + t])
+
+
+def states(p=1.3):
+    return solve_ivp(field, (0.0, 3.0), np.array([0.5, 0.1]), args=(p,), rtol=1e-8, t_eval=np.linspace(0.0, 3.0, 7)).y
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Right sides are programs from their sixth call on, and machine code from their twentieth on."""
+    for name, count in {"BEFORE": 5, "BEFORE_WITHIN": 5, "BEFORE_C": 20}.items():
+        monkeypatch.setattr(adaptive, name, count)
+    vars(field).pop("_often_plain", None)
+    yield
+    vars(field).pop("_often_plain", None)
+
+
+class TestSolvers:
+    """Right sides that became machine code."""
+
+    def test_several_threads_with_one_right_side(self, soon):
+        wanted = [states(p) for p in (1.3, 0.7)]
+        with ThreadPoolExecutor(4) as pool:
+            found = [*pool.map(lambda k: states((1.3, 0.7)[k % 2]), range(16))]
+        for k, one in enumerate(found):
+            assert one.tobytes() == wanted[k % 2].tobytes()
+
+    @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
+    def test_interrupted_anywhere(self, soon):
+        """The next run is as if nothing had been."""
+        wanted = states()
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        met = 0
+        try:
+            for k in range(40):
+                signal.setitimer(signal.ITIMER_REAL, 0.0005 * (k + 1))
+                try:
+                    assert states().tobytes() == wanted.tobytes()
+                except KeyboardInterrupt:
+                    met += 1
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0.0)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert met
+        assert states().tobytes() == wanted.tobytes()
+
+    def test_named_for_a_block(self, soon):
+        wanted = states()
+        vars(field).pop("_often_plain")
+        with ag.func.use_executor("native"):
+            found = states()
+        assert found.tobytes() == wanted.tobytes()
+        (kept,) = next(iter(vars(field)["_often_plain"]._programs._kept.values()))
+        assert "<native>" in map(repr, vars(kept.program)["_runs"].values())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_goes_on_with_a_solver():
+    text = """
+        import os
+        import numpy as np
+        import agrad as ag
+        import agrad.numpy as anp
+        from agrad.compiled import adaptive
+        from agrad.optim import minimize
+        from agrad.scipy.integrate import odeint
+
+        adaptive.BEFORE = adaptive.BEFORE_WITHIN = 5
+        adaptive.BEFORE_C = 20
+
+        def field(y, t):
+            return anp.stack([y[1], -anp.sin(y[0])])
+
+        def run():
+            least = minimize(lambda x: ag.sum((x * x - 2.0) ** 2 + ag.exp(-x)), np.array([0.5, 1.5, 3.0]), method="BFGS")
+            return odeint(field, np.array([0.5, 0.1]), np.linspace(0.0, 3.0, 7)).tobytes() + least.x.tobytes()
+
+        wanted = [run() for _ in range(3)]
+        child = os.fork()
+        if not child:
+            os._exit(0 if run() == wanted[0] else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert {*wanted, run()} == {wanted[0]}
+        """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(text)], check=True, timeout=300)

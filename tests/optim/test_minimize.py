@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from scipy import optimize
 
 import agrad as ag
+from agrad.compiled import adaptive
+from agrad.optim import minimizing
 from agrad.optim.minimizing import MATRICES, PRODUCTS, VALUES
+from agrad.program.executing import by_itself
 
 TARGET = np.array([[1.0, -2.0], [0.5, 3.0]])
 METHODS = ["CG", "BFGS", "L-BFGS-B", "TNC", "SLSQP", "Newton-CG", "trust-ncg", "trust-krylov", "trust-constr"]
@@ -149,3 +154,65 @@ def test_what_is_wrong_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ag.BackendError, match="pip install scipy"):
         ag.optim.minimize(lambda x: ag.sum(x), np.zeros(2))
+
+
+class Noted(adaptive.Often):
+    """Notes what was made."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, function):
+        super().__init__(function)
+        self.made.append(self)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    monkeypatch.setattr(Noted, "made", [])
+    monkeypatch.setattr(minimizing, "Often", Noted)
+    return Noted.made
+
+
+@pytest.mark.parametrize("executor", [None, "native"])
+@pytest.mark.parametrize("method", ["BFGS", "Newton-CG", "trust-exact", "Nelder-Mead"])
+def test_what_is_called_often_becomes_a_program(method, executor, made, monkeypatch):
+    """With the same bits, and as machine code where that is chosen, for a block or by the number of calls."""
+    if executor and not by_itself():
+        pytest.skip("there is no native executor here")
+
+    def f(p):
+        return ag.sum((p["x"] - TARGET) ** 2 * (1.5 + ag.sin(p["x"]))) + ag.exp(-p["b"])
+
+    start = {"x": np.full((2, 2), 0.3), "b": 0.5}
+    options = {"options": {"maxiter": 40}}
+    monkeypatch.setattr(adaptive, "BEFORE", 10**9)
+    wanted = ag.optim.minimize(f, start, method=method, **options)
+    assert not any(often._ways for often in made)
+    made.clear()
+    monkeypatch.setattr(adaptive, "BEFORE", 3)
+    with ag.func.use_executor(executor) if executor else contextlib.nullcontext():
+        found = ag.optim.minimize(f, start, method=method, **options)
+    assert found.x.tobytes() == wanted.x.tobytes()
+    assert found.nfev == wanted.nfev
+    kept = [kept for often in made for kept in often._ways]
+    assert kept
+    assert all(one.options["executor"] == executor for one in kept)
+    if executor:
+        made.clear()
+        monkeypatch.setattr(adaptive, "BEFORE_C", 8)
+        counted = ag.optim.minimize(f, start, method=method, **options)
+        assert counted.x.tobytes() == wanted.x.tobytes()
+        assert any(one.options["executor"] == "native" and one.calls for often in made for one in often._ways)
+
+
+def test_a_function_that_does_more_is_called_each_time(made, monkeypatch):
+    monkeypatch.setattr(adaptive, "BEFORE", 3)
+    seen = []
+
+    def f(x):
+        seen.append(float(x[0].detach()))
+        return ag.sum(x**4 + (x - 1.0) ** 2)
+
+    found = ag.optim.minimize(f, np.full(3, 2.0), method="BFGS")
+    assert len(seen) == found.nfev > 5
+    assert not any(often._ways for often in made)
