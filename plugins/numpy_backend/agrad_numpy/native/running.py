@@ -191,7 +191,7 @@ class Native:
     values : sequence of array
         Of a call.
     whole : bool, optional
-        Refuse a program with steps of Python's.
+        Refuse a program with steps of Python's, and one whose results lie otherwise than those of its text.
     tells : bool, optional
         Give None where a floating-point error was met.
     """
@@ -214,9 +214,8 @@ class Native:
         self._schedule = Schedule(low, math_)
         self.slots, self.python = self._schedule.slots, self._schedule.python
         self._flags = flags() if tells else None
-        if whole and self.python:
-            step = low.steps[self.python[0][1].steps[0]]
-            raise Refused(f"{step.op} has no kernel, recorded at {step.line}")
+        if whole:
+            self._refuse_what_shows(firsts)
         whole = [*self._schedule.whole()]
         known = {kernel.key: kernel for each in whole for kernel in each.entries}
         names = {key: f"kernel{at}" for at, key in enumerate(known)}
@@ -247,6 +246,18 @@ class Native:
             self.call = Apart(lambda: self.entry(releases=True))
         else:
             self.call = self.entry(releases=False)
+
+    def _refuse_what_shows(self, outputs: Sequence[int]) -> None:
+        """Refuse a program with steps of Python's, or with results that would lie in memory otherwise than its text's."""
+        low = self.low
+        if self.python:
+            step = low.steps[self.python[0][1].steps[0]]
+            raise Refused(f"{step.op} has no kernel, recorded at {step.line}")
+        roots = [low.before[number].root for number in outputs]
+        if {*roots} & {*low.program.inputs, *low.tried.kept} or len({*roots}) < len(roots):
+            raise Refused("a result shares memory with an argument, a constant or another result")
+        if not all(low.before[number].is_dense for number in outputs):
+            raise Refused("a result is a part of what is computed")
 
     def _calling(self) -> str:
         """Return the text of what calls NumPy's loops."""
