@@ -372,6 +372,24 @@ class TestSmallProducts:
             found = NativeExecutor().build(program, NUMPY, [a, b])(a, b)[0]
             assert np.array_equal(found, a @ b)
 
+    @FLOATS
+    @pytest.mark.parametrize("bias", [True, False])
+    @pytest.mark.parametrize(
+        ("rows", "inputs", "outputs"), [(8, 20, 12), (1, 5, 7), (130, 20, 130), (16, 300, 120), (3, 1, 4)]
+    )
+    def test_layers_are_exact(self, rows, inputs, outputs, bias, dtype):
+        """As products and sums where their kernel goes that way, else as the kernel's call."""
+        rng = np.random.default_rng(0)
+        x, w, b = (rng.standard_normal(s).astype(dtype) for s in ((rows, inputs), (outputs, inputs), (outputs,)))
+        layer = lambda x, w, b: ag.nn.functional.linear(x * 2.0, w, b if bias else None) - 0.5
+        program = optimized(ag.func.capture(layer)(x, w, b).without_detach())
+        for args in ((x, w, b), (np.asfortranarray(x), np.asfortranarray(w), b), (x[::-1], w, b)):
+            run = NativeExecutor().build(program, NUMPY, args, exact=True)
+            same(run(*args), eager(layer, *args))
+            small = outputs * inputs < 2**15 and rows * outputs < 2**14
+            (made,) = run._natives.values()
+            assert len(made.python) == (0 if small else 1)
+
     def test_gradients_of_a_layer(self):
         rng = np.random.default_rng(0)
         x, w, b = (rng.standard_normal(shape) for shape in ((8, 20), (12, 20), (12,)))

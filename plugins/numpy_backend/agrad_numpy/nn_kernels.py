@@ -270,12 +270,13 @@ def _log_softmax(x: Any, /, *, axis: int) -> Any:
 
 #: float32 products of so few rows with so large a matrix run faster transposed: OpenBLAS then packs the small operand.
 _FEW_ROWS = range(4, 129)
-_LARGE = 2**15
+#: Elements of a matrix of weights, from which on few rows are multiplied by it the other way round.
+LARGE = 2**15
 
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     if input.ndim == 2:
-        if weight.size >= _LARGE and weight.itemsize == 4 and len(input) in _FEW_ROWS:
+        if weight.size >= LARGE and weight.itemsize == 4 and len(input) in _FEW_ROWS:
             y = np.matmul(weight, input.T).T
             return y.copy() if bias is None else np.add(y, bias, order="C")
         y = input.dot(weight.T)

@@ -48,7 +48,7 @@ class NativeExecutor(Executor):
         from agrad_numpy.native.running import Running, plain  # noqa: PLC0415 (as above)
 
         count = (default_threads() if threads is None else threads) if spreading.available() else 1
-        lowered = program if exact else _loosely(program)
+        lowered = _exactly(program) if exact else _loosely(program)
         running = Running(lowered, backend, own=not exact, plain=program, threads=count)
         native = running.native([plain(value) for value in values])
         if len(native.python) > max(4, len(program.steps) // self.share):
@@ -74,7 +74,7 @@ class NativeExecutor(Executor):
             raise Refused(f"{len(program.steps)} steps are soon done")
         if not quiet and flags() is None:
             raise Refused("nothing tells here of floating-point errors")
-        same_bits = program if exact else turned(program)
+        same_bits = _exactly(program if exact else turned(program))
 
         def make(values: Sequence[Any]) -> Callable[..., Any]:
             return Native(same_bits, backend, list(map(plain, values)), own=False, whole=True, tells=not quiet).call
@@ -85,7 +85,14 @@ class NativeExecutor(Executor):
         """Return the program as a function of C."""
         from agrad_numpy.native.in_c import in_c  # noqa: PLC0415 (as above)
 
-        return in_c(program if exact else _loosely(program), backend, own=not exact)
+        return in_c(_exactly(program) if exact else _loosely(program), backend, own=not exact)
+
+
+def _exactly(program: Any) -> Any:
+    """Return a program whose results are the same bits."""
+    from agrad_numpy.native.expanding import with_layers  # noqa: PLC0415 (as above)
+
+    return with_layers(program)
 
 
 def _loosely(program: Any) -> Any:

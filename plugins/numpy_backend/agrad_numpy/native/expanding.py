@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from agrad.plugin.programs import DType, Program, Ref, Shaped, Step, written_out
+from agrad_numpy.kernels import DOT_BELOW
+from agrad_numpy.nn_kernels import LARGE
 
 #: A step that gives nothing: where its operand has an element that is NaN, the call runs again, step by step.
 REQUIRED = "native.required"
@@ -47,6 +49,19 @@ def expanded(program: Program) -> Program:
     return program.replaced(steps=(*writing.steps, *required), shapes=writing.shapes, outputs=program.outputs[:count])
 
 
+def with_layers(program: Program) -> Program:
+    """Return a program of the same bits whose layers of small matrices are products and sums, as their kernel computes them."""
+    writing = Writing(program)
+    for step in program.steps:
+        if step.op == "nn.linear" and not step.several and all(n in program.shapes for n in (*step.refs, *step.made)):
+            (made,), weight = step.made, program.shapes[step.refs[1]]
+            small = math.prod(weight.shape) < LARGE and math.prod(program.shapes[made].shape) < DOT_BELOW
+            if small and writing.linear(step):
+                continue
+        writing.steps.append(step)
+    return program.replaced(steps=tuple(writing.steps), shapes=writing.shapes)
+
+
 def _is_written_out(step: Step) -> bool:
     """Return whether a step becomes what its kernel does."""
     return step.op in WRITTEN_OUT or (step.op == "nn.softplus" and step.args[1:2] not in ((), (1,)))
@@ -77,7 +92,7 @@ class Writing:
             "clip": self._clip,
             "linalg.vecdot": self._vecdot,
             "matmul": self._matmul,
-            "nn.linear": self._linear,
+            "nn.linear": self.linear,
             "pow": self._pow,
             "vecdot": self._vecdot,
         }
@@ -131,7 +146,7 @@ class Writing:
         self._add(step, "pow", (base, float(np.asarray(value))), step.made[0])
         return True
 
-    def _linear(self, step: Step) -> bool:
+    def linear(self, step: Step) -> bool:
         """Write a layer of matrices as a product and a sum."""
         rows, weight, *bias = step.args
         bias = [part for part in bias if part is not None]
