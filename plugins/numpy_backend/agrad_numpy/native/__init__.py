@@ -90,9 +90,9 @@ class NativeExecutor(Executor):
 
 def _exactly(program: Any) -> Any:
     """Return a program whose results are the same bits."""
-    from agrad_numpy.native.expanding import with_layers  # noqa: PLC0415 (as above)
+    from agrad_numpy.native.expanding import exactly  # noqa: PLC0415 (as above)
 
-    return with_layers(program)
+    return exactly(program)
 
 
 def _loosely(program: Any) -> Any:

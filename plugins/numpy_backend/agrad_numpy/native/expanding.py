@@ -17,8 +17,11 @@ from agrad_numpy.nn_kernels import LARGE
 #: A step that gives nothing: where its operand has an element that is NaN, the call runs again, step by step.
 REQUIRED = "native.required"
 
+#: The largest of elements, where it is nothing to a result which zero that is; of zeros of two signs NumPy takes either.
+LARGEST = "native.largest"
+
 #: What runs the steps that only native programs have.
-KERNELS: dict[str, Callable[..., Any]] = {REQUIRED: lambda _: ()}
+KERNELS: dict[str, Callable[..., Any]] = {REQUIRED: lambda _: (), LARGEST: np.max}
 
 #: Operations of agrad's own that become what their kernels do.
 WRITTEN_OUT = frozenset({
@@ -49,17 +52,13 @@ def expanded(program: Program) -> Program:
     return program.replaced(steps=(*writing.steps, *required), shapes=writing.shapes, outputs=program.outputs[:count])
 
 
-def with_layers(program: Program) -> Program:
-    """Return a program of the same bits whose layers of small matrices are products and sums, as their kernel computes them."""
-    writing = Writing(program)
+def exactly(program: Program) -> Program:
+    """Return a program of the same bits, with layers of small matrices and losses of classes in the steps that their kernels take."""
+    writing = Exact(program)
     for step in program.steps:
-        if step.op == "nn.linear" and not step.several and all(n in program.shapes for n in (*step.refs, *step.made)):
-            (made,), weight = step.made, program.shapes[step.refs[1]]
-            small = math.prod(weight.shape) < LARGE and math.prod(program.shapes[made].shape) < DOT_BELOW
-            if small and writing.linear(step):
-                continue
-        writing.steps.append(step)
-    return program.replaced(steps=tuple(writing.steps), shapes=writing.shapes)
+        writing.write(step)
+    constants = {**program.constants, **writing.constants}
+    return program.replaced(steps=tuple(writing.steps), shapes=writing.shapes, constants=constants)
 
 
 def _is_written_out(step: Step) -> bool:
@@ -201,3 +200,116 @@ class Writing:
         product = self._add(step, "multiply", step.args, left)
         self._add(step, "sum", (product,), made, axis=step.kwargs.get("axis", -1))
         return True
+
+
+class Exact(Writing):
+    """The same, with the bits of the kernels.
+
+    Attributes
+    ----------
+    constants : dict of int to array
+        Those that steps take beside the program's.
+    """
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.constants: dict[int, Any] = {}
+
+    def write(self, step: Step) -> None:
+        """Add a step, or what its kernel does."""
+        ways: dict[str, Callable[[Step], bool]] = {
+            "nn.cross_entropy": self._cross_entropy,
+            "nn.cross_entropy_adjoint": self._cross_entropy_adjoint,
+            "nn.linear": self._layer,
+        }
+        known = all(n in self.shapes for n in (*step.refs, *step.made)) and not step.kwargs
+        if not known or step.op not in ways or not ways[step.op](step):
+            self.steps.append(step)
+
+    def _layer(self, step: Step) -> bool:
+        (made,), weight = step.made, self.shapes[step.refs[1]]
+        small = math.prod(weight.shape) < LARGE and math.prod(self.shapes[made].shape) < DOT_BELOW
+        return small and self.linear(step)
+
+    def _cross_entropy(self, step: Step) -> bool:
+        """Where every target is a class; else the call runs again step by step."""
+        logits, target, *more = step.args
+        weight, ignored, reduction = (*more, *(None, -100, "mean")[len(more) :])
+        loss, lse, rows = step.outs
+        if weight is not None or type(ignored) is not int or ignored >= 0 or not self._is_of_rows(logits, target):
+            return False
+        about, indices = self.shapes[logits.number], self.shapes[target.number]
+        (count, classes), dtype = about
+        column, row = Shaped((count, 1), dtype), Shaped((count,), dtype)
+
+        def add(op: str, about: Shaped | int, *args: Any, **kwargs: Any) -> Ref:
+            return self._add(step, op, args, about, **kwargs)
+
+        most = add(LARGEST, column, logits, axis=1, keepdims=True)
+        shares = add("exp", about, add("subtract", about, logits, most))
+        total = add("log", column, add("sum", column, shares, axis=1, keepdims=True))
+        whole = add("add", column if lse is None else lse, total, most)
+        truth = Shaped(indices.shape, "bool")
+        is_class = add(
+            "logical_and", truth, add("greater_equal", truth, target, 0), add("less", truth, target, classes)
+        )
+        ones = add("ones_like", row, add("reshape", row, whole, row.shape))
+        ones = add("where", row if rows is None else rows, is_class, ones, math.nan)
+        self.steps.append(Step(REQUIRED, (ones,), {}, (), several=True))
+        if loss is None:
+            return True
+        place = add("where", indices, is_class, target, 0)
+        picked = add("getitem", row, logits, (self._constant(np.arange(count)), place))
+        losses = add("subtract", loss if reduction == "none" else row, add("reshape", row, whole, row.shape), picked)
+        if reduction == "sum":
+            add("sum", loss, losses)
+        elif reduction == "mean":
+            add("divide", loss, add("sum", Shaped((), dtype), losses), count)
+        return True
+
+    def _cross_entropy_adjoint(self, step: Step) -> bool:
+        """Where every target counts once; else the call runs again step by step."""
+        grad, logits, target, lse, rows, reduction = step.args
+        (made,) = step.made
+        refs = all(type(part) is Ref for part in (grad, lse)) and (rows is None or type(rows) is Ref)
+        if not refs or not self._is_of_rows(logits, target):
+            return False
+        about, indices = self.shapes[logits.number], self.shapes[target.number]
+        if {self.shapes[n].dtype for n in step.refs if n != target.number} != {about.dtype}:
+            return False
+        (count, classes), dtype = about
+
+        def add(op: str, about: Shaped | int, *args: Any) -> Ref:
+            return self._add(step, op, args, about)
+
+        row = Shaped((count,), dtype)
+        if rows is not None:
+            once = add("where", row, add("equal", Shaped(row.shape, "bool"), rows, 1.0), rows, math.nan)
+            self.steps.append(Step(REQUIRED, (once,), {}, (), several=True))
+        ordered = add("reshape", about, add("reshape", Shaped((count * classes,), dtype), logits, (-1,)), about.shape)
+        shares = add("exp", about, add("subtract", about, ordered, lse))
+        column = add("reshape", Shaped((count, 1), indices.dtype), target, (count, 1))
+        names = self._constant(np.arange(classes, dtype=indices.dtype))
+        is_target = add("equal", Shaped(about.shape, "bool"), column, names)
+        shares = add("where", about, is_target, add("subtract", about, shares, 1.0), shares)
+        scale = grad
+        if reduction == "mean":
+            scale = add("divide", Shaped((), dtype), grad, count)
+        elif reduction == "none":
+            scale = add("reshape", Shaped((count, 1), dtype), grad, (count, 1))
+        add("multiply", made, shares, scale)
+        return True
+
+    def _is_of_rows(self, logits: Any, target: Any) -> bool:
+        """Return whether these are a matrix of floats, and a class for each row of it."""
+        if type(logits) is not Ref or type(target) is not Ref:
+            return False
+        about, indices = self.shapes[logits.number], self.shapes[target.number]
+        floats = len(about.shape) == 2 and 0 not in about.shape and about.dtype in ("float32", "float64")
+        return floats and indices.shape == about.shape[:1] and indices.dtype in ("int32", "int64")
+
+    def _constant(self, array: Any) -> Ref:
+        """Return an array that is the same in every call."""
+        number = self._fresh()
+        self.shapes[number], self.constants[number] = Shaped(array.shape, array.dtype.name), array
+        return Ref(number)

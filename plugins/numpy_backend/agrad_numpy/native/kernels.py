@@ -14,6 +14,7 @@ import numpy as np
 
 from agrad.plugin.programs import Ref, Step
 from agrad_numpy.native import elementwise, linalg, spreading
+from agrad_numpy.native.expanding import LARGEST
 from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, literal, vector
 from agrad_numpy.native.lowering import Group, Lowered, Place, collapsed, contiguous
 from agrad_numpy.native.vector_math import Math, any_of
@@ -398,12 +399,12 @@ def reduced_strides(shape: Sequence[int], order: Sequence[int], axes: Sequence[i
 
 def first_of(op: str, of_sums: float = -0.0) -> float:
     """Return what a sum, or a largest or smallest element, begins with."""
-    return {"max": -math.inf, "min": math.inf}.get(op, of_sums)
+    return {"max": -math.inf, LARGEST: -math.inf, "min": math.inf}.get(op, of_sums)
 
 
 def joined(e: Arithmetic, op: str, a: str, b: str) -> str:
     """Return the sum of two, or their larger or smaller one."""
-    return {"max": e.maximum, "min": e.minimum}.get(op, e.add)(a, b)
+    return {"max": e.maximum, LARGEST: e.maximum, "min": e.minimum}.get(op, e.add)(a, b)
 
 
 def pairwise(e: Arithmetic, op: str, parts: list[str]) -> str:

@@ -38,7 +38,7 @@ from agrad.plugin.programs import (
 from agrad_numpy.executor import OPERATORS, address, turned
 from agrad_numpy.kernels import DOT_BELOW
 from agrad_numpy.native import elementwise
-from agrad_numpy.native.expanding import KERNELS, REQUIRED, expanded
+from agrad_numpy.native.expanding import KERNELS, LARGEST, REQUIRED, expanded
 from agrad_numpy.native.ir import FLOATS, TYPES
 from agrad_numpy.native.jit import vector_bytes
 from agrad_numpy.native.numpy_loops import loop_of, resolves
@@ -524,7 +524,7 @@ class Lowered:
     def is_sum(self, step: Step) -> bool:
         """Return whether a step is a sum or mean of floats, in their own dtype, or the largest or smallest of them."""
         if (  # of zeros of two signs NumPy takes either as the largest
-            step.op not in (("sum", "mean", "max", "min") if self.own else ("sum", "mean"))
+            step.op not in (("sum", "mean", LARGEST, "max", "min") if self.own else ("sum", "mean", LARGEST))
             or len(step.args) != 1
             or not step.kwargs.keys() <= {"axis", "dtype", "keepdims"}
         ):
