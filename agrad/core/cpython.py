@@ -196,7 +196,7 @@ def _place_of_version() -> int | None:
     class Seen:
         pass
 
-    size = type.__basicsize__ // 4
+    size = type.__basicsize__ // 4  # type: ignore[operator]
 
     def words() -> list[int]:
         return list((ctypes.c_uint32 * size).from_address(id(Seen)))
