@@ -79,7 +79,7 @@ class Running:
         """
         run = self.runner(backend, executor=executor, **options)
         if executor is not None or backend.name not in CHOSEN_FOR or not chooses():
-            return quietly(run, backend) if quiet else run  # type: ignore[no-any-return]
+            return quietly(run, backend) if quiet else run
         runs: dict[Any, Any] = self.__dict__["_runs"]
         key = backend, Chosen, quiet, *options.items()
         if key not in runs:
