@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -77,6 +79,50 @@ def test_programs_have_the_same_bits(folder, compiles):
     assert found[0] == found[1]
     assert 0 < count == len(compiles)
     assert len({*compiles}) == count  # the second one's were there
+
+
+TELLS = """
+import warnings
+import numpy as np
+import agrad as ag
+from agrad_numpy.native import jit
+
+compiles, code = [], jit.Compiled._code
+jit.Compiled._code = lambda self, text, machine: (compiles.append(text), code(self, text, machine))[1]
+x = np.linspace(0.1, 1.0, 9)
+function = ag.compile(lambda x: (ag.log(x) * x, x * x * x, 1.0 / x, ag.sqrt(x)), check=False)
+for _ in range(3):
+    function(x)
+for bad in (0.5, 0.0, -1.0, 1e308, 0.5):
+    x[4] = bad
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        found = function(x)
+    print([np.asarray(part).tobytes().hex() for part in found], sorted(str(one.message) for one in seen))
+((kept,),) = function._kept.values()
+print(kept.runner, getattr(kept.runner, "_misses", 0), len(compiles), any("flags.test" in text for text in compiles), sep=",")
+"""
+
+
+def test_another_process_is_told_of_floating_point_errors_too(folder, tmp_path):
+    """What tells is filled in where code from the disk is loaded."""
+    found, script = [], tmp_path / "tells.py"
+    script.write_text(TELLS)
+    for executor in ("text", "native", "native"):
+        done = subprocess.run(
+            [sys.executable, script],
+            env={**os.environ, "AGRAD_EXECUTOR": executor},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        *lines, last = done.stdout.splitlines()
+        found.append((lines, last))
+    text, first, second = found
+    assert text[0] == first[0] == second[0]
+    assert "divide by zero" in text[0][1]
+    assert first[1] == "<native, chosen>,3,2,True"  # the way in, and the program
+    assert second[1] == "<native, chosen>,3,0,False"  # nothing is compiled
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "renamed", "foreign", "writable"])

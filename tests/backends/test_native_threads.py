@@ -14,7 +14,7 @@ pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip 
 
 from agrad_numpy.executor import turned
 from agrad_numpy.native import jit, spreading
-from agrad_numpy.native.expanding import expanded
+from agrad_numpy.native.expanding import exactly, expanded
 from agrad_numpy.native.running import Running
 
 if not jit.availability()[0]:
@@ -35,7 +35,7 @@ def small(monkeypatch):
 def natives(function, *args, own):
     """Return a function as native code on one, two and three threads."""
     program = fewer(ag.func.capture(function)(*args), True, {})
-    program = expanded(turned(program)) if own else program
+    program = expanded(turned(program)) if own else exactly(program)
     return [Running(program, NUMPY, own=own, threads=threads) for threads in (1, 2, 3)]
 
 
@@ -68,6 +68,26 @@ def test_bits_are_those_of_one_thread(name, own, dtype):
             found.append(spread(run))
     if own or name != "largest":  # NumPy's own functions are called for what is not exactly rounded, and for this one
         assert any(found)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("count", [1000, 1001])
+def test_bits_of_a_layer_and_a_loss_of_classes(count, own):
+    rng = np.random.default_rng(0)
+    w, x, labels = rng.standard_normal((16, 8)), rng.standard_normal((count, 8)), rng.integers(0, 16, count)
+
+    def loss(w, x, labels):
+        return ag.nn.functional.cross_entropy(ag.nn.functional.linear(x, w), labels)
+
+    function = ag.func.value_and_grad(loss, argnums=(0, 1))
+    one, *others = natives(function, w, x, labels, own=own)
+    wanted = [part.tobytes() for part in one(w, x, labels)]
+    for run in others:
+        assert [part.tobytes() for part in run(w, x, labels)] == wanted
+        assert spread(run)
+    if not own:
+        value, gradients = function(*map(ag.asarray, (w, x, labels)))
+        assert [np.asarray(part.detach()).tobytes() for part in (value, *gradients)] == wanted
 
 
 def test_views_are_read_where_they_lie():
