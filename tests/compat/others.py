@@ -147,6 +147,9 @@ def run_one(checkout: Path, name: str, library: str) -> None:
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)(?!\w)")
 
+#: The line of a traceback that has the error.
+ERROR = re.compile(r"[\w.]+(Error|Exception|Interrupt|Exit)\b")
+
 
 def printed(checkout: Path, name: str, library: str, runner: str = __file__) -> tuple[str, float]:
     """Return what an example prints, and the seconds of the processor; of one that fails, the error."""
@@ -160,7 +163,8 @@ def printed(checkout: Path, name: str, library: str, runner: str = __file__) -> 
             check=False,
         )
     if done.returncode:
-        raise RuntimeError(f"{library}: {done.stderr.strip().splitlines()[-1]}")
+        said = done.stderr.strip().splitlines()  # notes stand below the error
+        raise RuntimeError(f"{library}: {next((line for line in reversed(said) if ERROR.match(line)), said[-1])}")
     text, _, seconds = done.stdout.rstrip("\n").rpartition("\n")
     return text, float(seconds)
 
