@@ -766,6 +766,9 @@ class Methods(_FromTables):
     def is_cuda(self) -> bool:
         """Whether it lies on a CUDA device, one of the cupy backend."""
     @property
+    def is_xpu(self) -> bool:
+        """False: no backend computes on Intel's devices."""
+    @property
     def H(self) -> Tensor:
         """The conjugate transpose of a matrix."""
     def matmul(self, other: Any) -> Tensor:

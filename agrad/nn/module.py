@@ -533,9 +533,10 @@ class Module:
         return self
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call a function with every module, those within first."""
-        for module in reversed(list(self.modules())):
-            fn(module)
+        """Call a function with every module: with the children's in their order, then with this one, as PyTorch does."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
         return self
 
     def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False) -> Self:

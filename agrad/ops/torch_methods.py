@@ -1015,6 +1015,11 @@ class Matrices:
         return str(self.device).partition(":")[0] == "cupy"
 
     @property
+    def is_xpu(self) -> bool:
+        """False: no backend computes on Intel's devices."""
+        return False
+
+    @property
     def H(self: Any) -> Tensor:
         """The conjugate transpose of a matrix."""
         return elementwise.conj(self.T) if self.is_complex() else self.T

@@ -295,11 +295,7 @@ IMPORT = re.compile(r"^( *)(import|from) torch(?![a-z])(.*)$", re.MULTILINE)
 def imported(found: re.Match[str]) -> str:
     """Return a line that imports torch as one that imports agrad."""
     space, word, rest = found.groups()
-    if word == "import" and " as " in rest:
-        place, _, name = rest.partition(" as ")
-        outer, _, inner = place.rpartition(".")
-        return f"{space}from agrad{outer} import {inner} as {name}"
-    if word == "from":
+    if word == "from" or " as " in rest:
         return f"{space}{word} agrad{rest}"
     return f"{space}import agrad{rest}; import agrad as torch" if rest.strip() else f"{space}import agrad as torch"
 

@@ -196,3 +196,12 @@ def test_a_module_needs_no_call_of_its_base():
     assert list(net.state_dict()) == ["hidden.weight", "hidden.bias"]
     assert net.eval().hidden.training is False
     assert all(p.grad is not None for p in net.parameters())
+
+
+def test_apply_comes_to_children_in_their_order():
+    """The order of PyTorch's, in which weights are drawn; a module in two places has its turn in both."""
+    shared = nn.Tanh()
+    net = nn.Sequential(nn.Linear(2, 3), nn.Sequential(shared, nn.ReLU()), nn.Sequential(shared), nn.Linear(3, 1))
+    order: list[str] = []
+    assert net.apply(lambda module: order.append(type(module).__name__)) is net
+    assert order == ["Linear", "Tanh", "ReLU", "Sequential", "Tanh", "Sequential", "Linear", "Sequential"]

@@ -162,11 +162,15 @@ def test_matrices():
 def test_devices_and_what_does_nothing():
     x = ag.ones(2)
     assert not x.is_cuda
+    assert not x.is_xpu
     assert ag.accelerator.is_available() == ag.cuda.is_available()
     assert (ag.accelerator.current_accelerator() is None) == (ag.accelerator.device_count() == 0)
-    ag.backends.cudnn.benchmark = True
+    import agrad.backends.cudnn as cudnn
+
+    cudnn.benchmark = True
+    assert ag.backends.cudnn is cudnn
     assert ag.backends.cudnn.benchmark
-    assert not ag.backends.cudnn.is_available()
+    assert not cudnn.is_available()
     ag.nn.LSTM(1, 1).flatten_parameters()
     net = ag.nn.DataParallel(ag.nn.Linear(2, 1), device_ids=[0, 1])
     assert list(net.state_dict()) == ["module.weight", "module.bias"]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -45,46 +46,15 @@ def get(name: str) -> Backend:
     return _get(name)
 
 
-class Switches:
-    """PyTorch's switches of cuDNN, which no array library here has: they can be set, and change nothing.
-
-    Attributes
-    ----------
-    benchmark, deterministic, allow_tf32, enabled : bool
-        As they were set last.
-
-    Examples
-    --------
-    >>> import agrad as ag
-    >>> ag.backends.cudnn.benchmark = True
-    """
-
-    benchmark = deterministic = allow_tf32 = False
-    enabled = True
-
-    def is_available(self) -> bool:
-        """Return False: cuDNN is not used.
-
-        Returns
-        -------
-        bool
-            False.
-        """
-        return False
-
-
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     if name == "cudnn":
-        return _CUDNN
+        return import_module("agrad.backends.cudnn")
     try:
         return _namespace(name)
     except BackendError as error:
         raise AttributeError(str(error)) from error
-
-
-_CUDNN = Switches()
 
 
 class _Backends(ModuleType):
