@@ -12,7 +12,6 @@ from typing import Any
 from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, guess_chunkmanager
 
 import agrad as ag
-from agrad.core.errors import called
 from agrad.core.once import once
 
 __all__ = ["ChunkManager"]
@@ -86,9 +85,7 @@ class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, wh
         """NumPy's names for tensors."""
         return ag.numpy
 
-    def apply_gufunc(self, *args: Any, **options: Any) -> Any:
-        """Raise NotImplementedError: blocks are given to functions as arrays, whose gradients are lost."""
-        raise NotImplementedError(
-            "apply_ufunc(dask='parallelized') gives functions arrays: the gradients of tensors would be lost.\n  Write"
-            f" dask='allowed' with agrad's functions, or agrad_dask.map_blocks.{called()}"
-        )
+    def apply_gufunc(self, function: Any, signature: str, *args: Any, **options: Any) -> Any:
+        """Call a function on blocks of tensors, as a step of the graph: it is captured as a program, of agrad's functions."""
+        found = importlib.import_module("agrad_dask").apply_gufunc(function, signature, *args, **options)
+        return tuple(found) if isinstance(found, list) else found

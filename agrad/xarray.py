@@ -34,6 +34,7 @@ import xarray
 
 import agrad as ag
 import agrad.numpy as np
+from agrad import tree
 from agrad.core import errors
 from agrad.core import names as _names
 from agrad.core.backend import joined
@@ -306,6 +307,105 @@ def _of_tensors_too(method: Any, computing: Any) -> Any:
     return of_both
 
 
+# -- functions of labelled blocks --------------------------------------------------------------------------------------------
+
+
+def _mapping(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def map_blocks(
+        func: Any, obj: Any, args: Any = (), kwargs: dict[str, Any] | None = None, template: Any = None
+    ) -> Any:
+        kwargs = {} if kwargs is None else kwargs
+        given = (obj, *args, *kwargs.values())
+        held = (_tensors(v) if _is_labelled(v) else tree.flatten(v)[0] for v in given)
+        if any(isinstance(x, ag.Tensor) for x in itertools.chain.from_iterable(held)):
+            return _of_blocks(func, obj, args, kwargs, template)
+        return of_arrays(func, obj, args, kwargs, template)
+
+    return map_blocks
+
+
+#: Whether a caller asks for a function to run on blocks; what xarray does so by itself is of whole tensors, and recorded.
+_ON_BLOCKS: ContextVar[bool] = ContextVar("agrad_on_blocks", default=False)
+
+
+def _on_blocks(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def apply_ufunc(func: Any, *args: Any, **options: Any) -> Any:
+        held = itertools.chain.from_iterable(map(_tensors, args))
+        if options.get("dask") != "parallelized" or not any(t._spec.backend.is_chunked for t in held):
+            return of_arrays(func, *args, **options)
+        # xarray would look at chunks, of which it sees none of a tensor; they are looked at where the function is called
+        options["dask_gufunc_kwargs"] = {"allow_rechunk": False} | (options.get("dask_gufunc_kwargs") or {})
+        token = _ON_BLOCKS.set(True)
+        try:
+            return of_arrays(func, *args, **options)
+        finally:
+            _ON_BLOCKS.reset(token)
+
+    return apply_ufunc
+
+
+def _is_cut(of_arrays: Any) -> Any:
+    @functools.wraps(of_arrays)
+    def is_chunked_array(x: Any) -> bool:
+        return x._spec.backend.is_chunked if _ON_BLOCKS.get() and isinstance(x, ag.Tensor) else bool(of_arrays(x))
+
+    return is_chunked_array
+
+
+def _is_labelled(value: Any) -> bool:
+    return isinstance(value, xarray.DataArray | xarray.Dataset)
+
+
+def _of_blocks(func: Any, obj: Any, args: Any, kwargs: dict[str, Any], template: Any) -> Any:
+    """Call a function on each labelled block, and put its results together by the labels: steps of the graph, all of them."""
+    lengths: dict[Any, tuple[int, ...]] = {}
+    for value in (obj, *args):
+        for dim, found in value.chunksizes.items() if _is_labelled(value) else ():
+            if lengths.setdefault(dim, found) != found:
+                raise ValueError(
+                    f"map_blocks: blocks along {dim!r} have lengths {lengths[dim]} and {found}: xarray.unify_chunks(...) before"
+                    f"{errors.called()}"
+                )
+    dims = [dim for dim, along in lengths.items() if len(along) > 1]
+    ends = {dim: list(itertools.accumulate(lengths[dim])) for dim in dims}
+
+    def block(value: Any, places: tuple[int, ...]) -> Any:
+        if not _is_labelled(value):
+            return value
+        at = {dim: slice(ends[dim][i] - lengths[dim][i], ends[dim][i]) for dim, i in zip(dims, places, strict=True)}
+        return value.isel({dim: part for dim, part in at.items() if dim in value.dims})
+
+    def together(places: tuple[int, ...]) -> Any:
+        if len(places) < len(dims):
+            dim = dims[len(places)]
+            parts = [together((*places, i)) for i in range(len(ends[dim]))]
+            how = {} if isinstance(parts[0], xarray.DataArray) else {"data_vars": "minimal"}
+            return xarray.concat(parts, dim, coords="minimal", compat="override", join="exact", **how)
+        made = func(block(obj, places), *(block(a, places) for a in args), **kwargs)
+        if not _is_labelled(made):
+            raise TypeError(
+                f"map_blocks: the function gives a DataArray or a Dataset, got {type(made).__name__}{errors.called()}"
+            )
+        for variable in [made] if isinstance(made, xarray.DataArray) else made.data_vars.values():
+            lost = [dim for dim in dims if dim not in variable.dims]
+            if lost:
+                raise ValueError(
+                    f"map_blocks: what the function gives has no dimension {lost[0]!r}, of which there are"
+                    f" {len(ends[lost[0]])} blocks: chunk({{{lost[0]!r}: -1}}) puts them into one{errors.called()}"
+                )
+        return made
+
+    made = together(())
+    if template is not None and (type(made), made.sizes) != (type(template), template.sizes):
+        raise ValueError(
+            f"map_blocks: the function gives a {type(made).__name__} of sizes {dict(made.sizes)}, the template is a"
+            f" {type(template).__name__} of sizes {dict(template.sizes)}{errors.called()}"
+        )
+    return made
+
+
 # -- files ------------------------------------------------------------------------------------------------------------------
 
 
@@ -464,6 +564,11 @@ REPLACED = (
     Replaced("xarray.core.dataarray:get_chunksizes", "variables", _all_chunksizes, "chunksizes", _in_chunks),
     Replaced("xarray.core.dataset:get_chunksizes", "variables", _all_chunksizes, "chunks chunksizes", _in_chunks),
     Replaced("xarray.structure.chunks:get_chunked_array_type", "args", _managing, "unify_chunks", _in_chunks, (_MANAGERS,)),
+    Replaced("xarray.computation.apply_ufunc:get_chunked_array_type", "args", _managing, "", _in_chunks, (_MANAGERS,)),
+    Replaced("xarray.computation.apply_ufunc:is_chunked_array", "x", _is_cut, ""),
+    Replaced("xarray:apply_ufunc", "func args", _on_blocks, ""),
+    Replaced("xarray.core.parallel:map_blocks", "func obj args kwargs template", _mapping, "map_blocks"),
+    Replaced("xarray:map_blocks", "func obj args kwargs template", _mapping, "map_blocks"),
     Replaced("xarray.core.duck_array_ops:get_array_namespace", "values", _namespaces, _TOGETHER_METHODS, _of_several_backends),
     Replaced("xarray.core.duck_array_ops:einsum", "args kwargs", _products, "dot", _of_several_backends),
     Replaced("xarray.core.dataset:Dataset.load", "self", _loading, "compute load"),

@@ -541,6 +541,6 @@ def in_dask() -> RuntimeError:
         "Can't make a Dask array or task of a Tensor that requires grad. Use tensor.detach() instead."
         "\n  Dask would take the value and lose the gradient. NumPy's functions take tensors and Dask arrays and are recorded:"
         " np.where for dask.array.where; agrad_dask.map_blocks is dask.array's. For chunks, "
-        'x.to_device("dask").rechunk(...) instead of from_array; import agrad.xarray for DataArray.chunk. In xr.apply_ufunc,'
-        f' dask="allowed".{called()}'
+        'x.to_device("dask").rechunk(...) instead of from_array; import agrad.xarray for DataArray.chunk, xr.map_blocks and'
+        f' xr.apply_ufunc(dask="parallelized").{called()}'
     )

@@ -233,6 +233,7 @@ _HERE = {
     "agrad_dask.from_npy": "from_npy",
     "agrad_dask.map_blocks": "map_blocks blockwise",
     "agrad_dask.map_overlap": "map_overlap",
+    "agrad_dask.apply_gufunc": "apply_gufunc",
 }
 
 #: What to do instead: the names that are not there.
@@ -506,7 +507,7 @@ _INSTEAD = {
     "open it with xarray, and agrad_dask.from_xarray(data)": "from_netcdf open_dataset open_mfdataset",
     "give agrad.compute progress=True": "progress ProgressBar",
     "use distributed.Client: while one is active its workers compute": "Client",
-    "use agrad_dask.map_blocks": "apply_gufunc apply_ufunc reduction",
+    "use agrad_dask.map_blocks": "apply_ufunc reduction",
     "it is Dask's own: import dask": "config delayed",
     "it is xarray's own, and takes tensors once agrad.xarray is imported": (
         "xarray.DataArray xarray.Dataset xarray.apply_ufunc xarray.open_dataset xarray.open_zarr"

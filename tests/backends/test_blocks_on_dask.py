@@ -474,8 +474,6 @@ def test_compiled_functions_run_as_they_are_and_captures_refuse():
     np.testing.assert_allclose(made.item(), np.mean(diffused(U, 0.3, np) ** 2))
     with pytest.raises(CaptureError, match="map_overlap makes programs of its own"):
         ag.func.capture(loss)(u)
-    with pytest.raises(RuntimeError, match="not mapped by vmap"):
-        ag.vmap(lambda k: agrad_dask.map_blocks(lambda u, k: u * k, u, k))(ag.ones(2))
 
 
 def test_an_array_in_memory_that_is_not_cut_is_told():

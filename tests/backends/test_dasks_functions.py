@@ -62,7 +62,7 @@ def test_the_message_says_what_to_write():
         "Use tensor.detach()",
         "np.where for dask.array.where",
         'x.to_device("dask").rechunk(...)',
-        'dask="allowed"',
+        'xr.apply_ufunc(dask="parallelized")',
         "Called at",
     ):
         assert words in str(caught.value)

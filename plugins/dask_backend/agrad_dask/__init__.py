@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agrad_dask.blocks import map_blocks as map_blocks
     from agrad_dask.blocks import map_overlap as map_overlap
     from agrad_dask.computing import steps as steps
+    from agrad_dask.gufuncs import apply_gufunc as apply_gufunc
     from agrad_dask.lowering import value_and_grad as value_and_grad
     from agrad_dask.second import fisher as fisher
     from agrad_dask.second import gauss_newton as gauss_newton
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "ChunkWarning": "workers",
     "DaskBackend": "backend",
+    "apply_gufunc": "gufuncs",
     "fisher": "second",
     "from_npy": "sources",
     "from_npy_stack": "sources",
@@ -49,6 +51,7 @@ _WHERE = {
 __all__ = [
     "ChunkWarning",
     "DaskBackend",
+    "apply_gufunc",
     "fisher",
     "from_npy",
     "from_npy_stack",

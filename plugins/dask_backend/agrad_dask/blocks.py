@@ -9,7 +9,9 @@ May import Dask; is imported when `agrad_dask.map_blocks` or `map_overlap` is fi
 
 from __future__ import annotations
 
+import copy
 import functools
+import inspect
 import itertools
 import math
 import uuid
@@ -127,6 +129,8 @@ class Blocks:
         self.programs = {self.kind(at): program(at) for at in self.places}
         count = len(self.program(self.first).outputs)
         each = outputs if isinstance(outputs, list) else [outputs] * count
+        if len(each) != count:
+            raise ValueError(f"the function gives {count} results, where {len(each)} are expected{called()}")
         self.outputs = tuple(self._layout(j, axes) for j, axes in enumerate(each))
         self.ins = tuple(ins) or (None,) * len(self.inputs)
         self.outs = (outs,) * count if isinstance(outs, Exchange) else tuple(outs) or (None,) * count
@@ -155,7 +159,7 @@ class Blocks:
         if len(shape(self.first)) != len(axes):
             raise ValueError(
                 f"the function gives blocks of shape {shape(self.first)} for blocks of {len(self.grid)} axes, where"
-                f" {len(axes)} axes are expected: drop_axis= says which it does away with{called()}"
+                f" {len(axes)} axes are expected: drop_axis= says which it does away with, new_axis= which it adds{called()}"
             )
         along = [
             [
@@ -263,37 +267,59 @@ class Blocks:
 
     def pulled(self, needs: tuple[bool, ...], given: tuple[bool, ...]) -> Blocks:
         """Return the function of operands and cotangents, of results that have some, that gives those operands' cotangents."""
-        taken, wanted = chosen(self.outputs, given), [layout.axes for layout in chosen(self.inputs, needs)]
+        inputs = (*self.inputs, *chosen(self.outputs, given))
+        wanted = [layout.axes for layout in chosen(self.inputs, needs)]
         ins, outs = (*self.ins, *map(_back, chosen(self.outs, given))), tuple(map(_back, chosen(self.ins, needs)))
-        return self._derived(
-            ("pulled", needs, given), functools.partial(_pulled, needs, given), taken, wanted, ins, outs
-        )
+        make = functools.partial(_pulled, needs, given)
+        return self._derived(("pulled", needs, given), make, self.grid, inputs, wanted, ins, outs)
 
     def pushed(self, given: tuple[bool, ...]) -> Blocks:
         """Return the function of operands and tangents, of those operands that have some, that gives the results' tangents."""
-        taken, wanted = chosen(self.inputs, given), [layout.axes for layout in self.outputs]
+        inputs = (*self.inputs, *chosen(self.inputs, given))
+        wanted = [layout.axes for layout in self.outputs]
         ins = *self.ins, *(each and each.linear for each in chosen(self.ins, given))
-        return self._derived(("pushed", given), functools.partial(_pushed, given), taken, wanted, ins, self.outs)
+        make = functools.partial(_pushed, given)
+        return self._derived(("pushed", given), make, self.grid, inputs, wanted, ins, self.outs)
+
+    def batched(self, which: tuple[bool, ...], lengths: tuple[int, ...]) -> Blocks:
+        """Return the function of operands some of which have one more axis, the last, in blocks of these lengths; so do results."""
+        axis = len(self.grid)
+
+        def longer(layout: Layout) -> Layout:
+            return layout._replace(axes=(*layout.axes, axis), chunks=(*layout.chunks, lengths))
+
+        def along(each: Exchange | None) -> Exchange | None:
+            return None if each is None else each.beside(lengths)
+
+        inputs = [longer(layout) if has else layout for layout, has in zip(self.inputs, which, strict=True)]
+        ins = [along(each) if has else each for each, has in zip(self.ins, which, strict=True)]
+        wanted = [(*layout.axes, axis) for layout in self.outputs]
+        make, grid = functools.partial(_mapped, which), (*self.grid, len(lengths))
+        key = "batched", which, lengths
+        return self._derived(key, make, grid, inputs, wanted, ins, tuple(map(along, self.outs)), recorded=False)
 
     def _derived(
         self,
         key: Any,
         make: Callable[[Program], Any],
-        taken: list[Layout],
+        grid: tuple[int, ...],
+        inputs: Sequence[Layout],
         wanted: list[Axes],
         ins: Sequence[Exchange | None],
         outs: Sequence[Exchange | None],
+        *,
+        recorded: bool = True,
     ) -> Blocks:
         if key not in self.derived:
-            inputs = (*self.inputs, *taken)
 
             def program(at: tuple[int, ...]) -> Program:
                 blocks = [like(layout.meta, layout.shape(at)) for layout in inputs]
                 for block in blocks:  # the derivative is to have derivatives
-                    block.requires_grad = spec_of_value(block).inexact
-                return _with_outputs(PerShape(make(self.program(at)), pure=True).of(tuple(blocks), {}).program)
+                    block.requires_grad = recorded and spec_of_value(block).inexact
+                own = self.program(at[: len(self.grid)])
+                return _with_outputs(PerShape(make(own), pure=True).of(tuple(blocks), {}).program)
 
-            self.derived[key] = Blocks(self.grid, inputs, wanted, program, ins, outs, self.name)
+            self.derived[key] = Blocks(grid, inputs, wanted, program, ins, outs, self.name)
         return self.derived[key]
 
 
@@ -469,6 +495,20 @@ def _pushed(given: Sequence[bool], program: Program) -> Callable[..., Any]:
     return push
 
 
+def _mapped(which: Sequence[bool], program: Program) -> Callable[..., Any]:
+    """Return the function that maps a program over the last axis of some operands."""
+
+    def results(*values: Tensor) -> tuple[Tensor, ...]:
+        return tuple(_on(program, values))
+
+    return ag.vmap(results, in_dims=tuple(-1 if has else None for has in which), out_dims=-1)
+
+
+def _axis_last(operands: Sequence[Tensor], dims: Sequence[int | None]) -> list[Tensor]:
+    """Return operands of which some are mapped over along an axis, that axis last."""
+    return [x if d is None else ag.moveaxis(x, d, -1) for x, d in zip(operands, dims, strict=True)]
+
+
 class MapBlocks(ag.Function):
     """A function of blocks, of tensors that are cut as it says."""
 
@@ -490,6 +530,13 @@ class MapBlocks(ag.Function):
     def jvp(ctx: Any, _blocks: Any, *tangents: Any) -> Any:
         given = tuple(t is not None for t in tangents)
         return MapBlocks.apply(ctx.blocks.pushed(given), *ctx.saved_tensors, *chosen(tangents, given))
+
+    @staticmethod
+    def vmap(_info: Any, in_dims: Any, blocks: Blocks, *operands: Tensor) -> Any:
+        which = tuple(d is not None for d in in_dims[1:])
+        moved = [x.to_device("dask") for x in _axis_last(operands, in_dims[1:])]
+        made = MapBlocks.apply(blocks.batched(which, chosen(moved, which)[0].chunks[-1]), *moved)
+        return made, (-1,) * len(made)
 
 
 # -- the calls ----------------------------------------------------------------------------------------------------------
@@ -528,18 +575,51 @@ def mapped(function: Callable[..., Any]) -> Mapped:
     return Mapped(function)
 
 
+class Unmapped(ag.Function):
+    """A call among whose operands are some that vmap maps over, done with all examples at once."""
+
+    @staticmethod
+    def vmap(
+        _info: Any, in_dims: Any, call: Call, work: Callable[[Call], list[Tensor]], *operands: Tensor
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        dims = in_dims[2:]
+        whole = call.over(_axis_last(operands, dims), tuple(d is not None for d in dims))
+        made = tuple(whole.unmapped(work))
+        call.results = whole.results
+        return made, (-1,) * len(made)
+
+
 class Call:
     """A call: Dask's arrays among the arguments are cut, others are given to every block.
+
+    Parameters
+    ----------
+    name : str
+        Of the function that was called.
+    function : callable
+        The function of blocks.
+    args, kwargs : tuple, dict
+        What it is called with.
+    core : tuple of int, optional
+        Of the first arguments, how many of the last axes are in one block; then arrays in memory are cut along the others, too.
 
     Attributes
     ----------
     operands : list of Tensor
         The arrays among the arguments.
-    lead : Tensor
-        The one whose blocks are the others'.
+    batches : tuple
+        Of each call of vmap around it, the innermost first: which operands have one more axis by it, the last, and the lengths of
+        the blocks along it.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        core: tuple[int, ...] | None = None,
+    ) -> None:
         self.name, self.function = name, function
         self.leaves, self.structure = tree.flatten((args, kwargs))
         for leaf in self.leaves:
@@ -552,29 +632,86 @@ class Call:
         self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor) or backend_of(x) is not None]
         self.floats = [i for i, x in enumerate(self.leaves) if type(x) is float]
         self.operands = [ag.asarray(self.leaves[i]) for i in self.places]
+        self.core = None if core is None else [core[i] if i < len(core) else None for i in self.places]
+        self.batches: tuple[tuple[tuple[bool, ...], tuple[int, ...]], ...] = ()
+        #: How the results are taken apart, once it has run.
+        self.results: tree.TreeDef | None = None
+
+    def through(self, work: Callable[[Call], list[Tensor]]) -> Any:
+        """Return the results, put together, of what is done with a call: within vmap, with the call of all examples."""
+        results = self.unmapped(work)
+        assert self.results is not None
+        return tree.unflatten(self.results, results)
+
+    def unmapped(self, work: Callable[[Call], list[Tensor]]) -> list[Tensor]:
+        """Do something with the call of which no operand is mapped over by vmap."""
         if any(spec_of_value(x).backend.is_batched for x in self.operands):
-            raise RuntimeError(
-                f"agrad_dask.{name} is not mapped by vmap: map what is within the function, or give the arrays one more axis"
-                f"{called()}"
-            )
-        cut = [x for x in self.operands if data_of(x) is not None]
+            return list(Unmapped.apply(self, work, *self.operands))
+        return work(self)
+
+    def over(self, operands: list[Tensor], which: tuple[bool, ...]) -> Call:
+        """Return the call in which some operands have one more axis, the last, over which it is mapped."""
+        call = copy.copy(self)
+        call.operands = operands
+        axis = [x for x, has in zip(operands, which, strict=True) if has]
+        lengths = next((x.chunks[-1] for x in axis if data_of(x) is not None), (axis[0].shape[-1],))
+        call.batches = (*self.batches, (which, lengths))
+        return call
+
+    def _shape(self, i: int) -> tuple[int, ...]:
+        """Return the shape of an operand without the axes that vmap gave it."""
+        x = self.operands[i]
+        return tuple(x.shape[: x.ndim - sum(which[i] for which, _ in self.batches)])
+
+    def _cuttable(self, i: int) -> tuple[int, ...]:
+        """Return the lengths of an operand along the axes by which it may be cut."""
+        if self.core is None:
+            return () if data_of(self.operands[i]) is None else self._shape(i)
+        core = self.core[i]
+        return () if core is None else self._shape(i)[: len(self._shape(i)) - core]
+
+    @once
+    def lead(self) -> Tensor:
+        """The array whose blocks are the others'."""
+        cut = [i for i, x in enumerate(self.operands) if data_of(x) is not None]
         if not cut:
             raise ValueError(f"no argument is a Dask array: in memory, call the function itself{called()}")
-        self.lead = max(cut, key=lambda x: x.ndim)
-        if any(math.isnan(n) for x in cut for n in x.shape):
-            raise ValueError(f"agrad_dask.{name} needs arrays of known sizes: array.compute_chunk_sizes(){called()}")
-
-    def axes(self, x: Tensor) -> Axes:
-        """Return along which axes of the leading array an operand is cut: the last are the same, as in broadcasting."""
-        if data_of(x) is None:
-            return (None,) * x.ndim
-        axes = range(self.lead.ndim - x.ndim, self.lead.ndim)
-        if any(n not in (1, self.lead.shape[a]) for a, n in zip(axes, x.shape, strict=True)):
+        if any(math.isnan(n) for i in cut for n in self.operands[i].shape):
             raise ValueError(
-                f"agrad_dask.{self.name}: Dask arrays of shapes {tuple(self.lead.shape)} and {tuple(x.shape)} are not cut alike;"
+                f"agrad_dask.{self.name} needs arrays of known sizes: array.compute_chunk_sizes(){called()}"
+            )
+        return self.operands[max(cut, key=lambda i: len(self._cuttable(i)))]
+
+    @once
+    def sources(self) -> list[tuple[int, int]]:
+        """For each axis of the grid, the operand whose blocks are all others' along it, and which of its axes that is."""
+        lead = next(i for i, x in enumerate(self.operands) if x is self.lead)
+        if self.core is None:
+            return [(lead, axis) for axis in range(len(self._shape(lead)))]
+        every = [lead, *(i for i in range(len(self.operands)) if i != lead)]
+        ndim = max(len(self._cuttable(i)) for i in every)
+        found = []
+        for axis in range(ndim):
+            behind = ndim - axis
+            have = [i for i in every if len(self._cuttable(i)) >= behind]
+            i = next((i for i in have if self._cuttable(i)[-behind] != 1), have[0])
+            found.append((i, len(self._cuttable(i)) - behind))
+        return found
+
+    def axes(self, i: int) -> Axes:
+        """Return along which axes of the grid an operand is cut: the last are the same, as in broadcasting."""
+        shape, own = self._shape(i), self._cuttable(i)
+        ndim = len(self.sources)
+        whole = [self._cuttable(j)[axis] for j, axis in self.sources]
+        axes = range(ndim - len(own), ndim)
+        if any(n not in (1, whole[a]) for a, n in zip(axes, own, strict=True)):
+            raise ValueError(
+                f"agrad_dask.{self.name}: Dask arrays of shapes {tuple(whole)} and {own} are not cut alike;"
                 f" arrays in memory are given to every block as they are{called()}"
             )
-        return tuple(a if n == self.lead.shape[a] else None for a, n in zip(axes, x.shape, strict=True))
+        found = tuple(a if n == whole[a] else None for a, n in zip(axes, own, strict=True))
+        batch = (ndim + level for level, (which, _) in enumerate(self.batches) if which[i])
+        return (*found, *(None,) * (len(shape) - len(own)), *batch)
 
     def with_blocks(self, blocks: Sequence[Any]) -> Any:
         """Return the arguments for some blocks."""
@@ -583,26 +720,42 @@ class Call:
             leaves[i] = block
         return tree.unflatten(self.structure, leaves)
 
+    def layouts(
+        self, operands: list[Tensor], borders: Sequence[Border] = ()
+    ) -> tuple[tuple[tuple[int, ...], ...], list[Layout]]:
+        """Cut operands alike, into blocks no shorter than borders; return the lengths of these, and of each operand how it is cut.
+
+        All without the axes that vmap gave them.
+        """
+        long = {border.axis: border.lengths for border in borders}
+        found = [operands[i].to_device("dask").chunks[axis] for i, axis in self.sources]
+        lead = tuple(long.get(axis, tuple(along)) for axis, along in enumerate(found))
+        chunks = (*lead, *(lengths for _, lengths in self.batches))
+        layouts = []
+        for i in range(len(self.operands)):
+            whole, own = self._cut(operands, i, chunks, self.axes(i)), len(self._shape(i))
+            layouts.append(whole._replace(axes=whole.axes[:own], chunks=whole.chunks[:own]))
+        return lead, layouts
+
     def run(
-        self, drop_axis: Sequence[int] = (), borders: Sequence[tuple[Border, ...]] = ((),), *, trim: bool = True
-    ) -> tuple[list[Tensor], tree.TreeDef]:
+        self,
+        outputs: list[Axes] | Axes | None = None,
+        borders: Sequence[tuple[Border, ...]] = ((),),
+        *,
+        trim: bool = True,
+    ) -> list[Tensor]:
         """Call the function on all blocks of the operands, with borders; and again on what it gives, with others, if there are more.
 
         Parameters
         ----------
+        outputs : list of tuple, or tuple, optional
+            Along which axes of the grid each result is cut, or all of them are; all axes, unless it is given.
         borders : sequence of tuple of Border
             Of each of these steps: the last ones are cut off the results, of each other as much as makes the next.
         """
         operands = list(self.operands)
-        lengths = {border.axis: border.lengths for border in borders[0]}
-        chunks = tuple(lengths.get(axis, along) for axis, along in enumerate(self.lead.chunks))
-        for axis in drop_axis:
-            if len(chunks[axis]) > 1:
-                raise ValueError(
-                    f"axis {axis}, which is to be dropped, has {len(chunks[axis])} blocks: x.rechunk({{{axis}: -1}}) puts it"
-                    f" into one{called()}"
-                )
-        cut = [self._cut(operands, i, chunks, self.axes(x)) for i, x in enumerate(self.operands)]
+        chunks, cut = self.layouts(operands, borders[0])
+        outputs = tuple(range(len(chunks))) if outputs is None else outputs
         ins = [[putting(layout.chunks, layout.axes, own) for layout in cut] for own in borders]
         steps = [
             [x if put is None else x._replace(chunks=put.made) for x, put in zip(cut, own, strict=True)] for own in ins
@@ -623,10 +776,9 @@ class Call:
             steps = [[*own, layout] for own in steps]
         puts = (*ins[0], *(None,) * len(others))
         programs = tuple(id(each.program) for some in kept.values() for each in some)
-        key = chunks, tuple(layout[:2] for layout in steps[0]), programs, tuple(drop_axis), puts, trim
+        key = chunks, tuple(layout[:2] for layout in steps[0]), programs, tuple(outputs), puts, trim
         made, _ = of_function.blocks.get(key, (None, None))
         if made is None:
-            axes = tuple(axis for axis in range(len(grid)) if axis not in drop_axis)
             outs = cutting(chunks, borders[-1]) if borders[-1] and trim else ()
 
             def program(at: tuple[int, ...]) -> Program:
@@ -634,7 +786,7 @@ class Call:
                 found = [self._program(each.program, list(outside), own) for each, own in both]
                 return found[0] if len(found) == 1 else _one_after_the_other(found, steps, borders, at)
 
-            made = Blocks(grid, steps[0], axes, program, puts, outs, self.name)
+            made = Blocks(grid, steps[0], outputs, program, puts, outs, self.name)
             if isinstance(outs, Exchange):
                 self._check_lengths(made, outs, chunks)
             while len(of_function.blocks) >= KEPT:
@@ -642,7 +794,10 @@ class Call:
             of_function.blocks[key] = made, kept  # while these live, no other programs are taken for them
         first = next(iter(kept.values()))[0].program.results
         assert first is not None
-        return list(MapBlocks.apply(made, *operands)), first.treedef
+        self.results = first.treedef
+        for which, lengths in self.batches:
+            made = made.batched((*which, *(False,) * (len(operands) - len(which))), lengths)
+        return list(MapBlocks.apply(made, *operands))
 
     def _kept(self, of_function: Mapped, layouts: Sequence[Layout], at: tuple[int, ...]) -> Kept:
         """Return the program for the blocks of a place."""
@@ -660,13 +815,11 @@ class Call:
         ValueError
             If what a step gives is not like the first arguments.
         """
-        lengths = {border.axis: border.lengths for border in borders[0]}
-        whole = tuple(lengths.get(axis, along) for axis, along in enumerate(self.lead.chunks))
+        whole, cut = self.layouts(list(self.operands), borders[0])
         chunks = tuple(max(along) for along in whole)
-        cut = [self._cut(list(self.operands), i, whole, self.axes(x)) for i, x in enumerate(self.operands)]
         puts = [putting(layout.chunks, layout.axes, borders[0]) for layout in cut]
         cut = [x if put is None else x._replace(chunks=put.made) for x, put in zip(cut, puts, strict=True)]
-        at = (0,) * self.lead.ndim
+        at = (0,) * len(chunks)
         program = _with_outputs(self._kept(mapped(self.function), cut, at).program)
         made = [program.shapes[number] for number in program.outputs]
         first = [Shaped(layout.shape(at), str(layout.meta.dtype)) for layout in cut[: len(made)]]
@@ -678,6 +831,7 @@ class Call:
                 f" {', '.join(f'{x.dtype}{list(x.shape)}' for x in made)}{called()}"
             )
         nbytes = sum(shape.nbytes for shape in program.shapes.values())
+        nbytes *= math.prod(max(lengths) for _, lengths in self.batches)
         sizes = []
         for own in borders[:steps]:
             longest = {border.axis: max(border.whole) for border in own}
@@ -715,7 +869,7 @@ class Call:
     def _cut(self, operands: list[Tensor], i: int, chunks: Any, axes: Axes) -> Layout:
         """Cut an operand like the leading one."""
         x = operands[i]
-        wanted = tuple((n,) if a is None else chunks[a] for a, n in zip(axes, x.shape, strict=True))
+        wanted = tuple((n,) if a is None else tuple(chunks[a]) for a, n in zip(axes, x.shape, strict=True))
         operands[i] = x = _in_chunks(x.to_device("dask"), dict(enumerate(wanted)))
         return Layout(axes, wanted, array_of(x)._meta)
 
@@ -746,7 +900,64 @@ def _outside(program: Program) -> list[tuple[int, Any, Any]]:
     return [(number, origin.way, origin.find()) for number, origin in program.outside.items()]
 
 
-def map_blocks(function: Callable[..., Any], *args: Any, drop_axis: int | Sequence[int] = (), **kwargs: Any) -> Any:
+#: What Dask's functions of these names take that these do not, and why.
+REFUSED = {
+    "name": "tasks are named here",
+    "token": "tasks are named here",
+    "meta": "what the function gives is known from its program",
+    "enforce_ndim": "how many axes blocks have is always looked at",
+    "align_arrays": "arrays are cut alike: rechunk them before",
+    "allow_rechunk": "blocks that are shorter than a border are put together",
+}
+#: What `map_blocks` alone takes.
+OF_MAP_BLOCKS = dict.fromkeys(("chunks", "drop_axis", "new_axis"), "the results are as long as the blocks") | {
+    "dtype": "what the function gives is known from its program"
+}
+
+
+def _refuse(name: str, kwargs: dict[str, Any]) -> None:
+    """Raise TypeError for arguments that Dask's function would not hand to the function of blocks."""
+    for key, why in (REFUSED if name == "map_blocks" else REFUSED | OF_MAP_BLOCKS).items():
+        if key in kwargs:
+            raise TypeError(
+                f"agrad_dask.{name} takes no {key}=, {why}: leave it out; for an argument of the function's own of that name"
+                f" give functools.partial(function, {key}=...){called()}"
+            )
+
+
+def _refuse_places(function: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+    """Raise TypeError for a function that asks Dask where its block is: blocks of one shape have one program."""
+    try:
+        asked = {"block_id", "block_info"} & inspect.signature(function).parameters.keys() - kwargs.keys()
+    except (TypeError, ValueError):  # not every callable has a signature
+        return
+    if asked:
+        raise TypeError(
+            f"the function takes {min(asked)}, which agrad_dask.map_blocks does not give: blocks of one shape share one"
+            " program. Give it an array of the places, in the same chunks, as dask.array.arange(n, chunks=...)"
+            f"{called()}"
+        )
+
+
+def _said_chunks(chunks: Any, found: tuple[tuple[int, ...], ...]) -> bool:
+    """Return whether chunks, as Dask's map_blocks takes them, are those that were found."""
+    if not isinstance(chunks, tuple | list) or len(chunks) != len(found):
+        return False
+    return all(
+        tuple(own) == along if isinstance(own, tuple | list) else set(along) == {own}
+        for own, along in zip(chunks, found, strict=True)
+    )
+
+
+def map_blocks(
+    function: Callable[..., Any],
+    *args: Any,
+    dtype: Any = None,
+    chunks: Any = None,
+    drop_axis: int | Sequence[int] | None = None,
+    new_axis: int | Sequence[int] | None = None,
+    **kwargs: Any,
+) -> Any:
     """Call a function on each block of Dask arrays, and put its results together; differentiable, as everything in it is.
 
     Parameters
@@ -758,8 +969,14 @@ def map_blocks(function: Callable[..., Any], *args: Any, drop_axis: int | Sequen
         Its arguments. Dask arrays (tensors or raw) are cut alike, as the one with the most axes; those with fewer axes go
         along its last ones, as in broadcasting. All else is given to every block as it is: tensors and arrays in memory, which
         are differentiated too, and other values.
+    dtype : dtype, optional
+        What the results have. It follows from the function: to say something else is an error, as nothing is converted.
+    chunks : tuple, optional
+        The lengths of the results' blocks: an int or a tuple for each axis. They follow from the function, too.
     drop_axis : int or sequence of int, optional
         Axes that the results do not have; each is one block.
+    new_axis : int or sequence of int, optional
+        Axes of the results, counted without those dropped, that the blocks given do not have; each is one block.
 
     Returns
     -------
@@ -775,14 +992,17 @@ def map_blocks(function: Callable[..., Any], *args: Any, drop_axis: int | Sequen
         If the function depends on Python state that nothing sees: the second, fourth, eighth call and so on capture it once
         more, and it gives another program.
     ValueError
-        If no argument is a Dask array, arrays cannot be cut alike, or the results' blocks do not go together.
+        If no argument is a Dask array, arrays cannot be cut alike, the results' blocks do not go together, or are not what
+        `dtype` or `chunks` says.
     TypeError
-        If it returns anything but tensors, or an argument is a DataArray.
+        If it returns anything but tensors, an argument is a DataArray, or one of Dask's own that has no meaning here
+        (``name``, ``token``, ``meta``, ``enforce_ndim``, and functions that take ``block_id`` or ``block_info``).
 
     Notes
     -----
     The derivatives, in reverse and forward mode and of any order, run block by block too, and recompute the block. Tensors that
-    the function finds in its closure or in globals are differentiated like arguments.
+    the function finds in its closure or in globals are differentiated like arguments. Under `vmap` the axis that is mapped over
+    is one more axis of the blocks, cut as that array is.
 
     Examples
     --------
@@ -793,11 +1013,46 @@ def map_blocks(function: Callable[..., Any], *args: Any, drop_axis: int | Sequen
     ...     return scale * (block - ag.mean(block, axis=1, keepdims=True))
     >>> agrad_dask.map_blocks(centred, x).chunks
     ((2, 2, 2), (4,))
+    >>> def moments(block):
+    ...     return ag.stack([ag.mean(block, axis=1), ag.var(block, axis=1)])
+    >>> agrad_dask.map_blocks(moments, x, drop_axis=1, new_axis=0).chunks
+    ((2,), (2, 2, 2))
     """
-    call = Call("map_blocks", function, args, kwargs)
-    axes = (drop_axis,) if isinstance(drop_axis, int) else drop_axis
-    results, structure = call.run([axis % call.lead.ndim for axis in axes])
-    return tree.unflatten(structure, results)
+    _refuse("map_blocks", kwargs)
+    _refuse_places(function, kwargs)
+
+    def work(call: Call) -> list[Tensor]:
+        ndim = len(call.sources)
+        dropped = {axis % ndim for axis in _several(drop_axis)}
+        for axis in dropped:
+            if (count := len(call.lead.chunks[axis])) > 1:
+                raise ValueError(
+                    f"axis {axis}, which is to be dropped, has {count} blocks: x.rechunk({{{axis}: -1}}) puts it"
+                    f" into one{called()}"
+                )
+        axes: list[int | None] = [axis for axis in range(ndim) if axis not in dropped]
+        rank = len(axes) + len(_several(new_axis))
+        for axis in sorted(axis % rank for axis in _several(new_axis)):
+            axes.insert(axis, None)
+        results = call.run(tuple(axes))
+        for y in results:
+            found = y.chunks[: len(axes)]
+            if dtype is not None and array_of(y).dtype != np.dtype(getattr(dtype, "name", dtype)):
+                raise ValueError(
+                    f"dtype= says {dtype}, and the function gives {array_of(y).dtype}: leave it out, or convert in the function,"
+                    f" agrad.astype{called()}"
+                )
+            if chunks is not None and not _said_chunks(chunks, found):
+                raise ValueError(
+                    f"chunks= says {chunks}, and the function gives blocks of lengths {found}: leave it out{called()}"
+                )
+        return results
+
+    return Call("map_blocks", function, args, kwargs).through(work)
+
+
+def _several(axes: int | Sequence[int] | None) -> Sequence[int]:
+    return () if axes is None else (axes,) if isinstance(axes, int) else axes
 
 
 def map_overlap(
@@ -860,25 +1115,29 @@ def map_overlap(
     >>> agrad_dask.map_overlap(step, u, 0.25, depth=1, boundary="periodic").numpy()
     array([0.  , 0.25, 0.5 , 0.25, 0.  , 0.  ])
     """
+    _refuse("map_overlap", kwargs)
     if steps < 1 or (steps > 1 and not trim):
         raise ValueError(f"steps is at least 1, and 1 where the function cuts the borders off, got {steps}{called()}")
     count = 1 if steps == 1 else 0
-    while True:
-        call = Call("map_overlap", function, args, kwargs)
-        borders = _borders(call.lead, depth, boundary, min(steps, STEPS))
+
+    def work(call: Call) -> list[Tensor]:
+        nonlocal count
+        borders = _borders(call.lead, len(call.sources), depth, boundary, min(steps, STEPS))
         count = count or call.together(steps, borders)
-        results, structure = call.run(borders=borders[: min(count, steps)][::-1], trim=trim)
+        return call.run(borders=borders[: min(count, steps)][::-1], trim=trim)
+
+    while True:
+        made = Call("map_overlap", function, args, kwargs).through(work)
         steps -= count
-        made = tree.unflatten(structure, results)
         if steps <= 0:
             return made
         state = tuple(made) if isinstance(made, tuple | list) else (made,)
         args = *state, *args[len(state) :]
 
 
-def _borders(lead: Tensor, depth: Any, boundary: Any, steps: int) -> list[tuple[Border, ...]]:
+def _borders(lead: Tensor, ndim: int, depth: Any, boundary: Any, steps: int) -> list[tuple[Border, ...]]:
     """Return the borders for a step, for two, three... as far as a task can do them: all blocks being alike, and long enough."""
-    depths, kinds = coerce_depth(lead.ndim, depth), coerce_boundary(lead.ndim, boundary)
+    depths, kinds = coerce_depth(ndim, depth), coerce_boundary(ndim, boundary)
     axes = [axis for axis in depths if depths[axis] not in (0, (0, 0))]
     found = [tuple(Border.of(lead, axis, depths[axis], kinds[axis]) for axis in axes)]
     while found[0] and len(found) < steps and all(kinds[axis] == "periodic" for axis in axes):

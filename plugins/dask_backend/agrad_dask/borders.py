@@ -330,6 +330,10 @@ class Exchange:
             )
         )
 
+    def beside(self, lengths: tuple[int, ...]) -> Exchange:
+        """Return the map on arrays with one more axis, the last, along which blocks have these lengths and stay as they are."""
+        return exchange((*self.along, same(lengths)))
+
     def kind(self, at: At) -> At:
         """Return what blocks have in common that are put together alike."""
         return tuple(kinds[i] for kinds, i in zip(self._kinds, at, strict=True))
