@@ -26,7 +26,7 @@ All values and gradients of a problem are compared; one that differs gets the ma
 hand-written Dask program and 1.0 of the PyTorch loop (lowered: 0.7, the network 0.8), peak at most 400 MB (the op-wise
 network: 500), one read.
 
-``grids`` are programs on gridded data with NaN, a network at grid points and second derivatives, beside NumPy by hand (``grids.py``).
+``grids`` are programs on gridded data with NaN, a network at grid points and second derivatives, beside NumPy by hand (``grids.py``); ``descents`` a step of descent on a field as large as its data (``descents.py``).
 
 ``small chunks`` is 1,000 chunks of 1000 x 50 float64 in memory, per step of an optimiser, lowered and by a loop over NumPy's
 functions, in turns: CPU time of both on one thread, and wall time with Dask's threads. ``client`` is what planning and making
@@ -57,6 +57,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import descents
 import grids
 from on_paper import OnPaper
 
@@ -578,6 +579,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name:24}{numbers}, ratio {found[f'ratio{end}']:.2f}{goal}")
     if not options.only or any("grids" in text for text in options.only):
         fine = grids.report() and fine
+    if not options.only or any("descents" in text for text in options.only):
+        fine = descents.report(small=options.small) and fine
     if not options.only or any("client" in text for text in options.only):
         report_client(tuple(options.count or COUNTS))
     return 0 if fine else 1
