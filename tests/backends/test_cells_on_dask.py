@@ -8,9 +8,11 @@ from __future__ import annotations
 import dask.array as da
 import numpy as np
 import pytest
+from dask._task_spec import Task
 
 import agrad as ag
 import agrad_dask
+from agrad_dask import blocks
 
 RNG = np.random.default_rng(1)
 X = RNG.uniform(0.5, 1.5, (6, 4, 5))
@@ -106,6 +108,82 @@ def test_members_in_chunks_are_mapped_over_with_borders(boundary):
         np.testing.assert_allclose(x.grad.numpy()[i], alone.grad.numpy())
     if boundary == "periodic":
         np.testing.assert_allclose(mapped.detach().numpy(), members * np.roll(members, 1, 1))
+
+
+@pytest.mark.parametrize("together", [1, 20], ids=["a step in a task", "several"])
+@pytest.mark.parametrize("mapped", ["state", "rate"])
+def test_several_steps_are_mapped_over(mapped, together, monkeypatch):
+    monkeypatch.setattr(blocks, "MORE_WORK", together)
+    members, rates, steps = np.stack([X[:, :, 0], X[:, :, 1], X[:, :, 2]]), K / 10, 3
+
+    def run(u, k):
+        return agrad_dask.map_overlap(
+            lambda u, k: u + k * (ag.roll(u, 1, 0) - u * u), u, k, depth={0: 1}, boundary="periodic", steps=steps
+        )
+
+    def by_hand(u, k):
+        for _ in range(steps):
+            u = u + k * (np.roll(u, 1, -2) - u * u)
+        return u
+
+    k = ag.asarray(rates, requires_grad=True)
+    if mapped == "state":
+        x = cut(members, (1, 3, 4))
+        found = ag.vmap(run)(x, k)
+        assert found.chunks == x.chunks
+        expected, slope = by_hand(members, rates[:, None, None]), by_hand(members + 0j, (rates + 1e-30j)[:, None, None])
+    else:
+        x = cut(X[:, :, 0], (3, 4))
+        found = ag.vmap(lambda k: run(x, k))(k)
+        expected, slope = (
+            by_hand(X[:, :, 0], rates[:, None, None]),
+            by_hand(X[:, :, 0], (rates + 1e-30j)[:, None, None]),
+        )
+    tasks = sum(isinstance(task, Task) and task.func is blocks._run for task in dict(found._raw.dask).values())
+    parts = 6 if mapped == "state" else 2
+    assert tasks == parts * (1 if together > 1 else steps)
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-13)
+    ag.sum(found).backward()
+    np.testing.assert_allclose(k.grad.numpy(), slope.imag.sum((1, 2)) / 1e-30, rtol=1e-11)
+
+    def summed(u):
+        return by_hand(u, rates[:, None, None]).sum()
+
+    own = members if mapped == "state" else X[:, :, 0]
+    steep = [summed(own + 1e-30j * one.reshape(own.shape)).imag / 1e-30 for one in np.eye(own.size)]
+    np.testing.assert_allclose(x.grad.numpy(), np.reshape(steep, own.shape), rtol=1e-11)
+
+
+def test_second_derivatives_with_borders_are_mapped_over():
+    def f(u, k):
+        made = agrad_dask.map_overlap(lambda u, k: u * ag.roll(u, 1, 0) * k**2, u, k, depth={0: 1}, boundary="reflect")
+        return ag.sum(made * made)
+
+    def by_hand(u):
+        before = np.concatenate([u[:1], u[:-1]])
+        return u, before
+
+    u = X[:, :, 0]
+    own, before = by_hand(u)
+    second = ag.vmap(ag.grad(ag.grad(lambda k: f(cut(u, (2, 4)), k))))(ag.asarray(K))
+    np.testing.assert_allclose(second.detach().numpy(), 12 * K**2 * np.sum((own * before) ** 2), rtol=1e-12)
+    tangents = RNG.standard_normal((3, 6, 4))
+    x = cut(u, (2, 4))
+
+    def along(t):
+        return ag.func.jvp(lambda u: ag.grad(lambda u: f(u, 1.5))(u), (x.detach(),), (t,))[1]
+
+    found = ag.vmap(along)(cut(tangents, (2, 2, 4)).detach())
+
+    def slope(u):
+        steep = [
+            np.sum(np.prod(by_hand(u + 1e-30j * one.reshape(u.shape)), axis=0) ** 2).imag / 1e-30
+            for one in np.eye(u.size)
+        ]
+        return 1.5**4 * np.reshape(steep, u.shape)
+
+    near = [(slope(u + 1e-5 * t) - slope(u - 1e-5 * t)) / 2e-5 for t in tangents]
+    np.testing.assert_allclose(found.detach().numpy(), near, rtol=1e-6, atol=1e-6)
 
 
 def test_batches_nest():

@@ -17,6 +17,7 @@ import collections
 import dataclasses
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import linecache
 import operator
@@ -41,7 +42,12 @@ import agrad as ag
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "third_party.md"
-PACKAGE = os.path.join(Path(ag.__file__).parent, "")
+#: Where this project's own errors come from.
+PACKAGES = tuple(
+    os.path.join(Path(spec.origin).parent, "")
+    for spec in map(importlib.util.find_spec, ("agrad", "agrad_numpy", "agrad_dask"))
+    if spec is not None and spec.origin
+)
 
 TABLES = ("special", "stats", "signal", "scipy", "ndimage", "sklearn", "small", "xarray")
 #: What the page states the version of.
@@ -225,7 +231,7 @@ def honest(error: Exception) -> Row:
     """Tell an error that the library raises on purpose from any other."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     line = linecache.getline(frame.filename, frame.lineno or 0).strip()
-    on_purpose = line.startswith("raise") and not frame.filename.startswith(PACKAGE)
+    on_purpose = line.startswith("raise") and not frame.filename.startswith(PACKAGES)
     text = str(error).strip().partition("\n")[0].replace("|", "\\|")
     text = text if len(text) <= 120 else text[:117] + "..."
     return Row(None, "refused by the library" if on_purpose else "raises", f"{type(error).__name__}: {text}")

@@ -53,8 +53,11 @@ def test_every_operation():
     assert {name.partition(".")[2] for name in names} == RAISES
     assert len(found) - len(names) > 250
     assert all(found[name][0] == "raises" for name in names)
-    # In words that name the tensor; over chunks the first that fails is a number of points that Dask does not know.
-    assert {name for name in names if "Tensor" not in found[name][1]} <= {"xarray, on Dask chunks.polyfit(skipna)"}
+    # In words that name the tensor; over chunks the first that fails is a number of points that Dask does not know, or that one cell
+    # is in several chunks, which Dask refuses of arrays, too.
+    assert {name for name in names if "Tensor" not in found[name][1]} <= {
+        "xarray, on Dask chunks.polyfit(skipna)", "xarray, on Dask chunks.rank",
+    }  # fmt: skip
 
 
 class TestCopies:
