@@ -107,7 +107,7 @@ WAYS = {
         RAISES,
         RAISES,
     ),
-    '`da.map_blocks(f, d, x)`, `xr.apply_ufunc(dask="parallelized")`, `xr.map_blocks`': (
+    '`da.map_blocks(f, d, x)`; `xr.apply_ufunc(dask="parallelized")` and `xr.map_blocks` without `import agrad.xarray`': (
         lambda x: da.map_blocks(np.multiply, da.ones(2), x),
         RAISES,
         RAISES,
