@@ -1,7 +1,7 @@
-"""Backend: what an array library must give to be used by agrad. Nearly all of it has a default in the standard's words.
+"""Backend: what agrad asks of an array library. Nearly all of it has a default in terms of the array API standard.
 
-A whole backend is a name, `namespace`, and the claim on its array type through the plugin's hook. The rest is
-overridden where the library has something better, or the standard nothing at all.
+A minimal backend has a name, a `namespace`, and a plugin hook that claims its array type. Override the rest where the
+library does better than the standard, or where the standard has nothing.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from agrad.core.port import Port
 from agrad.core.requirements import REQUIREMENTS
 from agrad.core.spec import Spec
 
-#: The version of this contract, which is frozen: raised when a backend written for it would no longer be right.
-#: docs/plugin.md has the changes.
+#: The version of this contract, which is frozen: raised when backends written for it would break. docs/plugin.md lists
+#: the changes.
 CONTRACT = 2
 
 #: How many specs a backend keeps interned.
 SPECS_KEPT = 4096
 
-#: The dtypes of double precision, which some devices lack, with those that take their place.
+#: The dtypes of double precision, which some devices lack, and their replacements.
 SINGLE = {"float64": "float32", "complex128": "complex64"}
 
-#: Those beside which a complex number is of single precision.
+#: The dtypes that make a complex number beside them single precision.
 SHORT = ("bfloat16", "complex64", "float16", "float32")
 
 
@@ -67,15 +67,15 @@ class Device(str):
 
 
 class Place(Device):
-    """A device, and what an array there has to have in common with those it meets: a cluster, a stream, a memory limit.
+    """A device and the context that arrays there must share to be used together: a cluster, a stream, a memory limit.
 
-    `Backend.device_of` gives one where arrays carry such a context; what agrad makes beside an operand it makes at the place
-    of that operand. It prints and compares as the device's name; two of them are equal if their contexts are, too.
+    `Backend.device_of` returns one where arrays carry such a context; agrad creates the arrays that it needs beside an operand
+    at the operand's place. It prints and compares as the device's name; two places are equal if their contexts are equal too.
 
     Attributes
     ----------
     context : object
-        What the library calls it.
+        The library's object for it.
 
     Examples
     --------
@@ -101,36 +101,36 @@ class Place(Device):
     __hash__ = str.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Device, (str(self),)  # a context is this process's
+        return Device, (str(self),)  # a context is valid in this process only
 
 
 class Outlook:
-    """What computing lazy values will read and hold; prints as text.
+    """What computing lazy values will read and hold in memory; prints as text.
 
     Attributes
     ----------
     passes : int
-        How often the data are gone through; 0 where nothing is to be computed.
+        How many times the data are read; 0 where nothing has to be computed.
     tasks : int
-        How many tasks the scheduler is given, in all passes together; one does what happens to some chunks.
+        How many tasks the scheduler gets, over all passes; one task processes some chunks.
     threads : int
-        How many run at a time.
+        How many run at once.
     chunks, read : int
-        How many chunks are read from outside memory, in all passes together, and their bytes.
+        How many chunks are read from storage, over all passes, and their bytes.
     peak : int
-        By how many bytes the process grows, at most.
+        The most bytes by which the process grows.
     stored : int
-        The same where results in several chunks are written to a store, and not kept.
+        The same if results of several chunks are written to a store instead of kept.
     largest : int
         The bytes of the values of the largest task.
     task : str
-        What that is.
+        The name of that task.
     result : int
         The bytes of the results.
     kept : int
-        The bytes of the arrays in memory that graphs keep for the backward pass, beside `peak`.
+        The bytes of in-memory arrays that graphs keep for the backward pass, on top of `peak`.
     keeper : str
-        What keeps most of them.
+        What keeps most of those bytes.
     """
 
     passes: int = 0
@@ -165,19 +165,19 @@ class Outlook:
         )
 
     def _repr_html_(self) -> str:
-        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks only)
 
         return notebook.text(repr(self))
 
 
 def _bytes(count: int) -> str:
-    """Write a number of bytes."""
+    """Format a number of bytes."""
     power = max(0, min(int(math.log(max(count, 1), 1024)), 4))
     return f"{count} B" if power == 0 else f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
 
 
 class _Other:
-    """What no library knows, and can be multiplied."""
+    """A type that no library knows and that supports multiplication."""
 
     __array_ufunc__ = None
 
@@ -188,10 +188,10 @@ class _Other:
 class Backend:
     """The contract between agrad and an array library.
 
-    Only `namespace` has no default. The methods come in parts, each of which a backend may override by itself: what it lacks;
-    its devices; its functions and kernels; specs and dtypes; new arrays; what the standard has no function for, as assignment
-    by key; how values leave agrad; the way to other backends; floating-point errors; what lazy and chunked arrays need, which
-    other backends leave alone; and compiled programs. Names that begin with an underscore are agrad's own backends' alone.
+    Only `namespace` has no default. The methods come in groups, and a backend may override each group by itself: what the
+    library lacks; devices; functions and kernels; specs and dtypes; new arrays; what the standard has no function for, such
+    as assignment by key; how values leave agrad; conversion to other backends; floating-point errors; lazy and chunked arrays,
+    which other backends ignore; and compiled programs. Names with a leading underscore are reserved for agrad's own backends.
 
     Attributes
     ----------
@@ -200,26 +200,26 @@ class Backend:
     contract : int
         The version of this contract the backend was written for.
     capabilities : mapping of str to bool or str
-        Whether the backend has what `agrad.core.requirements` lists, by name: True, False, or the reason why not. What is
-        not said is as usual there.
+        Whether the backend supports what `agrad.core.requirements` lists, by name: True, False, or the reason why not.
+        Requirements not listed here keep their usual value.
     device_capabilities : mapping of str to mapping
-        The same of single devices, by their names, where it is otherwise than on the rest.
+        The same per device, by device name, for devices that differ from the rest.
     lacks : mapping of str to str
-        Operations it cannot run, with the reason: raised as `UnsupportedOp`, listed in the docs, expected by the kit.
+        Operations it cannot run, with the reason: raised as `UnsupportedOp`, listed in the docs, expected by the conformance kit.
     computes : mapping of str to str
-        Of a lazy backend, operations that have to compute something when they are called, with the reason.
+        For a lazy backend, operations that have to compute something when called, with the reason.
     missing : bool
-        Elements of its arrays may be missing. Then `to_host` refuses arrays of which some are, `ones_like` of the namespace gives
-        an array that misses the same ones, and the kernel ``extra.filled`` one that misses none.
+        Its arrays may have missing elements. Then `to_host` refuses arrays with missing elements, `ones_like` of the namespace
+        returns an array with the same elements missing, and the kernel ``extra.filled`` returns one with none missing.
     is_duck_array : bool
-        Its arrays are in memory and NumPy's functions take them (``__array_function__``), so that they can be the chunks
-        of an array of another library.
+        Its arrays are in memory and work with NumPy's functions (``__array_function__``), so they can be chunks of another
+        library's array.
     is_lazy : bool
         Values are computed on demand; specs are not interned.
     is_chunked : bool
         Arrays are held in chunks: they have ``chunks``, creation functions take ``chunks=``, and `rechunk` changes them.
     is_batched : bool
-        An array stands for the members of a batch, as those of `vmap` do: no single value is to be had.
+        An array holds the members of a batch, as in `vmap`: no single value is available.
     """
 
     name: str = ""
@@ -233,19 +233,19 @@ class Backend:
     is_lazy: bool = False
     is_chunked: bool = False
     is_batched: bool = False
-    #: ``run_rule(vjp, g, saved, node)`` runs a rule of the backward pass on raw arrays of this backend: to do so on a
-    #: device, or by one kernel. None: the rule is called with the kernels, ``vjp(xp, g, saved, node)``.
+    #: ``run_rule(vjp, g, saved, node)`` runs a backward rule on raw arrays of this backend, for example on a device or as one
+    #: kernel. None: agrad calls the rule with the kernels, ``vjp(xp, g, saved, node)``.
     run_rule: Callable[..., Any] | None = None
-    #: The same of a node of another backend, whose cotangent is of this one; ``vjp(xp, g, saved, node)`` where it is None.
+    #: The same for a node of another backend whose cotangent is of this one; None: ``vjp(xp, g, saved, node)``.
     _run_crossed: Callable[..., Any] | None = None
-    #: The attributes of an array that tell its spec from those of others, where a tuple of them is sooner had than `spec`.
+    #: The array attributes that distinguish its spec, where reading them as a tuple is faster than calling `spec`.
     _spec_parts: tuple[str, ...] = ()
-    #: Whether its `compile` takes programs with loops, steps whose kernel ``func.scan`` runs a body; else these are unrolled.
+    #: Whether its `compile` takes programs with loops (steps whose kernel ``func.scan`` runs a body); otherwise they are unrolled.
     _runs_loops: bool = False
-    #: The backend under those that agrad makes of another one: of batches, of recorded arrays.
+    #: The underlying backend, for backends that agrad builds on another one: batches, recorded arrays.
     _of: Backend | None = None
-    #: ``run_function(function, args, kwargs)`` runs a `Function` among whose arguments is a tensor of this backend, as one
-    #: of batched arrays does. None: its own methods run.
+    #: ``run_function(function, args, kwargs)`` runs a `Function` with a tensor of this backend among its arguments, as the
+    #: backend of batched arrays does. None: agrad runs the function's own methods.
     run_function: Callable[..., Any] | None = None
 
     # -- the library ---------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class Backend:
         raise NotImplementedError
 
     def availability(self) -> tuple[bool, str]:
-        """Return whether the library works here; the second part is its version, or why it does not."""
+        """Return whether the library works here; the second item is its version, or the reason why it does not."""
         try:
             module = self.namespace()
         except ImportError as error:
@@ -269,10 +269,10 @@ class Backend:
         library = sys.modules.get(name.partition(".")[0])
         return True, str(getattr(module, "__version__", None) or getattr(library, "__version__", ""))
 
-    # -- what it has, and what it lacks --------------------------------------------------------------------------------
+    # -- what it supports and what it lacks ----------------------------------------------------------------------------
 
     def cannot(self, requirement: str, device: str | None = None) -> str:
-        """Return why the backend, or one of its devices, lacks something; an empty text if it has it.
+        """Return why the backend, or one of its devices, lacks a feature; an empty string if it has it.
 
         Parameters
         ----------
@@ -302,60 +302,60 @@ class Backend:
         return next(filter(None, (self.cannot(need, device) for need in known.needs)), "")
 
     def _run_on(self, vjp: Callable[..., Any], xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> Any:
-        """Run a rule with other kernels than `run_rule` does: on tensors, on batches, or of a node brought to this backend."""
+        """Run a rule with kernels other than those of `run_rule`: on tensors, on batches, or for a node moved to this backend."""
         return vjp(xp, g, saved, node)
 
     @once
     def _gives_way(self) -> bool:
-        """Whether operators of its arrays leave an operand of another class, as a tensor or a batch is, to that class."""
+        """Whether operators of its arrays defer to an operand of another class, such as a tensor or a batch."""
         try:
-            # rules and compositions multiply no matrices by "@"
+            # rules and compositions do not use "@" for matrix products
             return isinstance(self.asarray([1.0]) * _Other(), _Other)
-        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
+        except Exception:  # noqa: BLE001 (libraries raise their own errors)
             return False
 
     @once
     def pickles(self) -> bool:
-        """Whether arrays of the library come back from pickles; else a tensor is pickled as NumPy's array and the device's name."""
+        """Whether the library's arrays can be pickled; otherwise a tensor pickles as a NumPy array and the device's name."""
         import pickle  # noqa: PLC0415 (only here)
 
         array = self.asarray([1.0])
         try:
             made = pickle.loads(pickle.dumps(array))  # noqa: S301 (our own)
-        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
+        except Exception:  # noqa: BLE001 (libraries raise their own errors)
             return False
         return type(made) is type(array)
 
     @once
     def assigns(self) -> bool:
-        """Whether ``array[key] = value`` works as the standard has it; where not, `setitem` is composed of the rest."""
+        """Whether ``array[key] = value`` works as in the standard; otherwise `setitem` is composed of other functions."""
         made = self.namespace().zeros((1,))
         try:
             made[0] = 1
-        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
+        except Exception:  # noqa: BLE001 (libraries raise their own errors)
             return False
         return True
 
     # -- devices -------------------------------------------------------------------------------------------------------
 
     def native_devices(self) -> Mapping[str, Any]:
-        """Return the library's own device objects by name, as ``{"mine:0": ...}``; empty if there is but one."""
+        """Return the library's own device objects by name, as ``{"mine:0": ...}``; empty if there is only one."""
         return {}
 
     def devices(self) -> tuple[str, ...]:
-        """Return the names of the devices that can be used, each with the backend's name in front."""
+        """Return the names of the usable devices, each prefixed with the backend's name."""
         return tuple(self._native_devices) or (self.name,)
 
     def default_device(self) -> str:
-        """Return the device new arrays are made on: the first of `devices`."""
+        """Return the device on which new arrays are created: the first of `devices`."""
         return self.devices()[0]
 
     def native_device(self, device: str) -> Any:
-        """Return what the library's own ``device=`` takes for one of `devices`; None for its default."""
+        """Return the library's own ``device=`` argument for one of `devices`; None for its default."""
         return self._native_devices[device] if self._native_devices else None
 
     def device_of(self, array: Any) -> str:
-        """Return the device of an array; a `Place`, where arrays carry more that those they meet must share."""
+        """Return the device of an array; a `Place` where arrays carry a context that operands must share."""
         if not self._native_devices:
             return self.name
         try:
@@ -367,12 +367,12 @@ class Backend:
             ) from None
 
     def creation(self, device: str) -> dict[str, Any]:
-        """Return the keywords by which the namespace's creation functions make an array on a device, or at a `Place`."""
+        """Return the keywords with which the namespace's creation functions make an array on a device, or at a `Place`."""
         native = self.native_device(device)
         return {} if native is None else {"device": native}
 
     def beside(self, array: Any) -> dict[str, Any]:
-        """Return the keywords by which they make an array that can be used with another one."""
+        """Return the keywords with which they make an array that can be combined with the given one."""
         return self.creation(self.device_of(array))
 
     @once
@@ -392,30 +392,30 @@ class Backend:
 
     @once
     def functions(self) -> Any:
-        """The namespace of agrad's functions bound to this backend: what rules run on when they are recorded."""
+        """The namespace of agrad's functions bound to this backend: rules run on it when they are recorded."""
         return functions_of(self)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
-        """Return the backend's own kernel of an operation, None to take the namespace's function of that name."""
+        """Return the backend's own kernel of an operation, None to use the namespace's function of that name."""
         return None
 
     def module(self, name: str) -> Any:
-        """Return a module that agrad runs or quotes and does not import itself; None where it is not installed.
+        """Return a module that agrad runs or quotes but does not import itself; None where it is not installed.
 
-        agrad asks the NumPy backend alone: for modules of SciPy, whose solvers run on NumPy's arrays, and for NumPy.
+        agrad asks only the NumPy backend: for NumPy, and for modules of SciPy, whose solvers run on NumPy arrays.
 
         Parameters
         ----------
         name : str
-            In full, as ``"scipy.optimize"``.
+            The full name, as ``"scipy.optimize"``.
         """
         return None
 
-    # -- what is known of an array: spec and dtype ---------------------------------------------------------------------
+    # -- specs and dtypes of arrays ------------------------------------------------------------------------------------
 
     def spec(self, array: Any) -> Spec:
         """Return the spec of an array: one object per shape, dtype and device while it is interned."""
-        shape = tuple(array.shape)  # libraries have types of their own for it
+        shape = tuple(array.shape)  # libraries have their own shape types
         if self.is_lazy:
             return Spec(self, shape, array.dtype, self.device_of(array), self.layout(array))
         key = (shape, array.dtype, self.device_of(array))
@@ -427,7 +427,7 @@ class Backend:
         return found
 
     def layout(self, array: Any) -> object:
-        """Return the chunks of a chunked array, None otherwise."""
+        """Return the chunks of a chunked array, None for other arrays."""
         return None
 
     def kind(self, dtype: Any) -> str:
@@ -438,7 +438,7 @@ class Backend:
             kinds = {"float": "real floating", "int": "integral", "bool": "bool", "complex": "complex floating"}
             try:
                 found = next((kind for kind, names in kinds.items() if isdtype(dtype, names)), "other")
-            except TypeError:  # NumPy's own says so of a recarray's
+            except TypeError:  # NumPy raises it for the dtype of a recarray
                 found = "other"
             self._kinds[dtype] = found
         return found
@@ -450,9 +450,9 @@ class Backend:
         if found is None:
             xp = self.namespace()
             native = getattr(xp, name, None)
-            # As arrays have it: NumPy's namespace has scalar types, which are equal but hash otherwise.
+            # The dtype as arrays have it: NumPy's namespace has scalar types, which compare equal but hash differently.
             found = None if native is None else xp.empty((1,), dtype=native).dtype
-            if found is None or self.dtype_name(found) != name:  # some give another one instead
+            if found is None or self.dtype_name(found) != name:  # some libraries return a different one
                 why = f": {reason}" if name in REQUIREMENTS and (reason := self.cannot(name)) else ""
                 if not why and name in SINGLE:
                     why = "; ag.set_default_dtype(ag.float32) makes single precision the default"
@@ -461,11 +461,11 @@ class Backend:
         return found
 
     def dtype_name(self, dtype: Any) -> str:
-        """Return the standard's name of a dtype of the library's own; agrad asks for no others."""
+        """Return the standard's name of one of the library's own dtypes; agrad passes no others."""
         return dtypes.name_of(dtype)
 
     def _name_of(self, dtype: Any) -> str:
-        """Return the standard's name of any dtype: `dtype_name` is asked for the library's own alone."""
+        """Return the standard's name of any dtype: `dtype_name` gets only the library's own."""
         if type(self).dtype_name is not Backend.dtype_name and not isinstance(dtype, str | dtypes.DType):
             xp = self.namespace()
             named = (getattr(xp, name, None) for name in dtypes.KNOWN)
@@ -475,15 +475,15 @@ class Backend:
         return dtypes.name_of(dtype)
 
     def default_dtype(self, kind: str = "float", device: str | None = None) -> Any:
-        """Return the backend's own dtype of Python numbers that come without one.
+        """Return the backend's own dtype for Python numbers that come without one.
 
-        Floats have that of `set_default_dtype`, complex numbers the complex one of its precision; single precision where
-        the device has no double (`capabilities`). Integers have int64.
+        Floats get the dtype of `set_default_dtype`, complex numbers the complex dtype of that precision; single precision where
+        the device has no double (`capabilities`). Integers get int64.
 
         Parameters
         ----------
         kind : {"bool", "int", "float", "complex"}, optional
-            What the numbers are.
+            The kind of numbers.
         device : str, optional
             One of `devices`. Default: what holds on all of them.
 
@@ -528,15 +528,15 @@ class Backend:
     def _default_names(self) -> dict[tuple[str, str | None, str], str]:
         return {}
 
-    # -- new arrays: of numbers, of what users give --------------------------------------------------------------------
+    # -- new arrays: from numbers and users' data ----------------------------------------------------------------------
 
     def asarray(
         self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None, like: Any = None
     ) -> Any:
-        """Make an array of Python numbers, nested sequences or an array of the library.
+        """Make an array from Python numbers, nested sequences or an array of the library.
 
-        `like` is an array beside which it is to be used: where there is no `device`, its own counts. An array of the library
-        stays where it is if neither is given.
+        `like` is an array that the result will be combined with: without `device`, its device is used. If neither is given, an
+        array of the library stays where it is.
         """
         device = self.device_of(like) if device is None and like is not None else device
         where = {} if device is None else self.creation(device)
@@ -544,28 +544,28 @@ class Backend:
         return self.namespace().asarray(value, dtype=dtype, copy=copy, **where)
 
     def as_array(self, value: Any) -> Any:
-        """Return a kernel's result as an array (libraries return scalar objects for 0-d results); a `Blank` as it is."""
+        """Return a kernel's result as an array (libraries return scalar objects for 0-d results); return a `Blank` unchanged."""
         return value
 
     def taken(self, value: Any) -> Any:
-        """Return a user's array as the backend has it; for one that a later write gives another recipe, as it is now.
+        """Return a user's array in the backend's form; snapshot one whose recipe a later write would change.
 
-        Unless the backend says that elements may be `missing`, derivatives count every element, so that an array of which some
-        are has to be refused here. agrad itself refuses arrays with an attribute `mask` that is no method.
+        Unless the backend declares `missing`, refuse arrays with missing elements here, because derivatives count every element.
+        agrad itself refuses arrays whose attribute `mask` is not a method.
         """
         return self.as_array(value)
 
     def misses(self, array: Any) -> bool:
-        """Return whether elements of an array are missing, on a backend where they may be."""
+        """Return whether an array has missing elements, on a backend that allows them."""
         ones = self.xp.ones_like(array)
         return self.missing and not bool(self.xp.all(self.kernel("extra.filled")(ones, 0) != 0))  # type: ignore[misc]
 
     def scalar(self, value: complex, spec: Spec) -> Any:
-        """Return a Python scalar as a 0-d array, with the dtype the standard's promotion gives it beside `spec`."""
+        """Return a Python scalar as a 0-d array, in the dtype that the standard promotes it to beside `spec`."""
         return self.asarray(value, dtype=self.scalar_dtype(value, spec), device=spec.device)
 
     def scalar_dtype(self, value: complex, spec: Spec) -> Any:
-        """Return the dtype the standard's promotion gives a Python scalar beside an array of `spec`."""
+        """Return the dtype that the standard promotes a Python scalar to beside an array of `spec`."""
         kind = self.kind(spec.dtype)
         if (
             type(value) is bool
@@ -579,11 +579,11 @@ class Backend:
         return self.default_dtype("int" if isinstance(value, int) else "float", spec.device)
 
     def _of_float(self, value: float) -> Any:
-        """Return a Python float, of that very class, as an array of float64 without axes."""
+        """Return a Python float, of exactly that class, as a 0-d float64 array."""
         return self.asarray(value, dtype="float64")
 
     def from_dlpack(self, x: Any, *, copy: bool | None = None) -> Any:
-        """Make an array of memory that another library exports by DLPack."""
+        """Make an array from memory that another library exports through DLPack."""
         return self.namespace().from_dlpack(x, copy=copy)
 
     def random(
@@ -621,10 +621,10 @@ class Backend:
 
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
         """Return zeros of a spec with `values` added at `key`, repeated places accumulating: the adjoint of getitem."""
-        xp, where = self.xp, self.beside(values)  # kernels, which say what the library lacks
+        xp, where = self.xp, self.beside(values)  # kernels, whose errors say what the library lacks
         zeros = xp.zeros(spec.shape, dtype=values.dtype, **where)
         places, sums = xp.reshape(self._places(spec.shape, key, where), (-1,)), xp.reshape(values, (-1,))
-        # sort by place; within each run of one place add by doubling strides, so that no place touches another
+        # sort by place; within each run of one place add by doubling strides, so that no place is written twice at once
         order = xp.argsort(places)
         places, sums = xp.take(places, order), xp.take(sums, order)
         stride = 1
@@ -636,7 +636,7 @@ class Backend:
         return self._put(zeros, places, sums)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
-        """Return a copy of an array with ``array[key] = value`` done."""
+        """Return a copy of an array after ``array[key] = value``."""
         xp = self.xp
         if self.assigns:
             made = xp.asarray(array, copy=True)
@@ -644,24 +644,24 @@ class Backend:
                 made[key] = value
             except IndexError:
                 if not any(hasattr(part, "dtype") for part in (key if isinstance(key, tuple) else (key,))):
-                    raise  # but for arrays of integers, which the standard has in no assignment
+                    raise  # except arrays of integers, which the standard does not allow in assignments
             else:
                 return made
         places = self._places(array.shape, key, self.beside(array))
-        lead = max(value.ndim - places.ndim, 0)  # a value may have leading axes of length 1 that its place lacks
+        lead = max(value.ndim - places.ndim, 0)  # a value may have leading axes of length 1 that the assigned place lacks
         value = xp.reshape(value, value.shape[lead:]) if set(value.shape[:lead]) <= {1} else value
         value = xp.astype(xp.broadcast_to(value, places.shape), array.dtype)
         places, values = xp.reshape(places, (-1,)), xp.reshape(value, (-1,))
-        order = xp.argsort(places, stable=True)  # of several values for one place the last stays last
+        order = xp.argsort(places, stable=True)  # stable: of several values for one place the last stays last
         return self._put(array, xp.take(places, order), xp.take(values, order))
 
     def _places(self, shape: tuple[int, ...], key: Any, where: dict[str, Any]) -> Any:
-        """Return the numbers, in row-major order, of the places that a key takes."""
+        """Return the positions that a key selects, numbered in row-major order."""
         xp = self.xp
         return xp.getitem(xp.reshape(xp.arange(math.prod(shape), **where), shape), key)
 
     def _put(self, array: Any, places: Any, values: Any) -> Any:
-        """Return an array with values put at places, which are sorted; of several values for one place the last counts."""
+        """Return an array with values written at sorted positions; of several values for one position the last wins."""
         xp = self.xp
         if not places.shape[0]:
             return xp.asarray(array, copy=True)
@@ -672,34 +672,34 @@ class Backend:
         return xp.reshape(xp.where(met, xp.take(values, last), xp.reshape(array, (-1,))), array.shape)
 
     def setitem_into(self, array: Any, key: Any, value: Any) -> Any:
-        """As `setitem`, where the array may be changed: nothing else holds it."""
+        """As `setitem`, but free to change the array: nothing else holds it."""
         return self.setitem(array, key, value)
 
     def add_into(self, array: Any, other: Any, out: Any) -> Any:
-        """Return the sum of arrays of one shape and dtype; `out` is the first, and nothing else holds it."""
+        """Return the sum of arrays of the same shape and dtype; `out` is the first of them, and nothing else holds it."""
         return self.xp.add(array, other)
 
     def may_hold_nan(self, array: Any) -> bool:
-        """Return whether an array has NaN in it; True also where to look would cost more than it saves."""
+        """Return whether an array contains NaN; also True where checking would cost more than it saves."""
         return self.is_lazy or self.holds_nan(array)
 
     def holds_nan(self, array: Any) -> bool:
-        """Return whether an array has NaN in it; a lazy one is computed."""
+        """Return whether an array contains NaN; computes a lazy one."""
         return bool(self.xp.any(self.xp.isnan(array)))
 
     def may_hold_zero(self, array: Any) -> bool:
-        """Return whether an array has 0 in it; True also where to look would cost more than it saves, or nobody can."""
+        """Return whether an array contains 0; also True where checking costs more than it saves, or is impossible."""
         return True
 
-    # -- values that leave agrad: numbers, texts, memory ---------------------------------------------------------------
+    # -- values that leave agrad: numbers, text, memory ----------------------------------------------------------------
 
     def item(self, array: Any) -> Any:
-        """Return the one element as a Python number."""
+        """Return the only element as a Python number."""
         convert = {"bool": bool, "int": int, "float": float, "complex": complex}[self.kind(array.dtype)]
         return convert(self.xp.reshape(array, ()))
 
     def truth(self, array: Any) -> bool:
-        """Return whether the one element is true: it may choose a way through the program."""
+        """Return the truth value of the only element: it may decide a branch of the program."""
         return bool(self.item(array))
 
     def tolist(self, array: Any) -> Any:
@@ -709,69 +709,69 @@ class Backend:
         return [self.tolist(self.xp.getitem(array, (i, ...))) for i in range(array.shape[0])]
 
     def text_of(self, array: Any) -> str | None:
-        """Return the text of a tensor of this array; None: that of its elements, as `tolist` gives them."""
+        """Return the text that shows a tensor of this array; None: the text of its elements, as returned by `tolist`."""
         return None
 
     def shows(self, array: Any) -> bool:
-        """Return whether the text of a tensor shows elements of this array; else its shape and chunks, uncomputed."""
+        """Return whether the text of a tensor shows this array's elements; otherwise it shows shape and chunks, uncomputed."""
         return True
 
     def nbytes(self, array: Any) -> int:
-        """Return the bytes of an array's values."""
+        """Return the number of bytes of an array's values."""
         found = getattr(array, "nbytes", None)
         if found is None:
-            bits = "".join(filter(str.isdigit, self.dtype_name(array.dtype))) or "8"  # a boolean takes a byte
+            bits = "".join(filter(str.isdigit, self.dtype_name(array.dtype))) or "8"  # a boolean takes one byte
             found = math.prod(array.shape) * int(bits) // 8
         return int(found)
 
     def lend(self, array: Any) -> Any:
-        """Return an array as code of the user's may have it: one it cannot write to, where the library has such.
+        """Return an array to pass to user code: read-only, where the library supports that.
 
-        Elsewhere a 0-d array is copied: it may be a constant that all programs share.
+        Elsewhere copy 0-d arrays: they may be constants that all programs share.
         """
         return array if array.shape or self.is_lazy else self.namespace().asarray(array, copy=True)
 
     def read_only(self, array: Any) -> Any:
-        """Return an array as it may leave agrad: as `lend`, and no memory in it that other libraries could write to."""
+        """Return an array that may leave agrad: as `lend`, and without memory that other libraries could write to."""
         return self.lend(array)
 
-    # -- the way to other backends, and to the host --------------------------------------------------------------------
+    # -- conversion to other backends, and to the host -----------------------------------------------------------------
 
     def join(self, others: Sequence[Backend]) -> Backend | None:
-        """Return the backend of a call whose operands are of this one and of others; None if this one knows of none.
+        """Return the backend of a call with operands of this and other backends; None if this one does not know the others.
 
-        Every backend among the operands is asked until one answers, so only one of them has to know the others: by what
-        the contract says of them, as `is_duck_array`, never by name. The operands of others become its own by `adopt`. The
-        answer is kept.
+        agrad asks each backend among the operands until one answers, so only one of them has to know the others: by
+        properties of the contract, such as `is_duck_array`, never by name. `adopt` converts the operands of the others. The
+        answer is cached.
         """
         return None if others else self
 
     def mixed(self, op: str, others: Sequence[Backend]) -> Callable[..., Any] | None:
-        """Return a kernel that takes operands of this backend and of others as they are; None: `join` brings them together.
+        """Return a kernel that takes operands of this and other backends unconverted; None: `join` decides on a common backend.
 
-        It is asked before `join`, of calls whose only arrays are operands with a derivative. The kernel gives an array of any
-        backend, to which the result belongs then: a product of a sparse and a dense matrix is dense.
+        agrad asks this before `join`, for calls whose arrays are all differentiable operands. The kernel may return an array of any
+        backend, and the result belongs to that one: the product of a sparse and a dense matrix is dense.
 
         Parameters
         ----------
         op : str
             As ``"matmul"``.
         others : sequence of Backend
-            Those of the other operands. Go by what the contract says of them, as for `join`; a backend that `is_batched`
-            holds arrays of `vmap`.
+            The backends of the other operands. Decide by properties of the contract, as for `join`; a backend that
+            `is_batched` holds arrays of `vmap`.
         """
         return None
 
     def adopt(self, tensor: Any) -> Any:
-        """Return a Tensor of another backend as an operand of a call on this one; the crossing is recorded."""
+        """Return a tensor of another backend as an operand of a call on this one; the conversion is recorded."""
         return tensor.to_device(self.name)
 
     def send(self, array: Any, target: Backend, device: str) -> Any:
-        """Hand an array of this backend to another: every crossing goes through here, and to the other's `receive`."""
+        """Hand an array of this backend to another: every conversion goes through here, then through the other's `receive`."""
         return target.receive(self, array, device)
 
     def receive(self, source: Backend, array: Any, device: str) -> Any:
-        """Take an array of another backend, or move one of its own to another of its devices."""
+        """Convert an array of another backend, or move one of its own to another of its devices."""
         if source is self and self._native_devices:
             import array_api_compat  # noqa: PLC0415 (as pluggy: only when a backend is first needed)
 
@@ -787,16 +787,16 @@ class Backend:
         raise UnsupportedOp("to_device", self.name, "it has no way to the host's memory (Backend.to_host)")
 
     def from_host(self, buffer: Any, device: str) -> Any:
-        """Make an array of an object with the buffer protocol or ``__array__``."""
+        """Make an array from an object with the buffer protocol or ``__array__``."""
         return self.asarray(buffer, device=device)
 
     def from_buffer(self, data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str) -> Any:
-        """Make an array of little-endian bytes in row-major order; it may keep their memory.
+        """Make an array from little-endian bytes in row-major order; it may share their memory.
 
         Raises
         ------
         TypeError
-            If a tensor has no dtype of that name.
+            If tensors have no dtype of that name.
         """
         host = plugins().get("numpy")
         return self.from_host(host.from_buffer(data, dtype_name, shape, host.default_device()), device)
@@ -804,57 +804,57 @@ class Backend:
     # -- floating-point errors -----------------------------------------------------------------------------------------
 
     def quiet(self) -> AbstractContextManager[Any]:
-        """Silence floating-point warnings of the library."""
+        """Silence the library's floating-point warnings."""
         return nullcontext()
 
     def _error_state(self) -> Any:
-        """Return what the library does about floating-point errors, as the user has set it; None within `quiet`, or unknown."""
+        """Return how the library handles floating-point errors, as the user has set it; None within `quiet`, or if unknown."""
         return None
 
     # -- lazy and chunked arrays ---------------------------------------------------------------------------------------
 
     def in_layout(self, array: Any, spec: Spec) -> Any:
-        """Return a cotangent in the layout of a spec, its operand's: the chunks of a chunked array."""
+        """Return a cotangent in the layout of its operand's spec: the chunks of a chunked array."""
         return array
 
     def rechunk(self, array: Any, chunks: Any) -> Any:
-        """Return an array in other chunks, on a backend that `is_chunked`."""
+        """Return an array with other chunks, on a backend that `is_chunked`."""
         return array
 
     def realize(
         self, *arrays: Any, keep: str = "host", max_memory: int | str | None = None, progress: bool | None = None
     ) -> tuple[Any, ...]:
-        """Compute lazy arrays of this backend in one pass; give arrays of this backend that hold their values.
+        """Compute lazy arrays of this backend in one pass; return arrays of this backend that hold their values.
 
         Parameters
         ----------
         *arrays : array
-            What to compute. They are not changed.
+            The arrays to compute. They are not changed.
         keep : {"host", "backend"}, optional
-            Where the values stay: in the memory of this process, or where the backend computes (a cluster's).
+            Where the values stay: in the memory of this process, or where the backend computes (such as a cluster).
         max_memory : int or str, optional
-            How much the computation may hold at a time, in bytes or as ``"2GiB"``; None for the backend's own choice.
+            How much memory the computation may hold at once, in bytes or as ``"2GiB"``; None for the backend's own choice.
         progress : bool, optional
-            Whether to show how far it has come; None for the backend's own choice.
+            Whether to show progress; None for the backend's own choice.
         """
         return arrays
 
     def outlook(self, *arrays: Any, max_memory: int | str | None = None) -> Outlook:
-        """Return what `realize` would read and hold for these arrays, before anything is computed."""
+        """Return what `realize` would read and hold for these arrays, without computing anything."""
         return Outlook()
 
     def watch(self, array: Any) -> None:
-        """Take note that gradients are asked by an array; a lazy backend can tell by it what is computed in vain."""
+        """Note that gradients are requested for an array; a lazy backend can then tell what is computed in vain."""
 
     def _came_from(self, gradient: Any, losses: Sequence[Any]) -> None:
-        """Take note of the losses that a lazy gradient came from: to compute them later than it goes through the data again."""
+        """Note the losses of a lazy gradient: computing them after it means reading the data again."""
 
     def _handed_over(self, array: Any) -> Any:
-        """Return a lazy array as the library gets it, which computes it itself: what is computed so counts."""
+        """Return a lazy array in the form the library gets to compute itself, so that this computation is counted."""
         return array
 
     def _writing(self, array: Any, target: Any) -> Any:
-        """Return a lazy array which writes the parts of another to a target where it is computed; None: it is written by now."""
+        """Return a lazy array that, when computed, writes another's parts to a target; None: it has been written already."""
         target[...] = self.to_host(array)
 
     # -- recorded programs ---------------------------------------------------------------------------------------------
@@ -864,27 +864,26 @@ class Backend:
 
         Parameters
         ----------
-        program : agrad.func.Program
-            Without steps for histories. The function takes arrays of this backend for its inputs, in their order, of the
-            shapes and dtypes that it states, and pairs of integers for keys of draws; it gives a tuple of the outputs, in
-            their order, that no later call writes to. It is called by several threads at a time. A step ``stop_unless`` has no
-            result: if its value, as ``item`` gives it, is not the number beside it, or for a bool not as true, the function
-            raises `agrad.plugin.programs.Stopped` before it runs any step that follows.
+        Contains no steps for histories. The function takes arrays of this backend for the inputs, in their order and with
+        the stated shapes and dtypes, and pairs of integers for keys of draws; it returns a tuple of the outputs, in their
+        order, which no later call overwrites. Several threads may call it at once. A step ``stop_unless`` has no result: if
+        its value, read by ``item``, differs from the number beside it (for a bool: in truth), the function raises
+        `agrad.plugin.programs.Stopped` before running any later step.
         **options
-            ``exact`` (bool, default False): sums and matrix products are taken as they are operation by operation, so
-            that the results are the same bits. ``threads`` (int or None): how many may work on large arrays; None leaves it to the backend.
-            ``mode`` (str): ``"reduce-overhead"`` where a call should cost the host little, for memory that is kept. ``keep``
-            (bool, default True): memory may be kept from call to call. Further ones are passed over.
+            ``exact`` (bool, default False): compute sums and matrix products as operation by operation, so that results are
+            bitwise equal. ``threads`` (int or None): how many may work on large arrays; None leaves the choice to the backend.
+            ``mode`` (str): ``"reduce-overhead"`` to minimise host time per call at the cost of memory. ``keep`` (bool, default
+            True): memory may be kept between calls. Ignore any others.
         """
         return None
 
     def source(self, program: Any, *, notes: bool = True) -> tuple[str, Mapping[str, Any]]:
-        """Return a recorded program as the text of a module that needs this backend's library alone: `Program.source`.
+        """Return a recorded program as the text of a module that needs only this backend's library: `Program.source`.
 
         Parameters
         ----------
         program : agrad.func.Program
-            Without steps for histories.
+            Contains no steps for histories.
         notes : bool, optional
             Whether each line ends with shape, dtype and the user's line.
 
@@ -893,8 +892,8 @@ class Backend:
         text : str
             It defines ``program``, which takes the arguments that held arrays under their own names.
         parameters : mapping of str to object
-            What it takes beside these, by name: for a tensor from outside its value of ``program.outside``, for a constant
-            the array.
+            Its further arguments, by name: for a tensor from outside its value of ``program.outside``, for a constant the
+            array.
 
         Raises
         ------
@@ -904,18 +903,18 @@ class Backend:
         raise UnsupportedOp("source", self.name, "it writes no modules (Backend.source)")
 
     def infer(self, op: str, arguments: Sequence[Any], parameters: Mapping[str, Any]) -> Sequence[Spec] | None:
-        """Return the specs of an operation's results where this library gives others than the standard; else None.
+        """Return the specs of an operation's results where this library departs from the standard; otherwise None.
 
-        `agrad.plugin.programs.infer`, which is what users and plugins call, asks here first.
+        `agrad.plugin.programs.infer`, the function for users and plugins, asks here first.
 
         Parameters
         ----------
         op : str
             The operation's name.
         arguments : sequence
-            As the call has them by position, with a `Spec` for each array.
+            The positional arguments of the call, with a `Spec` for each array.
         parameters : mapping
-            The rest, by name.
+            The keyword arguments, by name.
         """
         return None
 
@@ -923,7 +922,7 @@ class Backend:
         return f"<agrad backend {self.name}>"
 
 
-# -- what is defined above --------------------------------------------------------------------------------------------
+# -- functions defined in higher files --------------------------------------------------------------------------------
 
 
 class Plugins(Protocol):
@@ -933,10 +932,10 @@ class Plugins(Protocol):
         """Return the first answer of the plugins to a hook."""
 
     def default_backend(self) -> Backend:
-        """Return the backend of creation functions that are given no device."""
+        """Return the backend that creation functions use without a device."""
 
     def own_rules(self, op: str) -> Mapping[str, Mapping[str, Any]]:
-        """Return the derivatives of an op that plugins give for single backends, by their names."""
+        """Return the derivatives of an op that plugins provide for single backends, by backend name."""
 
     def find_backend(self, array_type: type) -> Backend | None:
         """Return the backend of an array type, None if no plugin claims it."""
@@ -947,12 +946,12 @@ class Plugins(Protocol):
 
 @Port
 def plugins() -> Plugins:  # type: ignore[empty-body]
-    """Return the plugin manager, which makes backends. The core reaches it here alone."""
+    """Return the plugin manager, which makes backends. The core reaches it only through this function."""
 
 
 @Port
 def kernels_of(backend: Backend, /) -> Any:
-    """Make the kernels of a backend by name: from its library, and from the ops, whose calls know backends."""
+    """Make a backend's kernels, by name: from its library, and from the ops, whose calls know backends."""
 
 
 @Port
@@ -965,7 +964,7 @@ def functions_of(backend: Backend, /) -> Any:
 #: Array types met so far. Filled by `backend_of`; plugins are asked once per type.
 BACKENDS: dict[type, Backend] = {}
 
-#: Types that no plugin is asked about: what stands beside arrays in a call.
+#: Types that plugins are not asked about: non-array arguments of calls.
 PYTHONS_OWN = frozenset([bool, int, float, complex, type(None), slice, type(Ellipsis), list, tuple, range, str])
 
 
@@ -980,12 +979,12 @@ def backend_of(array: Any) -> Backend | None:
     return backend
 
 
-#: Array types that were seen to have no mask.
+#: Array types known to have no mask.
 _WHOLE: set[type] = set()
 
 
 def check_whole(raw: Any) -> None:
-    """Refuse an array of a type that can have missing elements, whichever backend's: derivatives count every element."""
+    """Refuse an array of a type with missing elements, whatever its backend: derivatives count every element."""
     if type(raw) not in _WHOLE:
         if errors.has_mask(raw):
             backend = backend_of(raw)
@@ -996,7 +995,7 @@ def check_whole(raw: Any) -> None:
 
 
 def numbers_of(backend: Backend, value: Any) -> Any:
-    """Return a user's array as the backend has it; raise where it holds no numbers, or a mask that would be lost."""
+    """Return a user's array in the backend's form; raise if it holds no numbers, or a mask that would be lost."""
     raw = backend.taken(value)
     if type(raw) not in _WHOLE:
         check_whole(raw)
@@ -1014,7 +1013,7 @@ def spec_of(array: Any) -> Spec:
 
 
 def joined(backends: Iterable[Backend]) -> Backend | None:
-    """Return the backend of a call on operands of these, by the first that can tell (`Backend.join`), or None."""
+    """Return the backend of a call on operands of these, from the first that knows (`Backend.join`), or None."""
     return _joined(tuple(backends))
 
 

@@ -1,4 +1,4 @@
-"""Blank: an array of a library without elements, on which programs are captured from shapes and dtypes alone."""
+"""Blank: a library's array without elements, for capturing programs from shapes and dtypes only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class NeedsValuesError(TypeError):
-    """What an array without elements is asked for is in the values, which it does not have."""
+    """An operation needs the values of an array without elements."""
 
 
 class Blank:
-    """An array of a library that has a shape and a dtype and no element.
+    """An array of a library that has a shape and a dtype but no elements.
 
-    Of each backend there is a class. `Backend.as_array` gives such an array as it is.
+    There is one class per backend. `Backend.as_array` returns such an array unchanged.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Blank:
 
     __slots__ = ("__weakref__", "device", "dtype", "shape")
 
-    backend: Backend  # whose array it is
+    backend: Backend  # the backend of the array
 
     def __init__(self, shape: Iterable[int], dtype: Any, device: Any) -> None:
         self.shape: tuple[int, ...] = tuple(shape)

@@ -1,7 +1,7 @@
-"""Memory of tensors: who owns an array, and how a tensor gets another one.
+"""Memory of tensors: who owns an array, and how a tensor gets a new one.
 
 An array may be written in place only while its tensor owns it, that is while nothing else holds it (`own`). In-place
-spellings end in `rebind`, assignments past the graph in `assign_data`; what would be lost is told by `cpython.is_temporary`.
+methods end in `rebind`, unrecorded assignments in `assign_data`; `cpython.is_temporary` detects writes that would be lost.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from agrad.core.tensor import Storage, Tensor, array_slot, bases, history, is_mo
 
 
 class _Owner:
-    """Mixed into the class of a tensor that owns its array."""
+    """Mixin for the class of a tensor that owns its array."""
 
     __slots__ = ()
 
 
-#: The class of an owner, by the tensor's own.
+#: The owner class for each tensor class.
 _OWNERS: dict[Any, Any] = {}
 
 
@@ -50,14 +50,14 @@ def _owner_class(cls: type[Tensor]) -> Any:
 def own(tensor: Tensor, data: Any) -> None:
     """Set a tensor to a new array that nothing else holds.
 
-    Until somebody reads ``_raw`` the tensor is of a class on which that is a property: whoever reads it (every
-    operation, export or view does) gets the array and ends the ownership. Only an in-place spelling looks at
-    ``_buffer`` and may write to it. Tensors that own nothing pay nothing for this.
+    Until something reads ``_raw`` the tensor has a class on which that is a property: any reader (every operation, export
+    or view) gets the array and ends the ownership. Only in-place methods look at ``_buffer`` and may write to it.
+    Tensors that own nothing pay nothing for this.
     """
     cls = type(tensor)
     owner = cls if issubclass(cls, _Owner) else _owner_class(cls)
     held = tensor.__dict__
-    # interrupted anywhere here, the tensor has one value or the other and at worst owns nothing
+    # if interrupted anywhere here, the tensor has one value or the other and at worst owns nothing
     held.pop("_buffer", None)
     array_slot.__set__(tensor, data)
     tensor.__class__ = owner
@@ -85,7 +85,7 @@ def assign_data(
     arrays, specs : sequence
         The values, which fit, and their specs.
     grads : sequence of Tensor or None, optional
-        What becomes their `.grad`; None leaves it.
+        Their new `.grad`; None keeps the old one.
     dropped : sequence of Tensor, optional
         Leaves that lose their `.grad`.
     """
@@ -94,13 +94,13 @@ def assign_data(
             mode.note_write(tensor)
     others: list[tuple[Any, Tensor | None]] = [(t._state(), None) for t in dropped]
     others += [(t._state(), g) for t, g in zip(tensors, grads, strict=False) if g is not None]
-    before = [t._raw for t in tensors], [state.grad for state, _ in others]  # to read `_raw` ends an ownership
+    before = [t._raw for t in tensors], [state.grad for state, _ in others]  # reading `_raw` ends an ownership
     states = [t._node if isinstance(t._node, AccumulateGrad) else t._leaf for t in tensors]
     moving = [(t, spec) for t, spec in zip(tensors, specs, strict=True) if t._spec is not spec]
     leaves = [(s, spec) for s, spec in zip(states, specs, strict=True) if s is not None and s.spec is not spec]
     for leaf, spec in leaves:
         if is_moved(leaf.spec, spec):
-            leaf.moved = True  # early is harmless: it makes a pass look
+            leaf.moved = True  # setting it early is harmless: it only makes a pass check
     assign_all(
         map(array_slot.__set__, tensors, arrays),
         starmap(spec_slot.__set__, moving),
@@ -113,20 +113,20 @@ def assign_data(
 def rebind(
     target: Tensor, result: Tensor, what: str, *, fresh: bool = False, write: Callable[[], Any] | None = None
 ) -> None:
-    """Set `target` to the value and history of `result`: what every in-place spelling ends with.
+    """Set `target` to the value and history of `result`: the last step of every in-place method.
 
-    It gets both or none: between the assignments nothing is called, so that no signal handler can run.
+    It gets both or neither: nothing is called between the assignments, so no signal handler can run.
 
     Parameters
     ----------
     target, result : Tensor
-        Result must have the target's shape; its dtype is cast to the target's where that loses no kind.
+        The result must have the target's shape; its dtype is cast to the target's where that loses no kind.
     what : str
         The spelling, for messages.
     fresh : bool, optional
-        The array of `result` was made for it and is held by nothing else, no node's saved values either.
+        The array of `result` is new and nothing else holds it, including saved values of nodes.
     write : callable, optional
-        Writes to the array that the target owned, and gives it: the value, of which `result` has the history only.
+        Writes to the array that the target owned and returns it as the value; `result` then has only the history.
     """
     mode.note_write(target)
     owner = None if target._base is None else _written_through(target, what)
@@ -151,7 +151,7 @@ def rebind(
     tangents, array = result._tangents, result._raw
     if tangents is not None and target._tangents is None:
         mode.check_write(target, what)
-    before = target._raw  # to read it ends its ownership: to assign to it calls nothing then
+    before = target._raw  # reading it ends its ownership, so that assigning to it calls nothing
     if target._retained is not None and node is not target._node:
         changes = [*history(target, node), (target, "_tangents", tangents), (target, "_raw", array)]
         assign_all(starmap(setattr, changes))
@@ -167,14 +167,14 @@ def rebind(
 
 
 def _written_through(target: Tensor, what: str) -> Tensor | None:
-    """Return the tensor whose ``.data`` a view is, to which a write to it goes; warn where a write does not reach the base."""
+    """Return the tensor that a view is ``.data`` of, and that receives its writes; warn if a write does not reach the base."""
     base = target._base
     assert base is not None
     owner = None
     if type(base) is Storage:
         owner = base.owner(target)
         base = base if owner is None else owner._base
-    copied = False  # whether NumPy's function of the name copies, somewhere on the way
+    copied = False  # whether NumPy's function of that name copies, anywhere along the way
     while base is not None:
         copied = copied or len(base) > 2
         if base[0]() is not None:
@@ -185,9 +185,9 @@ def _written_through(target: Tensor, what: str) -> Tensor | None:
 
 
 def _fitting(target: Tensor, result: Tensor, what: str, written: Tensor) -> Tensor:
-    """Return a result that can take the place of a target's value, cast to its dtype; raise where none can.
+    """Return a result that can replace a target's value, cast to its dtype; raise if it cannot.
 
-    `written` is what the write goes to, which a batch must not vary: the target, or the tensor that it is the ``.data`` of.
+    `written` receives the write, and a batch must not vary it: the target, or the tensor that the target is the ``.data`` of.
     """
     spec = target._spec
     if result.shape != spec.shape:
@@ -209,21 +209,21 @@ def _fitting(target: Tensor, result: Tensor, what: str, written: Tensor) -> Tens
 
 
 def _write_owned(target: Tensor, node: Node | None, write: Callable[[], Any]) -> None:
-    """Let the array of a tensor that owns it be written to, and its history be that of the result."""
+    """Write to the array of the tensor that owns it, and give the tensor the result's history."""
     if node is target._node:
         array = write()
         if array is not owned(target):
             own(target, array)
         return
     held = target.__dict__
-    held.pop("_buffer")  # what is written may be another array: interrupted, the target owns none
+    held.pop("_buffer")  # the write may return another array: if interrupted, the target owns none
     written = map(array_slot.__set__, [target], map(operator.call, [write]))
     assign_all(written, starmap(setattr, history(target, node)))
     held["_buffer"] = array_slot.__get__(target)
 
 
 def check_leaf(target: Tensor, what: str) -> None:
-    """Refuse, before anything is computed, to change a leaf that requires grad while recording."""
+    """Refuse, before computing anything, to change a leaf that requires grad while recording."""
     if isinstance(target._node, AccumulateGrad) and mode.is_grad_enabled():
         raise errors.leaf_in_place(target, what)
 
@@ -232,6 +232,6 @@ def check_leaf(target: Tensor, what: str) -> None:
 
 
 def is_storage(target: Tensor) -> bool:
-    """Return whether a write to a tensor goes to another, which it is the ``.data`` of."""
+    """Return whether a write to a tensor goes to another tensor, of which it is the ``.data``."""
     base = target._base
     return type(base) is Storage and base.owner(target) is not None

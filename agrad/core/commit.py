@@ -1,4 +1,4 @@
-"""Gradients reach `.grad`: all sums and checks first, then one assignment of all, so that what fails has changed none."""
+"""Commit gradients to `.grad`: first all sums and checks, then one assignment of all, so that a failure changes none."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from agrad.core.once import lock
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, array_slot
 
-#: Accumulation into a leaf from several threads loses nothing. Reentrant: a finalizer may run in the midst of it.
+#: Makes accumulation into a leaf from several threads safe. Reentrant: a finalizer may run in the middle of it.
 ACCUMULATING = lock(waited_for=True)
 
-#: The name of a slot, for each of any number of places.
+#: The name of a slot, repeated for any number of places.
 _GRAD = repeat("grad")
 
 _new = object.__new__
@@ -40,8 +40,8 @@ def commit(
     Parameters
     ----------
     leaves : mapping
-        Per leaf its gradient, and whether that is a sum made by the pass, which may be added to in place. Gradients are
-        taken out: each goes when its sum is made, so the peak is that of one sum more, not of all.
+        The gradient of each leaf, and whether it is a sum made by the pass, which may be added to in place. Each gradient
+        is removed once its sum is made, so the peak is one extra sum, not all of them.
     retained : sequence of (weakref, gradient)
         The same for results.
     as_tensors, create_graph, values
@@ -50,7 +50,7 @@ def commit(
     Returns
     -------
     list of (AccumulateGrad, Hooks, gradient)
-        Those with hooks, which are to be run now.
+        Those with hooks, to be run now.
     """
     places: list[Any] = []
     grads: list[Tensor] = []
@@ -60,7 +60,7 @@ def commit(
         for leaf, total in leaves.items():
             spec = leaf.spec
             if leaf.grad is None and leaf.hooks is None and spec.accumulates and not (as_tensors or leaf.moved):
-                if leaf.active:  # the first gradient is kept as it is: values are immutable, it may be shared
+                if leaf.active:  # the first gradient is stored as is: values are immutable, so it may be shared
                     made = _new(Tensor)
                     made._raw, made._spec, made._node = total[0], spec, None
                     places.append(leaf)
@@ -68,7 +68,7 @@ def commit(
             elif leaf.active:
                 rest.append(leaf)
         if not rest and not retained:
-            any(map(setattr, places, _GRAD, grads))  # as `assign_all` does; a call less on the way of every gradient
+            any(map(setattr, places, _GRAD, grads))  # as `assign_all` does; saves one call per gradient
             return hooked
         sums = Sums(places, grads, recorded=create_graph)
         for leaf in rest:
@@ -96,16 +96,16 @@ def commit(
 
 
 class Sums:
-    """What a pass is going to assign: made while anything may fail, assigned when nothing can.
+    """What a pass will assign: prepared while anything may fail, assigned when nothing can.
 
     Attributes
     ----------
     places, values : list
-        Leaves and retained gradients with the Tensor that becomes their `.grad`.
+        Leaves and retained gradients, with the Tensor that becomes their `.grad`.
     recorded : bool
-        Sums have a history.
+        Whether the sums have a history.
     changed : dict
-        By ``id`` the Tensors that remain the `.grad` they are, with their new arrays.
+        By ``id``, the Tensors that stay as `.grad`, with their new arrays.
     """
 
     def __init__(self, places: list[Any], values: list[Tensor], *, recorded: bool) -> None:
@@ -115,16 +115,16 @@ class Sums:
         self.changed: dict[int, tuple[Tensor, Any]] = {}
 
     def merge(self, place: Any, node: Any, new: Tensor) -> Tensor:
-        """Add a gradient to what a leaf or result has; return the Tensor that will be its `.grad`.
+        """Add a gradient to that of a leaf or result; return the Tensor that will be its `.grad`.
 
-        That remains the same Tensor, but for a first gradient, and for a sum that is to have a history.
+        This is the same Tensor as before, except for a first gradient and for a sum that needs a history.
 
         Parameters
         ----------
         place : AccumulateGrad or Retained
-            What has a `.grad`.
+            The owner of the `.grad`.
         node : Node
-            Of the leaf or result.
+            The node of the leaf or result.
         new : Tensor
             The gradient.
         """
@@ -139,13 +139,13 @@ class Sums:
         if new._spec is not spec:
             if new._spec.backend is not spec.backend:
                 new = new.to_device(spec.device)
-            if new.dtype != spec.dtype:  # the leaf's `grad_dtype` allows any
+            if new.dtype != spec.dtype:  # the leaf's `grad_dtype` allows any dtype
                 new = spec.backend.functions.astype(new, spec.dtype)
         self.add(old, new._raw)
         return old
 
     def put(self, place: Any, value: Tensor) -> Tensor:
-        """Let a Tensor become the `.grad` of a leaf or result."""
+        """Make a Tensor the `.grad` of a leaf or result."""
         self.places.append(place)
         self.values.append(value)
         return value
@@ -156,14 +156,14 @@ class Sums:
         Parameters
         ----------
         tensor : Tensor
-            Perhaps the `.grad` of several leaves.
+            The `.grad` of one or more leaves.
         g : array
-            Of its spec.
+            An array of the tensor's spec.
         mine : bool, optional
-            Nothing else holds `g`: the sum may take its place in memory.
+            Whether nothing else holds `g`, so that the sum may reuse its memory.
         """
         earlier = self.changed.get(id(tensor))
-        array = tensor._raw if earlier is None else earlier[1]  # to read it ends the ownership of the array
+        array = tensor._raw if earlier is None else earlier[1]  # reading it ends the ownership of the array
         xp = kernels_of(tensor._spec)
         total = xp.add_into(g, array, g) if mine else xp.add(array, g)
         self.changed[id(tensor)] = tensor, tensor._spec.backend.as_array(total)
@@ -178,7 +178,7 @@ class Sums:
 
 
 def fitted(g: Tensor, leaf: AccumulateGrad) -> Tensor:
-    """Return a gradient in the dtype and on the device of its leaf, whose data may have changed since it was used."""
+    """Return a gradient in its leaf's dtype and on its device, as the leaf's data may have changed since it was used."""
     spec = leaf.spec
     if g._spec is spec:
         return g
@@ -191,7 +191,7 @@ def fitted(g: Tensor, leaf: AccumulateGrad) -> Tensor:
 
 
 def check_shape(node: Node, found: Spec, wanted: Spec) -> None:
-    """Refuse a gradient whose shape is not that of its leaf, or of the gradient it is added to."""
+    """Refuse a gradient whose shape differs from that of its leaf, or of the gradient it is added to."""
     shape, expected = found.shape, wanted.shape
     if shape != expected and not any(n != n for n in (*shape, *expected)):  # noqa: PLR0124 (nan: unknown when lazy)
         error = errors.wrong_shape(node, 0, shape, expected)
@@ -200,7 +200,7 @@ def check_shape(node: Node, found: Spec, wanted: Spec) -> None:
 
 
 def watch(leaf: AccumulateGrad) -> None:
-    """Tell a lazy backend that gradients are wanted by a leaf."""
+    """Tell a lazy backend that the gradient of a leaf is wanted."""
     tensor = leaf.variable
     if tensor is not None:
         leaf.spec.backend.watch(tensor._raw)

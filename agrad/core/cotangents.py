@@ -1,4 +1,4 @@
-"""What is done to cotangents around every derivative, and by many: shapes, dtypes, complex conjugates, what is left out."""
+"""Steps around every derivative, shared by many: shapes, dtypes, complex conjugates, dropped elements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_complex(xp: Any, array: Any) -> bool:
 
 
 def times(xp: Any, g: Any, partial: Any, spec: Spec) -> Any:
-    """Cotangent times the conjugate of a partial; just the product where the result, of this spec, is real."""
+    """Multiply a cotangent by the conjugate of a partial; omit the conjugate where the result, of this spec, is real."""
     if spec.is_float:
         return xp.multiply(g, partial)
     if is_complex(xp, partial):
@@ -42,13 +42,13 @@ def promote(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def floating(xp: Any, x: Any, spec: Spec) -> Any:
-    """Return integers or truth values in the precision of a result: a partial computed in them would wrap or round."""
+    """Return integers or booleans in the precision of a result: a partial computed in them would overflow or round."""
     x = xp.astype(x, spec.dtype)
     return xp.real(x) if spec.is_complex else x
 
 
 def beside(array: Any) -> dict[str, Any]:
-    """Return the keywords by which creation functions of its namespace make an array beside one, raw or a Tensor."""
+    """Return the keywords with which creation functions make an array that can be combined with this one, raw or a Tensor."""
     if getattr(array, "_spec", None) is not None:
         return {"device": array.device}
     backend = backend_of(array)
@@ -58,8 +58,8 @@ def beside(array: Any) -> dict[str, Any]:
 def fit(xp: Any, g: Any, spec: Spec) -> Any:
     """Bring a cotangent to the shape, realness and dtype of its operand.
 
-    Broadcast axes are summed, the imaginary part is dropped for a real operand (PyTorch's convention: the gradient of a
-    real value is real), the dtype is cast.
+    Sum broadcast axes, drop the imaginary part for a real operand (PyTorch's convention: the gradient of a real value is
+    real), and cast the dtype.
     """
     if g is None:
         return None
@@ -87,38 +87,38 @@ def unbroadcast(xp: Any, g: Any, shape: tuple[int, ...]) -> Any:
 
 
 class MaskedCotangents(tuple[Any, ...]):
-    """Cotangents that leave an op which drops elements: 0 there means "not asked for", whatever it is multiplied by."""
+    """Cotangents from an op that drops elements: a 0 means "not requested", whatever it is multiplied by."""
 
     __slots__ = ()
 
 
 def unmasked(xp: Any, g: Any, product: Any, node: Node) -> Any:
-    """Put 0 where a cotangent of 0 met an infinite or undefined partial, behind an op that drops elements.
+    """Replace with 0 the product of a 0 cotangent and an infinite or undefined partial, behind an op that drops elements.
 
-    Only what became NaN is changed: where the partial is finite the product stays a product, whose derivative by `g` is
-    that partial although `g` is 0.
+    Only NaN is changed: where the partial is finite the product stays, because its derivative with respect to `g` is that
+    partial even though `g` is 0.
     """
     if product is None or product.shape != g.shape:
         return product
     raw = product._raw if xp is node.spec.backend.functions else product
     if recorder() is None and not (backend_of(raw) or node.spec.backend).may_hold_nan(raw):
-        return product  # a program is to be right for other values, too
+        return product  # a program must be right for other values too
     lost = xp.logical_and(xp.isnan(product), g == 0)
     return xp.where(lost, xp.zeros_like(product), product)
 
 
 class Transferred(tuple[Any, ...]):
-    """The cotangent that leaves a crossing between backends: perhaps lazy, where its operand is not."""
+    """The cotangent of a transfer between backends: it may be lazy although its operand is not."""
 
     __slots__ = ()
 
 
 class ShapeMismatchError(ValueError):
-    """A rule gave a cotangent of a shape that its operand was not broadcast to. The engine says which rule."""
+    """A rule returned a cotangent whose shape its operand was not broadcast to. The engine names the rule."""
 
 
 def lent(value: Any) -> Any:
-    """Return a raw value, or a list or tuple of them, as code of the user's may have it: see `Backend.lend`."""
+    """Return a raw value, or a list or tuple of them, in a form safe for user code: see `Backend.lend`."""
     if isinstance(value, list | tuple):
         return type(value)(map(lent, value))
     backend = backend_of(value)

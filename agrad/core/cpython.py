@@ -1,7 +1,7 @@
 """What agrad asks of CPython beyond the language: frames, instructions, reference counts, classes, the collector, signals, profilers.
 
-Each trick stands here once, with the reason for it, and what is lost where an interpreter has no such thing. Nothing above
-uses `sys._getframe`, `opcode`, `gc`, or their kin itself; `agrad.compiled` knows code objects besides, which it makes.
+Each trick appears here once, with its reason and with what is lost on interpreters that lack it. No other file uses
+`sys._getframe`, `opcode`, `gc` or similar itself; only `agrad.compiled` also handles code objects, which it makes.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Any
 
 # -- frames -----------------------------------------------------------------------------------------------------------
 
-#: ``getframe(1)`` is the frame of the caller. Messages name the user's line by it. It is CPython's own function, as a call
-#: in between would cost more than the rest of what an operation notes down; PyPy and GraalPy have it too.
+#: ``getframe(1)`` is the caller's frame. Messages use it to name the user's line. This is CPython's own function, because a
+#: wrapper would cost more than everything else an operation records; PyPy and GraalPy have it too.
 getframe: Callable[[int], FrameType] = sys._getframe
 
 
 def place_in(frame: FrameType) -> tuple[CodeType, int]:
-    """Return the code that a frame runs and the instruction where it is.
+    """Return the code that a frame runs and its current instruction.
 
-    The frame itself would keep all of its locals alive and move on to later lines; generated entries note these two.
+    Generated entries store these two: the frame would keep all of its locals alive and move on to later lines.
     """
     return frame.f_code, frame.f_lasti
 
 
 def line_number(code: CodeType, instruction: int) -> int:
-    """Return the line that an instruction was compiled of, that of the ``def`` where the code object does not say.
+    """Return the source line of an instruction, or the line of the ``def`` where the code object does not say.
 
-    `PEP 626 <https://peps.python.org/pep-0626/>`_ has ``co_lines``; code that tools make may have a table without lines.
+    `PEP 626 <https://peps.python.org/pep-0626/>`_ adds ``co_lines``; code made by tools may have a table without lines.
     """
     line = code.co_firstlineno
     for start, stop, number in code.co_lines():
@@ -44,7 +44,7 @@ def line_number(code: CodeType, instruction: int) -> int:
 
 
 def span_of(code: CodeType) -> tuple[int, int, int, int] | None:
-    """Return the first line and column of what a code object was compiled of, and the last ones; None where it has none.
+    """Return first line, first column, last line and last column of a code object's source; None where it has none.
 
     Columns count bytes of UTF-8 (`PEP 657 <https://peps.python.org/pep-0657/>`_). With ``-X no_debug_ranges`` there are none.
     """
@@ -58,36 +58,36 @@ def span_of(code: CodeType) -> tuple[int, int, int, int] | None:
 
 # -- instructions -----------------------------------------------------------------------------------------------------
 
-#: ``x[key] = value``. Every version so far has it.
+#: ``x[key] = value``. Every version so far has this instruction.
 _STORES = opcode.opmap.get("STORE_SUBSCR")
 
-#: ``x[key] = value`` and ``x += value`` (``x[a:b] = value`` has one of its own from Python 3.12 on): before a call by name,
-#: as in ``x.__setitem__(key, value)``, stands another instruction.
+#: ``x[key] = value`` and ``x += value`` (``x[a:b] = value`` has its own from Python 3.12 on). Before a call by name, as in
+#: ``x.__setitem__(key, value)``, there is a different instruction.
 _ASSIGNS = {opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE", "BINARY_OP") if name in opcode.opmap}
 
-#: ``x += value``: BINARY_OP with NB_INPLACE_ADD. Where a version has none, no place is one.
+#: ``x += value``: BINARY_OP with NB_INPLACE_ADD. In versions without it, no instruction matches.
 _ADDS_IN_PLACE = bytes((opcode.opmap.get("BINARY_OP", 0), 13))
 
 
 def stores_an_item(frame: FrameType) -> bool:
-    """Return whether a frame is in ``x[key] = value``. A message that knows advises better; without, it advises less."""
+    """Return whether a frame is in ``x[key] = value``. Messages use it for better advice, and do without it elsewhere."""
     return frame.f_code.co_code[frame.f_lasti] == _STORES
 
 
 def assigns(frame: FrameType) -> bool:
-    """Return whether a frame is in an assignment to an item or in place, and not in a call of a method by its name."""
+    """Return whether a frame is in an item or in-place assignment, not in a method call by name."""
     return frame.f_code.co_code[frame.f_lasti] in _ASSIGNS
 
 
 def adds_in_place(frame: FrameType) -> bool:
-    """Return whether a frame is in ``x += value``: a list is asked for ``x + value`` before it extends itself."""
+    """Return whether a frame is in ``x += value``: a list tries ``x + value`` before it extends itself."""
     return frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2] == _ADDS_IN_PLACE
 
 
-#: What stands between the instructions that make a call, and a call with keywords.
+#: The instructions between those that make a call, and a call with keywords.
 _CACHE, _PRECALL, _CALL = (opcode.opmap.get(name, 0) for name in ("CACHE", "PRECALL", "CALL"))
 _KEYWORDS = {opcode.opmap[name] for name in ("KW_NAMES", "CALL_KW") if name in opcode.opmap}
-#: ``a, b = value``, ``value[0]`` and ``value[1]``: what follows a call whose result is taken for a pair.
+#: ``a, b = value``, ``value[0]`` and ``value[1]``: the instructions after a call whose result is used as a pair.
 _UNPACKS = bytes((opcode.opmap["UNPACK_SEQUENCE"], 2))
 _CONSTANTS = {opcode.opmap[name] for name in ("LOAD_CONST", "LOAD_SMALL_INT") if name in opcode.opmap}
 #: ``value[key]``: from Python 3.14 on it is BINARY_OP with NB_SUBSCR.
@@ -97,7 +97,7 @@ _SUBSCRIPT = bytes(
 
 
 def takes_a_pair(frame: FrameType) -> bool:
-    """Return whether a frame takes what a call without keywords gives for a pair: ``a, b = f()``, ``f()[0]`` or ``f()[1]``."""
+    """Return whether a frame uses the result of a call without keywords as a pair: ``a, b = f()``, ``f()[0]``, ``f()[1]``."""
     code = frame.f_code
     text, place = code.co_code, frame.f_lasti
     while place > 0 and text[place] in (_CACHE, _PRECALL, _CALL):
@@ -119,9 +119,9 @@ _IDENTITY = (lambda x: x).__code__.co_code
 
 
 def is_identity(function: Any) -> bool:
-    """Return whether a function of one argument gives just that, as ``lambda x: x`` does; False of what is written in C.
+    """Return whether a function returns its only argument, as ``lambda x: x`` does; False for functions written in C.
 
-    Where an interpreter compiles two such functions differently, a rule costs a call more.
+    Where an interpreter compiles two such functions differently, a rule costs one extra call.
     """
     code = getattr(function, "__code__", None)
     return code is not None and code.co_code == _IDENTITY
@@ -129,7 +129,7 @@ def is_identity(function: Any) -> bool:
 
 # -- reference counts -------------------------------------------------------------------------------------------------
 
-#: How many references there are to an object, that of the call included.
+#: The number of references to an object, including that of the call.
 references: Callable[[Any], int] = sys.getrefcount
 
 
@@ -138,8 +138,8 @@ def _references_of_one() -> int:
     return references(alone)
 
 
-#: What `references` gives for an object that one local variable holds and nothing else. An array with no more is given to
-#: the user as it is, else a copy. A build that counts otherwise (free-threaded ones count immortal objects so) copies more.
+#: The result of `references` for an object that only one local variable holds. An array with no more references goes to
+#: the user as is, else as a copy. A build that counts otherwise (as free-threaded ones do for immortal objects) copies more.
 ALONE = _references_of_one()
 
 
@@ -155,27 +155,27 @@ def _references_of_targets() -> list[int]:
     return counts
 
 
-#: What `references` gives in ``__setitem__`` for the target of an assignment that nothing but that call holds, and for that of
-#: a call by name, which hands the target over without holding it itself.
+#: The result of `references` in ``__setitem__`` for the target of an assignment that only that call holds, and for the
+#: target of a call by name, which passes the target on without holding it itself.
 _TARGET, _TARGET_BY_NAME = _references_of_targets()
 
 
 def is_temporary(count: int, target: Any) -> bool:
-    """Return whether nobody will see what is assigned to a target: the caller's caller assigns to what it has just made.
+    """Return whether an assignment to a target is lost: the caller's caller assigns to an object it has just made.
 
     Parameters
     ----------
     count : int
-        `references` of the target, in ``__setitem__``.
+        The result of `references` for the target, in ``__setitem__``.
     target : object
-        It.
+        The target.
     """
     if count > _TARGET:
         return False
     frame = getframe(2)
     if count > _TARGET_BY_NAME and not assigns(frame):
         return False  # x.__setitem__(key, value)
-    # newer interpreters lend a local variable to a call without counting it
+    # newer interpreters pass a local variable to a call without counting it
     return sys.version_info < (3, 14) or not any(value is target for value in frame.f_locals.values())
 
 
@@ -234,23 +234,23 @@ def version_of(kind: type) -> Any:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Make many objects that stay without looking for garbage among them, which takes a third of the time.
+    """Create many long-lived objects without collecting garbage meanwhile, which takes a third of the time.
 
-    Nor do finalizers of what goes in circles run in between. Without a collector there is nothing to do.
+    Finalizers of objects in cycles do not run meanwhile either. Without a collector there is nothing to do.
     """
     was = gc.isenabled()
     try:
-        gc.disable()  # an interrupt that comes right after it finds the way back, too
+        gc.disable()  # an interrupt right after this still reaches the `finally`
         yield
     finally:
         if was:
             gc.enable()
 
 
-#: Let go of what is held in a circle alone, as the frames of an exception are.
+#: Free objects that only a cycle holds, such as the frames of an exception.
 collect: Callable[[], int] = gc.collect
 
-#: What objects refer to directly.
+#: The objects that others refer to directly.
 referents: Callable[..., list[Any]] = gc.get_referents
 
 
@@ -260,17 +260,17 @@ referents: Callable[..., list[Any]] = gc.get_referents
 def assign_all(*assignments: Iterable[None]) -> None:
     """Run assignments, all or none, whenever a signal arrives.
 
-    The handler of a signal, as Ctrl-C, may raise when a function written in Python begins, jumps backwards, or has called one
-    written in C. All of this is one call of such a function, which does nothing between two assignments but the next.
+    A signal handler, as for Ctrl-C, may raise when a Python function begins, jumps backwards, or has just called a C function.
+    All of this is a single call of a C function, which does nothing between two assignments.
 
-    What is replaced must be held elsewhere until this has returned, so that no finalizer runs between two of them. In a
-    `finally`, where nothing may raise before the first, a function written in C has to be called itself.
+    Keep what is replaced alive elsewhere until this returns, so that no finalizer runs between two assignments. In a
+    `finally`, where nothing may raise before the first assignment, call a C function directly.
 
     Parameters
     ----------
     *assignments : iterable of None
         Iterators written in C over functions written in C: ``map(setattr, objects, names, values)``, ``starmap(setattr, triples)``.
-        Each assignment gives None, so that `any` runs through all.
+        Each assignment returns None, so that `any` runs through all.
     """
     any(chain.from_iterable(assignments))
 
@@ -279,21 +279,20 @@ def assign_all(*assignments: Iterable[None]) -> None:
 
 
 def tell_of_calls(told: Callable[[FrameType], None]) -> Callable[[], bool] | None:
-    """Let Python tell of each function of this thread that begins to run, until what is returned is called.
+    """Report each function that begins to run in this thread, until the returned function is called.
 
-    Python tells a profile function, or a trace function where a profiler is at work that cannot be called as well, as cProfile
-    before Python 3.12. One that is set goes on being told.
+    Python reports to a profile function, or to a trace function where an active profiler cannot be chained, such as cProfile
+    before Python 3.12. A function that is already set continues to be called.
 
     Parameters
     ----------
     told : callable
-        Is given the frame of the function. Where it raises an error, that function does not begin, and Python tells of no
-        calls any more.
+        Gets the frame of the function. If it raises, that function does not begin, and Python reports no further calls.
 
     Returns
     -------
     callable or None
-        Puts things back, and returns whether Python has told of all calls since; None where neither place is free.
+        Restores the previous state, and returns whether Python has reported all calls since; None where neither slot is free.
     """
     before: Any = sys.getprofile()
     get, put = sys.getprofile, sys.setprofile
@@ -310,7 +309,7 @@ def tell_of_calls(told: Callable[[FrameType], None]) -> Callable[[], bool] | Non
             try:
                 told(frame)
             except BaseException:
-                has_raised = True  # Python drops what raises an error
+                has_raised = True  # Python removes a function that raises
                 raise
         if before is not None:
             before(frame, event, argument)
@@ -326,9 +325,9 @@ def tell_of_calls(told: Callable[[FrameType], None]) -> Callable[[], bool] | Non
 
 
 class untold:  # noqa: N801 (used as a function is)
-    """Run code of which a profile function is not told; a profiler written in C, which could not be put back, is.
+    """Run code without reporting it to a profile function; a profiler written in C, which could not be restored, still sees it.
 
-    No generator, as `contextlib` would make of one, whose own functions it would be told of.
+    Not a `contextlib` generator, whose own functions would be reported.
     """
 
     def __enter__(self) -> None:
