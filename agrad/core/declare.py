@@ -1,8 +1,8 @@
-"""How an op is declared: a decorator that states its derivative, over a function that is its signature and docs.
+"""Declare an op: a decorator states its derivative, and the decorated function supplies its signature and docs.
 
-What else is known of an op stands there too, and nowhere else; kernels that have no op are declared by `primitive`. The body
-of the decorated function is never run. The kernel is the backend's function of the op's name, or `kernel`, written in the
-standard's functions, for an op the standard lacks.
+The declaration also states everything else known of the op, and no other file does; `primitive` declares kernels without an
+op. The body of the decorated function never runs. The kernel is the backend's function of the op's name, or `kernel`,
+written in the standard's functions, for an op that the standard lacks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["custom", "elementwise", "fused", "linear", "multilinear", "nondifferentiable", "primitive"]
 
-#: Namespaces that keep a function they made at its first use, by its name: an op of that name takes its place.
+#: Namespaces that cache a function they made at its first use, by name: an op of that name replaces it.
 MADE: dict[str, dict[str, Any]] = {}
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
     class Declared(Protocol):
-        """To type checkers, an op has the parameters of the function it was declared by, and gives what that says, or a Tensor."""
+        """To type checkers, an op has the parameters of the function that declares it, and returns what that states, or a Tensor."""
 
         @overload
         def __call__(self, stub: Callable[P, None], /) -> Callable[P, Tensor]: ...
@@ -60,34 +60,33 @@ def elementwise(
     name : str, optional
         The op's full name, as ``"special.erf"``. Default: the function's own.
     kernel : callable, optional
-        ``kernel(xp, *arguments)`` in the standard's functions, for backends that have none of their own.
+        ``kernel(xp, *arguments)`` in the standard's functions, for backends without their own.
     source : str, optional
-        Where the formula comes from.
+        The source of the formula.
     real : bool, optional
-        The op takes real floating operands, beside which others may be integers; for all else it raises `TypeError`.
+        The op takes real floating operands, beside which others may be integers; it raises `TypeError` for anything else.
     memory : str, optional
-        Where the result lies: ``"fresh"``, in memory of its own at every call, whatever the operands are, but for a call with
-        ``copy=False``; ``"view"``, in that of the first operand where that can be, as in NumPy and PyTorch: an in-place
-        operation on the result, which here would not reach the operand, warns while that is alive; ``"lent"``, there too,
-        but nobody expects that such an operation reaches the operand: none warns; or ``"may share"``, nobody knows, and
-        compiled functions keep every copy.
+        Where the result lies. ``"fresh"``: in its own memory at every call, whatever the operands, except with ``copy=False``.
+        ``"view"``: in the first operand's memory where possible, as in NumPy and PyTorch; an in-place operation on the result
+        does not reach the operand here, and warns while the operand is alive. ``"lent"``: there too, but nobody expects such an
+        operation to reach the operand, so none warns. ``"may share"``: unknown, so compiled functions keep every copy.
     facts : Facts, optional
-        What else is known of the op.
+        Further facts about the op.
     **partials : callable or number
         Per operand, its partial derivative: a function whose parameter names are requests (``xp``, ``ans``, an
-        operand's name, a parameter's name), or a constant. For a complex operand the op must be holomorphic in it; the
-        machinery conjugates.
+        operand's name, a parameter's name), or a constant. For a complex operand the op must be holomorphic in it; agrad
+        conjugates the partial.
 
     Returns
     -------
     callable
-        A decorator for the function that gives signature and documentation; its body is never run. To type checkers the
-        op gives a Tensor where that function is annotated ``-> None``.
+        A decorator for the function that supplies signature and documentation; its body never runs. To type checkers the
+        op returns a Tensor where that function is annotated ``-> None``.
 
     Raises
     ------
     RuleError
-        If a derivative asks for something unknown, or is given for no operand of the signature.
+        If a derivative requests something unknown, or belongs to no operand of the signature.
 
     Examples
     --------
@@ -135,31 +134,31 @@ def linear(
     name, kernel, source, memory, facts
         As for `elementwise`.
     sequence : str, optional
-        The operand that is a list of arrays; its adjoint gives a list of cotangents.
+        The operand that is a list of arrays; its adjoint returns a list of cotangents.
     index : sequence of str, optional
-        Operands that are arrays without derivative (conditions, indices).
+        Operands that are arrays without a derivative (conditions, indices).
     keys : sequence of str, optional
-        Those of `index` that are indexing keys: arrays may stand inside them.
+        The operands of `index` that are indexing keys, which may contain arrays.
     outputs : int, optional
-        Number of results, if the op gives several; 0 if it varies.
+        Number of results, if the op returns several; 0 if it varies.
     drops : bool, optional
-        The op leaves out elements by a condition, as `where` does: the gradient of what computed them is 0, also where
+        The op drops elements by a condition, as `where` does: the gradient of the computation behind them is 0, even where
         a derivative there is infinite or undefined.
     crosses : bool, optional
-        The result may be of another backend than the operand, and the adjoint brings the cotangent back.
+        The result may belong to another backend than the operand, and the adjoint transfers the cotangent back.
     batch : callable, optional
-        ``batch(b, *arguments)``: what the op does under `vmap`, with arrays that have the batch axis in front; see
-        `agrad.ops.batch_rules`. Default: what acts element by element aligns axes, a `kernel` given here runs on batched
-        arrays, and the rest raises.
+        ``batch(b, *arguments)``: the op under `vmap`, on arrays with the batch axis in front; see
+        `agrad.ops.batch_rules`. Default: elementwise ops align axes, a `kernel` given here runs on batched arrays, and all
+        others raise.
     least_axes : int, optional
-        How many axes the first operand has at least, where libraries take fewer, each in a way of its own.
+        The least number of axes of the first operand, where libraries accept fewer and disagree on the meaning.
     **adjoints : callable
         Per operand, its cotangent from ``g``, under the inner product Re<., .>: conjugates included.
 
     Returns
     -------
     callable
-        A decorator for the function that gives signature and documentation; its body is never run.
+        A decorator for the function that supplies signature and documentation; its body never runs.
     """
     return lambda stub: _declare(
         stub,
@@ -194,18 +193,18 @@ def multilinear(
     name, kernel, source, batch, memory, facts : optional
         As for `linear`.
     contracts : callable, optional
-        ``contracts(specs, *params)``: the axes that the op sums products over, of its first and of its second operand.
+        ``contracts(specs, *params)``: the axes of its first and second operand over which the op sums products.
     shapes : callable, optional
-        ``shapes(x1_shape, x2_shape, *params)`` raises where a library's kernel would take what the op does not.
+        ``shapes(x1_shape, x2_shape, *params)`` raises where a library's kernel would accept shapes that the op does not.
     others : callable, optional
-        ``others(x1, x2)``: what its operator gives where an operand is no array of any backend, or NotImplemented.
+        ``others(x1, x2)``: the operator's result where an operand is no array of any backend, or NotImplemented.
     **adjoints : callable
-        Per operand, its cotangent from ``g``, as for `linear`; it may ask for the values of the other operands.
+        Per operand, its cotangent from ``g``, as for `linear`; it may request the values of the other operands.
 
     Returns
     -------
     callable
-        A decorator for the function that gives signature and documentation; its body is never run.
+        A decorator for the function that supplies signature and documentation; its body never runs.
     """
     return lambda stub: _declare(
         stub,
@@ -243,10 +242,10 @@ def custom(
     Parameters
     ----------
     vjp : dict
-        Per operand, its cotangent from ``g``. For several results ``g`` and ``ans`` are tuples, with None in ``g`` for
-        results that have no cotangent.
+        Per operand, its cotangent from ``g``. For several results ``g`` and ``ans`` are tuples; results without a cotangent
+        have None in ``g``.
     jvp : callable or None
-        The tangent of the result from ``t_<operand>``; an operand without one gets None. None if not implemented.
+        The tangent of the result from ``t_<operand>``, which is None for an operand without one. None: not implemented.
     name, kernel, source, sequence, index, keys, outputs, drops, batch, least_axes, memory, facts
         As for `linear`.
     real : bool, optional
@@ -254,12 +253,12 @@ def custom(
     contracts : callable, optional
         As for `multilinear`.
     by_dim : callable, optional
-        ``by_dim(x, dim, ...)``: what a call with PyTorch's ``dim`` is, where that means another function.
+        ``by_dim(x, dim, ...)``: the meaning of a call with PyTorch's ``dim``, where it differs from that with ``axis``.
 
     Returns
     -------
     callable
-        A decorator for the function that gives signature and documentation; its body is never run.
+        A decorator for the function that supplies signature and documentation; its body never runs.
     """
     return lambda stub: _declare(
         stub,
@@ -294,22 +293,22 @@ def fused(
     memory: str = UNKNOWN.memory,
     facts: Facts = UNKNOWN,
 ) -> Declared:
-    """Declare an op that stands for a composition but has a faster kernel and first-order vjp.
+    """Declare an op that is equivalent to a composition but has a faster kernel and first-order vjp.
 
     Parameters
     ----------
     define : callable
-        ``define(xp, *arguments)``: the composition. Serves higher orders and forward mode.
+        ``define(xp, *arguments)``: the composition. Used for higher orders and forward mode.
     kernel : callable
-        ``kernel(xp, *arguments)`` gives the result and then the residuals.
+        ``kernel(xp, *arguments)`` returns the result followed by the residuals.
     vjp : dict
-        Per operand, its cotangent; may ask for residuals by name.
+        Per operand, its cotangent; may request residuals by name.
     residuals : sequence of str, optional
-        Names of what the kernel gives beside its result. A kernel of a backend's own gives the same, in the same shapes:
-        the rule may run on other kernels than the call did, as for a batch of cotangents or a lazy one.
+        Names of the kernel's outputs after the result. A backend's own kernel must return the same, in the same shapes:
+        the rule may run on other kernels than the call did, for example with a batch of cotangents or a lazy one.
     joint : sequence of str, optional
-        Operands that have one function in `vjp`, which gives all their cotangents, in this order: for those that have much
-        of their computation in common.
+        Operands that share one function in `vjp`, which returns all their cotangents, in this order: for operands whose
+        cotangents share most of their computation.
     name, index, source, memory, facts
         As for `linear`.
     real : bool, optional
@@ -318,7 +317,7 @@ def fused(
     Returns
     -------
     callable
-        A decorator for the function that gives signature and documentation; its body is never run.
+        A decorator for the function that supplies signature and documentation; its body never runs.
     """
     return lambda stub: _declare(
         stub,
@@ -350,24 +349,24 @@ def nondifferentiable(
     memory: str = UNKNOWN.memory,
     facts: Facts = UNKNOWN,
 ) -> Declared:
-    """Declare an op without derivative: its result is boolean, integer or a shape.
+    """Declare an op without a derivative: its result is boolean, integer or a shape.
 
     Parameters
     ----------
     *operands : str
-        The names of the signature that are arrays.
+        The names in the signature that are arrays.
     name, kernel, outputs, batch, least_axes, memory, facts
         As for `linear`.
     boolean : bool, optional
-        The op acts element by element and its results are truth values.
+        The op acts element by element and returns booleans.
     adjoint_of : str, optional
-        The name of the `fused` op of whose vjp this is a part: higher orders go through that one's composition, and in
-        a program that is differentiated through the functions that both kernels are made of.
+        The name of the `fused` op whose vjp uses this one: higher orders go through the composition of that op, and through
+        the functions that both kernels are made of in a program that is differentiated.
 
     Returns
     -------
     callable
-        A decorator for the function that gives signature and documentation; its body is never run.
+        A decorator for the function that supplies signature and documentation; its body never runs.
     """
     return lambda stub: _declare(
         stub,
@@ -384,12 +383,12 @@ def nondifferentiable(
 def primitive(
     name: str, *, memory: str = UNKNOWN.memory, batch: Kernel | None = None, facts: Facts = UNKNOWN
 ) -> Callable[[F], F]:
-    """Declare a kernel that has no op, such as one that makes arrays of none.
+    """Declare a kernel without an op, such as one that creates arrays.
 
     Parameters
     ----------
     name : str
-        Its full name, as ``"special.elliprd"``.
+        The full name, as ``"special.elliprd"``.
     memory, facts
         As for `elementwise`.
     batch : callable, optional
@@ -398,12 +397,12 @@ def primitive(
     Returns
     -------
     callable
-        A decorator that leaves the public function of this name, if there is one, as it is.
+        A decorator that returns the public function of this name, if there is one, unchanged.
 
     Raises
     ------
     RuleError
-        If there is such an op or kernel already.
+        If an op or kernel of that name exists already.
     """
     if name in OPS or name in WITHOUT_OP:
         raise errors.RuleError(f"{name} is declared already")
@@ -412,7 +411,7 @@ def primitive(
 
 
 def _lying(facts: Facts, memory: str) -> Facts:
-    """Return facts with where the result lies, if that is said apart from them."""
+    """Return facts that include where the result lies, if that is given separately."""
     return facts if memory == UNKNOWN.memory else replace(facts, memory=memory)
 
 
@@ -428,18 +427,18 @@ def _declare(
     of_rule: Mapping[str, Any],
     of_op: Mapping[str, Any],
 ) -> F:
-    """Make the op that a function stands for, and register it; return its entry, which takes the function's place.
+    """Make the op that a function declares, and register it; return its entry, which replaces the function.
 
     Parameters
     ----------
     stub : callable
-        Its signature and its docstring are the op's.
+        Supplies the op's signature and docstring.
     kind, vjp
-        As of `Rule`.
+        As for `Rule`.
     name, facts, index, keys
         As for `linear`.
     of_rule, of_op : mapping
-        What else `Rule` and `Op` are made of, as it is.
+        Further arguments of `Rule` and `Op`, passed on unchanged.
     """
     full = name or stub.__name__
     if full in OPS:
@@ -449,7 +448,7 @@ def _declare(
         )
     public = inspect.signature(stub)
     is_own = (stub.__module__ or "").startswith("agrad.")
-    aliases = aliases_in(public) if is_own else {}  # in others' signatures a name is its own
+    aliases = aliases_in(public) if is_own else {}  # in other signatures a name means what the user chose
     names = [name for name in public.parameters if name not in aliases]
     sequence, batch = of_rule.get("sequence"), of_op.get("batch")
     for operand in (*vjp, *index, *((sequence,) if sequence else ())):

@@ -35,7 +35,7 @@ class _Rules(Mapping[str, Rule]):
         return f"<rules of {len(self)} ops>"
 
     def _repr_html_(self) -> str:
-        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks only)
 
         lines = [(name, rule.kind, ", ".join(rule.vjp), rule.source) for name, rule in self.items()]
         return notebook.table(("operation", "kind", "differentiated by", "source"), lines)

@@ -1,13 +1,13 @@
-"""The reverse engine: runs the rules of a recorded graph, newest node first, and commits gradients at the end.
+"""The reverse engine: run the rules of a recorded graph, newest node first, and commit gradients at the end.
 
-Falling creation numbers are a topological order, so a heap of them is all the scheduling there is. Nothing is recursive.
+Descending creation numbers are a topological order, so a heap of them is all the scheduling needed. Nothing is recursive.
 No `.grad` changes until every node has run and every sum is made; then all are assigned at once (``core.commit``), so a
-backward pass that fails, or is interrupted, leaves all of them as they were (a leaf with a post-accumulate hook is the
-exception: it is committed when its gradient is complete).
+backward pass that fails, or is interrupted, changes none of them (except for leaves with a post-accumulate hook, which are
+committed as soon as their gradient is complete).
 
-There are two loops. `Pass.watched` is the specification: everything that can happen at a node, each concern a method.
-`Pass.plain` runs what nearly all programs are made of, raw arrays through rules, and gives over to `watched` where it
-meets anything else. Both give the same bits.
+There are two loops. `Pass.watched` is the specification: it handles everything that can happen at a node, one method per
+concern. `Pass.plain` runs the common case, raw arrays through rules, and hands over to `watched` when it meets anything
+else. Both return the same bits.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from agrad.core.tensor import Tensor, wrap
 from agrad.core.transfers import RelocatedNode, computed, is_foreign, joined_with, on_backend
 from agrad.core.watching import described, without_nan
 
-#: The pass that is running in this context, the innermost one.
+#: The innermost pass that is running in this context.
 _RUNNING: ContextVar[Pass | None] = ContextVar("agrad_pass", default=None)
 
-#: Of passes within passes, one in so many runs in a thread of its own: with a new stack, no nesting is too deep for Python.
+#: Run every 20th nested pass in a new thread: a fresh stack avoids Python's recursion limit.
 _NESTED = 20
 
-#: What has been added up for a node so far, and whether that is a sum made here, which may be added to in place.
+#: The running sum for a node, and whether this pass made it, so that it may be added to in place.
 Total = list[Any]
 
 
 def running() -> Pass | None:
-    """Return the backward pass that is running, None outside."""
+    """Return the backward pass that is running, None outside a pass."""
     return _RUNNING.get()
 
 
@@ -63,35 +63,35 @@ def run(
     cut: bool = True,
     kind: type[Pass] | None = None,
 ) -> dict[Node, Any]:
-    """Send cotangents from the roots to the leaves.
+    """Propagate cotangents from the roots to the leaves.
 
     Parameters
     ----------
     roots : sequence of (Node, Tensor or None)
-        Where to start, with the cotangent there; None is 1, for a result without axes.
+        Where to start, with the cotangent there; None means 1, for a 0-d result.
     retain_graph : bool
-        Keep saved values.
+        Whether to keep saved values.
     create_graph : bool
-        Record the pass: rules run on tensors.
+        Whether to record the pass: rules run on tensors.
     targets : collection of Node, optional
-        Run only what leads to these.
+        Run only nodes that lead to these.
     accumulate : bool, optional
-        Add to `.grad`; otherwise the cotangents at the targets are returned.
+        Whether to add to `.grad`; otherwise the cotangents at the targets are returned.
     masked : bool, optional
-        The cotangents come from an op that drops elements.
+        Whether the cotangents come from an op that drops elements.
     values : sequence of Tensor, optional
-        What is differentiated. Lazy ones of one element get their values where the pass computes anyway.
+        The differentiated values. Lazy ones of one element get their values where the pass computes anyway.
     closed : bool, optional
-        All that the roots lead to leads to the targets: there is nothing to leave out.
+        Whether every path from the roots leads to the targets, so that nothing has to be skipped.
     cut : bool, optional
-        What a pass that is not recorded gives is, in a program too, without history.
+        Whether an unrecorded pass returns results without history in a program too.
     kind : type, optional
-        A kind of `Pass`.
+        A subclass of `Pass`.
 
     Returns
     -------
     dict
-        Cotangent per target reached, raw or (where rules run on tensors) as Tensor.
+        The cotangent of each target reached: raw, or a Tensor where rules run on tensors.
     """
     if not roots:
         return {}
@@ -118,33 +118,33 @@ class Pass:
     roots : sequence of (Node, Tensor or None)
         Where it starts.
     targets, needed : collection of Node, or None
-        What it is to reach, and the nodes that lead there.
+        The nodes to reach, and the nodes that lead to them.
     values : sequence of Tensor
-        What is differentiated.
+        The differentiated values.
     as_tensors : bool
-        Rules run on tensors: the pass is recorded, or levels of forward mode are open.
+        Whether rules run on tensors: the pass is recorded, or levels of forward mode are open.
     cuts : bool
-        What it gives has no history, in a program too.
+        Whether results have no history, in a program too.
     pending, leaves : dict
-        Per node on the heap, and per leaf, what has been added up.
+        The running sum of each node on the heap, and of each leaf.
     heap : list of (int, Node)
-        The pending nodes, by falling creation number.
+        The pending nodes, by descending creation number.
     retained : list
-        Gradients for results that asked to keep theirs.
+        Gradients for results on which `retain_grad` was called.
     captured : dict
         Cotangents at the targets.
     masked : set of Node
-        Pending nodes whose cotangent comes from an op that drops elements, directly or not.
+        Pending nodes whose cotangent comes, directly or indirectly, from an op that drops elements.
     crossed : bool
-        A cotangent may be of another backend than its node.
+        Whether a cotangent may belong to another backend than its node.
     deferring : bool
-        Lazy cotangents have gone on to nodes of backends that are not lazy: their values are computed in the end.
+        Whether lazy cotangents have passed to nodes of non-lazy backends: their values are computed at the end.
     waiting, ready : dict, list
-        Per leaf with hooks how many of its consumers are still to run; those of which all have.
+        For each leaf with hooks, how many of its consumers have yet to run; the leaves whose consumers have all run.
     at_end : list of callable
-        To be called after the last node, before gradients are committed.
+        Functions to call after the last node, before gradients are committed.
     depth : int
-        Of how many other passes this one is a part.
+        How many other passes this one runs inside.
     """
 
     def __init__(
@@ -194,14 +194,14 @@ class Pass:
         return ancestors([node for node, _ in self.roots]) if self.needed is None else self.needed
 
     def await_leaves(self) -> None:
-        """Count the consumers of each leaf with hooks: it runs as soon as the last of them has."""
+        """Count the consumers of each leaf with hooks: the leaf runs as soon as the last of them has."""
         for node in self.reachable:
             for edge in node.inputs:
                 if edge.hooks is not None and type(edge) is AccumulateGrad:
                     self.waiting[edge] = self.waiting.get(edge, 0) + 1
 
     def execute(self, caller: Any = None) -> None:
-        """Run the pass, with recording as it asks for. `caller` is where it was called, if not in this thread."""
+        """Run the pass, with recording as requested. `caller` is the calling place, if in another thread."""
         before, outer = mode.get_mode(), _RUNNING.get()
         try:
             self.freed.code, self.freed.lasti = errors.caller() if caller is None else caller
@@ -222,7 +222,7 @@ class Pass:
                 mode.set_mode(before)
 
     def is_plain(self) -> bool:
-        """Return whether nothing is to be looked at, as far as one can tell before any node has run."""
+        """Return whether no node needs watching, as far as can be known before any node has run."""
         return not (
             self.as_tensors
             or self.crossed
@@ -236,7 +236,7 @@ class Pass:
         )
 
     def start(self, node: Node, g: Tensor | None) -> Any:
-        """Return the cotangent of a root as the rules want it."""
+        """Return the cotangent of a root in the form that rules take."""
         if g is None:  # values are immutable: every pass may start from the same 1
             one = node.spec.floats.get(1.0)
             one = node.spec.scalar(1.0) if one is None else one
@@ -252,10 +252,10 @@ class Pass:
     # -- the two loops ------------------------------------------------------------------------------------------------
 
     def plain(self, edges: Any, gs: Any) -> None:
-        """Run nodes until none is pending, or until something is to be looked at at every node from then on.
+        """Run nodes until none is pending, or until something requires watching every node from then on.
 
-        The newest node does not pass through the heap. Of what has been delivered nothing outlives its use: a local that
-        does is one more buffer at the peak.
+        The newest node bypasses the heap. No delivered cotangent outlives its use: a local variable that does adds one more
+        buffer to the peak.
         """
         retain_graph, freed, needed = self.retain_graph, self.freed, self.needed
         leaves, pending, heap, masked = self.leaves, self.pending, self.heap, self.masked
@@ -265,7 +265,7 @@ class Pass:
         g: Any = None
         while True:
             following = None
-            for edge, part in zip(edges, gs):  # noqa: B905 (as many as edges by construction; checking costs)
+            for edge, part in zip(edges, gs):  # noqa: B905 (as many as edges by construction; checking costs time)
                 if part is None or (needed is not None and edge not in needed):
                     continue
                 if edge.vjp is None and edge.hooks is None and type(edge) is AccumulateGrad:
@@ -295,7 +295,7 @@ class Pass:
                 g = pending.pop(node)[0]
             else:
                 node = following
-            while True:  # runs once, but along a chain
+            while True:  # runs once, except along a chain
                 vjp, saved = node.vjp, node.saved
                 if vjp is None or node.hooks is not None or (masked and node in masked):
                     edges, gs = self.visit(node, g)
@@ -314,7 +314,7 @@ class Pass:
                         node.saved = freed
                     edges, second = node.edges, node.second
                     if second is not None:
-                        # with a leaf as the other operand, as most steps of most programs are, the chain goes on
+                        # while the other operand is a leaf, as in most steps of most programs, the chain continues
                         if second.vjp is None:
                             leaf, ahead = second, edges
                             onward, part = gs
@@ -354,7 +354,7 @@ class Pass:
                 break
 
     def watched(self) -> None:
-        """Run nodes until none is pending, whatever happens at them: what a pass is."""
+        """Run nodes until none is pending, whatever happens at them: the specification of a pass."""
         pending, heap = self.pending, self.heap
         while heap:
             node = self.due() if self.ready else heappop(heap)[1]
@@ -363,10 +363,10 @@ class Pass:
             self.deliver(edges, gs)
             gs = None
 
-    # -- what they share ----------------------------------------------------------------------------------------------
+    # -- shared by both loops -----------------------------------------------------------------------------------------
 
     def accumulate(self, total: Total, node: Node, part: Any) -> None:
-        """Add a cotangent to what has been added up for a node; what that was made of may be shared with others."""
+        """Add a cotangent to the running sum of a node, whose parts may be shared with others."""
         one, mine = total
         spec = node.spec
         if self.recorder is not None and not self.as_tensors:
@@ -383,10 +383,10 @@ class Pass:
         else:
             total[0], total[1] = spec.xp.add(one, part), spec.accumulates
 
-    # -- what the watched loop looks at -------------------------------------------------------------------------------
+    # -- concerns of the watched loop ---------------------------------------------------------------------------------
 
     def deliver(self, edges: Sequence[Node], gs: Sequence[Any]) -> None:
-        """Add cotangents up where they go."""
+        """Add cotangents to the sums of their nodes."""
         if type(gs) is MaskedCotangents:
             self.masked.update(edges)
         elif type(gs) is Transferred and not self.as_tensors and any(map(is_foreign, gs, edges)):
@@ -404,14 +404,14 @@ class Pass:
                 heappush(self.heap, (-edge.seq, edge))
 
     def cross(self) -> None:
-        """From now on look at which backend each cotangent is of; no sum made before is added to in place."""
+        """From now on check the backend of each cotangent; no earlier sum is added to in place."""
         if not self.crossed:
             self.crossed = True
             for total in (*self.leaves.values(), *self.pending.values()):
                 total[1] = False
 
     def due(self) -> Node:
-        """Take the next node off the heap: the newest, but before any call a leaf with hooks whose consumers have run."""
+        """Take the next node off the heap: the newest; a leaf with hooks whose consumers have all run goes before calls."""
         while self.ready and type(self.heap[0][1]) is not AccumulateGrad:
             leaf = self.ready.pop(0)
             if leaf in self.pending:
@@ -421,7 +421,7 @@ class Pass:
         return heappop(self.heap)[1]
 
     def visit(self, node: Node, g: Any) -> tuple[Sequence[Node], Any]:
-        """Run one node, and whatever hangs on it; return where cotangents go, and they."""
+        """Run one node and its hooks; return the nodes to deliver cotangents to, and the cotangents."""
         hooks, masked = node.hooks, node in self.masked
         if self.waiting:
             self.count_off(node)
@@ -433,7 +433,7 @@ class Pass:
         if type(node) is AccumulateGrad and (before := self.leaves.pop(node, None)) is not None:
             self.accumulate(
                 before, node, g
-            )  # delivered before it had hooks: one was registered in the midst of the pass
+            )  # delivered before it had hooks: one was registered during the pass
             g = before[0]
         if hooks is not None and not isinstance(g, list):
             g = self.run_tensor_hooks(node, hooks, g)
@@ -464,7 +464,7 @@ class Pass:
         return ((edges,), (gs,)) if node.second is None else ((edges, node.second), gs)
 
     def count_off(self, node: Node) -> None:
-        """Note that a node, a consumer of some leaves with hooks, runs."""
+        """Note that a node runs that consumes some leaves with hooks."""
         for edge in node.inputs:
             if edge in self.waiting:
                 self.waiting[edge] -= 1
@@ -472,14 +472,14 @@ class Pass:
                     self.ready.append(edge)
 
     def arrive(self, leaf: Any, g: Any) -> None:
-        """Take the complete gradient of a leaf with hooks."""
+        """Receive the complete gradient of a leaf with hooks."""
         if leaf.hooks is not None and leaf.hooks.accumulated and self.targets is None:
             self.commit({leaf: [self.materialized(g, leaf.spec), False]}, ())
         else:
             self.leaves[leaf] = [g, False]
 
     def hand_on(self, output: Output, g: Any) -> None:
-        """Give the cotangent of one of several results to the node of the call, which runs with those of all."""
+        """Pass the cotangent of one of several results to the call's node, which runs with the cotangents of all."""
         base = output.base
         if base not in self.pending:
             self.pending[base] = [[None] * len(base.spec), False]
@@ -487,7 +487,7 @@ class Pass:
         self.pending[base][0][output.number] = g
 
     def derivative(self, node: Node, g: Any, saved: tuple[Any, ...], *, masked: bool) -> Any:
-        """Run a node's rule: on tensors, or on the kernels that its cotangent asks for."""
+        """Run a node's rule: on tensors, or on the kernels that its cotangent requires."""
         vjp: Any = nan_safe(node) if masked else node.vjp
         if self.as_tensors:
             vjp = recordable(node, vjp, masked=masked)
@@ -517,17 +517,17 @@ class Pass:
     # -- lazy cotangents ----------------------------------------------------------------------------------------------
 
     def defers(self, source: Backend, spec: Spec) -> bool:
-        """Return whether, at a crossing, a cotangent goes on as it is although it is lazy and its operand is not."""
+        """Return whether, at a transfer, a lazy cotangent stays lazy although its operand is not."""
         if mode.batch_levels.get() or not source.is_lazy or spec.backend.is_lazy:
             return False
         self.deferring = True
         return True
 
     def elsewhere(self, here: Backend, node: Node, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...]) -> Any:
-        """Run a rule on the kernels of a cotangent that is of another backend than the node.
+        """Run a rule on the kernels of a cotangent that belongs to another backend than the node.
 
-        A lazy cotangent takes what the node saved along, if that is not lazy. A `Function` of the user's gets the value
-        instead, as hooks do.
+        The node's saved values, unless lazy, are transferred to the backend of a lazy cotangent. A user's `Function` gets the
+        computed value instead, as hooks do.
         """
         if not self.deferring:
             run_rule = here._run_crossed
@@ -541,11 +541,11 @@ class Pass:
         return here._run_on(vjp, here.xp, on_backend(g, here), saved, RelocatedNode(node, here))
 
     def materialized(self, g: Any, spec: Spec) -> Any:
-        """Compute a lazy cotangent of a value that is not lazy: Python code is to see it."""
+        """Compute a lazy cotangent of a non-lazy value, because Python code is about to see it."""
         return computed([(g, spec)], self.values)[0] if self.deferring else g
 
     def settle(self) -> None:
-        """Compute, in one pass, what is lazy and goes to what is not, and the losses with it."""
+        """Compute, in one pass, the lazy cotangents of non-lazy values, and the losses with them."""
         kept = [(tensor, g) for reference, g in self.retained if (tensor := reference()) is not None]
         targets = self.targets or ()
         leaves = [(leaf, total) for leaf, total in self.leaves.items() if leaf.active or leaf in targets]
@@ -561,7 +561,7 @@ class Pass:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Commit gradients, or give them to the caller: a pass that fails has changed no `.grad`."""
+        """Commit gradients, or return them to the caller: a pass that fails changes no `.grad`."""
         for at_end in self.at_end:
             at_end()
         if self.recorder is not None and self.into_leaves:
@@ -585,7 +585,7 @@ class Pass:
             self.commit(self.leaves if self.into_leaves else {}, self.retained)
 
     def cut(self) -> None:
-        """Tell a recording that what this pass gives has no history."""
+        """Tell a recording that this pass's results have no history."""
         detached = self.recorder.detached
         for total in self.leaves.values():
             total[0] = detached(total[0])
@@ -603,7 +603,7 @@ class Pass:
     # -- hooks --------------------------------------------------------------------------------------------------------
 
     def unwrap(self, g: Tensor | None, spec: Spec) -> Any:
-        """Return a cotangent that a user gave as the rules want it."""
+        """Return a user's cotangent in the form that rules take."""
         if self.as_tensors or g is None:
             return g
         if g._spec.backend is not spec.backend:
@@ -611,7 +611,7 @@ class Pass:
         return g._raw
 
     def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
-        """Run the hooks on the gradient of a result, then keep it where `retain_grad` asked for that."""
+        """Run the hooks on the gradient of a result, then store it where `retain_grad` was called."""
         if hooks.tensor or hooks.grad_dtype is not None:
             g = self.materialized(g, node.spec)
         if hooks.grad_dtype is not None and hooks.grad_dtype[0] is not None:
@@ -636,7 +636,7 @@ class Pass:
         return parts if multi_output else parts[0]
 
     def run_post_hooks(self, node: Node, hooks: Hooks, gs: Any, g: Any) -> Any:
-        """Run the hooks after a node, on one gradient per operand, None for those that need none."""
+        """Run the hooks after a node, on one gradient per operand; None for operands that need none."""
         needs = [n is not None for n, _ in node.next_functions]
         found = iter(node.per_input(gs))
         edges = iter(node.inputs)
@@ -668,10 +668,10 @@ def _tensor_or_none(g: Any) -> Tensor | None:
     return None if g is None else as_gradient(g)
 
 
-# -- nodes by themselves ----------------------------------------------------------------------------------------------
+# -- single nodes -----------------------------------------------------------------------------------------------------
 
 
-#: Falling creation numbers are a topological order, rising ones its reverse.
+#: Sort key: descending creation numbers are a topological order, ascending ones its reverse.
 BY_AGE = operator.attrgetter("seq")
 
 
@@ -679,14 +679,14 @@ def leading_to(roots: Iterable[Node], targets: Collection[Node]) -> set[Node]:
     """Return the nodes that have a path to a target, the targets included."""
     seen = ancestors(roots, oldest=min(node.seq for node in targets))
     needed = set(targets)
-    for node in sorted(seen, key=BY_AGE):  # rising: what a node leads to comes before it
+    for node in sorted(seen, key=BY_AGE):  # ascending: what a node leads to comes before it
         if not needed.isdisjoint(node.inputs):
             needed.add(node)
     return needed
 
 
 def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
-    """Run one node's rule for cotangents of the user's: what calling a node does."""
+    """Run one node's rule for the user's cotangents: this implements calling a node."""
     specs = node.out_specs
     if len(cotangents) != len(specs):
         raise TypeError(f"expected {len(specs)} arguments, got {len(cotangents)} instead")
@@ -721,21 +721,21 @@ call_node.define(call)
 
 
 def nan_safe(node: Node) -> Any:
-    """Return the vjp for a cotangent that comes from an op which drops elements; a Function's stays what it is."""
+    """Return the vjp for a cotangent from an op that drops elements; a Function's stays the same."""
     plan = node.plan
     return node.nan_safe_vjp or node.vjp if plan is None else plan.nan_safe_vjp
 
 
 def recordable(node: Node, vjp: Any, *, masked: bool) -> Any:
-    """Return the vjp that runs on tensors: for a fused op, by way of the composition it stands for."""
+    """Return the vjp that runs on tensors: for a fused op, through its composition."""
     plan = node.plan
     return vjp if plan is None or plan.rule.define is None else functools.partial(recompute, masked=masked)
 
 
 def recompute(xp: Any, g: Tensor, saved: tuple[Any, ...], node: Node, *, masked: bool) -> Any:
-    """Return the cotangents of a fused op's operands by way of the composition it stands for, recorded.
+    """Return the cotangents of a fused op's operands through its composition, recorded.
 
-    What its kernel leaves beside the result is a mere value: a rule that reads it has no second derivative.
+    The residuals of its kernel are plain values: a rule that reads them has no second derivative.
     """
     plan = node.plan
     rule, op = plan.rule, node.op
@@ -747,7 +747,7 @@ def recompute(xp: Any, g: Tensor, saved: tuple[Any, ...], node: Node, *, masked:
     try:
         mode.push(grad=True)
         for name in plan.wanted:
-            known[name] = xp.positive(known[name])  # a node of its own: one operand may have been made from another
+            known[name] = xp.positive(known[name])  # a new node: one operand may have been computed from another
         values = [known[argument.name] for argument in op.arguments]
         result = op.invoke(functools.partial(rule.define, xp), values)
         targets = [known[name]._node for name in plan.wanted]
@@ -762,7 +762,7 @@ def recompute(xp: Any, g: Tensor, saved: tuple[Any, ...], node: Node, *, masked:
 
 
 def unpack(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Open what saved-tensor hooks have packed."""
+    """Unpack values that saved-tensor hooks have packed."""
     if type(saved) is Freed:
         return saved
     try:
@@ -774,7 +774,7 @@ def unpack(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def explain(error: Exception, node: Node, saved: tuple[Any, ...]) -> None:
-    """Raise what an error in a node's rule means, or else say in it where it was raised."""
+    """Raise a clearer error for one in a node's rule, or else add a note of where it was raised."""
     if isinstance(error, ShapeMismatchError):
         raise errors.wrong_shape(node, 0, *error.args) from None
     if type(saved) is Freed:
@@ -789,7 +789,7 @@ def _logger(logging: Any) -> Any:
 
 
 def debug_log() -> Callable[..., None] | None:
-    """Return the function that logs every node that runs; None if nobody asked for debug output."""
+    """Return the function that logs every node that runs; None unless debug output is enabled."""
     logging = sys.modules.get("logging")
     if logging is None:
         return None

@@ -1,8 +1,8 @@
 """Entry points: the functions that users call, one per op, generated from its signature and rule. The only hot path.
 
-The source is readable (``print(ag.multiply.source)``), compiled at the first call, and seen by tracebacks and debuggers. It
-handles what nearly every call is: tensors of one backend beside Python numbers, in the usual mode. The rest it hands to
-`core.op.general`, which handles everything.
+The source is readable (``print(ag.multiply.source)``), compiled at the first call, and visible to tracebacks and debuggers.
+It handles the common case: tensors of one backend, possibly with Python numbers, in the usual mode. It hands everything else
+to `core.op.general`, which handles every case.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def make_entry(op: Op, stub: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make_operator(op: Op, name: str, *, reflected: bool = False) -> Callable[..., Any]:
-    """Make the method of `Tensor` for an operator, as ``__mul__`` or (reflected) ``__rmul__``."""
+    """Make the operator method of `Tensor`, as ``__mul__`` or (reflected) ``__rmul__``."""
     method = _lazy_function(Source(op, name, reflected=reflected))
     method.__qualname__ = f"Tensor.{name}"
     method.__signature__ = _OPERATOR_SIGNATURES[len(op.array_slots)]  # type: ignore[attr-defined]
@@ -57,20 +57,20 @@ _OPERATOR_SIGNATURES = {
 
 
 def _first_call(*args: Any, **kwargs: Any) -> Any:
-    """Stand for a function until its first call, over names of its own; its code is copied, as compiling takes longer."""
+    """Serve as a function until its first call, with its own globals; the code is copied because compiling takes longer."""
     become()  # type: ignore[name-defined]  # noqa: F821
     return function(*args, **kwargs)  # noqa: F821
 
 
 def _lazy_function(source: Source) -> FunctionType:
-    """Make a function that becomes what its source says when it is first called."""
+    """Make a function that compiles itself from its source at its first call."""
     names: dict[str, Any] = {}
     waiting = _first_call.__code__.replace(co_name=source.name, co_qualname=source.name)
     function = FunctionType(waiting, names, source.name)
 
     def become() -> None:
         with FIRST_USE:
-            if function.__code__ is waiting:  # several threads may have called it first
+            if function.__code__ is waiting:  # several threads may make the first call
                 built = source.compile(names)
                 function.__defaults__, function.__kwdefaults__ = built.__defaults__, built.__kwdefaults__
                 function.__code__ = built.__code__
@@ -85,7 +85,7 @@ def _lazy_function(source: Source) -> FunctionType:
     return function
 
 
-#: What the bounds of a slice are.
+#: The possible bounds of a slice.
 _BOUND = (int, type(None))
 
 
@@ -101,13 +101,13 @@ def is_plain(key: Any) -> bool:
 
 
 def instead(op: str, own: str, value: Any, default: Any, alias: str, other: Any) -> Any:
-    """Return what an argument is whose other name was given; both names are refused."""
+    """Return the value of an argument given under its other name; refuse both names at once."""
     if value is not default:
         raise TypeError(f"{op}() got {own}={value!r} and {alias}={other!r}, which are one argument{errors.called()}")
     return other
 
 
-#: What generated code refers to, beside the op, its node class, its defaults and its derivatives.
+#: Names that generated code uses, in addition to the op, its node class, its defaults and its derivatives.
 _NAMES: dict[str, Any] = {
     "BACKENDS": BACKENDS,
     "Constants": Constants,
@@ -138,7 +138,7 @@ RESERVED = frozenset(
 )
 RESERVED |= {"error", "unknown", "xp"}
 
-#: The most arrays that generated code takes: it has a branch per pattern of needs.
+#: The most arrays that generated code handles: it has one branch per pattern of needs.
 WIDEST = 5
 
 #: Annotations of parameters that are never lists.
@@ -146,10 +146,10 @@ _NO_LIST = ("bool", "bool | None", "float", "int", "int | None", "str")
 
 
 class Source:
-    """The source of an op's entry point, or of the method of `Tensor` for an operator: print it to read it.
+    """The source of an op's entry point, or of an operator method of `Tensor`: print it to read it.
 
-    In it the i-th array of the signature has the spec ``s<i>``, the raw array ``d<i>`` and the node ``n<i>``; the result
-    is ``r``, and the Tensor made of it ``t``.
+    The i-th array of the signature has the spec ``s<i>``, the raw array ``d<i>`` and the node ``n<i>``; the result
+    is ``r``, and its Tensor ``t``.
 
     Examples
     --------
@@ -204,15 +204,15 @@ class Source:
         used = names.get(self.name)
         file = f"<agrad Tensor.{self.method}>" if self.method else f"<agrad.{op.name}>"
         function: FunctionType = compile_source(str(self), file, names)[self.name]
-        if used is not None:  # the op is called what its own code calls something else, as `op`
+        if used is not None:  # the op is named like something else in its own code, as `op`
             names[self.name] = used
         return function
 
 
 def writable(op: Op) -> bool:
-    """Return whether the generated code may handle an op itself: a few arrays, some perhaps optional, and one result.
+    """Return whether generated code can handle an op: a few arrays, some perhaps optional, and one result.
 
-    And one rule: where a plugin gives another for some backend, the general call finds it.
+    It must have one rule only: where a plugin supplies another for some backend, the general call finds it.
     """
     parameters = op.signature.parameters
     return (
@@ -250,10 +250,10 @@ def _signature_text(op: Op) -> str:
 
 
 def _takes_unknown(op: Op) -> bool:
-    """Return whether the function refuses keywords itself, to say what they are called here.
+    """Return whether the function accepts unknown keywords, to raise an error that names agrad's own.
 
-    Python refuses what is left out before: whoever may be given by a name of another library's is to be named, too. To take
-    them slows calls that Python makes quickly, those without keywords.
+    Python reports missing arguments first, so those that may be passed under another library's name must be named too.
+    Accepting unknown keywords slows calls that Python makes quickly, those without keywords.
     """
     parameters = op.public.parameters.values()
     named = any(p.kind is p.KEYWORD_ONLY for p in parameters)
@@ -263,7 +263,7 @@ def _takes_unknown(op: Op) -> bool:
 
 
 def _first_lines(op: Op) -> list[str]:
-    """Write what comes before anything else: of keywords that are not known, and of other names of those that are."""
+    """Write the first statements: unknown keywords, and other names of known ones."""
     name = op.name.rpartition(".")[2]
     refused = (
         ["    if unknown:", f"        raise unexpected({name!r}, next(iter(unknown)))"] if _takes_unknown(op) else []
@@ -272,7 +272,7 @@ def _first_lines(op: Op) -> list[str]:
 
 
 def _alias_lines(op: Op) -> list[str]:
-    """Write how PyTorch's names of arguments come to stand for the standard's."""
+    """Write how PyTorch's names of arguments map to the standard's."""
     lines, defaults = [], {name: f"default_{i}" for i, name in enumerate(op.public.parameters)}
     if op.by_dim is not None:
         x, _, *more = [p.name for p in op.public.parameters.values() if p.kind is not p.KEYWORD_ONLY]
@@ -296,21 +296,21 @@ def _tuple(parts: Iterable[str]) -> str:
 
 
 def _vjp_name(needs: tuple[bool, ...], *, same_spec: bool = False) -> str:
-    """Name the derivative for a pattern of needs in generated code, as ``vjp_10``."""
+    """Return the name of the derivative for a pattern of needs in generated code, as ``vjp_10``."""
     return f"vjp_{''.join(str(int(need)) for need in needs)}{'p' if same_spec else ''}"
 
 
 class _Writer:
-    """Writes an entry point, piece by piece.
+    """Write an entry point, piece by piece.
 
     Attributes
     ----------
     arrays : list of Argument
-        The arguments that are arrays, in the order of the caller: for a reflected operator the Tensor is the second.
+        The array arguments, in the caller's order: for a reflected operator the Tensor is the second.
     lead : str
-        Of these, the one that is a Tensor for sure where another is a number.
+        The one of them that is certain to be a Tensor where another is a number.
     rest : str
-        The call that handles what the generated code does not; operators answer NotImplemented through `operate`.
+        The call that handles all other cases; operators return NotImplemented through `operate`.
     """
 
     def __init__(self, op: Op, method: str, *, reflected: bool) -> None:
@@ -353,7 +353,7 @@ class _Writer:
         return self.op.signature.parameters[argument.name].default is None
 
     def _mode(self) -> None:
-        """Write how the call finds out whether to record; an unusual mode is not its business."""
+        """Write how the call decides whether to record; an unusual mode goes to the general call."""
         self._add(1, "mode = get_mode()", "if mode is None:", "    recording = True")
         self._add(1, "elif mode.simple_in == get_ident():", "    recording = mode.grad")
         self._add(1, "else:", f"    return {self.rest}")
@@ -361,7 +361,7 @@ class _Writer:
     # -- operands -----------------------------------------------------------------------------------------------------
 
     def _operands(self) -> None:
-        """Write how arrays are looked up. Where there are two of a kind, either of them may be a number."""
+        """Write how arrays are looked up. Where there are two alike, either may be a number."""
         others = [a for a in self.arrays if a.name != self.lead]
         if self.method:
             self._first(self.lead, 1)
@@ -386,7 +386,7 @@ class _Writer:
         self._add(depth, f"s{i} = {name}._spec; d{i} = {name}._raw; n{i} = {name}._node")
 
     def _first(self, name: str, depth: int) -> None:
-        """Write the look-up of the array that decides on the kernels."""
+        """Write the look-up of the array that determines the kernels."""
         i = self.number[name]
         self._look(name, depth)
         self._add(depth, f"xp = s{i}.xp")
@@ -394,7 +394,7 @@ class _Writer:
             self._add(depth, f"if not s{i}.is_float:", f"    return {self.rest}")
 
     def _other(self, argument: Argument, lead: str, depth: int) -> None:
-        """Write the look-up of an array beside the first one, or of a key without arrays."""
+        """Write the look-up of an array after the first one, or of a key without arrays."""
         name = argument.name
         i, j = self.number[name], self.number[lead]
         if argument.kind == "key":
@@ -416,12 +416,12 @@ class _Writer:
             self._add(depth + 1, f"return {self.rest}")
 
     def _number(self, name: str, lead: str, depth: int) -> None:
-        """Write the look-up of a Python number beside a tensor, a 0-d array that its spec keeps, or of an array of its library."""
+        """Write the look-up of a Python number beside a tensor (a 0-d array that its spec keeps), or of an array of its library."""
         i, j = self.number[name], self.number[lead]
         self._add(depth, f"kept = s{j}.floats if type({name}) is float else s{j}.ints if type({name}) is int else None")
         self._add(depth, f"if kept is not None and s{j}.inexact:")
         self._add(depth + 1, f"d{i} = kept.get({name})", f"if d{i} is None:", f"    d{i} = s{j}.scalar({name})")
-        # the tensor's spec serves, but for a derivative that asks for the shape
+        # the tensor's spec serves, except for a derivative that requests the shape
         asked = any(f"{name}_spec" in requests_of(derivative) for derivative in self.rule.vjp.values())
         own = f"s{j}.backend.spec(d{i}); n{i} = None"
         self._add(depth + 1, f"s{i} = {own}" if asked else f"s{i} = s{j}; n{i} = None")
@@ -434,9 +434,9 @@ class _Writer:
     # -- the kernel and its result ------------------------------------------------------------------------------------
 
     def _call(self) -> None:
-        """Write the call of the kernel, an error of which gets a note, and the checks before it."""
+        """Write the kernel call, which adds a note to errors, and the checks before it."""
         op, i = self.op, self.number[self.lead]
-        for slot in op.number_slots:  # floats: not tensors whose derivative is being taken
+        for slot in op.number_slots:  # floats: not tensors that are being differentiated
             name = op.arguments[slot].name
             self._add(1, f"if {name}.__class__ is not float and isinstance({name}, Tensor):")
             self._add(2, f"check_number({op.name!r}, {name!r}, {name})")
@@ -462,9 +462,9 @@ class _Writer:
             self._add(1, f"s = s{i}.booleans{f' if {same} else None' if same else ''}", "if s is None:")
             self._add(2, f"s = s{i}.backend.spec(r)", f"{f'if {same}: ' if same else ''}s{i}.booleans = s")
             self._add(1, "t._spec = s")
-        elif self.elementwise:  # same_spec: all operands have the result's spec, and that is real
+        elif self.elementwise:  # same_spec: all operands have the result's spec, which is real
             both = f"{same} and " if same else ""
-            if self.op.kernel is not None:  # a user's kernel may change the dtype after all
+            if self.op.kernel is not None:  # a user's kernel may still change the dtype
                 self._add(1, f"t._spec = s = s{i}.backend.spec(r)", f"same_spec = {both}s is s{i} and s.is_float")
             else:
                 self._add(
@@ -476,7 +476,7 @@ class _Writer:
     # -- the node -----------------------------------------------------------------------------------------------------
 
     def _record(self) -> None:
-        """Write the node of a call: what depends on which operands need a gradient, and what every node gets."""
+        """Write the node of a call: the parts that depend on which operands need a gradient, and the common parts."""
         op, numbers = self.op, [self.number[name] for name in self.rule.operands]
         some = " or ".join(f"n{i} is not None" for i in numbers)
         inexact = "(same_spec or s.inexact)" if self.elementwise else "s.inexact"
@@ -493,10 +493,10 @@ class _Writer:
         self._add(1, "else:", "    t._node = None")
 
     def _needs(self, known: tuple[bool, ...], depth: int, otherwise: str = "") -> None:
-        """Write a branch per pattern of needs that ends in `known`, from the last operand to the first."""
+        """Write one branch per pattern of needs that ends in `known`, from the last operand to the first."""
         names = self.rule.operands
         left = len(names) - len(known)
-        if left == 1 and not any(known):  # one of them needs a gradient: the first
+        if left == 1 and not any(known):  # one of them needs a gradient: it must be the first
             known, left = (True, *known), 0
         if left == 0:
             if otherwise:
@@ -508,7 +508,7 @@ class _Writer:
         self._needs((True, *known), depth, "el")
 
     def _pattern(self, needs: tuple[bool, ...], depth: int) -> None:
-        """Write where cotangents go, what is kept and which derivative runs, for one pattern of needs."""
+        """Write where cotangents go, what is saved and which derivative runs, for one pattern of needs."""
         rule = self.rule
         edges = [f"n{self.number[name]}" for name, need in zip(rule.operands, needs, strict=True) if need]
         in_slots = len(edges) <= PAIR and not rule.in_tuple
@@ -523,11 +523,11 @@ class _Writer:
         self._add(depth, f"node.vjp = {vjp}p if same_spec else {vjp}" if self.elementwise else f"node.vjp = {vjp}")
 
     def _kept(self, slot: int) -> str:
-        """Write a parameter as a node keeps it: a list, where one may be given, as a tuple."""
+        """Write a parameter as a node keeps it: as a tuple where it may be a list."""
         name = self.op.arguments[slot].name
         kind = str(self.op.signature.parameters[name].annotation)
         if slot == self.op.dtype_slot or kind in _NO_LIST:
             return name
-        if "tuple[Sequence" in kind:  # lists within a tuple
+        if "tuple[Sequence" in kind:  # lists inside a tuple
             return f"frozen({name})"
         return f"{name} if {name}.__class__ is not list else frozen({name})"

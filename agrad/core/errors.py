@@ -1,6 +1,6 @@
-"""Every message agrad raises from the engine room, and the user's own source line of a recorded call.
+"""Every message that the core raises, and the user's own source line of a recorded call.
 
-PyTorch's words stand first where it has them, so that a search for the message finds help; what PyTorch leaves out (the
+PyTorch's wording comes first where it exists, so that a search for the message finds help; what PyTorch leaves out (the
 operation and the line of the forward call) follows.
 """
 
@@ -27,13 +27,13 @@ def sources(package: str) -> set[str]:
     }
 
 
-#: Files whose frames are not the user's: those of the package, what is generated (added by ``compile_source``), the one
-#: that stands between a ``with`` statement and a context manager of ours, and xarray's (added by ``agrad.xarray``).
+#: Files whose frames are not the user's: those of the package, generated ones (added by ``compile_source``), the one
+#: between a ``with`` statement and agrad's context managers, and xarray's (added by ``agrad.xarray``).
 INTERNAL_FILES: set[str] = {str(contextlib.__file__)} | sources(PACKAGE)
 
 
 def internal(file: str) -> None:
-    """Count a file as one of the package: messages pass over its frames, and name the line that called."""
+    """Treat a file as part of the package: messages skip its frames and name the line that called it."""
     INTERNAL_FILES.add(file)
 
 
@@ -42,7 +42,7 @@ def is_internal(file: str) -> bool:
     return file in INTERNAL_FILES
 
 
-#: Libraries that call tensors' methods in the user's name, and the loops that these run in: messages pass over their frames too.
+#: Libraries that call tensor methods for the user, and the loops that run these: messages skip their frames too.
 LIBRARIES = frozenset(
     {
         "asyncio",
@@ -62,7 +62,7 @@ LIBRARIES = frozenset(
 
 
 class UnsupportedOp(NotImplementedError):
-    """A backend cannot run an operation, or none can in this way, and says why."""
+    """A backend cannot run an operation, or no backend can in this way; the message says why."""
 
     def __init__(self, op: str, backend: str, reason: str) -> None:
         super().__init__(f"{op} is not supported{backend and f' by the {backend} backend'}: {reason}")
@@ -75,30 +75,30 @@ class UnsupportedOp(NotImplementedError):
 
 
 class BackendError(RuntimeError):
-    """A backend is unknown, missing or unusable, or operands live on unrelated backends."""
+    """A backend is unknown, missing or unusable, or operands belong to unrelated backends."""
 
 
 class RuleError(TypeError):
-    """A derivative is declared wrongly; raised when the declaration is made, never when it is used."""
+    """A derivative is declared incorrectly; raised when it is declared, never when it is used."""
 
 
 class LeavesGraphWarning(UserWarning):
-    """A value left the graph where a derivative is taken, as a Python number or a copy: what follows has no gradient."""
+    """A value left the graph while being differentiated, as a Python number or a copy: later results have no gradient."""
 
 
 class RecomputeWarning(UserWarning):
-    """What was computed from parameters and lazy data is computed again: the data are read twice."""
+    """A value computed from parameters and lazy data is computed again: the data are read twice."""
 
 
 class LostWriteWarning(UserWarning):
-    """An in-place operation changed what other libraries would make a view, and not what that is a view of."""
+    """An in-place operation changed a tensor that other libraries would make a view, and not the base of that view."""
 
 
 # -- the user's own line ----------------------------------------------------------------------------------------------
 
 
 def user_frame(frame: FrameType) -> FrameType:
-    """Return the first frame outside agrad, counting outwards from `frame`; the outermost if all are ours."""
+    """Return the first frame outside agrad, going outwards from `frame`; the outermost if all are agrad's."""
     while frame.f_code.co_filename in INTERNAL_FILES and frame.f_back is not None:
         frame = frame.f_back
     return frame
@@ -110,7 +110,7 @@ def caller() -> tuple[CodeType, int]:
 
 
 def calling_frame() -> FrameType:
-    """Return the first frame outside agrad and the libraries that call it; where there is none, the first outside agrad."""
+    """Return the first frame outside agrad and the libraries that call it; failing that, the first outside agrad."""
     first = frame = user_frame(getframe(1))
     while str(frame.f_globals.get("__name__")).partition(".")[0] in LIBRARIES:
         if frame.f_back is None:
@@ -120,7 +120,7 @@ def calling_frame() -> FrameType:
 
 
 def called() -> str:
-    """Return the sentence that closes a message with the user's line; nothing in a thread of ours, where there is none."""
+    """Return the sentence that ends a message with the user's line; empty in agrad's own threads, which have none."""
     frame = calling_frame()
     if frame.f_globals.get("__name__") == "threading":
         return ""
@@ -128,7 +128,7 @@ def called() -> str:
 
 
 def name_of(value: Any, otherwise: str) -> str:
-    """Return what the user's function calls a value."""
+    """Return the name that the user's function has for a value."""
     bound = user_frame(getframe(1)).f_locals.items()
     return next((name for name, held in bound if held is value), otherwise)
 
@@ -141,17 +141,17 @@ def line_of(code: CodeType | None, lasti: int) -> str:
 
 
 def place(file: str, line: int) -> str:
-    """Return a line of a file as messages name it: cells of IPython by the names they have there."""
+    """Return a line of a file as messages name it; cells of IPython get their names there."""
     cell = None
     if "IPython" in sys.modules:
-        with untold():  # IPython's functions run for a message alone, not for a function that is being captured
+        with untold():  # IPython's functions run only for a message, not for a function that is being captured
             shell = sys.modules["IPython"].get_ipython()
             cell = None if shell is None else shell.compile.format_code_name(file)
     return f"{file}:{line}" if cell is None else f"{' '.join(cell)}, line {line}"
 
 
 def at(node: Any) -> str:
-    """Return the sentence that names a node's operation and the user's line, to close a message with."""
+    """Return the sentence that ends a message with a node's operation and the user's line."""
     if node.code is None:
         return "\n  It is a leaf: no operation made it."
     return f"\n  The operation is {node.name()}, recorded at {line_of(node.code, node.lasti)}."
@@ -311,7 +311,7 @@ def lost_assignment(how: str, instead: str) -> RuntimeError:
     )
 
 
-#: Modules of NumPy's names: a file that has imported one is code for NumPy.
+#: Modules with NumPy's names: a file that has imported one is code for NumPy.
 NUMPYS = ("agrad.numpy", "agrad.compat.autograd", "agrad.compat.autograd.numpy")
 
 
@@ -322,14 +322,14 @@ def is_for_numpy(frame: FrameType) -> bool:
 
 
 def check_meaning(numpys: str, torchs: str) -> None:
-    """Refuse a method that NumPy and PyTorch give two meanings, if code for NumPy calls it; agrad's is PyTorch's.
+    """Refuse a method with different meanings in NumPy and PyTorch, if code for NumPy calls it; agrad's is PyTorch's.
 
     Parameters
     ----------
     numpys, torchs : str
-        What to write for the one meaning, and for the other.
+        What to write for NumPy's meaning, and for PyTorch's.
     """
-    frame = getframe(2)  # who calls the method: within agrad it is PyTorch's for whomever agrad is called by
+    frame = getframe(2)  # the caller of the method: within agrad the meaning is PyTorch's, whoever calls agrad
     if is_for_numpy(frame):
         raise TypeError(
             f"x.{getframe(1).f_code.co_name}() has two meanings: write {numpys}, or {torchs}"
@@ -339,14 +339,14 @@ def check_meaning(numpys: str, torchs: str) -> None:
 
 
 def warn_at(frame: FrameType, message: str, category: type[Warning]) -> None:
-    """Warn at the line of a frame, once there if the filters say so."""
+    """Warn at the line of a frame; only once there if the filters say so."""
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, registry=registry)
 
 
 def warn_meaning(message: str) -> None:
-    """Warn of a method that NumPy and PyTorch give two meanings, where code calls it that is neither NumPy's nor a library's."""
-    frame = getframe(3)  # who calls the method
+    """Warn of a method with different meanings in NumPy and PyTorch, in code that is neither for NumPy nor a library's."""
+    frame = getframe(3)  # the caller of the method
     module = str(frame.f_globals.get("__name__")).partition(".")[0]
     if module in LIBRARIES or is_internal(frame.f_code.co_filename) or is_for_numpy(frame):
         return
@@ -354,9 +354,9 @@ def warn_meaning(message: str) -> None:
 
 
 def warn_lost_write(what: str, *, numpy_copies: bool) -> None:
-    """Warn of a change that does not reach what the tensor would be a view of; raise in code for NumPy.
+    """Warn of a change that does not reach the tensor's would-be base; raise in code for NumPy.
 
-    `numpy_copies` says that NumPy, other than PyTorch, has a copy there: what code for NumPy expects is done.
+    `numpy_copies` says that NumPy, unlike PyTorch, copies there, so that code for NumPy gets what it expects.
     """
     frame = calling_frame()
     message = (
@@ -388,19 +388,19 @@ def mixed_backends(op: str, names: list[str]) -> BackendError:
 
 
 def note_call(error: Exception, op: str, operands: tuple[Any, ...]) -> None:
-    """Add the operation, the shapes it was given and the user's line to an error that a kernel raised."""
+    """Add the operation, its operands' shapes and the user's line to an error that a kernel raised."""
     shapes = ", ".join(map(_shape, operands))
     error.add_note(f"Raised by {op} on shapes {shapes}.{called()}")
 
 
 def _shape(operand: Any) -> str:
-    """Return the shape of an operand in words, or the number that it is; of a sequence those of its members."""
+    """Return the shape of an operand in words, or its value for a number; for a sequence those of its members."""
     if isinstance(operand, tuple | list):
         return f"[{', '.join(map(_shape, operand))}]"
     return str(getattr(operand, "shape", operand))
 
 
-#: What to write for what xarray does by NumPy's arrays, by its functions that do it.
+#: For xarray functions that use NumPy arrays, what to write instead.
 _IN_XARRAY = {
     "_calc_idxminmax": "idxmax and idxmin make a tensor of the coordinate: write a.copy(data=a.data.detach().numpy()).idxmax(dim).",
     "sortby": "sortby orders by NumPy's arrays: give it by.copy(data=by.data.detach()); a itself is followed.",
@@ -410,7 +410,7 @@ _IN_XARRAY = {
 
 
 def in_xarray() -> str:
-    """Return what to write instead of the function of xarray's that runs; nothing of most, and where none does."""
+    """Return what to write instead of the running xarray function; empty for most, and where none is running."""
     frame: FrameType | None = getframe(1) if "xarray" in sys.modules else None
     while frame is not None:
         said = _IN_XARRAY.get(frame.f_code.co_name)
@@ -428,16 +428,16 @@ def not_numbers(dtype: Any) -> TypeError:
     )
 
 
-#: Libraries whose arrays' values are plain numbers, with labels beside them.
+#: Libraries whose array values are plain numbers with labels.
 _LABELLED = frozenset({"pandas", "polars", "xarray"})
 
 
 def more_than_numbers(value: Any) -> TypeError | None:
     """Return the error for an array that its numbers alone do not describe, None for any other value.
 
-    One has a mask, of missing elements, as an attribute that is no method; or a unit; or makes something else of NumPy's
-    functions, by an ``__array_ufunc__`` of its own. This is asked where no plugin speaks for the type, or NumPy's for all
-    of ``numpy.ndarray``'s subclasses.
+    Such an array has a mask of missing elements (an attribute that is not a method), or a unit, or overrides NumPy's functions
+    with its own ``__array_ufunc__``. agrad checks this where no plugin claims the type, or where NumPy's claims it as one of
+    ``numpy.ndarray``'s subclasses.
     """
     kind = type(value)
     if any(t.__module__.partition(".")[0] in _LABELLED for t in kind.__mro__):
@@ -461,7 +461,7 @@ def more_than_numbers(value: Any) -> TypeError | None:
 
 
 def has_mask(array: Any) -> bool:
-    """Return whether an array can have missing elements, as far as can be told: by an attribute `mask` that is no method."""
+    """Return whether an array may have missing elements, judging by an attribute `mask` that is not a method."""
     return hasattr(array, "mask") and not callable(array.mask)
 
 
@@ -505,7 +505,7 @@ def real_only(op: str, dtypes: list[Any]) -> TypeError:
 
 
 def where_stored(frame: FrameType) -> str:
-    """Return the sentence for a number that is asked for by ``y[i] = x``, where `y` is the array library's; else nothing."""
+    """Return the sentence for a number requested by ``y[i] = x``, where `y` is the library's array; otherwise empty."""
     if not stores_an_item(frame):
         return ""
     return (

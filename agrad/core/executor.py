@@ -1,4 +1,4 @@
-"""Executor: what an object must have that runs recorded programs on the arrays of a library, in a way of its own."""
+"""Executor: the interface of objects that run recorded programs on a library's arrays in their own way."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from agrad.core.backend import CONTRACT, Backend
 class Refused(Exception):
     """An executor does not run a program, or these values; its text says why.
 
-    Raised by `Executor.build`, or in the first call of what that gave, it leaves the program to the next one for good;
-    raised in a later call, that call alone.
+    If raised by `Executor.build`, or in the first call of the function it returned, the program goes to the next executor for
+    good; if raised in a later call, only that call does.
     """
 
 
 class Executor:
-    """The base of executors; whatever has these attributes is one.
+    """The base of executors; any object with these attributes is one.
 
     Attributes
     ----------
     name : str
         What users write: ``ag.compile(f, executor="name")``.
     contract : int
-        The version of the contract it is written for.
+        The version of the contract it implements.
     backends : tuple of str
-        The backends whose arrays it takes; programs on others run as if it had not been named.
+        The backends whose arrays it takes; programs on others run as if the executor had not been named.
     loops : bool
-        Whether it takes programs with loops, steps named ``"func.scan"``; else these are unrolled.
+        Whether it takes programs with loops (steps named ``"func.scan"``); otherwise they are unrolled.
     exact : bool
         Whether results are the bits of the operations one by one without ``exact=True`` too. The conformance kit compares
         to rounding where they are not.
@@ -44,7 +44,7 @@ class Executor:
     quiet: bool = False
 
     def availability(self) -> tuple[bool, str]:
-        """Return whether it works here; the second part is a version, or why it does not and what to install."""
+        """Return whether it works here; the second item is a version, or why it does not work and what to install."""
         return True, ""
 
     def supports(self, program: Any, **options: Any) -> bool:
@@ -53,32 +53,32 @@ class Executor:
         Parameters
         ----------
         program : agrad.func.Program
-            As of `build`.
+            As for `build`.
         **options
-            As of `build`.
+            As for `build`.
         """
         return True
 
     def build(self, program: Any, backend: Any, values: Sequence[Any], **options: Any) -> Callable[..., Any] | None:
-        """Return a function that runs a program; None leaves that to the next one.
+        """Return a function that runs a program; None leaves the program to the next executor.
 
-        It is called before the program's first call, by the thread that calls; the function is then called with `values`.
+        agrad calls this before the program's first call, in the calling thread, then calls the function with `values`.
 
         Parameters
         ----------
         program : agrad.func.Program
-            With steps of operations alone: no draws (their results are inputs), no ``detach`` and no ``stop_unless``. The
-            function takes arrays for its inputs, of the shapes and dtypes that it states, and gives a tuple of arrays
-            for its outputs, that no later call writes to. It is called by several threads at a time, and writes to no
-            input. What it raises, but for `Refused`, has the call run again without the executor, which raises what the
+            Contains only steps of operations: no draws (their results are inputs), no ``detach`` and no ``stop_unless``. The
+            function takes arrays for its inputs, of the shapes and dtypes stated there, and returns a tuple of arrays
+            for its outputs, which no later call overwrites. Several threads may call it at once, and it writes to no
+            input. If it raises anything but `Refused`, the call runs again without the executor and raises what the
             operations themselves raise.
         backend : Backend
-            Whose arrays these are.
+            The backend of these arrays.
         values : sequence
-            Of the first call: they may lie in memory in another way in later ones.
+            Those of the first call; in later calls they may have another memory layout.
         **options
-            Those of `Backend.compile`, and what else was said where the program was called. With ``exact=True`` results
-            must be the same bits as operation by operation; an executor that cannot do that refuses.
+            Those of `Backend.compile`, and further ones from the program's caller. With ``exact=True`` results
+            must be bitwise the same as operation by operation; an executor that cannot do that refuses.
         """
         raise NotImplementedError
 
@@ -105,21 +105,21 @@ class Executor:
         raise Refused(f"the executor {self.name!r} runs what it is named for")
 
     def in_c(self, program: Any, backend: Backend, **options: Any) -> tuple[int, Any]:
-        """Return the address of a program as a function of C, and what must live as long; `Refused` says why there is none.
+        """Return the address of a program as a C function, and an object to keep alive; `Refused` says why there is none.
 
-        The function is ``double f(int n, const double *x)`` where the program has one output, a number that it returns, else
-        ``double f(int n, const double *x, double *grad)``: what else the program gives is written to `grad`, one output
-        behind the other, or nowhere if that is NULL. `x` holds the inputs, one behind the other, `n` numbers together, each
-        in C's order; for another `n` it gives NaN. Inputs and outputs are of float32 or float64. Any thread may call it,
-        several at a time, without Python's lock. Where an operation fails it gives NaN, here and there.
+        The function is ``double f(int n, const double *x)`` where the program has a single output, a number that it returns;
+        otherwise ``double f(int n, const double *x, double *grad)``, which writes the remaining outputs to `grad`, one after
+        the other, unless that is NULL. `x` holds the inputs, one after the other, `n` numbers in all, each in C order; for any
+        other `n` it returns NaN. Inputs and outputs are float32 or float64. Any thread may call it, several at once, without
+        Python's lock. Where an operation fails, the returned number and the written ones are NaN.
 
         Parameters
         ----------
         program : agrad.func.Program
-            As of `build`.
+            As for `build`.
         backend : Backend
-            Whose kernels the steps mean.
+            The backend whose kernels the steps use.
         **options
-            As of `build`.
+            As for `build`.
         """
         raise Refused(f"the executor {self.name!r} makes no functions of C")

@@ -1,4 +1,4 @@
-"""What is known of a kernel beside its derivative: said once, where its op is declared, or where it has none by itself."""
+"""Facts about a kernel other than its derivative: stated once, at the declaration of its op, or of the kernel without an op."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agrad.core.requirements import REQUIREMENTS
 #: Where a result may lie, see `Facts`.
 MEMORY = ("fresh", "view", "lent", "may share")
 
-#: By symbol the names of Python's operators of two operands, which have a reflected and an in-place form.
+#: Names of Python's binary operators by symbol; these have a reflected and an in-place form.
 BINARY = {
     "+": "add",
     "-": "sub",
@@ -28,67 +28,67 @@ BINARY = {
     "<<": "lshift",
     ">>": "rshift",
 }
-#: By symbol those of its comparisons, and of its operators of one operand.
+#: Names of its comparisons and unary operators by symbol.
 COMPARISON = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 UNARY = {"-": "neg", "+": "pos", "abs": "abs", "~": "invert"}
 
 #: How elements of a result depend on those of operands, see `Facts`.
 SPARSITY = ("", "elements", "chooses", "moves", "scatters", "reduces", "along", "running", "matrices", "matmul")
 
-#: Of what an array is made.
+#: From what an array is made.
 CREATES = ("", "here", "from data", "like")
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a kernel, on every backend.
+    """The facts about a kernel, on every backend.
 
     Attributes
     ----------
     memory : str
-        Where the result lies. ``"fresh"``: in memory of its own, at every call but one with ``copy=False``. ``"view"``: in that
-        of the first operand where that can be, as in NumPy and PyTorch, where a write to it reaches the operand; here it warns
-        (see `core.buffers.rebind`). ``"lent"``: there too, but for reading, so that no write warns. ``"may share"``: nobody
-        knows.
+        Where the result lies. ``"fresh"``: in its own memory, at every call except with ``copy=False``. ``"view"``: in the
+        first operand's memory where possible, as in NumPy and PyTorch, where a write to it reaches the operand; here it warns
+        (see `core.buffers.rebind`). ``"lent"``: there too, but for reading, so that no write warns. ``"may share"``:
+        unknown.
     creates : str
-        Whether it makes an array of no other one, ``"here"``: where the program runs; of somebody's data, ``"from data"``; or laid
-        out as its operand is, ``"like"``; ``""`` if it does not.
+        Whether it creates an array from no other one: ``"here"``, where the program runs; ``"from data"``, from the user's data;
+        ``"like"``, laid out as its operand is. ``""`` if it does not.
     fills : int or None
-        The value that it fills that array with.
+        The value with which it fills that array.
     broadcasts_exactly : bool
         Whether each element of the result has the same bits however the operands are broadcast.
     in_order : bool
-        Whether the result lies in C's order where the first operand does.
+        Whether the result is in C order where the first operand is.
     dynamic : bool or str
-        Whether the shape of the result depends on values of operands; a name: on those of this argument alone. What a key with
-        masks chooses need not be declared.
+        Whether the shape of the result depends on values of operands; a name: only on those of this argument. Selections by
+        masks in a key need not be declared.
     symbol : str
-        Python's operator that it is, as ``"+"``; ``"abs"`` for the function.
+        The Python operator for it, as ``"+"``; ``"abs"`` for the function.
     numpy : str
-        The names of NumPy's ufunc that means the same, its own first, as ``"arccos acos"``.
+        The names of NumPy's equivalent ufunc, its own first, as ``"arccos acos"``.
     torch : str
-        Other names of PyTorch's functions that it is. SciPy's functions have their own, in `agrad.special` and `agrad.scipy`.
+        Other names for it in PyTorch. SciPy's functions have their own, in `agrad.special` and `agrad.scipy`.
     methods : str
-        The names of the tensors' methods that it is, in place with an underscore.
+        The names of the tensor methods for it; an in-place method ends with an underscore.
     needs : tuple of str
-        What it asks of an array library, by names of `agrad.core.requirements`: ``"fft"``; ``"linalg"``, which of complex
-        operands is ``"complex linalg"``; that alone, where results or derivatives are complex anyway; ``"zero-size reductions"``,
-        of operands without elements.
+        What it requires of an array library, by names of `agrad.core.requirements`: ``"fft"``; ``"linalg"``, which for complex
+        operands means ``"complex linalg"``; only the latter, where results or derivatives are complex anyway;
+        ``"zero-size reductions"``, for operands without elements.
     sparsity : str or callable
-        Which elements of operands an element of the result depends on, by which the zeros of a Jacobian are known (see
-        `program.sparsity`). ``"elements"``: those at its own place, broadcast, as of what is declared `elementwise` anyway;
-        ``"chooses"``: of these the one that a condition says; ``"moves"``: the one that was put there, wherever that lay;
-        ``"scatters"``: those that a key adds there; ``"reduces"``: those along ``axis``, which is gone; ``"along"``: those along
-        ``axis`` or ``axes``, which stays; ``"running"``: of these the ones up to its own place; ``"matrices"``: those in its own
-        matrix of a stack; ``"matmul"``: a row and a column. A function ``(xp, *arguments)`` in the standard's functions, whose
-        result depends on as much. ``""``: as the op's `kernel` does in the standard's functions; on all, where there is none.
+        Which elements of the operands an element of the result depends on; this determines the zeros of a Jacobian (see
+        `program.sparsity`). ``"elements"``: those at its own position, broadcast, as for any `elementwise` op;
+        ``"chooses"``: the one of these that a condition selects; ``"moves"``: the one moved there, wherever it was;
+        ``"scatters"``: those that a key adds there; ``"reduces"``: those along ``axis``, which is removed; ``"along"``: those
+        along ``axis`` or ``axes``, which stays; ``"running"``: of these, those up to its own position; ``"matrices"``: those in its
+        own matrix of a stack; ``"matmul"``: a row and a column. A function ``(xp, *arguments)`` in the standard's functions, whose
+        result has the same dependencies. ``""``: those of the op's `kernel` in the standard's functions; all, if it has none.
     asks_backend : bool
-        Whether it asks a backend that its operands, dtypes, do not name: the default one, or that of a bound namespace.
+        Whether it consults a backend that its operands, dtypes, do not determine: the default one, or a bound namespace's.
     missing : bool or mapping
-        Of arrays with missing elements: True where its rule is right for them as it is; or the derivatives that are, as `Op.rule_of`
-        takes them. What acts element by element, or has no derivative, need not say so; the rest is refused them.
+        For arrays with missing elements: True where its rule is correct for them as it is; or derivatives that are correct, as
+        `Op.rule_of` takes them. Elementwise ops and ops without a derivative need not state this; all others refuse such arrays.
     since : str
-        The version of the standard that brought the function, as ``"2024.12"``; empty if 2022.12 has it, or none.
+        The version of the standard that added the function, as ``"2024.12"``; empty if 2022.12 has it, or none does.
     """
 
     memory: str = "may share"
@@ -109,7 +109,7 @@ class Facts:
 
     @property
     def is_view(self) -> bool:
-        """Whether the result has the first operand's elements in its memory, or in none of their own."""
+        """Whether the result's elements are in the first operand's memory, or take no memory of their own."""
         return self.memory in ("view", "lent")
 
     def __post_init__(self) -> None:
@@ -125,25 +125,25 @@ class Facts:
             raise RuleError(f"needs= are some of {', '.join(map(repr, REQUIREMENTS))}; got {self.needs!r}")
 
 
-#: Of what nothing is said.
+#: The facts where nothing is declared.
 UNKNOWN = Facts()
 
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A kernel that has no op.
+    """A kernel without an op.
 
     Attributes
     ----------
     facts : Facts
-        What is known of it.
+        The facts about it.
     batch : callable or None
-        What it does under `vmap`, as for an op.
+        Its behaviour under `vmap`, as for an op.
     """
 
     facts: Facts
     batch: Callable[..., Any] | None = None
 
 
-#: Kernels that have no op, by name (see `core.declare.primitive`).
+#: Kernels without an op, by name (see `core.declare.primitive`).
 WITHOUT_OP: dict[str, Primitive] = {}

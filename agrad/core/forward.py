@@ -1,7 +1,7 @@
 """Forward mode: tangents pushed along with the values, level by level.
 
-A tensor may carry a tangent per level. An op runs the innermost level first stripped away: the primal result comes from
-the operands without that level, its tangent from the rule; both are ordinary tensor operations, so levels nest and
+A tensor may carry one tangent per level. A call first strips the innermost level: the primal result comes from the
+operands without that level, its tangent from the rule. Both are ordinary tensor operations, so levels nest and
 reverse mode sees through them (forward over reverse, reverse over forward, to any depth).
 """
 
@@ -30,13 +30,13 @@ _next_number = itertools.count(1).__next__
 
 
 def next_level() -> Level:
-    """Return a level that was never open."""
+    """Return a level that has never been open."""
     return Level(_next_number())
 
 
 @contextmanager
 def level() -> Iterator[Level]:
-    """Open a level of forward mode inside those that are open; tangents of it vanish at exit."""
+    """Open a level of forward mode inside those that are open; its tangents vanish at exit."""
     before = mode.get_mode()
     try:
         made = next_level()
@@ -50,7 +50,7 @@ def level() -> Iterator[Level]:
 def in_level(function: Callable[[int], T]) -> T:
     """Call a function with a new level of forward mode.
 
-    For the machinery: unlike `level` it closes the level whatever moment a signal comes.
+    For internal use: unlike `level` it closes the level whenever a signal arrives.
     """
     before = mode.get_mode()
     try:
@@ -66,7 +66,7 @@ def with_tangent(primal: Tensor, tangent: Tensor | None, at: int) -> Tensor:
     tangents = dict(primal._tangents or {})
     tangents.pop(at, None)
     if tangent is not None:
-        if primal._spec.backend.missing:  # where an element is, so is its tangent
+        if primal._spec.backend.missing:  # a tangent is missing wherever its element is
             xp = primal._spec.backend.functions
             tangent = xp.multiply(tangent, xp.ones_like(wrap(primal._raw, primal._spec)))
         tangents[at] = tangent
@@ -87,7 +87,7 @@ def strip(value: Any, at: int) -> Any:
 
 
 def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
-    """Call an op whose operands carry tangents of levels that are open."""
+    """Call an op whose operands carry tangents of open levels."""
     found = {at for t in tensors_in(op, values) for at in (t._tangents or ())} & set(now.levels)
     if not found:
         return general(op, tuple(_without_dead(v, now) for v in values))
@@ -105,7 +105,7 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
             tangents[argument.name] = tangent_of(value, at) if isinstance(value, Tensor) else None
     before = mode.get_mode()
     try:
-        mode.push(levels=tuple(number for number in now.levels if number < at))  # what the operands may still carry
+        mode.push(levels=tuple(number for number in now.levels if number < at))  # the levels that operands may still carry
         result = op.invoke(op.entry, primals)
         multi_output = isinstance(result, tuple | list)
         results = list(result) if multi_output else [result]
@@ -131,16 +131,16 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
 
 
 class Level(int):
-    """A level of forward mode, by its number: the larger, the further inside.
+    """A level of forward mode, identified by its number: larger numbers are further inside.
 
-    Calls go to the innermost that is open, as the mode has it; `push` serves the levels outside it too.
+    Calls go to the innermost open level of the mode; its `push` handles the outer levels too.
     """
 
     push = staticmethod(push)
 
 
 def _without_dead(value: Any, now: Mode) -> Any:
-    """Drop tangents of levels that are closed."""
+    """Drop tangents of closed levels."""
     if isinstance(value, list | tuple):
         return type(value)(_without_dead(v, now) for v in value) if not hasattr(value, "_fields") else value
     if isinstance(value, Tensor) and value._tangents:
@@ -149,7 +149,7 @@ def _without_dead(value: Any, now: Mode) -> Any:
 
 
 def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[Any]) -> None:
-    """Keep the tangents of saved operands and results too, for a backward pass inside the level."""
+    """Save the tangents of saved operands and results too, for a backward pass inside the level."""
     base = node.address()[0]
     plan = base.plan
     if plan is None or not base.saved:
@@ -173,7 +173,7 @@ def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[An
 
 
 class DualPlan(Plan):
-    """Runs a rule on saved values that carry tangents; once their level is closed, on the values alone."""
+    """Run a rule on saved values with tangents; once their level is closed, on the values alone."""
 
     def _compiled(self) -> tuple[Callable[..., Any], str]:
         run, source = super()._compiled()
@@ -187,7 +187,7 @@ class DualPlan(Plan):
 
 
 def _dual(value: Any, otherwise: Any = None) -> Any:
-    """Return a value for `Node.saved`: a Tensor without history if it has tangents, else raw."""
+    """Return a value for `Node.saved`: a Tensor without history if it has tangents, otherwise raw."""
     if not isinstance(value, Tensor):
         return value if otherwise is None else otherwise
     if not value._tangents:
@@ -207,7 +207,7 @@ def _flat(g: Any) -> tuple[Any, ...]:
     return tuple(g) if isinstance(g, tuple | list) else (g,)
 
 
-# -- tangents by the kind of the rule ---------------------------------------------------------------------------------
+# -- tangents by the kind of rule -------------------------------------------------------------------------------------
 
 
 def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> Any:
@@ -216,13 +216,13 @@ def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> An
     Parameters
     ----------
     op : Op
-        What was called.
+        The op called.
     primals : list
         The values of all arguments, without the tangents of this level.
     tangents : dict
-        Per operand its tangent or None; for a list operand, a list of them.
+        The tangent of each operand, or None; for a list operand, a list of them.
     result : Tensor or sequence of Tensor
-        What the call gave.
+        The result of the call.
     """
     first = result[0] if isinstance(result, tuple | list) else result
     rule = op.rule_on(first._spec.backend)
@@ -262,7 +262,7 @@ def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> An
 
 
 def _as_operand(value: Any, like: Tensor) -> Any:
-    """Return a Python scalar or raw array as the Tensor a rule expects."""
+    """Return a Python scalar or raw array as the Tensor that a rule expects."""
     if isinstance(value, bool | int | float | complex):
         raw = like._spec.number(value)
         recorder = mode.recorder()
@@ -304,7 +304,7 @@ def fitted(tangent: Tensor, result: Tensor) -> Tensor:
 
 
 def _along_all(op: Op, xp: Any, primals: list[Any], tangents: dict[str, Any]) -> Any:
-    """The op itself, applied to all tangents at once; an operand without one takes part as zero."""
+    """Apply the op itself to all tangents at once; an operand without a tangent counts as zero."""
     changed = list(primals)
     for i, argument in op.operand_slots:
         value, tangent = primals[i], tangents[argument.name]
@@ -320,7 +320,7 @@ def _zeros(xp: Any, value: Any) -> Any:
 
 
 def _through_definition(op: Op, primals: list[Any], tangents: dict[str, Any]) -> Any:
-    """Push through the composition a fused op stands for, at a level of its own."""
+    """Push tangents through the composition of a fused op, at a new level."""
 
     def tangent(at: int) -> Tensor | None:
         duals = list(primals)

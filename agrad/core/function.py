@@ -1,4 +1,4 @@
-"""Function: a user's own operation, with a backward of its own. PyTorch's class and conventions."""
+"""Function: a user-defined operation with its own backward. PyTorch's class and conventions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from agrad.core.spec import SomeSpecs, Spec, Specs
 from agrad.core.tensor import Tensor, set_history, wrap
 from agrad.core.transfers import spec_on
 
-#: What a saved tensor is to the call (operand, result or other), which one (the operand's node, the result's number), and
-#: its tangents.
+#: The role of a saved tensor in the call (operand, result or other), which one (the operand's node, the result's number),
+#: and its tangents.
 Role = tuple[str, Any, "dict[int, Tensor] | None"]
 
 _new = object.__new__
@@ -31,30 +31,30 @@ _new = object.__new__
 
 @dataclass(slots=True)
 class Call:
-    """What the node of a `Function` knows of its call; what the user sets on it as ``ctx`` is in its ``__dict__``.
+    """The record of a call in the node of a `Function`; attributes that the user sets on ``ctx`` are in its ``__dict__``.
 
     Attributes
     ----------
     needs, is_tensor : tuple of bool
-        Per argument, containers opened, whether it needs a gradient, and whether it is a tensor.
+        For each argument, with containers flattened, whether it needs a gradient, and whether it is a tensor.
     structures, results : tuple or None
-        Per argument of forward, and per result, the structure of a container of tensors; None if there is none.
+        For each argument of forward, and each result, the structure of a container of tensors; None if there is none.
     to_save, for_forward : tuple
-        What the user's methods have saved, until the call is over.
+        Tensors saved by the user's methods, until the call ends.
     dirty : tuple of Tensor
-        Operands that were changed in place, until the call is over.
+        Operands changed in place, until the call ends.
     inert : set of int or None
-        The ``id`` of the results that have no derivative, until the call is over; None if nothing was said of any.
+        The ``id`` of each result without a derivative, until the call ends; None if none was marked.
     materialize : bool
-        Undefined cotangents arrive as zeros.
+        Whether undefined cotangents arrive as zeros.
     levels : sequence of int
-        The levels of forward mode that operands had tangents of.
+        The levels of forward mode for which operands had tangents.
     roles : list or None
-        What each saved tensor was to the call; None until then, and if it is not recorded.
+        The role of each saved tensor in the call; None until it is known, and if the call is not recorded.
     attributes : dict
-        Operands and results that the user kept as attributes, each with its role.
+        Operands and results that the user stored as attributes, each with its role.
     in_jvp : tuple or None
-        What `FunctionNode.saved_tensors` gives while jvp runs.
+        The value of `FunctionNode.saved_tensors` while jvp runs.
     """
 
     needs: tuple[bool, ...] = ()
@@ -73,7 +73,7 @@ class Call:
 
 
 class FunctionNode(Node):
-    """The node of one call of a `Function`; the ``ctx`` its methods get."""
+    """The node of one call of a `Function`, which its methods get as ``ctx``."""
 
     __slots__ = ("_call", "needs_input_grad")
     function: ClassVar[type[Function]]
@@ -82,7 +82,7 @@ class FunctionNode(Node):
     needs_input_grad: tuple[bool, ...]
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for backward: operands, results or None.
+        """Save tensors for backward: operands, results or None.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class FunctionNode(Node):
         self._call.to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for ``jvp``: they are the `saved_tensors` there.
+        """Save tensors for ``jvp``: they become `saved_tensors` there.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class FunctionNode(Node):
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What `save_for_backward` kept: operands and results with their history.
+        """The tensors from `save_for_backward`: operands and results with their history.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class FunctionNode(Node):
         call = self._call
         if call.in_jvp is not None:
             return call.in_jvp
-        if call.roles is None:  # still within the call
+        if call.roles is None:  # still inside the call
             return call.to_save if call.for_forward is None else call.for_forward
         if type(self.saved) is Freed:
             raise errors.second_time(self)
@@ -153,7 +153,7 @@ class FunctionNode(Node):
         return tuple(next(edges).address() if need else (None, 0) for need, is_tensor in arguments if is_tensor)
 
     def _revive(self, value: Tensor, role: Role) -> Tensor:
-        """Return a kept value as a tensor with the history its role in the call gives it."""
+        """Return a saved value as a tensor with the history that belongs to its role in the call."""
         kind, where, tangents = role
         node: Node | None = None
         if kind == "operand":
@@ -176,15 +176,15 @@ class FunctionNode(Node):
         return made
 
     def __getattr__(self, name: str) -> Any:
-        """Return an input or output kept as an attribute: its value at the call, with its history."""
+        """Return an input or output stored as an attribute: its value at the call, with its history."""
         if name in self._call.attributes:
             return self._revive(*self._call.attributes[name])
         raise AttributeError(f"{self.name()!r} object has no attribute {name!r}")
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
-        """Declare results (tensors or arrays) that need no gradient; backward gets zeros for them.
+        """Mark results (tensors or arrays) that need no gradient; backward gets zeros for them.
 
-        A call none of whose results has a derivative must be marked. Where they are no tensors, as an int, call this
+        Mark a call none of whose results has a derivative. If the results are not tensors (an int, for example), call this
         without arguments.
         """
         for t in tensors:
@@ -195,7 +195,7 @@ class FunctionNode(Node):
         self._call.inert = {id(t) for t in tensors}
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Declare operands changed in place; each must be returned as a result too."""
+        """Mark operands changed in place; each must also be returned as a result."""
         for t in tensors:
             if not isinstance(t, Tensor):
                 raise RuntimeError(f"mark_dirty can only accept variables, but got {type(t).__name__}")  # noqa: TRY004 (PyTorch's type)
@@ -210,29 +210,29 @@ class FunctionNode(Node):
 
 
 class Function:
-    """A differentiable operation with a forward and a backward of the user's.
+    """A user-defined differentiable operation with a forward and a backward.
 
     Subclass it with static methods ``forward(ctx, *args)`` and ``backward(ctx, *grad_outputs)``; or ``forward(*args)``,
-    ``setup_context(ctx, inputs, output)`` and ``backward``. ``vjp`` is another name of ``backward``; ``jvp(ctx,
-    *tangents)`` serves forward mode. Call it by `apply`.
+    ``setup_context(ctx, inputs, output)`` and ``backward``. ``vjp`` is another name for ``backward``; ``jvp(ctx,
+    *tangents)`` implements forward mode. Call it through `apply`.
 
-    Under `vmap` a Function needs a static method ``vmap(info, in_dims, *args)``, which gets the batch as an axis of its
-    arguments and returns ``(result, out_dims)``; or ``generate_vmap_rule = True``, if its methods consist of agrad's
+    For `vmap` a Function needs a static method ``vmap(info, in_dims, *args)``, which gets the batch as an axis of its
+    arguments and returns ``(result, out_dims)``; or ``generate_vmap_rule = True``, if its methods use only agrad's
     functions.
 
-    ``forward`` may compute with an array library (``x.numpy()`` gives the array there) and return arrays of any backend
-    or inexact NumPy scalars: they become tensors with a history, as does a Python float, or a list of them, that is all
-    it returns (in the dtype that the floating operands promote to). What stands beside tensors and arrays and is none of
-    these (None, str, int, float, a list of floats) is passed on as it is. ``backward`` and ``jvp`` may give arrays too;
+    ``forward`` may compute with an array library (``x.numpy()`` returns the array there) and return arrays of any backend
+    or inexact NumPy scalars: they become tensors with a history. So does a Python float, or a list of floats, if nothing
+    else is returned (in the dtype that the floating operands promote to). Other results (None, str, int, and float or a list of
+    floats beside tensors and arrays) are passed through unchanged. ``backward`` and ``jvp`` may also return arrays;
     differentiating those again raises.
 
     Raises
     ------
     RuntimeError
-        In backward, if the number or shapes of the gradients are wrong; every `.grad` is then as it was. In the call, if
-        a gradient is required and no result has one, unless it is marked by ``ctx.mark_non_differentiable``.
+        In backward, if the number or shapes of the gradients are wrong; no `.grad` has changed then. In the call, if a
+        gradient is required and no result has one, unless the result is marked with ``ctx.mark_non_differentiable``.
     TypeError
-        If forward returns an array that is none of numbers, or a masked one.
+        If forward returns an array that does not hold numbers, or a masked one.
 
     Examples
     --------
@@ -253,9 +253,9 @@ class Function:
     tensor(12.)
     """
 
-    #: ``saved_tensors`` may be read once, which frees what was saved, ``retain_graph`` or not.
+    #: ``saved_tensors`` may be read once, which frees the saved tensors, even with ``retain_graph``.
     clear_saved_tensors_on_access: ClassVar[bool] = False
-    #: ``backward(ctx, grad_outputs)`` gets all cotangents in one list, which it may empty as it goes.
+    #: ``backward(ctx, grad_outputs)`` gets all cotangents in one list, which it may empty as it runs.
     boxed_grads_call: ClassVar[bool] = False
     generate_vmap_rule: ClassVar[bool] = False
     _node_class: ClassVar[type[FunctionNode] | None] = None
@@ -273,12 +273,12 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: FunctionNode, inputs: tuple[Any, ...], output: Any) -> None:
-        """Keep what backward needs, where ``forward`` takes no ctx."""
+        """Save what backward needs, where ``forward`` takes no ctx."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: FunctionNode, *grad_outputs: Any) -> Any:
-        """Return a gradient, or None, per argument of forward."""
+        """Return a gradient, or None, for each argument of forward."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
             "backward mode AD."
@@ -288,25 +288,25 @@ class Function:
 
     @staticmethod
     def jvp(ctx: FunctionNode, *tangents: Any) -> Any:
-        """Return the tangent per result."""
+        """Return the tangent of each result."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Call the operation, recorded.
+        """Call the operation and record it.
 
         Parameters
         ----------
         *args, **kwargs
-            Handed to ``forward``. A dict, list, tuple or dataclass may hold tensors, in any nesting: ``backward``
-            returns one of the same structure for it (or None), with a gradient or None for each of them.
+            Passed to ``forward``. A dict, list, tuple or dataclass may hold tensors, nested to any depth: ``backward``
+            returns the same structure for it (or None), with a gradient or None for each tensor.
 
         Returns
         -------
         Tensor or container
-            What ``forward`` returns, arrays as tensors. For each element of a tuple, or for anything else it returns,
+            The result of ``forward``, with arrays as tensors. For each element of a tuple, or for any other single result,
             ``backward`` gets a gradient of the same structure.
         """
         for a in _flattened((*args, *kwargs.values()))[0]:
@@ -316,7 +316,7 @@ class Function:
 
 
 def run(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a Function's own methods: what `Function.apply` does where no backend has a way of its own."""
+    """Run a Function's own methods: the default of `Function.apply`, unless a backend runs functions in its own way."""
     node = _make_node(cls)
     separate = cls.setup_context is not Function.setup_context
     bound = _bound(cls.forward, args, kwargs, separate=separate)
@@ -364,7 +364,7 @@ def run(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 def _bound(
     forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, separate: bool
 ) -> tuple[Any, ...]:
-    """Return all arguments of forward in order, with its defaults where there is a ``setup_context``."""
+    """Return all arguments of forward in order, including its defaults where there is a ``setup_context``."""
     if not separate:
         return (*args, *kwargs.values())
     bound = inspect.signature(forward).bind(*args, **kwargs)
@@ -373,7 +373,7 @@ def _bound(
 
 
 def _flattened(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
-    """Return values, containers of tensors among them opened, and per value its structure; None if there is none."""
+    """Return values with containers of tensors flattened, and the structure of each value; None if there is no container."""
     for value in values:
         if type(value) is not Tensor and _is_container(value):
             break
@@ -400,7 +400,7 @@ def _fits(value: Any, structure: Any) -> bool:
 def _grouped(
     flat: Sequence[Any], structures: tuple[Any, ...], build: Callable[[Iterator[Any]], Any] | None = None
 ) -> list[Any]:
-    """Put values back into containers; with `build`, what that makes of the values of one."""
+    """Put values back into containers; with `build`, apply it to the values of each container."""
     leaves = iter(flat)
     found = []
     for structure in structures:
@@ -413,7 +413,7 @@ def _grouped(
 
 
 def _spread(node: FunctionNode, values: list[Any], structures: tuple[Any, ...], what: str) -> list[Any]:
-    """Take apart what the user's method returned, along the structures of what it belongs to."""
+    """Flatten the result of the user's method along the structures of the values it belongs to."""
     flat: list[Any] = []
     for i, (value, structure) in enumerate(zip(values, structures, strict=True)):
         if structure is None or value is None:
@@ -444,7 +444,7 @@ def _make_node(cls: type[Function]) -> FunctionNode:
 
 
 def _as_tensors(node: FunctionNode, output: Any, arguments: tuple[Any, ...]) -> Any:
-    """Return what forward returned with the arrays in it as tensors; where it is nothing but floats, those too."""
+    """Return the result of forward with its arrays as tensors; where it consists only of floats, those too."""
     made: dict[int, Tensor] = {}  # an array returned twice is one result
 
     def searched(value: Any) -> Any:
@@ -475,7 +475,7 @@ def _as_tensors(node: FunctionNode, output: Any, arguments: tuple[Any, ...]) -> 
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether a value is an array of some library or an inexact scalar of one (an integer one is a number)."""
+    """Return whether a value is a library's array or inexact scalar (an integer scalar counts as a number)."""
     backend = backend_of(value)
     if backend is None:
         return False
@@ -484,14 +484,14 @@ def _is_array(value: Any) -> bool:
 
 
 def _all_numbers(values: list[Any]) -> bool:
-    """Return whether nested lists hold nothing but numbers, Python's or a library's, one of them inexact."""
+    """Return whether nested lists hold only numbers, Python's or a library's, at least one of them inexact."""
     leaves = tree.flatten(values)[0]
     kinds = {"other" if isinstance(n, Tensor) or getattr(n, "shape", None) else _kind(n) for n in leaves}
     return kinds <= {"bool", "int", "float", "complex"} and not kinds.isdisjoint(("float", "complex"))
 
 
 def _kind(value: Any) -> str:
-    """Return bool, int, float or complex for a number, other for the rest."""
+    """Return bool, int, float or complex for a number, other for anything else."""
     backend = backend_of(value)
     if backend is not None:
         return backend.kind(value.dtype)
@@ -499,7 +499,7 @@ def _kind(value: Any) -> str:
 
 
 def _of_floats(value: Any, arguments: tuple[Any, ...]) -> Tensor:
-    """Return floats that are all a forward returned as a tensor, in the precision and on the backend of operands."""
+    """Return a forward result of floats only as a tensor, in the operands' precision and on their backend."""
     operands = [a for a in arguments if isinstance(a, Tensor) and a._spec.inexact]
     if not operands:
         return cast("Tensor", plugins().default_backend().functions.asarray(value))
@@ -534,7 +534,7 @@ def _check_differentiable(node: FunctionNode, output: Any) -> None:
 
 
 def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, record: bool) -> Any:
-    """Make the results of a call, attached to its node; their tangents of the open levels are still to come."""
+    """Make the results of a call, attached to its node; tangents of the open levels follow later."""
     call = node._call
     multi_output = isinstance(output, tuple)
     outputs = output if multi_output else (output,)
@@ -553,7 +553,7 @@ def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, reco
     specs = tuple(o._spec if isinstance(o, Tensor) else None for o in outputs)
     kind = Specs if specs and specs[0] is not None else SomeSpecs
     node.spec = kind(cast("tuple[Spec, ...]", specs)) if multi_output else specs[0]
-    # one dict per result, shared with what is kept of it: filled level by level, outermost first
+    # one dict per result, shared with its saved values: filled level by level, outermost first
     tangents = {id(o): {} if call.levels else o._tangents for o in outputs if isinstance(o, Tensor)}
     places = {id(a): i for i, a in reversed(list(enumerate(arguments))) if isinstance(a, Tensor)}
 
@@ -570,7 +570,7 @@ def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, reco
         call.roles = list(map(role, to_save))
         pairs = active()
         kept = tuple(None if t is None else Packed(t, pairs, node) if pairs else _bare(t) for t in to_save)
-        # in a list of its own, what is saved can be dropped while the engine still holds `node.saved`
+        # in a separate list, so that saved values can be dropped while the engine still holds `node.saved`
         node.saved = ([kept],) if kept and node.function.clear_saved_tensors_on_access else kept
     if record or call.levels:
         for name, value in list(node.__dict__.items()):
@@ -578,7 +578,7 @@ def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, reco
                 call.attributes[name] = (
                     _bare(value),
                     found,
-                )  # by value: the user's own object may change, or make a cycle
+                )  # by value: the user's own object may change, or form a cycle
                 del node.__dict__[name]
     made: dict[int, Any] = {}
     results = []
@@ -611,7 +611,7 @@ def _role(
     outputs: tuple[Any, ...],
     dirty: tuple[Any, ...],
 ) -> tuple[str, Any]:
-    """Return what a saved tensor is to the call: it decides the history it comes back with."""
+    """Return the role of a saved tensor in the call, which determines the history it is restored with."""
     if t is None:
         return "other", None
     if id(t) in places and not any(t is target for target in dirty):
@@ -623,7 +623,7 @@ def _role(
 
 
 def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
-    """Run the user's backward: what the engine calls at the node."""
+    """Run the user's backward: the engine calls this at the node."""
     cls = node.function
     if type(node.saved) is Freed:
         raise errors.second_time(node)
@@ -648,14 +648,14 @@ def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
     if cls.boxed_grads_call:
         parts.clear()
         if isinstance(node.spec, tuple) and (node.hooks is None or not node.hooks.post):
-            g.clear()  # the engine's list: the one the user gets is the last to hold the cotangents
+            g.clear()  # the engine's list: the user's list is then the last to hold the cotangents
         box, tensors = tensors, []
         return _checked(node, method(node, box), raw=raw, cotangents=())
     return _checked(node, method(node, *tensors), raw=raw, cotangents=tuple(tensors))
 
 
 def _cotangent(part: Any) -> Tensor:
-    """Return a cotangent as a Tensor of its own, which the user may change."""
+    """Return a cotangent as a new Tensor, which the user may change."""
     if not isinstance(part, Tensor):
         return from_raw(part)
     own = wrap(part._raw, part._spec, part._node)
@@ -664,14 +664,14 @@ def _cotangent(part: Any) -> Tensor:
 
 
 def _checked(node: FunctionNode, gradients: Any, *, raw: bool, cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Check what the user's backward returned, and bring each gradient to its operand's spec."""
+    """Check the result of the user's backward, and bring each gradient to its operand's spec."""
     returned = list(gradients) if isinstance(gradients, tuple | list) else [gradients]
     needs, is_tensor, structures = node._call.needs, node._call.is_tensor, node._call.structures
     count = len(is_tensor if structures is None else structures)
     while len(returned) > count and returned[-1] is None:
         returned.pop()
     if structures is not None and count == 1 and not (len(returned) == 1 and _fits(returned[0], structures[0])):
-        returned = [gradients]  # that of the one argument, itself a list or a tuple
+        returned = [gradients]  # the gradient of the only argument, itself a list or a tuple
     if len(returned) != count:
         raise errors.wrong_count(node, count, len(returned))
     if structures is not None:
@@ -704,7 +704,7 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool, cotangents: tuple
 
 def _transfer(gradient: Tensor, spec: Spec, *, raw: bool) -> Tensor:
     """Bring a gradient to its operand's spec; a lazy one may stay where it is until the pass ends."""
-    if gradient._spec.device != spec.device:  # the backend of a batch, as vmap makes it, is on its arrays' device
+    if gradient._spec.device != spec.device:  # the backend of a batch, as made by vmap, is on its arrays' device
         source = gradient._spec.backend
         gradient = fit(source.functions, gradient, spec_on(source, spec))
         task = running()
@@ -715,12 +715,12 @@ def _transfer(gradient: Tensor, spec: Spec, *, raw: bool) -> Tensor:
 
 
 def _derivative(node: FunctionNode, value: Any, method: str, given: tuple[Any, ...]) -> Tensor:
-    """Return what backward or jvp returned for one tensor as a Tensor; where arrays hide its history, one that says so.
+    """Return what backward or jvp returned for a tensor, as a Tensor; an array's gets a history that raises.
 
     Parameters
     ----------
     given : tuple
-        The cotangents, or tangents, it was computed from.
+        The cotangents, or tangents, from which it was computed.
     """
     if isinstance(value, Tensor):
         made = value
@@ -744,7 +744,7 @@ def _derivative(node: FunctionNode, value: Any, method: str, given: tuple[Any, .
         raise RuntimeError(message + errors.at(node))
     if not node.edges or not mode.is_grad_enabled():
         return made
-    # an array that was kept says nothing of the cotangents: by those, the history is as it was recorded
+    # an array that was saved has no history in the cotangents: relative to those, the history is as recorded
     others = () if hidden is not None else tuple(_tensors_in(given))
     blocked = wrap(made._raw, made._spec, unknown_history(node, made._spec, message, others, through=made._node))
     blocked._tangents = made._tangents
@@ -756,7 +756,7 @@ def _tensors_in(values: tuple[Any, ...]) -> list[Tensor]:
 
 
 def _holds_array(value: Any) -> bool:
-    """Return whether an attribute is an inexact array, or a container with one in it."""
+    """Return whether an attribute is an inexact array, or a container that holds one."""
     if _is_container(value):
         return any(_holds_array(v) for v in tree.flatten(value)[0] if not _is_container(v))
     backend = None if isinstance(value, Tensor) else backend_of(value)
@@ -764,7 +764,7 @@ def _holds_array(value: Any) -> bool:
 
 
 def _open_levels(tangents: Sequence[dict[int, Any] | None]) -> tuple[int, ...]:
-    """Return the levels of forward mode, outermost first, that are open and that one of these has a tangent of."""
+    """Return the open levels of forward mode, outermost first, for which one of these has a tangent."""
     if not any(tangents):
         return ()
     now = mode.current()
@@ -781,16 +781,16 @@ def _push_tangents(
     *,
     record: bool,
 ) -> None:
-    """Push the tangents of open levels through the user's jvp, on to the results.
+    """Push the tangents of open levels through the user's jvp to the results.
 
     Parameters
     ----------
     operands : tuple
-        The arguments of the call, and the tangents they came with.
+        The arguments of the call, and their tangents.
     results : tuple
-        What forward gave, and the tensors made of it: what jvp sees of results is these, with their history.
+        The result of forward, and the tensors made of it: these are the results that jvp sees, with their history.
     to_save : tuple
-        What was saved for jvp.
+        The tensors saved for jvp.
     """
     arguments, carried = operands
     before, after = (part if isinstance(part, tuple) else (part,) for part in results)
@@ -802,7 +802,7 @@ def _push_tangents(
     for at in call.levels:
         outside = mode.get_mode()
         try:
-            # of the levels, those outside this one: a tangent has no tangent of its own level
+            # only the levels outside this one: a tangent has no tangent of its own level
             mode.push(grad=record, levels=tuple(level for level in open_levels if level < at))
             tangents = []
             for a, of_one in zip(arguments, carried, strict=True):
@@ -853,7 +853,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         cotangents = tuple(tree.flatten(grads)[0])
 
         def blocked(g: Any) -> Any:
-            # whatever it was computed from, the inputs and the cotangents are where differentiating it would lead
+            # whatever it was computed from, differentiating it would lead to the inputs and the cotangents
             if not isinstance(g, Tensor) or not g._spec.inexact:
                 return g
             return wrap(g._raw, g._spec, unknown_history(ctx, g._spec, message, cotangents))
@@ -864,14 +864,14 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class UnknownHistory(Node):
-    """Stands where a value of unknown history came from: raises when a gradient arrives.
+    """Represents the origin of a value of unknown history: raises when a gradient arrives.
 
     Attributes
     ----------
     message : str
-        What to say then.
+        The error message.
     known : bool
-        The first of its edges leads to history that is known.
+        Whether the first of its edges leads to known history.
     """
 
     __slots__ = ("known", "message")
@@ -889,7 +889,7 @@ def unknown_history(
     Parameters
     ----------
     through : Node, optional
-        The history that is known: a pass that goes to none of the inputs may go on there.
+        The known history: a pass that reaches none of the inputs may continue there.
     """
     node: UnknownHistory = _new(UnknownHistory)
     node.seq = next_seq()

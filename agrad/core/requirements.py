@@ -1,6 +1,6 @@
-"""What agrad and its conformance kit ask of an array library, by name: a backend says of each whether it has it.
+"""What agrad and its conformance kit require of an array library, by name: a backend states which of these it has.
 
-One table, from which the documentation of backends and the reasons for what the kit leaves out come.
+The documentation of backends and the reasons for tests that the kit skips both come from this table.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ __all__ = ["REQUIREMENTS", "Requirement"]
 
 
 class Requirement(NamedTuple):
-    """Something that a backend has or has not.
+    """A feature that a backend has or lacks.
 
     Attributes
     ----------
     name : str
-        As `Backend.capabilities` and ``@requires`` have it.
+        The name in `Backend.capabilities` and ``@requires``.
     meaning : str
-        What it is, to follow the words "it has no".
+        What the feature is, to follow the words "it has no".
     leaves_out : str
-        What the kit does not run without it.
+        What the kit skips without it.
     needs : tuple of str
-        The requirements without which there is none of this.
+        The requirements that this one depends on.
     usual : bool
-        Whether a backend has it that does not say.
+        Whether backends that do not state it have it.
     """
 
     name: str

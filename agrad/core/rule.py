@@ -1,8 +1,8 @@
 """Rules: a derivative as data.
 
-A rule states, per operand, a function whose parameter names are requests (design, idea 3): ``xp``, ``g``, ``ans``, an
-operand's name (its value: saved), ``<operand>_spec`` (saves nothing), a residual, or a parameter of the call. From the
-requests of the operands that need a gradient follow what a node saves and, in `core.plan`, the source of its ``vjp``.
+A rule holds, per operand, a function whose parameter names are requests (design, idea 3): ``xp``, ``g``, ``ans``, an
+operand's name (its value: saved), ``<operand>_spec`` (saves nothing), a residual, or a parameter of the call. The
+requests of the operands that need a gradient determine what a node saves and, in `core.plan`, the source of its ``vjp``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Derivative = Callable[..., Any] | int | float
 
 
 def requests_of(derivative: Derivative) -> tuple[str, ...]:
-    """Return the parameter names of a derivative: what it asks for."""
+    """Return the parameter names of a derivative: its requests."""
     if isinstance(derivative, int | float):
         return ()
     code = derivative.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-#: Names that a derivative or the code generated for it uses; no argument of an op with a derivative may have them.
+#: Names that a derivative or its generated code uses; arguments of an op with a derivative must not have them.
 TAKEN = frozenset(
     {
         "Transferred",
@@ -66,7 +66,7 @@ class Rule:
     operands : tuple of str
         Names of the operands with a derivative, in the order of the signature.
     sequence : str or None
-        The operand that is a list of arrays, if one is.
+        The operand that is a list of arrays, if any.
     index : tuple of str
         Index operands: arrays without derivative.
     params : tuple of str
@@ -76,28 +76,28 @@ class Rule:
     jvp : callable or None
         The tangent, where it does not follow from the kind.
     define : callable or None
-        ``define(xp, ...)``: the composition a fused op stands for.
+        ``define(xp, ...)``: the composition equivalent to a fused op.
     residuals : tuple of str
-        Names of what a fused kernel gives beside its result.
+        Names of a fused kernel's outputs after the result.
     joint : tuple of str
-        Operands that share one function in `vjp`, which gives all their cotangents, in this order.
+        Operands that share one function in `vjp`, which returns all their cotangents, in this order.
     outputs : int or None
         Number of results; 0 where it varies with the call, None for a plain result.
     source : str
-        Where the formula comes from.
+        The source of the formula.
     boolean : bool
-        The result has a truth value per element of the operands.
+        The result has one boolean per element of the operands.
     drops : bool
-        The op leaves out elements of its operands by a condition: what is infinite or undefined behind them must not
+        The op drops elements of its operands by a condition: infinite or undefined values behind them must not
         reach their gradient.
     crosses : bool
-        The result may be of another backend than the operand: a lazy cotangent may go on beyond it as it is.
+        The result may belong to another backend than the operand: a lazy cotangent may pass it unchanged.
     real : bool
         The formulas hold for real floating operands (beside which others may be integers) and no others.
     adjoint_of : str
-        The fused op of whose first derivative it is a part, by a kernel in the standard's functions; "" for others.
+        The fused op whose first derivative uses this one, by a kernel in the standard's functions; "" for others.
     guarded : bool
-        The derivatives are a user's: they get arrays that they cannot write to, where the library has such.
+        The derivatives are the user's: they get read-only arrays, where the library supports that.
     """
 
     op: str
@@ -156,7 +156,7 @@ class Rule:
             )
 
     def _repr_html_(self) -> str:
-        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks only)
 
         return notebook.text(str(self))
 
@@ -180,12 +180,12 @@ class Rule:
 
     @once
     def plans(self) -> dict[Any, Any]:
-        """Its plans, if it is a backend's own; those of other rules are the op's."""
+        """Its plans, if the rule is a backend's own; plans of other rules belong to the op."""
         return {}
 
     @once
     def in_tuple(self) -> bool:
-        """Whether nodes keep even one or two edges in a tuple, so that the engine looks at what kind `vjp` gives."""
+        """Whether nodes keep even one or two edges in a tuple, so that the engine checks the type of `vjp`'s result."""
         return self.drops or self.crosses
 
     @property
@@ -194,19 +194,19 @@ class Rule:
         return (*self.operands, *self.index, "ans", *self.residuals)
 
     def saves(self, wanted: Iterable[str]) -> tuple[str, ...]:
-        """Return what a node keeps for the gradients of these operands."""
+        """Return what a node saves for the gradients of these operands."""
         asked = {r for name in wanted for r in requests_of(self.vjp[name])}
         if self.define is not None:  # create_graph runs the composition, which starts from the operands
             asked |= {*self.operands, *self.index}
         return tuple(name for name in self.saveable if name in asked)
 
 
-#: How long an expression is still shown rather than only named.
+#: Longer expressions are named rather than shown.
 READABLE = 100
 
 
 def source_of(derivative: Derivative) -> str:
-    """Return a derivative as written: a lambda, or a function with what it returns or says of itself."""
+    """Return a derivative as written: a lambda, or a function with the expression it returns or its docstring."""
     if isinstance(derivative, int | float):
         return repr(derivative)
     if derivative.__name__ == "<lambda>":
@@ -215,11 +215,11 @@ def source_of(derivative: Derivative) -> str:
 
 
 def _function_text(derivative: Callable[..., Any]) -> str:
-    """Return the expression that a function of one statement returns, else the first line of its docstring."""
+    """Return the expression that a function of one statement returns, otherwise the first line of its docstring."""
     said = f"  # {derivative.__doc__.partition(chr(10))[0]}" if derivative.__doc__ else ""
     try:
         source = textwrap.dedent(inspect.getsource(derivative))
-    except OSError:  # typed in, and nobody kept it
+    except OSError:  # typed interactively and not stored
         return said
     body = [part for part in ast.parse(source).body[0].body if not isinstance(part, ast.Expr)]  # type: ignore[attr-defined]
     if len(body) != 1 or not isinstance(body[0], ast.Return):
@@ -233,7 +233,7 @@ def _one_line(source: str) -> str:
 
 
 def _lambda_text(derivative: Callable[..., Any]) -> str:
-    """Cut the text of a lambda out of its source file, by the positions its code object carries."""
+    """Cut the text of a lambda out of its source file, using the positions in its code object."""
     code = derivative.__code__
     span = span_of(code)
     if span is None:
