@@ -1,4 +1,4 @@
-"""Values with their history: what a node saved, and cotangents, as tensors that can be differentiated again."""
+"""Values with their history: saved values of nodes, and cotangents, as tensors that can be differentiated again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from agrad.core.tensor import Tensor, wrap
 
 
 def fresh(g: Tensor, node: Node | None) -> Tensor:
-    """Return the value of a tensor, tangents included, under a name of its own and with another history."""
+    """Return the value of a tensor, tangents included, as a new tensor with another history."""
     made = wrap(g._raw, g._spec, node)
     made._tangents = g._tangents
     return made
 
 
 def as_gradient(g: Any) -> Tensor:
-    """Return a cotangent as a Tensor of its own: cotangents are shared, and hooks and users may change theirs."""
+    """Return a cotangent as a new Tensor: cotangents are shared, and hooks and users may change theirs."""
     if not isinstance(g, Tensor):
         return from_raw(g)
     if isinstance(g._node, AccumulateGrad):  # the user's own cotangent, passed through
@@ -29,13 +29,13 @@ def as_gradient(g: Any) -> Tensor:
 
 
 def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what a node saved as tensors with their history, for rules that are themselves recorded.
+    """Return the saved values of a node as tensors with their history, for rules that are themselves recorded.
 
-    An operand is made anew from its saved value and its edge, never the user's object, whose name may by now stand for
-    another value. Index operands stay raw.
+    An operand is rebuilt from its saved value and its edge; the user's object is never used, since it may hold another value
+    by now. Index operands stay raw.
     """
     plan = node.plan
-    if plan is None:  # a Function keeps its own record of what it saved
+    if plan is None:  # a Function keeps its own record of saved tensors
         return saved
     inputs = node.inputs
     result: list[Any] = []
@@ -55,7 +55,7 @@ def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def restore(value: Any, node: Node | None) -> Any:
-    """Make a Tensor of a saved value; Python scalars and missing operands stay what they are."""
+    """Make a Tensor from a saved value; Python scalars and missing operands stay unchanged."""
     if value is None:
         return None
     node = origin(node)
@@ -67,9 +67,9 @@ def restore(value: Any, node: Node | None) -> Any:
 
 
 def origin(node: Node | None) -> Node | None:
-    """Return the node that made a value, past the nodes that lifted it into batches.
+    """Return the node that made a value, skipping the nodes that lifted it into batches.
 
-    A cotangent that leaves a batch is summed over it: a value lifted twice would have the sum counted once per member.
+    A cotangent that leaves a batch is summed over it: if a value were lifted twice, the sum would count once per member.
     """
     while node is not None and node.lifts:
         (node,) = node.inputs
@@ -77,7 +77,7 @@ def origin(node: Node | None) -> Node | None:
 
 
 def laid_out(gs: Any, node: Node) -> Any:
-    """Return recorded cotangents in the layouts of the operands; it is no operation, so their nodes stay."""
+    """Return recorded cotangents in the layouts of the operands; this is not an operation, so their nodes stay."""
     if not node.multi_input:
         return _in_layout(gs, node.inputs[0].spec)
     return type(gs)(_in_layout(g, edge.spec) for g, edge in zip(gs, node.inputs, strict=True))

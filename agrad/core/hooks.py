@@ -1,6 +1,6 @@
-"""Hooks on tensors and nodes: functions of the user's that see a gradient, or change it.
+"""Hooks on tensors and nodes: user functions that see or replace a gradient.
 
-The order at one node: tensor hooks, then what `retain_grad` keeps, then node pre-hooks, the node, node post-hooks. At a
+Order at one node: tensor hooks, then storing for `retain_grad`, then node pre-hooks, the node, node post-hooks. At a
 leaf: tensor hooks, accumulator pre-hooks, accumulation, post-accumulate hooks, accumulator post-hooks. Within a kind,
 in order of registration.
 """
@@ -18,14 +18,14 @@ _next_key = itertools.count().__next__
 
 
 class Handle:
-    """Takes a hook away again: `remove`, or leaving it as a context manager."""
+    """Removes a hook: by `remove`, or on leaving the handle as a context manager."""
 
     def __init__(self, hooks: dict[int, Callable[..., Any]], key: int) -> None:
         self._hooks = weakref.ref(hooks) if isinstance(hooks, _Table) else None
         self._key = key
 
     def remove(self) -> None:
-        """Take the hook away; doing so twice is no error."""
+        """Remove the hook; doing so twice is not an error."""
         hooks = self._hooks() if self._hooks else None
         if hooks is not None:
             hooks.pop(self._key, None)
@@ -38,7 +38,7 @@ class Handle:
 
 
 class _Table(dict[int, Callable[..., Any]]):
-    """Hooks of one kind by key, in order of registration; can be referred to weakly."""
+    """Hooks of one kind by key, in order of registration; can be referenced weakly."""
 
     __slots__ = ("__weakref__",)
 
@@ -57,9 +57,9 @@ class Hooks:
     retained : list of weakref
         Results whose `.grad` is kept.
     packed : bool
-        What the node saved went through saved-tensor hooks.
+        Whether the node's saved values went through saved-tensor hooks.
     grad_dtype : tuple of one, or None
-        What `Tensor.grad_dtype` of a leaf was set to.
+        The value set as `Tensor.grad_dtype` of a leaf.
     """
 
     __slots__ = ("accumulated", "grad_dtype", "packed", "post", "pre", "retained", "tensor")
@@ -87,11 +87,11 @@ class Hooks:
         self.retained.append(weakref.ref(tensor))
 
     def retained_too(self, tensor: Any) -> tuple[Hooks, str, list[weakref.ref[Any]]]:
-        """Return the arguments of ``setattr`` that keep the gradient of a result too."""
+        """Return the arguments of ``setattr`` that also keep the gradient of a result."""
         return self, "retained", [*self.retained, weakref.ref(tensor)]
 
     def unretained(self, tensor: Any) -> tuple[Hooks, str, list[weakref.ref[Any]]]:
-        """Return those that stop keeping it: the tensor becomes the result of another node."""
+        """Return the arguments that stop keeping it: the tensor becomes the result of another node."""
         return self, "retained", [r for r in self.retained if r() is not tensor]
 
     def run_tensor(self, g: Any, node: Any) -> Any:
@@ -104,12 +104,12 @@ class Hooks:
 
 
 def name_of(hook: Callable[..., Any]) -> str:
-    """Return the name a message calls a hook by."""
+    """Return the name of a hook for messages."""
     return str(getattr(hook, "__name__", type(hook).__name__))
 
 
 def checked(result: Any, g: Any, node: Any, hook: Callable[..., Any]) -> Any:
-    """Check that what a hook returned can stand for the gradient it was given."""
+    """Check that a hook's result can replace the gradient that the hook was given."""
     if not hasattr(result, "_spec"):
         raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'{errors.at(node)}")
     if g is None:
@@ -132,7 +132,7 @@ def checked(result: Any, g: Any, node: Any, hook: Callable[..., Any]) -> Any:
 
 
 def checked_all(results: Any, gs: tuple[Any, ...], node: Any, hook: Callable[..., Any]) -> tuple[Any, ...]:
-    """Check what a hook on a node returned, a gradient per place."""
+    """Check the result of a hook on a node, a tuple with a gradient per position."""
     parts = tuple(results) if isinstance(results, tuple | list) else (results,)
     if len(parts) != len(gs):
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""The kernels of a backend by the standard's names: where each comes from, and what is made of others."""
+"""The kernels of a backend by the standard's names: where each comes from, and those composed of others."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from agrad.core.errors import RuleError, UnsupportedOp
 from agrad.core.op import OPS, Op, facts_of
 from agrad.core.requirements import REQUIREMENTS
 
-#: Sub-namespaces that are agrad's own.
+#: Sub-namespaces that only agrad has.
 OWN = ("extra", "nn", "scipy", "special")
 
-#: Sub-namespaces of the standard and of agrad; names below them are reached as attributes.
+#: Sub-namespaces of the standard and of agrad; names inside them are reached as attributes.
 SUBNAMESPACES = ("fft", "linalg", *OWN)
 
 #: The kinds of dtypes, each of which can be cast to those after it.
 KINDS = ("bool", "int", "float", "complex")
 
-#: Functions that give real numbers as they are: where a library has no others, it needs none of them.
+#: Functions that return real numbers unchanged: a library with real numbers only does not need them.
 OF_COMPLEX = ("conj", "real")
 
-#: What a backend gives beyond the standard, reached as kernels too.
+#: Further names that a backend provides, also reached as kernels.
 PRIMITIVES = ("broadcast_like", "scatter_add", "setitem", "add_into", "nbytes")
 
 
 def kernels(backend: Backend, prefix: str = "") -> ModuleType:
-    """Make the kernels of a backend by the standard's names: what rules get as ``xp`` when nothing is recorded.
+    """Make the kernels of a backend by the standard's names: rules get them as ``xp`` when nothing is recorded.
 
-    A name is resolved at its first use (a plugin's replacement, what the backend lacks, its own kernel, its namespace,
-    the op's default in the standard's functions) and is an ordinary attribute from then on. It is a module because the
-    interpreter reads a module's attributes fastest, also where missing ones are resolved by ``__getattr__``.
+    A name is resolved at its first use (a plugin's replacement, an operation that the backend lacks, its own kernel, its
+    namespace, the op's default in the standard's functions) and is an ordinary attribute afterwards. The object is a module because
+    the interpreter reads module attributes fastest, including missing ones that ``__getattr__`` resolves.
     """
     found = ModuleType(f"agrad.kernels.{backend.name}", f"Kernels of the {backend.name} backend.")
 
     def resolve(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        below = any(op.startswith(f"{prefix}{name}.") for op in tuple(OPS))  # others may declare ops meanwhile
+        below = any(op.startswith(f"{prefix}{name}.") for op in tuple(OPS))  # other threads may declare ops meanwhile
         chapter = below or (name in SUBNAMESPACES and not prefix)  # xp.fft.fft is a function
         value = kernels(backend, f"{prefix}{name}.") if chapter else _resolve(backend, prefix + name)
         setattr(found, name, value)
@@ -56,10 +56,10 @@ kernels_of.define(kernels)
 
 
 def forget_kernels(backend: Backend) -> None:
-    """Have the kernels of a backend resolved anew, as after a plugin was registered that may replace some."""
+    """Resolve the kernels of a backend again, for example after registering a plugin that may replace some."""
     found = backend.__dict__.get("xp")
     modules = [] if found is None else [found]
-    for module in modules:  # grows: kernels below a name stand in a module of their own
+    for module in modules:  # grows: kernels of a sub-namespace are in their own module
         for name, value in list(vars(module).items()):
             if isinstance(value, ModuleType):
                 modules.append(value)
@@ -68,7 +68,7 @@ def forget_kernels(backend: Backend) -> None:
 
 
 def _resolve(backend: Backend, name: str) -> Any:
-    """Return a kernel, with the checks on its operands that libraries leave out."""
+    """Return a kernel, with the operand checks that libraries leave out."""
     kernel, op = _found(backend, name), OPS.get(name)
     if op is None or name in backend.lacks:
         return kernel
@@ -82,7 +82,7 @@ def _resolve(backend: Backend, name: str) -> Any:
 
 
 def _of_shapes(kernel: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
-    """Return a kernel of two operands that refuses those of shapes which the op does not take."""
+    """Return a kernel of two operands that refuses shapes the op does not take."""
 
     @functools.wraps(kernel)
     def of_shapes(x1: Any, x2: Any, /, *args: Any, **parameters: Any) -> Any:
@@ -93,7 +93,7 @@ def _of_shapes(kernel: Callable[..., Any], check: Callable[..., None]) -> Callab
 
 
 def _of_axes(kernel: Callable[..., Any], name: str, least: int) -> Callable[..., Any]:
-    """Return a kernel that refuses operands of too few axes."""
+    """Return a kernel that refuses operands with too few axes."""
 
     @functools.wraps(kernel)
     def of_axes(x: Any, /, *args: Any, **parameters: Any) -> Any:
@@ -105,7 +105,7 @@ def _of_axes(kernel: Callable[..., Any], name: str, least: int) -> Callable[...,
 
 
 def _of_whole(kernel: Callable[..., Any], name: str, backend: Backend) -> Callable[..., Any]:
-    """Return a kernel that refuses arrays with missing elements, which the rule of its op would count."""
+    """Return a kernel that refuses arrays with missing elements, which its op's rule would count."""
 
     def of_whole(*args: Any, **parameters: Any) -> Any:
         arrays = (part for value in args for part in (value if isinstance(value, list | tuple) else (value,)))
@@ -118,7 +118,7 @@ def _of_whole(kernel: Callable[..., Any], name: str, backend: Backend) -> Callab
 
 
 def _of_kinds(kernel: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
-    """Return an assignment that refuses to drop a fraction or an imaginary part."""
+    """Return an assignment kernel that refuses to drop a fraction or an imaginary part."""
 
     @functools.wraps(kernel)
     def of_kinds(x: Any, key: Any, value: Any) -> Any:
@@ -142,9 +142,9 @@ def _found(backend: Backend, name: str) -> Any:
         return getattr(backend, name)
     op = OPS.get(name)
     if op is not None and op.kernel is not None and op.rule.guarded:
-        return _users_kernel(op, backend)  # before the library's function of that name, which may be another one
+        return _users_kernel(op, backend)  # before the library's function of that name, which may differ
     found: Any = None
-    if name.partition(".")[0] not in OWN:  # what a library has under these names is something else
+    if name.partition(".")[0] not in OWN:  # the library's objects with these names are something else
         found = backend.namespace()
         for part in name.split("."):
             found = getattr(found, part, None)
@@ -159,12 +159,12 @@ def _found(backend: Backend, name: str) -> Any:
     return functools.partial(_transform, found, name) if _is_transform(name) else found
 
 
-#: Why a backend lacks what neither it nor agrad gives.
+#: The reason why a backend lacks what neither it nor agrad provides.
 WITHOUT = "its namespace has no function of that name"
 
 
 def beyond(backend: Backend, name: str) -> str:
-    """Return that a function is younger than the version of the standard which a namespace follows; an empty text if not."""
+    """Return the message that a function is newer than the standard version of a namespace; empty if it is not."""
     since, version = facts_of(name).since, getattr(backend.namespace(), "__array_api_version__", None)
     if not since or version is None or since <= version:
         return ""
@@ -172,12 +172,12 @@ def beyond(backend: Backend, name: str) -> str:
 
 
 def _is_transform(name: str) -> bool:
-    """Return whether a kernel is a transform over several axes, of which `s` gives the lengths."""
+    """Return whether a kernel is a transform over several axes whose lengths are given by `s`."""
     return name.startswith("fft.") and name in OPS and "s" in OPS[name].signature.parameters
 
 
 def _transform(function: Callable[..., Any], name: str, x: Any, /, *, s: Any = None, **parameters: Any) -> Any:
-    """Run a transform over several axes: -1 in `s` is the length without padding, which libraries read in many ways."""
+    """Run a transform over several axes: -1 in `s` means the length without padding; libraries interpret it differently."""
     if s is not None and -1 in s:
         axes = parameters["axes"] = parameters.get("axes") or range(len(x.shape) - len(s), len(x.shape))
         whole = [x.shape[axis] for axis in axes]
@@ -188,7 +188,7 @@ def _transform(function: Callable[..., Any], name: str, x: Any, /, *, s: Any = N
 
 
 def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
-    """Return the kernel of an op that a user declared; results that its declaration does not announce are an error."""
+    """Return the kernel of a user-declared op; it raises if results differ from those declared."""
     rule, kernel, xp = op.rule, op.kernel, backend.xp
     assert kernel is not None
     multi_output = rule.outputs is not None or bool(rule.residuals)
@@ -221,10 +221,10 @@ def key_parts(key: Any) -> tuple[Any, ...]:
 
 
 def at(xp: Any, array: Any, key: Any) -> Any:
-    """Return ``array[key]``, also for one integer array among slices, which the standard lacks."""
+    """Return ``array[key]``, including one integer array among slices, which the standard lacks."""
     parts = key_parts(key)
     check_bounds(array.shape, parts)
-    if sum(part is ... for part in parts) == 1:  # as many slices
+    if sum(part is ... for part in parts) == 1:  # expands to as many slices as needed
         at_rest = next(i for i, part in enumerate(parts) if part is ...)
         rest = (slice(None),) * (array.ndim - sum(part is not None for part in parts) + 1)
         parts = (*parts[:at_rest], *rest, *parts[at_rest + 1 :])
@@ -238,9 +238,9 @@ def at(xp: Any, array: Any, key: Any) -> Any:
 
 
 def check_bounds(shape: tuple[int, ...], key: Any) -> None:
-    """Check the integers of a key: the standard leaves open what happens out of bounds, and some libraries clamp.
+    """Check the integers of a key: the standard does not specify out-of-bounds access, and some libraries clamp.
 
-    Arrays of integers are the library's to check, as that takes their values.
+    The library checks arrays of integers, as that takes their values.
 
     Raises
     ------
@@ -257,12 +257,12 @@ def check_bounds(shape: tuple[int, ...], key: Any) -> None:
 
 
 def is_mask(part: Any) -> bool:
-    """Return whether a part of a key is an array of truth values."""
+    """Return whether a part of a key is a boolean array."""
     dtype = getattr(part, "dtype", None)
-    kind = getattr(dtype, "kind", None)  # as NumPy has it; other libraries' dtypes say it in their name
+    kind = getattr(dtype, "kind", None)  # in NumPy's form; other libraries' dtypes have the kind in their name
     return kind == "b" if kind is not None else str(dtype).rpartition(".")[2].startswith("bool")
 
 
 def visits_once(key: Any) -> bool:
-    """Return whether no place is visited twice: the key has no array but masks."""
+    """Return whether no position is visited twice: the only arrays in the key are masks."""
     return not any(hasattr(part, "dtype") and not is_mask(part) for part in key_parts(key))

@@ -1,7 +1,7 @@
-"""Values of lazy tensors: computed together, in one pass, and written back into the tensors that asked for them.
+"""Values of lazy tensors: computed together, in one pass, and written back into the tensors that requested them.
 
-Every computation that agrad starts on a lazy backend ends in `Backend.realize`: here, or in `receive` and its kin where
-a value crosses to another library.
+Every computation that agrad starts on a lazy backend ends in `Backend.realize`: here, or in `receive` and similar, where
+a value is transferred to another library.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 def is_lazy(array: Any) -> bool:
-    """Return whether a raw array is of a lazy backend."""
+    """Return whether a raw array belongs to a lazy backend."""
     backend = backend_of(array)
     return backend is not None and backend.is_lazy
 
 
 class _Asked(BaseException):
-    """Ends a computation of which somebody asks what it would compute."""
+    """Ends a computation that is only queried for what it would compute."""
 
 
-#: Gets the arrays that would be computed, where somebody asks for that.
+#: Collects the arrays that would be computed, during a query.
 _ASKING: ContextVar[list[Any] | None] = ContextVar("agrad_asking", default=None)
 
 
 @contextmanager
 def asking() -> Iterator[list[Any]]:
-    """Compute nothing: the block ends at the first computation it would start, of the arrays that are in the list then."""
+    """Query instead of compute: the block ends at the first computation it would start; the list then holds its arrays."""
     found: list[Any] = []
     token = _ASKING.set(found)
     try:
@@ -48,12 +48,12 @@ def asking() -> Iterator[list[Any]]:
 
 
 def told(make: Callable[[], Any]) -> None:
-    """Say what would be computed, where somebody asks for that, and compute nothing.
+    """Report what would be computed, and compute nothing, if a query is active.
 
     Parameters
     ----------
     make : callable
-        Gives an `Outlook`.
+        Returns an `Outlook`.
     """
     asked = _ASKING.get()
     if asked is not None:
@@ -62,19 +62,19 @@ def told(make: Callable[[], Any]) -> None:
 
 
 def realised(arrays: Iterable[Any], **how: Any) -> dict[int, Any]:
-    """Compute raw lazy arrays, those of one backend in one pass.
+    """Compute raw lazy arrays, those of each backend in one pass.
 
     Parameters
     ----------
     arrays : iterable of array
         Lazy arrays.
     **how
-        For `Backend.realize`.
+        Passed to `Backend.realize`.
 
     Returns
     -------
     dict
-        By the ``id`` of each array, one of the same backend that holds the values.
+        By the ``id`` of each array, an array of the same backend that holds the values.
     """
     asked = _ASKING.get()
     if asked is not None:
@@ -94,24 +94,24 @@ _carried: dict[int, weakref.ref[Tensor]] = {}
 
 
 def carry(tensor: Tensor) -> None:
-    """Have a lazy tensor, whose recipe would grow from call to call, computed with the next that somebody computes."""
+    """Compute a lazy tensor, whose recipe would grow with every call, together with the next computation."""
     key = id(tensor)
     _carried[key] = weakref.ref(tensor, functools.partial(_carried.pop, key))  # in C, where no signal is handled
 
 
 def fill(tensors: Iterable[Tensor], beside: Iterable[Any] = (), **how: Any) -> None:
-    """Compute the lazy ones among tensors in one pass, with the losses that gradients among them came from.
+    """Compute the lazy ones among tensors in one pass, together with the losses that their gradients came from.
 
-    If computing fails every tensor is as it was.
+    If the computation fails every tensor is unchanged.
 
     Parameters
     ----------
     tensors : iterable of Tensor
         Tensors of any backend.
     beside : iterable of array
-        Raw lazy arrays whose computation does something, as writing what it computes: done in the same pass, and dropped.
+        Raw lazy arrays computed for a side effect, such as writing a result: computed in the same pass, and dropped.
     **how
-        For `Backend.realize`.
+        Passed to `Backend.realize`.
     """
     asked = [t for t in tensors if t._spec.backend.is_lazy]
     if asked and _carried:
@@ -130,7 +130,7 @@ compute.define(fill)
 
 
 def put_back(tensors: Iterable[Tensor], values: dict[int, tuple[Any, Any]]) -> None:
-    """Put computed values into the tensors they are of, and into nodes behind them that saved the very lazy arrays.
+    """Write computed values into their tensors, and into earlier nodes that saved the same lazy arrays.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def put_back(tensors: Iterable[Tensor], values: dict[int, tuple[Any, Any]]) -> N
     roots: list[Node] = []
     for t in tensors:
         old, new = values.get(id(t._raw), (None, None))
-        if old is not t._raw or new is old:  # another thread has given the tensor another value, or it was there
+        if old is not t._raw or new is old:  # another thread has set a new value, or the value was there already
             continue
         t._raw, t._spec = new, t._spec.backend.spec(new)
         if isinstance(t._node, AccumulateGrad):
@@ -157,7 +157,7 @@ def put_back(tensors: Iterable[Tensor], values: dict[int, tuple[Any, Any]]) -> N
 
 def _put_back(value: Any, values: dict[int, tuple[Any, Any]]) -> Any:
     old, new = values.get(id(value._raw if isinstance(value, Tensor) else value), (None, None))
-    if isinstance(value, Tensor):  # what a Function saved, in an object of the node's own
+    if isinstance(value, Tensor):  # saved by a Function, in an object of the node's own
         if old is value._raw:
             value._raw, value._spec = new, value._spec.backend.spec(new)
         return value
@@ -165,7 +165,7 @@ def _put_back(value: Any, values: dict[int, tuple[Any, Any]]) -> Any:
 
 
 def remember_losses(gradient: Tensor, roots: Iterable[Tensor]) -> None:
-    """Let a lazy gradient know, weakly, the losses it came from: whoever computes it computes them in the same pass."""
+    """Store in a lazy gradient, weakly, the losses it came from: whoever computes it computes them in the same pass."""
     earlier = gradient.__dict__.get("_losses", ())
     gradient.__dict__["_losses"] = [
         *(loss for loss in earlier if loss() is not None),
@@ -175,11 +175,11 @@ def remember_losses(gradient: Tensor, roots: Iterable[Tensor]) -> None:
 
 
 def is_loss(root: Any) -> bool:
-    """Return whether a root of a backward pass is lazy and of one element: worth computing along with gradients."""
+    """Return whether a root of a backward pass is lazy and has one element: worth computing together with gradients."""
     return isinstance(root, Tensor) and root._spec.backend.is_lazy and root.size == 1
 
 
 def pending_losses(gradient: Tensor) -> list[Tensor]:
-    """Return the losses a lazy gradient came from that are still there."""
+    """Return the losses of a lazy gradient that are still alive."""
     found = (reference() for reference in gradient.__dict__.get("_losses", ()))
     return [loss for loss in found if loss is not None]

@@ -1,6 +1,6 @@
-"""What files above put on `Tensor` (`core.tensor.attached`), as type checkers see it: methods.pyi beside this file.
+"""The members that higher files add to `Tensor` (`core.tensor.attached`), for type checkers: methods.pyi beside this file.
 
-The stub is written from the source of those files by ``docs/make_methods.py``.
+``docs/make_methods.py`` writes the stub from the source of those files.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class Methods:
 
 
 class Picked(NamedTuple):
-    """Elements picked along an axis, and their indices there: what PyTorch's `max(dim)` and its kin give."""
+    """Elements selected along an axis, and their indices there: the result of PyTorch's `max(dim)` and similar."""
 
     values: Tensor
     indices: Tensor
 
 
 class Sorted(NamedTuple):
-    """What `Tensor.sort` gives."""
+    """The result of `Tensor.sort`."""
 
     values: Tensor
     indices: Tensor

@@ -1,6 +1,6 @@
-"""Grad modes: what is recorded now. Context-local; every new thread starts with recording on.
+"""Grad modes: what is currently recorded. Context-local; every new thread starts with recording on.
 
-The hot path asks one question, ``get_mode() is None``: nothing unusual is on. Anything else is an immutable `Mode`.
+The hot path tests only ``get_mode() is None``: nothing unusual is on. Anything else is an immutable `Mode`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _new, _partial, _ref = object.__new__, functools.partial, weakref.ref  # looked 
 
 
 class Mode:
-    """What is on in the present context.
+    """The settings of the present context.
 
     Attributes
     ----------
@@ -42,19 +42,19 @@ class Mode:
     anomaly : bool or None
         Whether anomaly detection is on: True with the search for NaN, False without, None where it is off.
     profiler : object or None
-        What is told of every call and every node that runs (see ``view.profile``).
+        The object that is notified of every call and every node that runs (see ``view.profile``).
     recorder : object or None
-        What makes a program of them (see ``program.recording``).
+        The object that records a program of them (see ``program.recording``).
     thread : int
-        The thread the mode was entered in; in any other it does not count, also where threads inherit the context.
+        The thread that entered the mode; the mode does not apply in others, even where threads inherit the context.
     simple_in : int or None
-        The same thread if nothing but `grad` departs from the usual, so that an entry point needs to look no further.
+        The same thread if only `grad` departs from the usual, so that an entry point need not check further.
     previous : Mode or None
-        What to return to on leaving.
+        The mode to return to on leaving.
     owner : object
-        What has entered the mode and will leave it; None for the machinery itself.
+        The object that entered the mode and will leave it; None for agrad itself.
     watch : weakref or None
-        Refers to the ``__exit__`` of the ``with`` statement that entered the mode; see `Leaving`.
+        Reference to the ``__exit__`` of the ``with`` statement that entered the mode; see `Leaving`.
     """
 
     __slots__ = (
@@ -99,32 +99,32 @@ class Mode:
         self.simple_in: int | None = self.thread if usual else None
 
     def moved(self, previous: Mode | None) -> Mode:
-        """Return this mode in another place of the chain."""
+        """Return this mode at another place in the chain."""
         known = self.grad, self.levels, self.inference, self.saved, self.anomaly, self.profiler, self.recorder
         made = Mode(*known, previous, self.owner)
         made.watch = self.watch
         return made
 
 
-#: What is on where nothing has been entered.
+#: The mode where none has been entered.
 USUAL = Mode(True, (), False, (), None, None, None, None, None)
 
 
 _MODE: ContextVar[Mode | None] = ContextVar("agrad_mode", default=None)
 get_mode: Callable[[], Mode | None] = _MODE.get
 
-#: Restores what `get_mode` gave: a call in C, which no signal handler interrupts before it is done.
+#: Restores a value of `get_mode`: a C call, which no signal handler interrupts before it is done.
 set_mode: Callable[[Mode | None], object] = _MODE.set
 
 
-#: A function is being run by one of the transforms of ``agrad.func``: it must not call backward(). What is set is asked
-#: before a tensor gets a value of the transform in place, and refuses those that the function has from outside.
+#: A function is running under a transform of ``agrad.func`` and must not call backward(). The value is consulted before a
+#: tensor is assigned a value of the transform in place, and refuses tensors from outside the function.
 transforming: ContextVar[Callable[[Any, str, bool], None] | None] = ContextVar("agrad_transforming", default=None)
 
-#: Where settings that are asked for are noted (see `setting`).
+#: Where requested settings are noted (see `setting`).
 SETTINGS: ContextVar[list[float] | None] = ContextVar("agrad_settings", default=None)
 
-#: Levels of vmap that are open, outermost first.
+#: Open levels of vmap, outermost first.
 batch_levels: ContextVar[tuple[Any, ...]] = ContextVar("agrad_batch_levels", default=())
 
 
@@ -135,24 +135,24 @@ def current() -> Mode | None:
 
 
 def recorder() -> Any:
-    """Return what makes a program of what happens now, None outside of recordings."""
+    """Return the recorder of the running recording, None outside of recordings."""
     now = current()
     return None if now is None else now.recorder
 
 
 def may_look(backend: Any) -> bool:
-    """Return whether values may be looked at, to check them: they are there, and a program run later is to be right too."""
+    """Return whether checks may read values: they are available, and no program has to be right for later values too."""
     return not backend.is_lazy and recorder() is None
 
 
 def is_fixed(array: Any) -> bool:
-    """Return whether an array has the same value at every run of what is being recorded: a number or list within it."""
+    """Return whether an array has the same value at every run of the current recording: a number or list within it."""
     now = recorder()
     return now is None or now.number_of(array) in now.constants
 
 
 def setting(get: Callable[[], float]) -> float:
-    """Return a number that Python keeps and may change between calls, as a learning rate; a recording asks again for it."""
+    """Return a number that Python holds and may change between calls, such as a learning rate; a recording rereads it."""
     now = recorder()
     value: float = get() if now is None else now.setting(get)
     notes = SETTINGS.get()
@@ -162,12 +162,12 @@ def setting(get: Callable[[], float]) -> float:
 
 
 def tells_settings() -> bool:
-    """Return whether somebody wants to know of each `setting`."""
+    """Return whether a caller wants to be notified of each `setting`."""
     return recorder() is not None or SETTINGS.get() is not None
 
 
 def effect(do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
-    """Change Python's state, entries of the dicts `held`; what was recorded does so again before it is run."""
+    """Change Python state, entries of the dicts `held`; a recorded program repeats this before it runs."""
     now = recorder()
     if now is None:
         do()
@@ -176,7 +176,7 @@ def effect(do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
 
 
 def effect_of(value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
-    """Change entries of dicts by a number or a tensor of one element; what was recorded does so again after it has run."""
+    """Change dict entries by a number or a one-element tensor; a recorded program repeats this after it has run."""
     now = recorder()
     if now is None:
         do(float(value))
@@ -185,21 +185,21 @@ def effect_of(value: Any, do: Callable[[float], None], held: Sequence[dict[Any, 
 
 
 def guard(get: Callable[[], Any], name: str) -> None:
-    """Have what is being recorded hold only where ``get()`` gives the plain value that it gives now."""
+    """Make the current recording valid only where ``get()`` returns the plain value that it returns now."""
     now = recorder()
     if now is not None:
         now.guard(get, name)
 
 
 def not_recorded(reason: str, *, later: bool = False) -> None:
-    """Tell a recording, if one is on, that it cannot hold what is done; `later`: the next one may."""
+    """Tell an active recording that it cannot hold what is done; `later`: the next one may."""
     now = recorder()
     if now is not None:
         now.not_recorded(reason, later)
 
 
 def note_write(tensor: Any) -> None:
-    """Tell a recording that a tensor is about to get another value or gradient."""
+    """Tell a recording that a tensor is about to get a new value or gradient."""
     now = recorder()
     if now is not None:
         now.meet(tensor)
@@ -213,7 +213,7 @@ def note_hook(tensor: Any, handle: Any) -> None:
 
 
 def note_grad(tensor: Any, what: str) -> None:
-    """Tell a recording that the gradient of a tensor is "read", or about to be "set"."""
+    """Tell a recording that a tensor's gradient is "read", or about to be "set"."""
     now = recorder()
     if now is not None:
         now.meet(tensor)
@@ -221,7 +221,7 @@ def note_grad(tensor: Any, what: str) -> None:
 
 
 def kernels_of(backend: Any) -> Any:
-    """Return the kernels of a backend; within a recording, those that are written down too."""
+    """Return the kernels of a backend; within a recording, kernels that are recorded too."""
     now = recorder()
     return backend.xp if now is None else now.kernels_of(backend)
 
@@ -237,10 +237,10 @@ def push(
     recorder: Any = ...,
     owner: object = None,
 ) -> None:
-    """Enter a mode that differs from the present one in what is given.
+    """Enter a mode that differs from the present one in the given settings.
 
-    A handler of a signal, as Ctrl-C, may raise wherever Python code runs, also in this function. So the machinery reads
-    the mode first, enters within ``try`` and restores it in ``finally``, by one call in C::
+    A signal handler, as for Ctrl-C, may raise wherever Python code runs, also in this function. Internal code therefore reads
+    the mode first, enters within ``try`` and restores it in ``finally``, by one C call::
 
         before = get_mode()
         try:
@@ -268,16 +268,16 @@ def push(
 
 
 def keep_left(left: Mode | None, before: Mode | None, recorder: Any) -> bool:
-    """Set again the modes that a recorded call has set and left, as `set_grad_enabled` does; return whether there are any.
+    """Set again the modes that a recorded call left on, as `set_grad_enabled` does; return whether there are any.
 
     Parameters
     ----------
     left : Mode or None
-        What was on at its end.
+        The mode at the end of the call.
     before : Mode or None
-        What was on at its beginning, and is now.
+        The mode at its beginning, which is the present one.
     recorder : object
-        What was told of the call, in a mode upon `before`.
+        The recorder of the call, in a mode on top of `before`.
     """
     inside: list[Mode] = []
     at = left
@@ -301,10 +301,10 @@ def keep_left(left: Mode | None, before: Mode | None, recorder: Any) -> bool:
 
 
 def pop(owner: object = None) -> None:
-    """Leave the innermost mode that `owner` has entered, with whatever was entered inside it.
+    """Leave the innermost mode that `owner` has entered, with everything entered inside it.
 
-    What is left over inside stems from generators that were suspended within a ``with`` block of their own. When such a
-    generator goes on and leaves its block, there is nothing to leave any more.
+    Leftover inner modes come from generators suspended within a ``with`` block of their own. When such a generator resumes
+    and leaves its block, there is nothing left to leave.
     """
     found = current()
     while found is not None and found.owner is not owner:
@@ -314,7 +314,7 @@ def pop(owner: object = None) -> None:
 
 
 def _abandoned(watch: Any) -> None:
-    """Leave a mode whose ``with`` statement is over and has not left it."""
+    """Leave a mode whose ``with`` statement ended without leaving it."""
     found = get_mode()
     while found is not None and found.watch is not watch:
         found = found.previous
@@ -323,11 +323,11 @@ def _abandoned(watch: Any) -> None:
 
 
 class Leaving:
-    """The ``__exit__`` of a `Block`, which no handler of a signal prevents.
+    """The ``__exit__`` of a `Block`, which no signal handler can prevent.
 
-    Such a handler may raise before the first instruction of a function that is written in Python, as in its midst. So
-    ``with`` is given a partial object, which nothing else refers to, and which is watched: when it goes and the mode is
-    still on, the mode is left then.
+    A handler may raise before the first instruction of a Python function as well as inside it. So ``with`` gets a partial
+    object that nothing else refers to, under a weak reference: if the object dies while the mode is still on, the mode is
+    left then.
     """
 
     def __get__(self, block: Block | None, kind: type[Block]) -> Callable[..., None]:
@@ -339,13 +339,13 @@ class Leaving:
 
 
 class Block:
-    """Base of what a ``with`` statement enters and leaves: whatever pushes a mode of its own."""
+    """Base class of context managers that push a mode."""
 
-    #: Of the statement that is about to enter it.
+    #: Of the statement that is about to enter the block.
     watch: Any = None
 
     def leave(self, *exc: object) -> None:
-        """Leave the innermost mode this has entered."""
+        """Leave the innermost mode that this block has entered."""
         pop(self)
 
     __exit__: Leaving = Leaving()
@@ -373,21 +373,21 @@ class _LeavingSetting:
 
 
 class Setting:
-    """Base of what a ``with`` statement, or a decorated function, does with another value of a context variable."""
+    """Base class of context managers and decorators that set a context variable."""
 
     var: ContextVar[Any]
     watch: Any = None
 
     def __init__(self, value: Any) -> None:
         self._value = value
-        self._before: list[Any] = []  # one may be entered again
+        self._before: list[Any] = []  # a block may be entered again
 
     def __enter__(self) -> Any:
         self._before.append(self.var.get())
         self.var.set(self._value)
 
     def leave(self, *exc: object) -> None:
-        """Set the variable to the value it had."""
+        """Restore the previous value of the variable."""
         self.var.set(self._before.pop())
         self.watch = None
 
@@ -405,23 +405,23 @@ class Setting:
 
 
 def adopt(mode: Mode | None) -> None:
-    """Have a mode of the thread that started this one count here too."""
+    """Make a mode of the thread that started this one apply here too."""
     set_mode(None if mode is None else mode.moved(mode.previous))
 
 
 def unguarded(target: Any, what: str, mapped: bool) -> None:
-    """Refuse no write, where a transform runs no function of the user's."""
+    """Refuse no write, where a transform does not run a user function."""
 
 
 def check_write(target: Any, what: str, *, mapped: bool = False) -> None:
-    """Have the transform that is running now refuse to write to a tensor from outside of it; `mapped`: a batched value."""
+    """Let the running transform refuse to write to a tensor from outside it; `mapped`: a batched value."""
     guard = transforming.get()
     if guard is not None:
         guard(target, what, mapped)
 
 
 def recorded(function: Callable[[], T], guard: Callable[[Any, str, bool], None] = unguarded) -> T:
-    """Call a function with recording on, whatever is on outside; in it a call of backward() is refused."""
+    """Call a function with recording on, whatever the outer mode; backward() is refused inside."""
     before, outside = get_mode(), transforming.get()
     try:
         push(grad=True)
@@ -435,7 +435,7 @@ def recorded(function: Callable[[], T], guard: Callable[[Any, str, bool], None] 
 
 
 def in_a_thread(work: Callable[[], None]) -> None:
-    """Do something in a thread of its own, in the present context and mode, and wait for it."""
+    """Run a function in a new thread, in the present context and mode, and wait for it."""
     now = current()
     failures: list[BaseException] = []
     begun = done = given_up = False
@@ -449,17 +449,17 @@ def in_a_thread(work: Callable[[], None]) -> None:
             adopt(now)
             if not given_up:
                 work()
-        except BaseException as error:  # noqa: BLE001 (handed on)
+        except BaseException as error:  # noqa: BLE001 (re-raised)
             failures.append(error)
         finally:
             done = True
             ended.release()
 
     try:
-        # not a threading.Thread, which a handler of a signal that raises can leave with a lock it does not hold
+        # not a threading.Thread: a signal handler that raises can leave it with a lock it does not hold
         _thread.start_new_thread(copy_context().run, (do,))
         ended.acquire()
-    except BaseException:  # of such a handler: what has begun ends first
+    except BaseException:  # from such a handler: wait for the started work first
         given_up = True
         if begun and not done:
             ended.acquire()
@@ -469,7 +469,7 @@ def in_a_thread(work: Callable[[], None]) -> None:
 
 
 def inside(owner: object) -> list[Mode]:
-    """Return the modes inside the innermost one of an owner, outermost first."""
+    """Return the modes inside an owner's innermost one, outermost first."""
     modes: list[Mode] = []
     found = current()
     while found is not None and found.owner is not owner:
@@ -512,9 +512,9 @@ def is_inference_mode_enabled() -> bool:
 class GradMode(Block):
     """A grad mode, as context manager and as decorator of functions, generators and coroutines.
 
-    ``with no_grad():``, ``with no_grad:``, ``@no_grad`` and ``@no_grad()`` all work. The object has no state of its
-    own: the modes entered form a chain in the context, so one object may be entered again while it is active. Each call
-    without a function gives a new object, which leaves what it has entered and nothing else.
+    ``with no_grad():``, ``with no_grad:``, ``@no_grad`` and ``@no_grad()`` all work. The object itself has no state: the
+    modes entered form a chain in the context, so an object may be entered again while it is active. Each call
+    without a function returns a new object, which leaves only what it has entered.
 
     Examples
     --------
@@ -544,7 +544,7 @@ class GradMode(Block):
         return decorate(self, function)
 
     def __enter__(self) -> None:
-        """Push the mode, as `push` does, but with less ado: many programs do little else in a loop."""
+        """Push the mode as `push` does, but faster: many programs do little else in a loop."""
         thread, now = get_ident(), get_mode()
         if now is not None and now.thread != thread:
             now = None
@@ -595,7 +595,7 @@ def decorate(mode: GradMode, function: F) -> F:
                         step = source.asend((yield produced))
                     except GeneratorExit:
                         raise
-                    except BaseException as error:  # noqa: BLE001 (handed on)
+                    except BaseException as error:  # noqa: BLE001 (re-raised)
                         step = source.athrow(error)
             finally:
                 await _Steps(mode, source.aclose())
@@ -659,12 +659,12 @@ def _steps(mode: GradMode, source: Generator[Any, Any, Any]) -> Generator[Any, A
         except GeneratorExit:
             run(source.close)
             raise
-        except BaseException as error:  # noqa: BLE001 (handed on)
+        except BaseException as error:  # noqa: BLE001 (re-raised)
             send, value = source.throw, error
 
 
 class _Steps:
-    """Await something so that the mode is on only while it runs."""
+    """Await an object so that the mode is on only while it runs."""
 
     def __init__(self, mode: GradMode, awaitable: Any) -> None:
         self._mode = mode
@@ -714,7 +714,7 @@ class set_grad_enabled(GradMode):  # noqa: N801 (PyTorch's name)
 
 
 def replace(*, grad: bool | None = None, anomaly: bool | EllipsisType | None = ...) -> None:
-    """Replace the present mode, rather than stack on it: called in a loop, this must not grow a chain."""
+    """Replace the present mode instead of stacking on it: called in a loop, this must not grow a chain."""
     now = current()
     base = USUAL if now is None else now
     made = Mode(
@@ -744,7 +744,7 @@ def inference_mode(mode: bool = True) -> GradMode: ...
 @overload
 def inference_mode(mode: F) -> F: ...
 def inference_mode(mode: Any = True) -> Any:
-    """Record nothing, as `no_grad`; values never alias, so there is no bookkeeping left for it to save.
+    """Record nothing, as `no_grad` does; values never alias, so it saves no further bookkeeping.
 
     Parameters
     ----------
@@ -754,7 +754,7 @@ def inference_mode(mode: Any = True) -> Any:
     Returns
     -------
     GradMode or callable
-        A context manager that decorates functions too; the decorated function, if one was given.
+        A context manager that is also a decorator; the decorated function, if one was given.
     """
     if callable(mode):
         return decorate(_inference_on, mode)

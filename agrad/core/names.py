@@ -1,7 +1,7 @@
-"""The names that a namespace shows, and the error for one that it lacks, which says what that is called here or replaced by.
+"""The public names of a namespace, and the error for a missing one, which says what it is called here or what replaces it.
 
-A namespace ends with ``__getattr__, __dir__ = names.of(__name__)``, or raises `MissingName` in a ``__getattr__`` of its own.
-Nothing is looked for before somebody reads the message, so ``hasattr`` costs as much as elsewhere.
+A namespace ends with ``__getattr__, __dir__ = names.of(__name__)``, or raises `MissingName` in its own ``__getattr__``.
+The search runs only when somebody reads the message, so ``hasattr`` stays cheap.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter, signature
 from typing import NoReturn
 
-#: How alike a name that is meant must be to the one that was written: of the namespace itself, and of the table.
+#: How similar a suggested name must be to the one written: for names of the namespace, and of the table.
 ALIKE, ALIKE_ELSEWHERE = 0.75, 0.85
-#: Names this short are alike by chance: NumPy's `ma` is not a `max` written wrong.
+#: Names this short are similar by chance: NumPy's `ma` is not a misspelt `max`.
 SHORT = 3
-#: Where a name that is not there is one of the library's own more likely than another library's, written wrong.
+#: Namespaces where a missing name is more likely a misspelt name of the library itself than another library's.
 NAMED_AS_ELSEWHERE = ("agrad.numpy", "agrad.scipy")
 
 
 class MissingName(AttributeError):
-    """A namespace does not have a name; what to write instead is looked for when the message is read."""
+    """A namespace does not have a name; the suggestion is looked up when the message is read."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(namespace, name, name=name)
@@ -32,7 +32,7 @@ class MissingName(AttributeError):
 
 
 class UnexpectedKeyword(TypeError):
-    """A function does not take a keyword; what it calls that is looked for when the message is read."""
+    """A function does not take a keyword; the right one is looked up when the message is read."""
 
     def __init__(self, function: str, name: str) -> None:
         super().__init__(function, name)
@@ -43,7 +43,7 @@ class UnexpectedKeyword(TypeError):
 
 
 def of(namespace: str) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
-    """Return a module's ``__getattr__`` and ``__dir__``: it shows what its ``__all__`` lists, and nothing else."""
+    """Return a module's ``__getattr__`` and ``__dir__``, which shows exactly what its ``__all__`` lists."""
 
     def missing(name: str) -> NoReturn:
         raise MissingName(namespace, name)
@@ -55,12 +55,12 @@ def of(namespace: str) -> tuple[Callable[[str], NoReturn], Callable[[], list[str
 
 
 def hint(namespace: str, name: str) -> str:
-    """Return the end of a message about a name that `namespace` does not have, "" if nothing is known of it.
+    """Return the end of a message about a name that `namespace` does not have, "" if nothing is known about it.
 
     Parameters
     ----------
     namespace : str
-        A module of agrad's or of a plugin's, or ``"agrad.Tensor"``.
+        A module of agrad or of a plugin, or ``"agrad.Tensor"``.
     name : str
         As it was written.
 
@@ -69,7 +69,7 @@ def hint(namespace: str, name: str) -> str:
     str
         Begins with a semicolon.
     """
-    import difflib  # noqa: PLC0415 (for messages alone, as the table)
+    import difflib  # noqa: PLC0415 (for messages only, as is the table)
 
     from agrad.view import elsewhere  # noqa: PLC0415 (see above)
 
@@ -122,7 +122,7 @@ def hint_of_module(name: str) -> str:
 
 
 def functions(name: str) -> Iterator[tuple[str, Mapping[str, Parameter]]]:
-    """Give agrad's functions of a name, with what they take."""
+    """Yield agrad's functions of a name, with their parameters."""
     home = sys.modules["agrad"]
     for namespace in (home, home.extra, home.linalg, home.nn.functional, home.fft, home.special, home.func):
         found = vars(namespace).get(name)
@@ -131,7 +131,7 @@ def functions(name: str) -> Iterator[tuple[str, Mapping[str, Parameter]]]:
 
 
 def keyword(function: str, written: str) -> str:
-    """Return what a function of agrad's calls a keyword of other libraries, "" if nothing is known."""
+    """Return agrad's name for another library's keyword, "" if nothing is known."""
     from agrad.view import elsewhere  # noqa: PLC0415 (as above)
 
     if function in elsewhere.OTHERWISE and written in ("as_tuple", "dim", "p"):

@@ -1,8 +1,8 @@
 """Nodes of the recorded graph: one per recorded call, one per leaf, and one per further output of a call.
 
-A graph is data: a node holds its op, the nodes its cotangents go to, the saved values, specs and parameters. Nothing
-refers from a node to the tensor it made, so graphs hold no cycles and die by reference count
-alone. (A `.grad` with a history, as `backward(create_graph=True)` gives, leads back to its leaf: that is a cycle.)
+A graph is data: a node holds its op, the nodes its cotangents go to, the saved values, specs and parameters. No node
+refers to the tensor it made, so graphs contain no cycles and are freed by reference counting
+alone. (A `.grad` with a history, as from `backward(create_graph=True)`, leads back to its leaf: that is a cycle.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agrad.core.spec import Spec
     from agrad.core.tensor import Tensor
 
-#: Creation numbers. A node is made after the nodes it refers to, so falling numbers are a topological order.
+#: Creation numbers. A node is made after the nodes it refers to, so descending numbers are a topological order.
 next_seq: Callable[[], int] = itertools.count(1).__next__
 
 
@@ -33,21 +33,21 @@ class Node:
     seq : int
         Creation number.
     edges : Node or tuple of Node
-        Where the cotangents of the operands that need one go: a node where there is one such operand, or (with
+        Where the cotangents of the operands that need one go: a single node where there is one such operand, or (with
         `second`) two; a tuple where there are more, and for an op with `Rule.in_tuple`. See `inputs`.
     second : Node or None
         The second of exactly two.
     saved : tuple
-        The raw values the rule asks for; a `Freed` once they have been freed.
+        The raw values that the rule requests; a `Freed` once they have been freed.
     vjp : callable or None
-        ``vjp(xp, g, saved, node)`` gives the cotangents, one value for one edge, a tuple for several. None for the
+        ``vjp(xp, g, saved, node)`` returns the cotangents: one value for one edge, a tuple for several. None for the
         two kinds of node that the engine handles itself.
     spec : Spec or tuple of Spec
-        Of the result; a tuple where the op gives several.
+        The result's spec; a tuple where the op returns several.
     specs : tuple of Spec
-        Of the operands; unset where each equals `spec`, which is real.
+        The operands' specs; unset where each equals `spec` and is real.
     params : tuple
-        The call's parameters, in the order of the op's signature; unset for an op without.
+        The call's parameters, in the order of the op's signature; unset for an op without parameters.
     code, lasti
         The user's line of the forward call, as code object and instruction.
     hooks : Hooks or None
@@ -70,10 +70,10 @@ class Node:
         "vjp",
     )
     op: ClassVar[Any] = None
-    #: The `vjp` for a cotangent from an op that drops elements, of nodes that are no op's; None if it is the same.
+    #: The `vjp` for a cotangent from an op that drops elements, for nodes without an op; None if it is the same.
     nan_safe_vjp: ClassVar[Any] = None
     title: ClassVar[str] = "Node"
-    #: Whether it lifts a value into a batch of vmap: a rule that computes with that value anew does so outside the batch.
+    #: Whether it lifts a value into a vmap batch: a rule that recomputes with that value does so outside the batch.
     lifts: ClassVar[bool] = False
 
     seq: int
@@ -90,7 +90,7 @@ class Node:
 
     @property
     def plan(self) -> Any:
-        """The `Plan` its `vjp` was compiled by, which the op knows; None where the node is no op's."""
+        """The `Plan` from which its `vjp` was compiled, known to the op; None for a node without an op."""
         return None if self.op is None else self.op.plan_of.get(self.vjp)
 
     def name(self) -> str:
@@ -105,18 +105,18 @@ class Node:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes cotangents go to, always as a tuple."""
+        """The nodes that cotangents go to, always as a tuple."""
         if isinstance(self.edges, tuple):
             return self.edges
         return (self.edges,) if self.second is None else (self.edges, self.second)
 
     def per_input(self, gs: Any) -> tuple[Any, ...]:
-        """Return what `vjp` has returned, one value or several, always as a tuple: one per node of `inputs`."""
+        """Return the result of `vjp`, one value or several, always as a tuple: one per node of `inputs`."""
         return tuple(gs) if self.multi_input else (gs,)
 
     @property
     def multi_input(self) -> bool:
-        """Whether there are several nodes in `inputs`: `vjp` then returns a cotangent for each, otherwise just one."""
+        """Whether `inputs` has several nodes: `vjp` then returns a cotangent for each, otherwise a single one."""
         return isinstance(self.edges, tuple) or self.second is not None
 
     @property
@@ -127,11 +127,11 @@ class Node:
         return tuple(next(edges).address() if need else (None, 0) for need in needs)
 
     def address(self) -> tuple[Node, int]:
-        """Return the node and output number this stands for: itself and 0, but for an `Output`."""
+        """Return the node and output number that this represents: itself and 0, except for an `Output`."""
         return self, 0
 
     def __call__(self, *cotangents: Any) -> Any:
-        """Run the node's derivative by itself, without its hooks and without what comes after it.
+        """Run the node's derivative by itself, without its hooks and without later nodes.
 
         Parameters
         ----------
@@ -141,14 +141,14 @@ class Node:
         Returns
         -------
         Tensor, None or tuple of them
-            A cotangent per operand, recorded while recording is on. What the node saved stays.
+            A cotangent per operand, recorded while recording is on. The node keeps its saved values.
 
         Raises
         ------
         TypeError
             If the number of cotangents is wrong.
         RuntimeError
-            If a shape is, or if the saved values have been freed.
+            If a shape is wrong, or if the saved values have been freed.
         """
         return call_node(self, cotangents)
 
@@ -167,12 +167,12 @@ class Node:
         Parameters
         ----------
         hook : callable
-            ``hook(grad_outputs) -> tuple or None``: a tuple takes the place of the cotangents.
+            ``hook(grad_outputs) -> tuple or None``: a tuple replaces the cotangents.
 
         Returns
         -------
         Handle
-            Its ``remove()`` takes the hook away.
+            Its ``remove()`` removes the hook.
         """
         return hooks_of(self).add("pre", hook)
 
@@ -182,12 +182,12 @@ class Node:
         Parameters
         ----------
         hook : callable
-            ``hook(grad_inputs, grad_outputs) -> tuple or None``: a tuple takes the place of the operands' cotangents.
+            ``hook(grad_inputs, grad_outputs) -> tuple or None``: a tuple replaces the operands' cotangents.
 
         Returns
         -------
         Handle
-            Its ``remove()`` takes the hook away.
+            Its ``remove()`` removes the hook.
         """
         return hooks_of(self).add("post", hook)
 
@@ -205,11 +205,11 @@ class Node:
 
 @Port
 def call_node(node: Node, cotangents: tuple[Any, ...], /) -> Any:
-    """Run one node's rule for cotangents of the user's, as the engine does."""
+    """Run one node's rule for the user's cotangents, as the engine does."""
 
 
 def ancestors(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:
-    """Return the nodes that cotangents from the roots may come to, down to a creation number; the roots included."""
+    """Return the nodes that cotangents from the roots may reach, down to a creation number; the roots included."""
     seen: set[Node] = set()
     stack = list(roots)
     while stack:
@@ -221,18 +221,18 @@ def ancestors(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:
 
 
 class Constants(tuple[Any, ...]):
-    """Saved values that no pass frees, so that the node can run again: without arrays, as the slices of a key.
+    """Saved values that no pass frees, so that the node can run again: values without arrays, such as the slices of a key.
 
-    Or the rule itself lets go of them, when it was the last to need them.
+    Or the rule itself frees them after their last use.
     """
 
     __slots__ = ()
 
 
 class Freed(tuple[Any, ...]):  # noqa: SLOT001 (a tuple has no room for slots)
-    """Stands for saved values that a backward pass has freed; knows where that pass was called.
+    """Replaces saved values that a backward pass has freed; knows where that pass was called.
 
-    It is empty, so that a rule which unpacks it fails: the engine looks for it only then.
+    It is empty, so that a rule that unpacks it fails: only then does the engine check for it.
     """
 
     code: CodeType
@@ -240,9 +240,9 @@ class Freed(tuple[Any, ...]):  # noqa: SLOT001 (a tuple has no room for slots)
 
 
 class Output(Node):
-    """One result of a call with several: hands its cotangent to the call's node, in its place.
+    """One result of a call with several: passes its cotangent to its place in the call's node.
 
-    Where a cotangent goes is thus always one node, and only calls with several results know of output numbers.
+    A cotangent therefore always goes to a single node, and only calls with several results use output numbers.
     """
 
     __slots__ = ("base", "number")
@@ -272,7 +272,7 @@ class Output(Node):
 
 
 def output_of(base: Node, number: int) -> Output:
-    """Return the `Output` of a call, the same object while anything refers to it (hooks hang on it)."""
+    """Return the `Output` of a call, the same object while anything refers to it (hooks are attached to it)."""
     known: dict[int, weakref.ref[Output]] = base.__dict__.setdefault("_outputs", {})
     with FIRST_USE:
         reference = known.get(number)
@@ -284,16 +284,16 @@ def output_of(base: Node, number: int) -> Output:
 
 
 class AccumulateGrad(Node):
-    """A leaf of the graph. Owns the leaf's mutable state, its gradient and hooks; knows the tensor only weakly.
+    """A leaf of the graph. Owns the leaf's mutable state, its gradient and hooks; refers to the tensor only weakly.
 
     Attributes
     ----------
     grad : Tensor or None
         The accumulated gradient.
     active : bool
-        False once the leaf has been frozen: graphs recorded before then skip it.
+        False once the leaf has been frozen: graphs recorded earlier then skip it.
     moved : bool
-        Whether the tensor was ever given data of another shape, dtype or device: a gradient may then not fit.
+        Whether the tensor has ever been given data of another shape, dtype or device, so that a gradient may not fit.
     """
 
     __slots__ = ("active", "grad", "moved", "tensor")
@@ -321,20 +321,20 @@ class AccumulateGrad(Node):
 
     @property
     def variable(self) -> Tensor | None:
-        """The leaf tensor, None once it is gone."""
+        """The leaf tensor, None once it has been freed."""
         return self.tensor()
 
 
-#: The leaves that have hooks. While there are any, a pass looks for them, to run each as soon as its gradient is complete.
+#: The leaves with hooks. While there are any, a pass looks for them, to run each as soon as its gradient is complete.
 HOOKED: weakref.WeakSet[AccumulateGrad] = weakref.WeakSet()
 
 
 def hooks_of(node: Node) -> Hooks:
-    """Return the hooks of a node, made at the first registration."""
+    """Return the hooks of a node, created at the first registration."""
     if node.hooks is None:
         with FIRST_USE:
             if node.hooks is None:
                 if type(node) is AccumulateGrad:
-                    HOOKED.add(node)  # first: hooks that no pass looks for would run too late
+                    HOOKED.add(node)  # first: hooks unknown to the pass would run too late
                 node.hooks = Hooks()
     return node.hooks

@@ -1,4 +1,4 @@
-"""What is made at its first use: whichever threads come first, all of them get the same object."""
+"""Objects made at their first use: whichever threads come first, all of them get the same object."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ T = TypeVar("T")
 
 
 def lock(*, waited_for: bool = False, undo: Callable[[], None] | None = None) -> threading._RLock:
-    """Make a lock that a forked child finds free, whichever thread had it: there that thread does not exist.
+    """Make a lock that is free in a forked child, whichever thread held it: that thread does not exist there.
 
-    The thread that has it may take it again: an interpreter may run any finalizer at any time.
+    The thread that holds it may acquire it again: an interpreter may run any finalizer at any time.
 
     Parameters
     ----------
     waited_for : bool, optional
-        A fork waits until no other thread has it, for what it guards must not be left half done. Only for a lock that
-        is held shortly, while nobody waits for anything.
+        A fork waits until no other thread holds it, because what it guards must not be left half done. Only for a lock
+        that is held briefly, while nobody waits for anything.
     undo : callable, optional
         Called in a child to undo what another thread may have left half done.
     """
@@ -32,8 +32,8 @@ def lock(*, waited_for: bool = False, undo: Callable[[], None] | None = None) ->
             undo()
         made._at_fork_reinit()
 
-    if waited_for or undo is not None:  # Python keeps what it calls at a fork: such locks are few, and for ever
-        if hasattr(os, "register_at_fork"):  # not everywhere
+    if waited_for or undo is not None:  # Python keeps fork callbacks for ever, and such locks are few
+        if hasattr(os, "register_at_fork"):  # not on every platform
             if waited_for:
                 os.register_at_fork(before=made.acquire, after_in_parent=made.release)
             os.register_at_fork(after_in_child=in_child)
@@ -57,17 +57,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_free_in_child)
 
 
-#: Held while something is made that exists once, as code compiled into a function that others may be calling. What is
-#: left half made, by an exception or in a forked child, is made again.
+#: Held while a unique object is made, such as code compiled into a function that others may be calling. An object left half
+#: made, by an exception or in a forked child, is made again.
 FIRST_USE = lock()
 
 
 class once(functools.cached_property[T]):  # noqa: N801, TID251 (a decorator, like its base; not its lock)
     """A cached property whose value is one object for all threads.
 
-    Two threads may both compute it; what the first has stored is what both get (`dict.setdefault` is atomic), which
-    `functools.cached_property` does not promise; nor does it hold a lock, as that does in Python 3.11, where a forked
-    child would wait for ever.
+    Two threads may both compute it; both get the value stored first (`dict.setdefault` is atomic), which
+    `functools.cached_property` does not promise. It holds no lock, unlike `functools.cached_property` in Python 3.11, where a
+    forked child would wait for ever.
     """
 
     @overload
@@ -83,7 +83,7 @@ class once(functools.cached_property[T]):  # noqa: N801, TID251 (a decorator, li
 
 
 def shared(function: Callable[..., T]) -> Callable[..., T]:
-    """Keep what a function gives, by its arguments, as `functools.cache` does; one object for all threads."""
+    """Cache the result of a function by its arguments, as `functools.cache` does; one object for all threads."""
     known: dict[tuple[Any, ...], T] = {}
 
     @functools.wraps(function)

@@ -1,6 +1,6 @@
-"""Op: one function of the namespace, and its call in general: from any operands to a kernel, tensors and a node.
+"""Op: one function of the namespace, and its general call: from any operands to a kernel, tensors and a node.
 
-What nearly every call is, `core.entry` handles with code generated for the op; `general` handles everything.
+`core.entry` handles the common case with code generated for the op; `general` handles every case.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from agrad.core.tensor import Tensor, bases, check_number, wrap
 #: Every op by name.
 OPS: dict[str, Op] = {}
 
-#: PyTorch's names of arguments, and the standard's, which come with them in the signature of a function that takes both.
+#: PyTorch's argument names, and the standard's; both appear in the signature of a function that takes both.
 ALIASES = {"dim": ("axis", "axes"), "dims": ("axis", "axes"), "keepdim": ("keepdims",), "diagonal": ("k",)}
 
-#: Up to so many edges stand in slots of a node rather than in a tuple.
+#: Up to this many edges are in slots of a node rather than in a tuple.
 PAIR = 2
 
 _new = object.__new__
@@ -41,7 +41,7 @@ _new = object.__new__
 
 @dataclass(frozen=True)
 class Argument:
-    """One name of an op's signature."""
+    """One parameter of an op's signature."""
 
     name: str
     kind: str  # operand, sequence, index, key or param
@@ -49,21 +49,21 @@ class Argument:
 
 
 def facts_of(name: str) -> Facts:
-    """Return what is known of a kernel."""
+    """Return the facts about a kernel."""
     known = OPS.get(name) or WITHOUT_OP.get(name)
     return UNKNOWN if known is None else known.facts
 
 
 def aliases_in(public: inspect.Signature) -> dict[str, str]:
-    """Return which parameters are PyTorch's names of others, each with the other."""
+    """Return the parameters that are PyTorch's names for others, each with the other."""
     names = public.parameters
     return {alias: own for alias in names if alias in ALIASES for own in ALIASES[alias] if own in names}
 
 
 def without_aliases(public: inspect.Signature, *, by_dim: bool = False) -> inspect.Signature:
-    """Return a signature as the standard has it: without other names, and what has one is given by name.
+    """Return the standard's signature: without other names, and with keyword-only parameters where one has another name.
 
-    Of an op that means something else by ``dim``, all but the operand is.
+    For an op in which ``dim`` has a different meaning, every parameter but the operand is keyword-only.
     """
     aliases = aliases_in(public)
     if not aliases:
@@ -81,40 +81,40 @@ class Op:
     name : str
         As ``"multiply"`` or ``"linalg.solve"``.
     public : inspect.Signature
-        What the user calls.
+        The signature for users.
     signature : inspect.Signature
-        What the standard says of it, and kernels get: without PyTorch's names of arguments.
+        The standard's signature, as passed to kernels: without PyTorch's argument names.
     aliases : mapping of str to str
-        Which parameters are PyTorch's names of others.
+        The parameters that are PyTorch's names for others.
     rule : Rule
-        Its derivative.
+        The op's derivative.
     kernel : callable or None
-        ``kernel(xp, ...)`` in the standard's functions, for backends that have none of their own.
+        ``kernel(xp, ...)`` in the standard's functions, for backends without their own.
     batch : callable or None
-        ``batch(b, ...)``: what it does under `vmap` (see `ops.batch_rules`); None where that follows from its kind or kernel.
+        ``batch(b, ...)``: the op under `vmap` (see `ops.batch_rules`); None where its kind or kernel determines that.
     contracts : callable or None
-        ``contracts(specs, *params)``: the axes that it sums products over, of its first and of its second operand.
+        ``contracts(specs, *params)``: the axes of its first and second operand over which it sums products.
     least_axes : int
-        How many axes the standard asks of the first operand, where libraries take fewer, each in a way of its own.
+        The least number of axes of the first operand in the standard, where libraries accept fewer and disagree on the meaning.
     shapes : callable or None
-        ``shapes(x1_shape, x2_shape, ...)`` refuses operands of shapes that libraries take, each in a way of its own.
+        ``shapes(x1_shape, x2_shape, ...)`` refuses shapes that libraries accept but interpret differently.
     by_dim : callable or None
-        What it is for whoever gives PyTorch's ``dim``, where that is another function: ``by_dim(x, dim, ...)``, with the other
-        arguments that may be given by position.
+        The function for calls with PyTorch's ``dim``, where it is a different one: ``by_dim(x, dim, ...)``, with the other
+        arguments that may be positional.
     others : callable or None
-        ``others(x1, x2)``: what the operator of the op gives beside what is no array of any backend, or NotImplemented.
+        ``others(x1, x2)``: the operator's result beside an operand that is no array of any backend, or NotImplemented.
     facts : Facts
-        What else is known of it.
+        Further facts about it.
     writes_through : bool
-        Whether other libraries' result shares memory with the first operand, so that writing to it changes both. Here it does
-        not: such a write warns while the operand lives (see `core.buffers.rebind`).
+        Whether in other libraries the result shares memory with the first operand, so that writing to it changes both. Here it
+        does not: such a write warns while the operand is alive (see `core.buffers.rebind`).
     entry : callable
-        The public function, of `core.entry.make_entry`.
+        The public function, made by `core.entry.make_entry`.
     """
 
     entry: Callable[..., Any]
 
-    _leads_to = ()  # to a search for what a function uses: what this has is agrad's
+    _leads_to = ()  # for a search of what a function uses: everything in here is agrad's
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class Op:
         self.plan_of: dict[Any, Plan] = {}
         self._invoke: Callable[..., Any] | None = None
         self._own: dict[str, Rule] | None = None
-        self.compiled: list[Callable[[], None]] = []  # each has a function of generated code compiled again
+        self.compiled: list[Callable[[], None]] = []  # each recompiles a function of generated code
 
     def __repr__(self) -> str:
         return f"<op {self.name}{self.signature}>"
@@ -186,18 +186,18 @@ class Op:
     def node_class(self) -> type[Node]:
         """The class of this op's nodes. Made at the first use: there are hundreds of ops."""
         members: dict[str, Any] = {"__slots__": (), "op": self, "title": self.title}
-        for name in self.rule.saveable:  # PyTorch's way to look at one saved value
+        for name in self.rule.saveable:  # PyTorch's way to inspect one saved value
             members[f"_saved_{name}"] = property(functools.partial(_saved_value, name=name))
         return type(self.title, (Node,), members)
 
     @once
     def positional(self) -> bool:
-        """Whether a kernel is given all arguments by position, each by itself."""
+        """Whether kernels get all arguments by position, each separately."""
         return all(p.kind <= p.POSITIONAL_OR_KEYWORD for p in self.signature.parameters.values())
 
     @property
     def own(self) -> dict[str, Rule]:
-        """The rules that plugins give for single backends, by their names."""
+        """The rules that plugins provide for single backends, by backend name."""
         if self._own is None:
             given = plugins().own_rules(self.name)
             self._own = {name: self.rule_of(**derivatives) for name, derivatives in given.items()}
@@ -217,7 +217,7 @@ class Op:
         return replace(self.rule, kind="custom", vjp=dict(vjp), jvp=jvp, define=None, joint=(), guarded=True)
 
     def rule_on(self, backend: Backend) -> Rule:
-        """Return the rule of calls on a backend: a plugin's for it alone, or the op's."""
+        """Return the rule of calls on a backend: the plugin's rule for that backend, or the op's."""
         if not self.own:
             return self.rule
         while backend._of is not None:
@@ -225,7 +225,7 @@ class Op:
         return self.own.get(backend.name, self.rule)
 
     def forget_rules(self) -> None:
-        """Ask plugins anew, and have the generated code written anew: it knows the op's own rule alone."""
+        """Query plugins again, and regenerate the code, which knows only the op's own rule."""
         before, self._own = self._own, None
         if bool(before) != bool(self.own):
             for again in self.compiled:
@@ -234,7 +234,7 @@ class Op:
     def plan(
         self, needs: tuple[bool, ...], *, same_spec: bool = False, kind: type[Plan] = Plan, rule: Rule | None = None
     ) -> Plan:
-        """Return the plan for a pattern of needs, made once; of a backend's own rule, if one is given."""
+        """Return the plan for a pattern of needs, made once; for a backend's own rule, if one is given."""
         rule = self.rule if rule is None else rule
         plans = self.plans if rule is self.rule else rule.plans
         key = needs, same_spec, kind
@@ -244,7 +244,7 @@ class Op:
         return plan
 
     def invoke(self, kernel: Callable[..., Any], values: Sequence[Any]) -> Any:
-        """Call a kernel with the values of all arguments, by position or keyword as the signature has them."""
+        """Call a kernel with the values of all arguments, by position or keyword according to the signature."""
         if self.positional:
             return kernel(*values)
         if self._invoke is None:
@@ -260,7 +260,7 @@ class Op:
 
 
 def _saved_value(node: Any, *, name: str) -> Any:
-    """Return what a node saved under a name as a Tensor without history; None where it did not save it."""
+    """Return the value that a node saved under a name, as a Tensor without history; None if it did not save one."""
     if type(node.saved) is Freed:
         raise errors.second_time(node)
     plan = node.plan
@@ -280,7 +280,7 @@ def _as_tensors(value: Any) -> Any:
 
 
 def operate(op: Op, values: tuple[Any, ...]) -> Any:
-    """Call the op of an operator, NotImplemented where an operand is no array nor a list of numbers."""
+    """Call the op of an operator; return NotImplemented where an operand is neither an array nor a list of numbers."""
     for value in values:
         if not isinstance(value, Tensor | bool | int | float | complex) and backend_of(value) is None:
             if hasattr(type(value), "__pandas_priority__"):
@@ -291,9 +291,9 @@ def operate(op: Op, values: tuple[Any, ...]) -> Any:
 
 
 def _beside_a_list(op: Op, values: tuple[Any, ...]) -> Any:
-    """Call the op of an operator on a tensor and a list or tuple, as NumPy does; NotImplemented of what has no numbers.
+    """Call the op of an operator on a tensor and a list or tuple, as NumPy does; NotImplemented if it holds no numbers.
 
-    What Python itself has a meaning for stays that: a list repeated by an integer, and extended by ``+=``.
+    Python's own meanings take precedence: a list repeated by an integer, and extended by ``+=``.
     """
     tensor = next(value for value in values if isinstance(value, Tensor))
     if op.name == "multiply" and tensor.size == 1 and tensor._spec.backend.kind(tensor.dtype) == "int":
@@ -310,24 +310,24 @@ def general(op: Op, values: tuple[Any, ...], *, whole: bool = False) -> Any:
     Parameters
     ----------
     op : Op
-        What to call.
+        The op to call.
     values : tuple
-        A value per argument of the signature.
+        One value per argument of the signature.
     whole : bool, optional
-        Give what a fused kernel leaves beside the result too, without history: ``(result, *residuals)``.
+        Whether to return a fused kernel's residuals too, without history: ``(result, *residuals)``.
 
     Raises
     ------
     BackendError
-        If operands live on unrelated backends.
+        If operands belong to unrelated backends.
     TypeError
-        If an operand is no array.
+        If an operand is not an array.
     """
     for i in op.number_slots:
         check_number(op.name, op.arguments[i].name, values[i])
     mode = get_mode()
     if mode is not None and mode.thread != get_ident():
-        mode = None  # another thread's
+        mode = None  # another thread's mode
     if mode is not None and mode.levels and any(t._tangents for t in tensors_in(op, values)):
         return mode.levels[-1].push(op, values, mode)
     backends, spec = _backends_in(op, values)
@@ -336,7 +336,7 @@ def general(op: Op, values: tuple[Any, ...], *, whole: bool = False) -> Any:
         if mixed is not None:
             return _call_mixed(op, values, mixed, mode)
     backend = _one_of(op, backends)
-    operands: list[Tensor | None] = []  # flat: what a gradient may go to
+    operands: list[Tensor | None] = []  # flat: all values that a gradient may go to
     raw = list(values)
     for i, argument in op.array_slots:
         value = values[i]
@@ -396,8 +396,8 @@ def finish(
 ) -> Any:
     """Make tensors of a kernel's result, with a node where an operand needs one.
 
-    `given` is the caller's values, of which `raw` was made: what the node keeps of them must not change with the caller's
-    own arrays and lists.
+    `given` holds the caller's values, from which `raw` was made: the values that the node keeps must not change with the
+    caller's own arrays and lists.
     """
     rule = op.rule_on(backend)
     multi_output = rule.outputs is not None
@@ -454,13 +454,13 @@ def finish(
 
 
 def _holds_array(value: Any) -> bool:
-    """Return whether a saved value is worth freeing: an array, or a key with one in it."""
+    """Return whether a saved value is worth freeing: an array, or a key that contains one."""
     parts = value if isinstance(value, tuple) else (value,)
     return not all(part is None or part is Ellipsis or isinstance(part, slice | int) for part in parts)
 
 
 def _own(given: Any, raw: Any, backend: Backend) -> Any:
-    """Return an index operand, or the parts of a key, copied where the caller gave an array that may change."""
+    """Return an index operand, or the parts of a key, copied where the caller passed an array that may change."""
     if isinstance(given, tuple) and isinstance(raw, tuple):
         return tuple(_own(g, r, backend) for g, r in zip(given, raw, strict=True))
     if isinstance(given, Tensor) or not hasattr(raw, "__setitem__") or backend_of(given) is None:
@@ -473,7 +473,7 @@ def _own(given: Any, raw: Any, backend: Backend) -> Any:
 
 
 def frozen(value: Any) -> Any:
-    """Return a parameter as it is now: lists, which the caller may change, as tuples."""
+    """Return a snapshot of a parameter: lists, which the caller may change, become tuples."""
     return tuple(map(frozen, value)) if type(value) in (list, tuple) else value
 
 
@@ -487,13 +487,13 @@ def tensors_in(op: Op, values: tuple[Any, ...]) -> list[Tensor]:
 
 
 def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | None]:
-    """Return the backend a call runs on, and the spec that Python scalars among its operands follow."""
+    """Return the backend that a call runs on, and the spec that Python scalars among its operands follow."""
     backends, spec = _backends_in(op, values)
     return _one_of(op, backends), spec
 
 
 def _one_of(op: Op, backends: Mapping[str, Backend]) -> Backend:
-    """Return the backend of a call on operands of these."""
+    """Return the common backend of a call with operands of these backends."""
     if not backends:
         return plugins().default_backend()
     if len(backends) == 1:
@@ -534,7 +534,7 @@ def _backends_in(op: Op, values: tuple[Any, ...]) -> tuple[dict[str, Backend], S
                     continue
                 found = backend.spec(member)
             backends[found.backend.name] = found.backend
-            # operands decide what a Python scalar becomes, floating ones first; a condition only where it stands alone
+            # operands determine the dtype of a Python scalar, floating ones first; a condition only where it is the only array
             decides = argument.kind in ("operand", "sequence")
             if spec is None or (decides, found.inexact) > (decided, spec.inexact):
                 spec, decided = found, decides
@@ -542,7 +542,7 @@ def _backends_in(op: Op, values: tuple[Any, ...]) -> tuple[dict[str, Backend], S
 
 
 def _mixed_kernel(op: Op, backends: Mapping[str, Backend]) -> Callable[..., Any] | None:
-    """Return the kernel of a backend that takes operands of these as they are, None if there is none."""
+    """Return the kernel of a backend that takes operands of these backends unconverted, None if there is none."""
     simple = op.rule.outputs is None and not op.rule.residuals and all(a.kind == "operand" for _, a in op.array_slots)
     for one in backends.values() if simple else ():
         kernel = one.mixed(op.name, [other for other in backends.values() if other is not one])
@@ -552,7 +552,7 @@ def _mixed_kernel(op: Op, backends: Mapping[str, Backend]) -> Callable[..., Any]
 
 
 def _call_mixed(op: Op, values: tuple[Any, ...], kernel: Callable[..., Any], mode: Any) -> Any:
-    """Call a kernel of operands of several backends (`Backend.mixed`); the result belongs to whichever its array does."""
+    """Call a kernel on operands of several backends (`Backend.mixed`); the result belongs to the backend of its array."""
     not_recorded(f"{op.name} takes operands of several backends")
     operands: list[Tensor | None] = []
     raw = list(values)
@@ -581,7 +581,7 @@ def _call_mixed(op: Op, values: tuple[Any, ...], kernel: Callable[..., Any], mod
 
 
 class MixedPlan(Plan):
-    """Runs a rule on tensors, whose functions find the backend of each call, and brings cotangents to their operands' backends."""
+    """Run a rule on tensors, whose functions find each call's backend, and transfer cotangents to their operands' backends."""
 
     def _compiled(self) -> tuple[Callable[..., Any], str]:
         run, source = super()._compiled()
@@ -611,16 +611,16 @@ class MixedPlan(Plan):
 
 
 def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spec | None) -> Tensor:
-    """Return an operand as a Tensor on the backend of the call; a crossing is recorded."""
+    """Return an operand as a Tensor on the backend of the call; a transfer is recorded."""
     if isinstance(value, Tensor):
         return value if value._spec.backend is backend else backend.adopt(value)
     if isinstance(value, bool | int | float | complex) and backend_of(value) is None:
         mere = value
         if isinstance(value, float) and type(value) is not float:
-            mere = float.__pos__(value)  # a subclass may take note of who reads it
+            mere = float.__pos__(value)  # a subclass may note who reads it
         if spec is None:
             raw = backend.asarray(mere)
-        elif mere is not value:  # a recording knows it by its array, so no other number has that
+        elif mere is not value:  # a recording knows it by its array, so no other number shares that
             raw = backend.scalar(mere, spec)
         else:
             raw = spec.number(value) if spec.backend is backend else backend.scalar(value, spec)
@@ -634,9 +634,9 @@ def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spe
 
 
 def _index(value: Any, backend: Backend, spec: Spec | None) -> Any:
-    """Return an index operand as a raw array of the call's backend; ints and the like pass through.
+    """Return an index operand as a raw array of the call's backend; pass ints and similar through.
 
-    A list becomes one beside the operand that has the spec.
+    A list becomes an array beside the operand that has the spec.
     """
     if isinstance(value, Tensor):
         return (value if value._spec.backend is backend else backend.adopt(value))._raw
@@ -645,7 +645,7 @@ def _index(value: Any, backend: Backend, spec: Spec | None) -> Any:
         return backend.asarray(list(value), device=where)
     owner = backend_of(value)
     if owner is not None:
-        numbers_of(owner, value)  # raises where it is no index; scalars of a library stay what they are
+        numbers_of(owner, value)  # raises where it is not an index; a library's scalars stay unchanged
     return value if owner is None or owner is backend else backend.receive(owner, value, backend.default_device())
 
 
@@ -660,6 +660,6 @@ def _key_part(part: Any, backend: Backend, spec: Spec | None) -> Any:
     if part is None or part is Ellipsis or isinstance(part, int):
         return part
     if isinstance(part, slice):
-        # a 0-d integer tensor is a bound like any other
+        # a 0-d integer tensor is an ordinary bound
         return slice(*(b if b is None else operator.index(b) for b in (part.start, part.stop, part.step)))
     return _index(part, backend, spec)

@@ -1,4 +1,4 @@
-"""What stands in the place of a tensor, as a tensor: arrays, Python numbers, lists."""
+"""Convert what may replace a tensor to a tensor: arrays, Python numbers, lists."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from agrad.core.backend import BACKENDS, backend_of, numbers_of, plugins
 from agrad.core.mode import is_grad_enabled
 from agrad.core.tensor import Tensor, wrap
 
-#: Types whose values have no device of their own: they go to that of the operand beside them.
+#: Types whose values have no device: they go to the device of the operand beside them.
 HOMELESS = (bool, int, float, complex, list, tuple, range)
 
 
 def from_raw(raw: Any) -> Tensor:
-    """Return an array of agrad's own making, or a library's scalar, as a Tensor."""
+    """Return an array that agrad made, or a library's scalar, as a Tensor."""
     backend = backend_of(raw)
     assert backend is not None, f"{type(raw).__name__} is no array"
     raw = backend.as_array(raw)
@@ -22,7 +22,7 @@ def from_raw(raw: Any) -> Tensor:
 
 
 def tensor_of(array: Any) -> Tensor:
-    """Return a user's array, or a library's scalar, as a Tensor; refuse what holds no numbers."""
+    """Return a user's array, or a library's scalar, as a Tensor; refuse values that hold no numbers."""
     backend = backend_of(array)
     assert backend is not None, f"{type(array).__name__} is no array"
     raw = numbers_of(backend, array)
@@ -30,7 +30,7 @@ def tensor_of(array: Any) -> Tensor:
 
 
 def as_tensor(value: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Return what `agrad.asarray` makes of a value, for files that rank below its chapter."""
+    """Return the result of `agrad.asarray` for a value, for files in lower layers than its own."""
     backend = None if isinstance(value, HOMELESS) else backend_of(value)
     functions = (backend or plugins().default_backend()).functions
     made: Tensor = functions.asarray(value, dtype=dtype, device=device, copy=copy)
@@ -38,14 +38,14 @@ def as_tensor(value: Any, *, dtype: Any = None, device: Any = None, copy: bool |
 
 
 def is_holder(value: Any) -> bool:
-    """Return whether a value is no array but holds one, and calls NumPy's ufuncs on that: a labelled array.
+    """Return whether a value wraps an array and passes NumPy's ufuncs on to it: a labelled array.
 
-    What pandas makes holds NumPy's arrays alone; its values are taken.
+    Objects of pandas hold only NumPy arrays; their values are used.
     """
     kind = type(value)
     if not callable(getattr(kind, "__array_ufunc__", None)) or hasattr(kind, "__pandas_priority__"):
         return False
-    if hasattr(kind, "__array_interface__"):  # an array of NumPy's, of whatever class
+    if hasattr(kind, "__array_interface__"):  # an array of NumPy, of any class
         return False
     return not isinstance(value, Tensor) and backend_of(value) is None
 
@@ -62,13 +62,13 @@ def as_operand(value: Any, beside: Any = None) -> Tensor:
     made = as_tensor(value)
     if made._spec.inexact or not is_grad_enabled():
         return made
-    return as_tensor(value, copy=True)  # mostly places or a mask, which nodes keep: the caller may change the array
+    return as_tensor(value, copy=True)  # usually indices or a mask, which nodes keep: the caller may change the array
 
 
 def listed(value: Any, beside: Tensor) -> Tensor | None:
-    """Return a list or tuple, nested perhaps, as an operand beside a tensor; None where it holds no numbers or is ragged.
+    """Return a list or tuple, possibly nested, as an operand beside a tensor; None where it holds no numbers or is ragged.
 
-    Python's numbers alone follow the tensor's dtype, as the widest of them would.
+    A list of Python numbers only follows the tensor's dtype, as the widest of them would.
     """
     if type(value) not in (list, tuple) or _shape_of(value) is None:
         return None
@@ -79,7 +79,7 @@ def listed(value: Any, beside: Tensor) -> Tensor | None:
     return as_tensor(value, dtype=beside._spec.backend.scalar_dtype(widest, beside._spec), device=beside.device)
 
 
-#: Python's numbers in rising order; bool is an int.
+#: Python's numeric types in ascending order; bool is an int.
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -88,7 +88,7 @@ def _rank(number: Any) -> int:
 
 
 def _shape_of(value: Any) -> tuple[int, ...] | None:
-    """Return the shape of nested lists of numbers, tensors and arrays; None of anything else."""
+    """Return the shape of nested lists of numbers, tensors and arrays; None for anything else."""
     if isinstance(value, _NUMBERS):
         return ()
     if isinstance(value, Tensor):
@@ -102,7 +102,7 @@ def _shape_of(value: Any) -> tuple[int, ...] | None:
 
 
 def members_of(values: Sequence[Any]) -> list[Any]:
-    """Return what nested lists hold: tensors, arrays and Python numbers."""
+    """Return the members of nested lists: tensors, arrays and Python numbers."""
     return [held for v in values for held in (members_of(v) if isinstance(v, list | tuple) else (v,))]
 
 

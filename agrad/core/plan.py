@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Plan:
-    """How a rule runs for one pattern of needs.
+    """A rule compiled for one pattern of needs.
 
     Parameters
     ----------
@@ -26,21 +26,21 @@ class Plan:
     needs : tuple of bool
         Per operand, whether it needs a gradient; for a list operand, per member.
     same_spec : bool
-        Every operand has the result's spec, and that is real: no un-broadcasting, casts or conjugates are needed.
+        Whether every operand has the result's spec, and that is real: no un-broadcasting, casts or conjugates are needed.
     nan_safe : bool
-        The cotangent comes from an op that drops elements: products with 0 are looked through (see `unmasked`).
+        Whether the cotangent comes from an op that drops elements: products with 0 are checked (see `unmasked`).
 
     Attributes
     ----------
     saves : tuple of str
-        Names of the values a node keeps, in this order.
+        Names of the values that a node saves, in this order.
     source : str
         The generated text of `vjp`.
     vjp : callable
         ``vjp(xp, g, saved, node)``, compiled at the first use.
     plan_of : dict
-        The plan by its `vjp`, and by what stands for that until it is compiled; all plans of an op share it. A node has
-        its `vjp` alone: a slot for the plan, or a way by it to the `vjp`, would cost every call.
+        Maps a `vjp`, and its placeholder before compilation, to the plan; all plans of an op share it. A node has only
+        its `vjp`: a slot for the plan, or an indirection through it to the `vjp`, would cost every call.
     """
 
     def __init__(
@@ -69,21 +69,21 @@ class Plan:
         plan_of[self.vjp] = self
 
     def use_in(self, names: dict[str, Any], name: str) -> None:
-        """Put `vjp` under a name, and the compiled one once there is one."""
+        """Store `vjp` under a name, and the compiled one once it exists."""
         with FIRST_USE:
             names[name] = self.vjp
             self._users.append((names, name))
 
     @once
     def nan_safe_vjp(self) -> Callable[..., Any]:
-        """The same for a cotangent that comes from an op which drops elements."""
+        """The same for a cotangent from an op that drops elements."""
         return type(self)(self.rule, self.needs, self.plan_of, same_spec=self.same_spec, nan_safe=True).compile()
 
     @once
     def places(self) -> tuple[Any, ...]:
-        """Where the history of each saved value is: a node's edge by number, or -1 for none; per member of a list.
+        """Where the history of each saved value is: the number of a node's edge, or -1 for none; per member of a list.
 
-        "ans" stands for the node itself, None for what is no operand and stays as it is.
+        "ans" means the node itself; None means a value that is not an operand and stays unchanged.
         """
         rule = self.rule
         edges = iter(range(len(self.needs)))
@@ -191,14 +191,14 @@ class Plan:
             if self.rule.kind == "elementwise":
                 text = f"xp.multiply(g, {text})" if self.same_spec else f"times(xp, g, {text}, node.spec)"
         else:
-            name = f"_by_{operand}"  # no argument is called so: `TAKEN`
+            name = f"_by_{operand}"  # no argument has such a name: `TAKEN`
             names[name] = derivative
             text = f"{name}({self._arguments(operand)})"
             if self.rule.kind == "elementwise":
                 text = f"xp.multiply(g, {text})" if self.same_spec else f"times(xp, g, {text}, node.spec)"
         if self.nan_safe and self.rule.outputs is None and self.rule.kind in ("elementwise", "custom", "fused"):
             text = f"unmasked(xp, g, {text}, node)"
-        # what crosses to another backend comes in the operand's dtype, or is lazy and stays a while
+        # a cotangent transferred to another backend has the operand's dtype, or is lazy and stays there for now
         return text if self.same_spec or self.rule.crosses else f"fit(xp, {text}, {self._spec(operand)})"
 
 
@@ -211,6 +211,6 @@ def compile_source(source: str, filename: str, names: dict[str, Any]) -> dict[st
 
 
 def forget_source(filename: str) -> None:
-    """Let go of what `compile_source` keeps of source that cannot run any more."""
+    """Discard the stored text of source that cannot run any more, from `compile_source`."""
     linecache.cache.pop(filename, None)
     errors.INTERNAL_FILES.discard(filename)

@@ -1,4 +1,4 @@
-"""Ports: functions that a file declares and calls, and methods, that a file above it defines, because of what they call."""
+"""Ports: functions and methods declared in one file and defined in a higher one, because of what they call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ R = TypeVar("R")
 
 
 class Port(Generic[P, R]):
-    """A function that is declared here and defined in a file that ranks above, by its `define`.
+    """A function declared here and defined by a file in a higher layer, with `define`.
 
-    The declaration has the signature and the documentation, and no body. Which file defines which port stands in
-    ``PORTS`` of tests/test_house.py.
+    The declaration has the signature and the documentation, and no body. ``PORTS`` in tests/test_house.py lists which file
+    defines which port.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Port(Generic[P, R]):
         functools.update_wrapper(self, declared)
 
     def define(self, function: Callable[P, R]) -> None:
-        """Say which function it is."""
+        """Set the function that the port calls."""
         self._defined = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -44,11 +44,11 @@ class Port(Generic[P, R]):
 
 
 def attaching_to(target: type) -> Callable[[type[M]], type[M]]:
-    """Return a decorator that puts the members of a class on `target`: methods whose file ranks above that one's."""
+    """Return a decorator that adds the members of a class to `target`: methods of a file in a higher layer."""
 
     def attached(methods: type[M]) -> type[M]:
         for name, member in vars(methods).items():
-            if isinstance(member, FunctionType | property) and not name.startswith("__annotate"):  # Python's own
+            if isinstance(member, FunctionType | property) and not name.startswith("__annotate"):  # names that Python adds
                 if isinstance(member, FunctionType) and member.__name__ == name:
                     member.__qualname__ = f"{target.__name__}.{name}"  # Python names it in messages
                 setattr(target, name, member)

@@ -1,7 +1,7 @@
-"""Saved-tensor hooks: what a node keeps goes out through the user's ``pack`` and comes back through ``unpack``.
+"""Saved-tensor hooks: values that a node saves go out through the user's ``pack`` and return through ``unpack``.
 
-Hooks are part of the mode. While some are on, calls take the general way and end in `pack_node`; a node packed so says
-it by ``hooks.packed``, which the engine sees where it looks for hooks anyway. Programs without hooks pay nothing.
+Hooks are part of the mode. While some are on, calls take the general path and end in `pack_node`; ``hooks.packed`` marks a
+node packed this way, and the engine sees it where it checks for hooks anyway. Programs without hooks pay nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Pair(NamedTuple):
-    """One entered pair of hooks. `note`, if there is one, is told the node before each of its values is packed."""
+    """One entered pair of hooks. `note`, if there is one, gets the node before each of its values is packed."""
 
     pack: Callable[[Tensor], Any]
     unpack: Callable[[Any], Tensor]
@@ -29,28 +29,28 @@ class Pair(NamedTuple):
 
 
 class Disabled(NamedTuple):
-    """Stands in the mode where saved-tensor hooks may not be entered."""
+    """Marks in the mode that saved-tensor hooks may not be entered."""
 
     message: str
 
 
 class Packed:
-    """One saved value in the user's keeping.
+    """One saved value in packed form.
 
     Attributes
     ----------
     content : object
-        What the outermost ``pack`` gave.
+        The result of the outermost ``pack``.
     pairs : tuple of Pair
-        The hooks it went through, first to last.
+        The hooks that packed it, first to last.
     spec : Spec
-        Of the value.
+        The spec of the value.
     """
 
     __slots__ = ("content", "pairs", "spec")
 
     def __init__(self, value: Tensor, pairs: Iterable[Pair], node: Node | None = None) -> None:
-        """Pack a value of a node; inner hooks first, and outer ones as long as what they get is a Tensor."""
+        """Pack a value of a node; inner hooks first, and outer ones as long as the result is a Tensor."""
         raw = value._raw
         content: Any = value
         passed = []
@@ -95,7 +95,7 @@ class Packed:
 
 
 def _apart(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function for a saved value: nothing is recorded, and what it saves itself is not packed."""
+    """Call a function for a saved value: nothing is recorded, and tensors that it saves itself are not packed."""
     before = mode.get_mode()
     try:
         mode.push(grad=False, saved=())
@@ -105,7 +105,7 @@ def _apart(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def around() -> tuple[Any, ...]:
-    """Return what is on where another pair is to be entered, outermost first; raises where that is disabled."""
+    """Return the active pairs before another is entered, outermost first; raise where entering is disabled."""
     now = mode.current()
     entries = () if now is None else now.saved
     for entry in entries:
@@ -115,13 +115,13 @@ def around() -> tuple[Any, ...]:
 
 
 def active() -> tuple[Pair, ...]:
-    """Return the hooks that are on, innermost first."""
+    """Return the active hooks, innermost first."""
     now = mode.current()
     return tuple(pair for pair in reversed(now.saved) if isinstance(pair, Pair)) if now is not None else ()
 
 
 def pack_node(node: Node, operands: list[Tensor | None]) -> None:
-    """Pack what a node has just saved, if hooks are on.
+    """Pack the values that a node has just saved, if hooks are on.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def pack_node(node: Node, operands: list[Tensor | None]) -> None:
 
 
 def _packed(value: Any, own: dict[int, Tensor], pairs: tuple[Pair, ...], node: Node) -> Any:
-    """Pack the arrays in a saved value: in itself, in a list of operands or in an indexing key."""
+    """Pack the arrays in a saved value: the value itself, a list of operands or an indexing key."""
     if isinstance(value, list | tuple):
         return type(value)(_packed(part, own, pairs, node) for part in value)
     backend = backend_of(value)
@@ -151,7 +151,7 @@ def _packed(value: Any, own: dict[int, Tensor], pairs: tuple[Pair, ...], node: N
 
 
 def unpacked(value: Any) -> Any:
-    """Return a saved value, or a tuple or list of them, with every parcel opened: raw arrays."""
+    """Return a saved value, or a tuple or list of them, with every packed value unpacked: raw arrays."""
     if isinstance(value, Packed):
         return value.unpack()._raw
     if isinstance(value, list | tuple):

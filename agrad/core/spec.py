@@ -1,4 +1,4 @@
-"""Spec: what may be known of an array without keeping it."""
+"""Spec: the properties of an array that can be known without keeping it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agrad.core.backend import Backend
 
-#: How many Python scalars a spec keeps as arrays, per type.
+#: How many Python scalars a spec caches as arrays, per type.
 SCALARS_KEPT = 256
 
 
 class Spec:
     """Shape, dtype, device and layout of an array, with its backend.
 
-    Backends that are not lazy intern their specs (`Backend.spec`), so that one ``is`` answers "same shape, dtype and
-    device"; two equal specs that are not identical only cost time.
+    Backends that are not lazy intern their specs (`Backend.spec`), so that a single ``is`` compares shape, dtype and
+    device; equal specs that are not identical only cost time.
 
     Attributes
     ----------
     backend : Backend
-        Whose arrays these are.
+        The backend of the arrays.
     xp : module
         The backend's kernels, by the standard's names.
     shape : tuple of int
-        The shape; nan where a lazy backend does not know.
+        The shape; nan for a length that a lazy backend does not know.
     dtype : object
         The backend's own dtype.
     device : str
@@ -34,13 +34,13 @@ class Spec:
     layout : object
         Chunks of a chunked array, None otherwise.
     accumulates : bool
-        Whether sums of this spec are worth updating in place: not for one element (slower in NumPy) nor lazy arrays.
+        Whether sums of this spec are worth updating in place: not for one element (slower in NumPy) or lazy arrays.
     booleans : Spec or None
-        Of a comparison of two arrays of this spec, once there has been one.
+        The spec of comparisons of two arrays of this spec, once there has been one.
     run_rule : callable or None
-        How the backend runs a rule, if it has a way of its own (`Backend.run_rule`).
+        How the backend runs a rule, if in its own way (`Backend.run_rule`).
     inexact, is_complex, is_float : bool
-        Whether the dtype is real or complex floating point, whether it is complex, whether it is real.
+        Whether the dtype is real or complex floating point; whether it is complex; whether it is real floating point.
     """
 
     __slots__ = (
@@ -91,9 +91,9 @@ class Spec:
         return math.prod(self.shape)
 
     def scalar(self, value: complex) -> Any:
-        """Return a Python scalar as a 0-d array under the standard's promotion with an array of this spec.
+        """Return a Python scalar as a 0-d array, by the standard's promotion with an array of this spec.
 
-        Floats and ints are kept, by exact type, read-only where the library has that: all programs share them. Zeros
+        Floats and ints are cached, by exact type, and read-only where the library supports that: all programs share them. Zeros
         among floats are not (0.0 == -0.0), nor is NaN (it equals nothing, and would be stored again at every use).
         """
         array = self.backend.scalar(value, self)
@@ -105,7 +105,7 @@ class Spec:
         return array
 
     def number(self, value: complex) -> Any:
-        """Return a Python scalar as `scalar` does, from what is kept if it is."""
+        """Return a Python scalar as `scalar` does, from the cache if it is there."""
         kept: Any = self.floats if type(value) is float else self.ints if type(value) is int else None
         if kept is None or not self.inexact:  # the default dtype may change
             return self.backend.scalar(value, self)
@@ -118,7 +118,7 @@ class Spec:
 
 
 class Specs(tuple[Spec, ...]):
-    """Specs of the results of an op that gives several, all of one backend."""
+    """The specs of an op's several results, all of one backend."""
 
     __slots__ = ()
 
@@ -134,12 +134,12 @@ class Specs(tuple[Spec, ...]):
 
     @property
     def run_rule(self) -> Callable[..., Any] | None:
-        """How the backend runs a rule, if it has a way of its own."""
+        """How the backend runs a rule, if in its own way."""
         return self[0].run_rule
 
 
 class SomeSpecs(Specs):
-    """Specs of the results of a `Function` of which the first is no tensor: None stands for such a one."""
+    """The specs of the results of a `Function` whose first result is not a tensor, and has None as its spec."""
 
     __slots__ = ()
 

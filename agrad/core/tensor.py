@@ -1,7 +1,7 @@
-"""Tensor: a mutable name for an immutable value, with the graph it came from.
+"""Tensor: a mutable name for an immutable value, with the graph that produced it.
 
-In-place spellings rebind the tensor to a new value and never change an array that anything else holds. What a method
-computes stands in ``agrad.ops``; this file knows names, gradients and the borders of the graph.
+In-place methods rebind the tensor to a new value and never change an array that anything else holds. Methods that
+compute are in ``agrad.ops``; this file handles names, gradients and the borders of the graph.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _new = object.__new__
 
 
 class Size(int):
-    """A number of elements, as the standard has it, that PyTorch's ``x.size()`` and ``x.size(0)`` may call."""
+    """A number of elements, as in the standard, that can also be called as PyTorch's ``x.size()`` and ``x.size(0)``."""
 
     shape: tuple[int, ...]
 
@@ -39,15 +39,15 @@ class Size(int):
         return int, (int(self),)
 
 
-#: Packages that copy what they hold deeply in the middle of a computation: there a copy is a step of the graph.
+#: Packages that deep-copy objects in the middle of a computation: there a copy is a step of the graph.
 COPIED_AS_VALUES = {"xarray"}
 
 
 class Tensor(Methods):
-    """An array of any backend that records what is done with it.
+    """An array of any backend that records the operations on it.
 
-    Made by `agrad.tensor`, `agrad.asarray` and the creation functions. ``Tensor(3, 5)`` gives an uninitialised tensor
-    of that shape and ``Tensor([1, 2])`` one with that content, both of the default dtype.
+    Made by `agrad.tensor`, `agrad.asarray` and the creation functions. ``Tensor(3, 5)`` returns an uninitialised tensor
+    of that shape and ``Tensor([1, 2])`` one with those elements, both of the default dtype.
 
     Parameters
     ----------
@@ -70,26 +70,26 @@ class Tensor(Methods):
     tensor([1., 2.])
     """
 
-    # The three that every operation reads; everything rare is in __dict__. For `_raw` of a tensor that owns its array,
+    # Every operation reads these three; everything rare is in __dict__. For `_raw` of a tensor that owns its array,
     # see `core.buffers.own`.
     __slots__ = ("__dict__", "__weakref__", "_node", "_raw", "_spec")
 
-    __pandas_priority__ = 5000  # its objects leave operators to tensors, which refuse them, and ufuncs, which take them
+    __pandas_priority__ = 5000  # pandas objects leave operators to tensors, which refuse them, and to ufuncs, which take them
 
     _raw: Any
     _node: Node | None
     _spec: Spec
 
-    _leaf: AccumulateGrad | None = None  # a frozen leaf's state, or that of a tensor given a .grad by hand
+    _leaf: AccumulateGrad | None = None  # state of a frozen leaf, or of a tensor whose .grad was assigned
     _retained: Retained | None = None
     _tangents: dict[int, Tensor] | None = None
-    _base: tuple[Any, ...] | None = None  # of what other libraries would make this a view: see `bases`
+    _base: tuple[Any, ...] | None = None  # what other libraries would make this a view of: see `bases`
 
-    # -- what is known without computing ------------------------------------------------------------------------------
+    # -- properties known without computing ---------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape, a tuple of int (nan where a lazy backend does not know)."""
+        """The shape, a tuple of int (nan for a length that a lazy backend does not know)."""
         return self._spec.shape
 
     @property
@@ -104,7 +104,7 @@ class Tensor(Methods):
 
     @property
     def size(self) -> Size:
-        """The number of elements, None where a lazy backend does not know; called, it is PyTorch's ``size()``."""
+        """The number of elements, None where a lazy backend does not know; when called, PyTorch's ``size()``."""
         size = self._spec.size
         if size != size:  # noqa: PLR0124 (nan: unknown)
             return None  # type: ignore[return-value]
@@ -114,7 +114,7 @@ class Tensor(Methods):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the value."""
+        """The number of bytes of the value."""
         return int(self._spec.backend.nbytes(self._raw))
 
     def numel(self) -> int:
@@ -203,7 +203,7 @@ class Tensor(Methods):
         Parameters
         ----------
         requires_grad : bool, optional
-            False freezes the leaf: graphs recorded before skip it too.
+            False freezes the leaf: graphs recorded earlier skip it too.
 
         Returns
         -------
@@ -213,14 +213,14 @@ class Tensor(Methods):
         Raises
         ------
         RuntimeError
-            If the dtype is neither real nor complex floating point, or on freezing a result of an operation.
+            If the dtype is neither real nor complex floating point, or on freezing an operation's result.
         """
         self.requires_grad = requires_grad
         return self
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the user made this tensor rather than a recorded operation."""
+        """Whether the user made this tensor, rather than a recorded operation."""
         return self._node is None or isinstance(self._node, AccumulateGrad)
 
     @property
@@ -301,9 +301,9 @@ class Tensor(Methods):
 
     @property
     def grad_dtype(self) -> Any:
-        """The dtype that gradients of this leaf are cast to; None where any may be assigned to `grad`.
+        """The dtype that gradients of this leaf are cast to; None where `grad` may be assigned any dtype.
 
-        It is the leaf's own unless set otherwise. Hooks and `agrad.grad` see the cast gradient.
+        The leaf's own dtype unless set otherwise. Hooks and `agrad.grad` see the cast gradient.
         """
         if not self.is_leaf:
             raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
@@ -332,7 +332,7 @@ class Tensor(Methods):
         hooks_of(self._state()).grad_dtype = (dtype,)
 
     def _state(self) -> AccumulateGrad:
-        """Return this leaf's state, made for one that requires no grad."""
+        """Return this leaf's state, created if the leaf does not require grad."""
         if isinstance(self._node, AccumulateGrad):
             return self._node
         if self._leaf is None:
@@ -361,7 +361,7 @@ class Tensor(Methods):
         return self._retained is not None and self._retained.active and not self.is_leaf
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
-        """Call `hook` with the gradient of this tensor whenever one is computed; what it returns takes its place.
+        """Call `hook` with the gradient of this tensor whenever one is computed; its result replaces the gradient.
 
         Parameters
         ----------
@@ -371,7 +371,7 @@ class Tensor(Methods):
         Returns
         -------
         Handle
-            Its ``remove()`` takes the hook away.
+            Its ``remove()`` removes the hook.
 
         Raises
         ------
@@ -387,7 +387,7 @@ class Tensor(Methods):
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Handle:
         """Call ``hook(self)`` after this leaf's `.grad` was updated.
 
-        Such a leaf gets its gradient as soon as it is complete, not when the whole backward has succeeded.
+        Such a leaf gets its gradient as soon as it is complete, not when the whole backward pass has succeeded.
 
         Parameters
         ----------
@@ -397,7 +397,7 @@ class Tensor(Methods):
         Returns
         -------
         Handle
-            Its ``remove()`` takes the hook away.
+            Its ``remove()`` removes the hook.
 
         Raises
         ------
@@ -420,7 +420,7 @@ class Tensor(Methods):
         Returns
         -------
         Tensor
-            A value of its own: changing it in place does not change this tensor.
+            A separate value: changing it in place does not change this tensor.
         """
         recorder = mode.recorder()
         result = wrap(self._raw if recorder is None else recorder.detach(self), self._spec)
@@ -428,7 +428,7 @@ class Tensor(Methods):
         return result
 
     def detach_(self) -> Self:
-        """Forget the history of this tensor; a leaf keeps its `.grad` and stops requiring one.
+        """Drop the history of this tensor; a leaf keeps its `.grad` and stops requiring one.
 
         Returns
         -------
@@ -443,9 +443,9 @@ class Tensor(Methods):
 
     @property
     def data(self) -> Tensor:
-        """The value without history, whose changes in place are this tensor's, unrecorded; assigning gives it a new value.
+        """The value without history; changing it in place changes this tensor, unrecorded. Assigning to it sets a new value.
 
-        It is the value of now: when the tensor has got another one since, a change in place is lost, and warns.
+        It holds the present value: once the tensor has another one, a change in place is lost, and warns.
         """
         result = self.detach()
         assert result._base is not None
@@ -470,16 +470,16 @@ class Tensor(Methods):
         leaf, before = self._node if isinstance(self._node, AccumulateGrad) else self._leaf, self._raw
         if leaf is not None and is_moved(leaf.spec, spec):
             leaf.moved = True
-        # nothing is called between these, so that no signal handler can run: `before` was read, which ends an ownership
+        # nothing is called between these, so no signal handler can run: `before` was read, which ends an ownership
         self._raw, self._spec = raw, spec
         if leaf is not None:
             leaf.spec = spec
         del before
 
-    # -- leaving for Python -------------------------------------------------------------------------------------------
+    # -- conversion to Python -----------------------------------------------------------------------------------------
 
     def _is_followed(self) -> bool:
-        """Return whether what is done with this tensor now is differentiated: recorded, or along a tangent."""
+        """Return whether operations on this tensor are currently differentiated: recorded, or along a tangent."""
         now = mode.current()
         if now is None:
             return self._node is not None
@@ -490,17 +490,17 @@ class Tensor(Methods):
         )
 
     def _leaves_transform(self, how: str) -> None:
-        """Warn where the value leaves the graph within a transform. PyTorch's way of recording expects it elsewhere."""
+        """Warn where the value leaves the graph within a transform. In PyTorch-style recording this is expected elsewhere."""
         if mode.transforming.get() and self._is_followed():
             errors.warn_leaves(how, "If that is meant, say so: x.detach().")
 
     def item(self, *index: Any) -> Any:
-        """Return the one element as a Python number.
+        """Return the only element as a Python number.
 
         Parameters
         ----------
         *index : int
-            As in NumPy: which element, counted in rows or by one number per axis.
+            Which element, as in NumPy: counted in row-major order or by one number per axis.
 
         Returns
         -------
@@ -515,7 +515,7 @@ class Tensor(Methods):
         Warns
         -----
         LeavesGraphWarning
-            Where a transform of `agrad.func` follows this tensor.
+            If a transform of `agrad.func` is differentiating this tensor.
         """
         self._leaves_transform("item()")
         if index:
@@ -541,13 +541,13 @@ class Tensor(Methods):
         Warns
         -----
         LeavesGraphWarning
-            As `item`.
+            As for `item`.
         """
         self._leaves_transform("tolist()")
         return self._spec.backend.tolist(self._computed())
 
     def _computed(self) -> Any:
-        """Return the array, for Python to see; what a lazy one stands for is computed first, and stays with this tensor."""
+        """Return the array for Python to read; a lazy value is computed first and kept in this tensor."""
         recorder = mode.recorder()
         if recorder is not None:
             recorder.leaves(self)
@@ -610,13 +610,13 @@ class Tensor(Methods):
         self._leaves_transform("format()")
         backend, raw = self._spec.backend, self._raw
         if self.ndim == 0 and (spec or (backend.shows(raw) and backend.text_of(raw) is None)):
-            return format(self._item(), spec)  # as PyTorch: the number; what would be computed is shown as by print
+            return format(self._item(), spec)  # as PyTorch: the number; a value that would need computing is shown as by print
         return object.__format__(self, spec)
 
     # -- copies -------------------------------------------------------------------------------------------------------
 
     def __copy__(self) -> Self:
-        data = self._raw  # first: it ends ownership, and with it a class of its own
+        data = self._raw  # first: reading it ends ownership, and with it the owner class
         made = _new(type(self))
         made._raw, made._spec, made._node = data, self._spec, None
         made.__dict__.update(self._instance_dict())
@@ -640,7 +640,7 @@ class Tensor(Methods):
             )
         if self._tangents:
             raise RuntimeError("deepcopy of a dual tensor: the copy would lose its tangent. Use copy.copy or clone().")
-        if isinstance(self._node, AccumulateGrad) and not self._node.active:  # a name that a transform gave
+        if isinstance(self._node, AccumulateGrad) and not self._node.active:  # a name that a transform gave to an argument
             self._leaves_transform("deepcopy()")
         data = self._raw  # values are immutable: the copy may share the array
         made = _new(type(self))
@@ -685,9 +685,9 @@ class Retained:
     Attributes
     ----------
     grad : Tensor or None
-        What was kept, or assigned.
+        The stored gradient, from backward or by assignment.
     active : bool
-        Whether `retain_grad` has asked to keep it.
+        Whether `retain_grad` was called.
     """
 
     __slots__ = ("__weakref__", "active", "grad")
@@ -697,8 +697,8 @@ class Retained:
         self.active: bool = False
 
 
-#: Puts the members of a class on `Tensor`. Type checkers find them in ``core/methods.pyi``, which ``docs/make_methods.py``
-#: writes anew.
+#: Adds the members of a class to `Tensor`. Type checkers find them in ``core/methods.pyi``, which ``docs/make_methods.py``
+#: writes.
 attached: Callable[[type], type] = attaching_to(Tensor)
 
 
@@ -708,17 +708,17 @@ def compute(tensors: Iterable[Tensor], /) -> None:
 
 
 def array_of(tensor: Tensor) -> Any:
-    """Return the array that a tensor holds, without a copy: not to be written to."""
+    """Return the array that a tensor holds, without a copy: do not write to it."""
     return tensor._raw
 
 
 def node_of(tensor: Tensor) -> Node | None:
-    """Return the node that a tensor is a result of, or that stands for a leaf; None where it requires no gradient."""
+    """Return the node whose result a tensor is, or that represents a leaf; None where it requires no gradient."""
     return tensor._node
 
 
 def is_followed(tensor: Tensor) -> bool:
-    """Return whether what is done with a tensor now is differentiated: recorded, or along a tangent."""
+    """Return whether operations on a tensor are currently differentiated: recorded, or along a tangent."""
     return tensor._is_followed()
 
 
@@ -731,25 +731,25 @@ def wrap(data: Any, spec: Spec, node: Node | None = None) -> Tensor:
     return t
 
 
-#: Where the array of a tensor lies, whatever its class does with the name.
+#: The slot that holds a tensor's array, even where its class overrides the name.
 array_slot: Any = Tensor.__dict__["_raw"]
 spec_slot: Any = Tensor.__dict__["_spec"]
 
 
 def is_moved(old: Spec, new: Spec) -> bool:
     """Return whether a gradient for a value of the old spec may not fit one of the new."""
-    # dtypes of two libraries are not to be compared
+    # dtypes of two libraries cannot be compared
     return new is not old and (new.shape, new.device, new.dtype) != (old.shape, old.device, old.dtype)
 
 
 class Storage(tuple[Any, ...]):  # noqa: SLOT001 (a tuple with more than it shows)
-    """What stands in `_base` of ``x.data``: as in `bases`, and a write to it is one to `x`.
+    """The `_base` of ``x.data``: as in `bases`, and a write to the tensor is a write to `x`.
 
     Attributes
     ----------
-    array : array
+    The result's array, as long as `x` has the value it was taken from.
         That of the result, as long as `x` has the value it was taken from.
-    value : array
+    The array of `x`.
         That of `x`.
     """
 
@@ -758,22 +758,22 @@ class Storage(tuple[Any, ...]):  # noqa: SLOT001 (a tuple with more than it show
 
     @classmethod
     def of(cls, base: tuple[Any, ...], array: Any, value: Any) -> Self:
-        """Make one of what `bases` gave."""
+        """Make one from the result of `bases`."""
         made = tuple.__new__(cls, base)
         made.array, made.value = array, value
         return made
 
     def owner(self, result: Tensor) -> Tensor | None:
-        """Return what a write to ``x.data`` goes to: `x`, if neither has got another value since; else None."""
+        """Return the target of a write to ``x.data``: `x`, if neither has got another value since; otherwise None."""
         found: Tensor | None = self[0]()
         return found if found is not None and found._raw is self.value and result._raw is self.array else None
 
 
 def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:
-    """Return what a view of `tensor` is one of, newest first: a weak reference to each, then the older ones in a pair.
+    """Return the tensors that a view of `tensor` is a view of, newest first: a weak reference, then the older ones as a pair.
 
-    A view of a view is one of the first, which may live on when the one between is gone. A third member says that it is a
-    copy in NumPy.
+    A view of a view is also one of the first tensor, which may outlive the one between. A third member means that NumPy
+    makes a copy.
     """
     older = tensor._base
     while older is not None and older[0]() is None:
@@ -782,12 +782,12 @@ def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:
 
 
 def set_history(target: Tensor, node: Node | None) -> None:
-    """Make a tensor the result of another node; what `retain_grad` asked for goes along."""
+    """Make a tensor the result of another node; a `retain_grad` request goes with it."""
     assign_all(starmap(setattr, history(target, node)))
 
 
 def history(target: Tensor, node: Node | None) -> list[tuple[Any, str, Any]]:
-    """Return what is to be set, as arguments of ``setattr``, to make a tensor the result of another node."""
+    """Return the arguments of ``setattr`` that make a tensor the result of another node."""
     if target._retained is None:
         return [(target, "_node", node)]
     changes: list[tuple[Any, str, Any]] = []
@@ -816,7 +816,7 @@ def _restore(cls: type[Tensor], device: str, data: Any, state: dict[str, Any]) -
 
 
 def check_number(what: str, name: str, value: Any) -> None:
-    """Refuse, for a parameter that has no derivative, a tensor whose derivative is being taken."""
+    """Refuse a tensor that is being differentiated as the value of a parameter without a derivative."""
     if isinstance(value, Tensor) and value._is_followed():
         raise errors.not_a_number(what, name)
 

@@ -1,6 +1,6 @@
-"""Cotangents of another backend than their node: a rule runs where its cotangent is, and what is lazy stays so.
+"""Cotangents of another backend than their node's: a rule runs where its cotangent is, and lazy values stay lazy.
 
-Lazy cotangents that arrive where values are not lazy are computed at the end of the pass, all at once.
+Lazy cotangents that arrive at non-lazy values are computed at the end of the pass, all at once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from agrad.core.spec import Spec, Specs
 
 
 def joined_with(spec: Spec, cotangents: Iterable[Any]) -> Backend:
-    """Return the backend on which a node of this spec is run through with raw cotangents, some perhaps None.
+    """Return the backend on which a node of this spec runs with raw cotangents, some perhaps None.
 
-    Where the two do not mix it is the cotangent's, which takes over what is the node's.
+    If the two backends do not mix it is the cotangent's, to which the node's values are transferred.
     """
     found = [backend_of(g) for g in cotangents if g is not None]
     others = [backend for backend in found if backend is not None and backend is not spec.backend]
@@ -26,12 +26,12 @@ def joined_with(spec: Spec, cotangents: Iterable[Any]) -> Backend:
 
 
 def is_foreign(cotangent: Any, node: Node) -> bool:
-    """Return whether a raw cotangent is of another backend than the node it goes to."""
+    """Return whether a raw cotangent belongs to another backend than the node it goes to."""
     return cotangent is not None and backend_of(cotangent) is not node.spec.backend
 
 
 class RelocatedNode:
-    """A node as its rule sees it where a lazy cotangent is: with specs of the cotangent's backend."""
+    """A node as its rule sees it on the backend of a lazy cotangent: with specs of that backend."""
 
     def __init__(self, node: Node, backend: Backend) -> None:
         self.node = node
@@ -45,7 +45,7 @@ class RelocatedNode:
 
 
 def spec_on(backend: Backend, spec: Spec) -> Spec:
-    """Return the spec an array of another backend has after its transfer to this one."""
+    """Return the spec that an array of another backend has after its transfer to this one."""
     return Spec(backend, spec.shape, backend.dtype(spec.backend.dtype_name(spec.dtype)), backend.default_device())
 
 
@@ -60,21 +60,21 @@ def on_backend(value: Any, backend: Backend) -> Any:
 
 
 def transfer(source: Any, array: Any, spec: Spec) -> Any:
-    """Transfer a cotangent of another backend to that of its operand."""
+    """Transfer a cotangent from another backend to its operand's."""
     backend = spec.backend
     array = source.send(source.as_array(array), backend, spec.device)
     return fit((backend_of(array) or backend).xp, array, spec)
 
 
 def computed(cotangents: Sequence[tuple[Any, Spec]], values: Iterable[Any]) -> list[Any]:
-    """Compute, in one pass, the cotangents that are lazy although what they belong to is not, and bring them there.
+    """Compute, in one pass, the lazy cotangents of non-lazy values, and transfer them there.
 
     Parameters
     ----------
     cotangents : sequence of (array or None, Spec)
-        Raw cotangents, with the specs of what they belong to.
+        Raw cotangents, with the specs of the values they belong to.
     values : iterable of Tensor
-        What is differentiated: losses among them get their values too.
+        The differentiated values: losses among them get their values too.
     """
     wanted = {id(g): g for g, spec in cotangents if is_lazy(g) and not spec.backend.is_lazy}
     if not wanted:

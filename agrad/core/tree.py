@@ -1,6 +1,6 @@
-"""Containers of tensors: taking the leaves out, putting leaves back. ``agrad.tree`` is the public name.
+"""Containers of tensors: flatten and unflatten. ``agrad.tree`` is the public name.
 
-A container is a dict, list, tuple, namedtuple, dataclass instance or None, in any nesting; None holds nothing.
+A container is a dict, list, tuple, namedtuple, dataclass instance or None, nested to any depth; None holds nothing.
 Everything else is a leaf.
 """
 
@@ -20,18 +20,18 @@ class TreeDef:
     """The structure of a container without its leaves: immutable, comparable and hashable.
 
     Two structures are equal if the same list of leaves means the same in both: equal types, lengths and keys. The
-    order in which the keys of a dict were inserted does not count, as leaves follow the sorted keys.
+    insertion order of dict keys does not matter, as leaves follow the sorted keys.
 
     Attributes
     ----------
     kind
         The container's type, or None for a leaf.
     keys
-        The keys of a dict, sorted if they can be, or the field names of a namedtuple or dataclass.
+        The keys of a dict, sorted if possible, or the field names of a namedtuple or dataclass.
     children
         The structures inside, in the order of the leaves.
     num_leaves
-        How many leaves there are.
+        The number of leaves.
 
     Examples
     --------
@@ -48,12 +48,12 @@ class TreeDef:
     keys: tuple[Any, ...] = ()
     children: tuple[TreeDef, ...] = ()
     num_leaves: int = field(default=1, compare=False)
-    # What rebuilding a dict needs beyond its keys: their insertion order, and the factory of a defaultdict.
+    # What rebuilding a dict needs in addition to its keys: their insertion order, and the factory of a defaultdict.
     _order: tuple[Any, ...] = field(default=(), compare=False)
     _factory: Callable[[], Any] | None = field(default=None, compare=False)
 
     def paths(self) -> list[str]:
-        """Where each leaf stands, written as Python code: ``['layers'][0].weight``."""
+        """The path of each leaf, written as Python code: ``['layers'][0].weight``."""
         return list(self._paths(""))
 
     def _paths(self, path: str) -> Iterator[str]:
@@ -63,7 +63,7 @@ class TreeDef:
             yield from child._paths(path + step)
 
     def _steps(self) -> list[str]:
-        """What leads from here to each child."""
+        """The path element of each child."""
         if self.kind is None:
             return []
         if issubclass(self.kind, dict):
@@ -87,14 +87,14 @@ class TreeDef:
             return kind._make(children)
         if issubclass(kind, (list, tuple)):
             return kind(children)
-        # Not through __init__: that would run __post_init__ a second time on values it has already treated.
+        # Not through __init__: that would run __post_init__ a second time on values it has already processed.
         made = object.__new__(kind)
         for name, child in zip(self.keys, children, strict=True):
             object.__setattr__(made, name, child)
         return made
 
     def _flatten_up_to(self, tree: Any, path: str) -> Iterator[Any]:
-        """What `tree` has where this structure has its leaves."""
+        """Yield what `tree` has where this structure has its leaves."""
         if self.kind is None:
             yield tree
             return
@@ -120,7 +120,7 @@ class TreeDef:
         return f"TreeDef({self})"
 
     def __str__(self) -> str:
-        """The container with a star for each leaf, as messages show it."""
+        """Return the container with a star for each leaf, as messages show it."""
         kind = self.kind
         if kind is None:
             return "*"
@@ -140,11 +140,11 @@ class TreeDef:
         return f"{kind.__name__}({named})"
 
 
-TreeDef.__module__ = "agrad.tree"  # where pickles look for it
+TreeDef.__module__ = "agrad.tree"  # pickle looks for it there
 
 
 def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
-    """Take a container apart.
+    """Flatten a container.
 
     Parameters
     ----------
@@ -154,11 +154,11 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
     Returns
     -------
     leaves : list
-        The leaves, depth first; those of a dict in the order of its sorted keys, so that dicts with equal keys give
+        The leaves, depth first; those of a dict in the order of its sorted keys, so that dicts with equal keys return
         their leaves in the same order. Keys of several types are sorted type by type; keys that cannot be compared
-        keep the order in which they were inserted.
+        keep their insertion order.
     treedef : TreeDef
-        What `unflatten` needs to put them together again.
+        The structure that `unflatten` needs to rebuild the container.
 
     Examples
     --------
@@ -172,13 +172,13 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     """Put leaves into a structure; the inverse of `flatten`.
 
-    Dicts come back with their keys in the order of the original. Dataclass instances are made without calling
-    ``__init__`` and ``__post_init__``: exactly their fields are set.
+    Dicts get their keys in the original order. Dataclass instances are made without calling ``__init__`` and
+    ``__post_init__``: only their fields are set.
 
     Parameters
     ----------
     treedef
-        What `flatten` returned.
+        The structure that `flatten` returned.
     leaves
         As many leaves as the structure has.
 
@@ -205,11 +205,11 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     Parameters
     ----------
     f
-        Called with one leaf of `tree` and what each of `rest` has in the same place.
+        Called with one leaf of `tree` and, for each of `rest`, its value at the same place.
     tree
         A container or a single leaf.
     *rest
-        Containers of the same structure. In the place of a leaf of `tree` they may have anything, also a container.
+        Containers of the same structure. At the place of a leaf of `tree` they may have anything, including a container.
 
     Returns
     -------
@@ -219,7 +219,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     Raises
     ------
     ValueError
-        If one of `rest` has another structure; the message says where.
+        If the structure of one of `rest` differs; the message says where.
 
     Examples
     --------
@@ -240,8 +240,8 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 
 def _open(tree: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
-    """The keys and children of a container; None for a leaf."""
-    # A GradientEdge, which is a namedtuple, says so itself; an object that answers for any attribute does not.
+    """Return the keys and children of a container; None for a leaf."""
+    # A GradientEdge, which is a namedtuple, declares itself; an object that answers for any attribute does not.
     if isinstance(tree, Tensor) or hasattr(type(tree), "_is_leaf"):
         return None
     if tree is None:
@@ -258,7 +258,7 @@ def _open(tree: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
 
 
 def children_of(tree: Any) -> Collection[Any] | None:
-    """Return what is in a container, in any order; None for a leaf."""
+    """Return the children of a container, in any order; None for a leaf."""
     if type(tree) is list or type(tree) is tuple:
         return tree
     if type(tree) is dict:
@@ -281,7 +281,7 @@ def _flatten(tree: Any, leaves: list[Any]) -> TreeDef:
     return TreeDef(type(tree), keys, children, len(leaves) - before, order, factory)
 
 
-#: The structure of what is no container.
+#: The structure of a leaf.
 LEAF = TreeDef(None)
 
 

@@ -1,4 +1,4 @@
-"""What is seen of cotangents while a pass is watched: a line of the log, and NaN."""
+"""Observe cotangents in a watched pass: log lines, and NaN checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def described(g: Any) -> str:
 
 
 def without_nan(vjp: Any) -> Any:
-    """Return a vjp that raises where a cotangent it gives holds NaN: anomaly detection."""
+    """Return a vjp that raises where a cotangent it returns contains NaN: anomaly detection."""
 
     def checked_vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
         gs = vjp(xp, g, saved, node)
@@ -32,7 +32,7 @@ def without_nan(vjp: Any) -> Any:
 
 
 def holds_nan(part: Any) -> bool:
-    """Return whether a cotangent, raw or a Tensor, has NaN in it."""
+    """Return whether a cotangent, raw or a Tensor, contains NaN."""
     raw = part._raw if isinstance(part, Tensor) else part
     backend = backend_of(raw)
     assert backend is not None
