@@ -1,4 +1,4 @@
-"""Anomaly detection: find the operation whose derivative gives NaN."""
+"""Anomaly detection: find the operation whose derivative produces NaN."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from agrad.ops.docs import complete as _complete
 
 
 class detect_anomaly(Block):  # noqa: N801 (PyTorch's name)
-    """Raise where a backward pass makes NaN, and name the operation and its line in the forward pass.
+    """Raise where a backward pass produces NaN, and name the operation and its line in the forward pass.
 
-    It belongs around the backward pass, where each gradient is looked at; programs outside pay nothing. (The line of the
-    forward call is always known.) Lazy gradients are computed to be looked at.
+    Use it around the backward pass, where every gradient is checked; other code pays nothing. (The line of the
+    forward call is always known.) Lazy gradients are computed to be checked.
 
     Parameters
     ----------
     check_nan : bool, optional
-        Look for NaN. Infinity is no anomaly.
+        Whether to check for NaN. Infinity is not an anomaly.
 
     Raises
     ------
     RuntimeError
-        From `backward` or `grad` inside, in PyTorch's words.
+        From `backward` or `grad` inside, with PyTorch's message.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class detect_anomaly(Block):  # noqa: N801 (PyTorch's name)
 
 
 class set_detect_anomaly:  # noqa: N801 (PyTorch's name)
-    """Turn anomaly detection on or off, at once and until it is set again, or for a ``with`` block.
+    """Turn anomaly detection on or off, immediately and until set again, or for a ``with`` block.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Return whether anomaly detection looks for NaN.
+    """Return whether anomaly detection checks for NaN.
 
     Returns: Whether it does.
     """

@@ -1,4 +1,4 @@
-"""backward and grad: the two ways into the reverse engine, with PyTorch's arguments and messages."""
+"""backward and grad: the two entry points of the reverse engine, with PyTorch's arguments and messages."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def backward(
     Parameters
     ----------
     tensors : Tensor, GradientEdge or container of them
-        What to differentiate; their gradients add up.
+        The values to differentiate; their gradients are summed.
     grad_tensors : Tensor, None or container of them, optional
         A cotangent per tensor, of its shape; may be None for a single real element (then 1).
     retain_graph : bool, optional
-        Keep what the graph saved, to run through it again. Default: `create_graph`.
+        Whether to keep the graph's saved values, so that it can be differentiated again. Default: `create_graph`.
     create_graph : bool, optional
-        Record the pass itself, for higher derivatives. A `.grad` then has a history that leads back to its
-        leaf, a cycle which only the garbage collector frees: `agrad.grad` makes none.
+        Whether to record the pass itself, for higher derivatives. A `.grad` then has a history that leads back to its
+        leaf, a cycle that only the garbage collector frees; `agrad.grad` creates none.
     inputs : Tensor, GradientEdge or container of them, optional
-        Accumulate into these only; one that is not a leaf gets a `.grad` too, from now on (see `Tensor.retain_grad`).
+        Accumulate only into these; a non-leaf among them gets a `.grad` too, from now on (see `Tensor.retain_grad`).
 
     Raises
     ------
     RuntimeError
-        In PyTorch's words; every `.grad` is then as it was.
+        With PyTorch's message; no `.grad` has changed then.
     """
     if mode.transforming.get():
         raise errors.backward_in_transform()
@@ -57,13 +57,13 @@ def backward(
     nodes = [_node_of(t, i) for i, t in enumerate(wanted)]
     for tensor in wanted:
         if isinstance(tensor, Tensor):
-            tensor.retain_grad()  # as in PyTorch, it stays so
+            tensor.retain_grad()  # as in PyTorch, this remains set
     engine.run(roots, retain_graph=retain, create_graph=create_graph, targets=set(nodes), values=outputs)
 
 
 @attached
 class BackwardMethod:
-    """What `Tensor` has of this file."""
+    """The members of `Tensor` defined in this file."""
 
     def backward(
         self: Any,
@@ -77,19 +77,19 @@ class BackwardMethod:
         Parameters
         ----------
         gradient : Tensor, optional
-            Cotangent of this tensor's shape; may be left out for a single real element (then 1).
+            Cotangent of this tensor's shape; may be omitted for a single real element (then 1).
         retain_graph : bool, optional
-            Keep what the graph saved, to run through it again. Default: `create_graph`.
+            Whether to keep the graph's saved values, so that it can be differentiated again. Default: `create_graph`.
         create_graph : bool, optional
-            Record the backward pass itself, for higher derivatives. A `.grad` then has a history that leads back to its
-            leaf, a cycle which only the garbage collector frees: `agrad.grad` makes none.
+            Whether to record the backward pass itself, for higher derivatives. A `.grad` then has a history that leads back
+            to its leaf, a cycle that only the garbage collector frees; `agrad.grad` creates none.
         inputs : Tensor, GradientEdge, or iterable or dict of them, optional
-            Accumulate into these only.
+            Accumulate only into these.
 
         Raises
         ------
         RuntimeError
-            As PyTorch, in its words; every `.grad` is then as it was.
+            Where PyTorch does, with its message; no `.grad` has changed then.
 
         Examples
         --------
@@ -114,28 +114,28 @@ def grad(
     materialize_grads: bool = False,
     only_inputs: bool = True,
 ) -> Any:
-    """Return the gradients of outputs by inputs; no `.grad` of a leaf changes.
+    """Return the gradients of outputs with respect to inputs; no leaf's `.grad` changes.
 
     Parameters
     ----------
     outputs : Tensor, GradientEdge or container of them
-        What to differentiate; their gradients add up.
+        The values to differentiate; their gradients are summed.
     inputs : Tensor, GradientEdge or container of them
-        By what.
+        The values to differentiate with respect to.
     grad_outputs : Tensor, None or container of them, optional
         A cotangent per output.
     retain_graph : bool, optional
-        Keep what the graph saved. Default: `create_graph`.
+        Whether to keep the graph's saved values. Default: `create_graph`.
     create_graph : bool, optional
-        Record the pass, so that the gradients can be differentiated.
+        Whether to record the pass, so that the gradients can be differentiated.
     allow_unused : bool, optional
-        Give None for an input the outputs do not depend on. Default: `materialize_grads`.
+        Return None for an input that the outputs do not depend on. Default: `materialize_grads`.
     is_grads_batched : bool, optional
-        The first axis of every cotangent is that of a batch: the gradients, computed in one pass, have it too.
+        The first axis of every cotangent is a batch axis: the gradients, computed in one pass, have it too.
     materialize_grads : bool, optional
-        Give zeros instead of that None.
+        Return zeros instead of that None.
     only_inputs : bool, optional
-        As in PyTorch, nothing but True; `backward` accumulates the gradients of all leaves.
+        Only True, as in PyTorch; `backward` accumulates the gradients of all leaves.
 
     Returns
     -------
@@ -145,11 +145,11 @@ def grad(
     Raises
     ------
     RuntimeError
-        In PyTorch's words.
+        With PyTorch's message.
     TypeError
         If `inputs` is a mapping other than a dict.
     ValueError
-        If `only_inputs` is False, or `materialize_grads` goes with ``allow_unused=False``.
+        If `only_inputs` is False, or `materialize_grads` is combined with ``allow_unused=False``.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def _batched(
     create_graph: bool,
     unused_is_fine: bool,
 ) -> list[Tensor | None]:
-    """Return the gradients for a batch of cotangents; None for an input that none arrives at."""
+    """Return the gradients for a batch of cotangents; None for an input that no cotangent reaches."""
     from agrad.func.vmap import vmap  # noqa: PLC0415 (its package builds on this file)
 
     cotangents = _as_cotangents(grads)
@@ -255,7 +255,7 @@ def _zero_rows(tensor: Tensor, size: int) -> Tensor:
 
 
 def _flattened(inputs: Any, function: str) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """Return inputs as a list, and what makes of a gradient per input a result of the structure of the inputs."""
+    """Return inputs as a list, and a function that turns a list of gradients into a result with the inputs' structure."""
     if isinstance(inputs, Tensor):
         return [inputs], tuple
     if isinstance(inputs, Mapping) and type(inputs) is not dict:
@@ -275,7 +275,7 @@ def _flattened(inputs: Any, function: str) -> tuple[list[Any], Callable[[list[An
 
 
 def _nested(container: Any) -> bool:
-    """Return whether tensors stand deeper in a container than PyTorch takes them, or by the names of a class."""
+    """Return whether a container holds tensors nested deeper than PyTorch allows, or as fields of a class."""
     if isinstance(container, Tensor | GradientEdge):
         return False
     if hasattr(type(container), "_fields") or hasattr(type(container), "__dataclass_fields__"):
@@ -289,7 +289,7 @@ def _nested(container: Any) -> bool:
 
 
 def _differentiated(outputs: Any, grads: Any, name: str) -> tuple[list[Any], Any]:
-    """Return outputs as a list, and their cotangents along with them."""
+    """Return outputs as a list, together with their cotangents."""
     if isinstance(outputs, Tensor):
         return [outputs], grads
     if not isinstance(outputs, dict) and not _nested(outputs):
@@ -312,7 +312,7 @@ def _as_sequence(tensors: Any, name: str) -> list[Any]:
 
 
 def _node_of(tensor: Any, index: int) -> Node:
-    """Return the node where the gradient of an input arrives."""
+    """Return the node at which the gradient of an input arrives."""
     if isinstance(tensor, GradientEdge):
         return output_of(*tensor) if isinstance(tensor.node.spec, tuple) else tensor.node
     if not isinstance(tensor, Tensor):
@@ -323,7 +323,7 @@ def _node_of(tensor: Any, index: int) -> Node:
 
 
 def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor | None]]:
-    """Pair every output's node with its cotangent, checked."""
+    """Pair every output's node with its checked cotangent."""
     if grads is None:
         cotangents: list[Any] = [None] * len(outputs)
     elif isinstance(grads, Tensor):
@@ -346,7 +346,7 @@ def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor | None]]:
 
 
 def cotangent_for(index: int, node: Node, g: Any) -> Tensor | None:
-    """Return the cotangent to start from at a root: the user's, checked, or ones; None for the 1 of a scalar."""
+    """Return the initial cotangent of a root: the user's, checked, or ones; None for the 1 of a scalar."""
     spec = node.spec
     if g is None:
         if spec.shape and spec.size != 1:

@@ -1,4 +1,4 @@
-"""PyTorch's ``torch.autograd.forward_ad``: forward mode by dual tensors, with levels that nest."""
+"""PyTorch's ``torch.autograd.forward_ad``: forward mode through dual tensors, with levels that nest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What `unpack_dual` gives.
+    """The result of `unpack_dual`.
 
     Parameters
     ----------
     primal : Tensor
-        The value, without a tangent of the level.
+        The value, without a tangent at the level.
     tangent : Tensor or None
         Its tangent.
     """
@@ -33,14 +33,14 @@ class UnpackedDualTensor(NamedTuple):
 
 
 class _Level(mode.Block):
-    """A level entered here: the owner of its mode."""
+    """A level entered through this module, which owns its mode."""
 
     def __init__(self) -> None:
         self.number = forward.next_level()
 
 
 def _entered() -> list[_Level]:
-    """Return the levels entered here, outermost first; their place is what callers know them by."""
+    """Return the levels entered through this module, outermost first; callers know them by their position."""
     found: list[_Level] = []
     now = mode.current()
     while now is not None:
@@ -51,10 +51,10 @@ def _entered() -> list[_Level]:
 
 
 def enter_dual_level() -> int:
-    """Open a level of forward mode; `dual_level` closes it too.
+    """Open a level of forward mode; `dual_level` also closes it.
 
     Returns: The level, counted from 0.
-    Levels nest, unlike PyTorch's.
+    Unlike PyTorch's, levels nest.
     """
     return _enter(_Level())
 
@@ -67,11 +67,11 @@ def _enter(level: _Level) -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Close the innermost level: its tangents vanish.
+    """Close the innermost level; its tangents vanish.
 
     level : int, optional
-        Must be the innermost. Default: that.
-    RuntimeError: If it is not, or none is open.
+        Must be the innermost, which is the default.
+    RuntimeError: If it is not the innermost, or none is open.
     """
     entered = _entered()
     if not entered or level not in (None, len(entered) - 1):
@@ -105,7 +105,7 @@ class dual_level(mode.Block):  # noqa: N801 (PyTorch's name)
         exit_dual_level()
 
     def __call__(self, function: F) -> F:
-        """Decorate a function: it runs in a level of its own."""
+        """Decorate a function to run in a new level."""
         import functools  # noqa: PLC0415 (only here)
 
         @functools.wraps(function)
@@ -120,13 +120,13 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     """Return a tensor with a tangent.
 
     tensor: The primal: real or complex floating point.
-    tangent: Of its shape.
+    tangent: A tensor of the same shape.
     level : int, optional
         Default: the innermost.
-    Returns: A new one; results of operations on it carry tangents too.
+    Returns: A new tensor; results of operations on it carry tangents too.
     RuntimeError: If no level is open, the shapes differ, or the tangent has a tangent of this level itself.
     ValueError: If the primal is neither real nor complex floating point.
-    TypeError: If one is no tensor.
+    TypeError: If either is not a tensor.
     """
     at = _number(level)
     if at is None:
@@ -146,9 +146,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """Return primal and tangent of a tensor.
+    """Return the primal and tangent of a tensor.
 
-    tensor: Any.
+    tensor: Any tensor.
     level : int, optional
         Default: the innermost.
     Returns: ``(primal, tangent)``; the tangent is None if there is none.
@@ -160,7 +160,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 
 def _number(level: int | None) -> int | None:
-    """Return the number of a level of callers; None if none is open."""
+    """Return the number of a level from its public index; None if none is open."""
     entered = _entered()
     if not entered:
         return None

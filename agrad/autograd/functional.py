@@ -40,15 +40,15 @@ def vjp(
     inputs : Tensor or tuple of Tensor
         The point.
     v : Tensor or tuple of Tensor, optional
-        The vector, of the shape of the output; may be left out for a single element (then 1).
+        The vector, of the shape of the output; may be omitted for a single element (then 1).
     create_graph : bool, optional
-        Record, so that value and product can be differentiated by inputs that require grad.
+        Whether to record, so that value and product can be differentiated with respect to inputs that require grad.
     strict : bool, optional
-        Raise where the output does not depend on an input, instead of giving 0.
+        Whether to raise where the output does not depend on an input, instead of returning 0.
     Returns : output, product : Tensor or tuple of Tensor
         The product has the structure of `inputs`.
     RuntimeError: If `v` is missing or has the wrong shape, or with `strict`.
-    TypeError: If inputs or outputs are something else than tensors.
+    TypeError: If inputs or outputs are not tensors.
 
     >>> ag.autograd.functional.vjp(lambda x: x * x, ag.tensor([1.0, 2.0]), ag.tensor([1.0, 10.0]))
     (tensor([1., 4.]), tensor([ 2., 40.]))
@@ -81,13 +81,13 @@ def jvp(
 
     func, inputs, create_graph, strict: As for `vjp`.
     v : Tensor or tuple of Tensor, optional
-        The vector, of the shape of the input; may be left out for a single element (then 1).
+        The vector, of the shape of the input; may be omitted for a single element (then 1).
     Returns : output, product : Tensor or tuple of Tensor
-        Both of the structure of the output.
+        Both have the structure of the output.
     RuntimeError: If `v` is missing or has the wrong shape, or with `strict`.
-    TypeError: If inputs or outputs are something else than tensors.
-    By two backward passes, as in PyTorch, so that functions without a forward rule work; `agrad.func.jvp` is forward
-    mode.
+    TypeError: If inputs or outputs are not tensors.
+    Uses two backward passes, as PyTorch does, so that functions without a forward rule work; `agrad.func.jvp` uses
+    forward mode.
 
     >>> ag.autograd.functional.jvp(lambda x: x * x, ag.tensor([1.0, 2.0]), ag.tensor([1.0, 10.0]))
     (tensor([1., 4.]), tensor([ 2., 40.]))
@@ -125,7 +125,7 @@ def vhp(
     inputs : Tensor or tuple of Tensor
         The point.
     v : Tensor or tuple of Tensor, optional
-        The vector, of the shape of the input; may be left out for a single element (then 1).
+        The vector, of the shape of the input; may be omitted for a single element (then 1).
     create_graph, strict
         As for `vjp`.
 
@@ -134,7 +134,7 @@ def vhp(
     output : Tensor
         The value.
     product : Tensor or tuple of Tensor
-        Of the structure of `inputs`.
+        Has the structure of `inputs`.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def hvp(
     output : Tensor
         The value.
     product : Tensor or tuple of Tensor
-        Of the structure of `inputs`.
+        Has the structure of `inputs`.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def hvp(
 
     Notes
     -----
-    A Hessian is symmetric, so there is one computation for both.
+    A Hessian is symmetric, so both use the same computation.
 
     Examples
     --------
@@ -230,13 +230,13 @@ def jacobian(
 
     func, inputs, create_graph, strict: As for `vjp`.
     vectorize : bool, optional
-        All rows in one pass, by `vmap`; else one after another.
+        Compute all rows in one pass, with `vmap`; otherwise one after another.
     strategy : str, optional
-        ``"reverse-mode"``, or with `vectorize` ``"forward-mode"``.
+        ``"reverse-mode"``, or with `vectorize` also ``"forward-mode"``.
     Returns : Tensor or tuple
         Of shape ``output.shape + input.shape``; nested for several outputs (outside) and inputs (inside).
     RuntimeError: With `strict`.
-    NotImplementedError: For the forward mode without `vectorize`.
+    NotImplementedError: For forward mode without `vectorize`.
     AssertionError: For an unknown strategy.
 
     >>> ag.autograd.functional.jacobian(lambda x: x * ag.sum(x), ag.tensor([1.0, 2.0]))
@@ -281,7 +281,7 @@ def _rows_at_once(tape: Tape) -> Sequence[Tensor]:
 
 
 def _rows_in_turn(tape: Tape, *, strict: bool, record: bool) -> Sequence[Tensor]:
-    """Return the rows of all outputs, each from a pass that starts at its own output alone."""
+    """Return the rows of all outputs, each from a pass that starts only at its own output."""
     record = record or tape.records(())
     rows: list[list[Tensor]] = []
     for k, y in enumerate(tape.outputs):
@@ -347,7 +347,7 @@ def hessian(
         Takes tensors, returns a tensor of one element.
     inputs, create_graph, strict, vectorize: As for `jacobian`.
     outer_jacobian_strategy : str, optional
-        The mode of the second derivative, as `jacobian` names it.
+        The mode of the second derivative, named as in `jacobian`.
     Returns : Tensor or tuple
         Of shape ``input.shape + input.shape``; for several inputs a tuple of tuples.
     RuntimeError: If the output has several elements, or with `strict`.
@@ -373,7 +373,7 @@ def hessian(
     return found if isinstance(inputs, tuple) else found[0][0]
 
 
-# -- what they share ----------------------------------------------------------------------------------------------------
+# -- shared helpers -----------------------------------------------------------------------------------------------------
 
 
 def _as_tuple(value: Any, what: str, name: str) -> tuple[Tensor, ...]:
@@ -391,7 +391,7 @@ def _as_tuple(value: Any, what: str, name: str) -> tuple[Tensor, ...]:
 def _run(
     func: Callable[..., Any], inputs: Any, name: str, *, create_graph: bool, strict: bool
 ) -> tuple[Tape, bool, bool]:
-    """Run the function; tell whether inputs and outputs are single tensors."""
+    """Run the function; return whether inputs and outputs are single tensors."""
     values = _as_tuple(inputs, "inputs", name)
     single_out = True
 
@@ -472,7 +472,7 @@ def _check_recorded(found: Sequence[Tensor], what: str, *, strict: bool) -> None
 
 
 def _checked(tape: Tape, found: Sequence[Tensor], what: str, *, strict: bool) -> list[Tensor]:
-    """Return derivatives that passed `_check_recorded`, without what was recorded for that alone."""
+    """Return derivatives that passed `_check_recorded`, without history that was recorded only for the check."""
     _check_recorded(found, what, strict=strict)
     return [tape.released(g) for g in found] if strict else list(found)
 

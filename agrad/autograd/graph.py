@@ -1,4 +1,4 @@
-"""PyTorch's ``torch.autograd.graph``: nodes and edges of the recorded graph, and hooks on what it saves."""
+"""PyTorch's ``torch.autograd.graph``: nodes and edges of the recorded graph, and hooks on saved values."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ __all__ = [
 
 
 class GradientEdge(NamedTuple):
-    """Where a tensor's gradient is computed: a node and which of its results."""
+    """The place where a tensor's gradient is computed: a node and the number of its result."""
 
     node: Node
     output_nr: int
 
     @property
     def _is_leaf(self) -> bool:
-        """Say that `agrad.tree` is not to look into it."""
+        """Tell `agrad.tree` not to look into it."""
         return True
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Return the edge of a tensor, which stands for it in `grad` and `backward` without keeping its value.
+    """Return the edge of a tensor, which can replace it in `grad` and `backward` without keeping its value.
 
     Parameters
     ----------
     tensor : Tensor
-        One that requires grad.
+        A tensor that requires grad.
 
     Returns
     -------
@@ -75,18 +75,18 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 class saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
-    """Send what operations save for backward through functions of yours: to another device, to disk, or away.
+    """Pass values that operations save for backward through your functions: to another device, to disk, or anywhere else.
 
-    Pairs nest: the inner pair packs first, and the outer one packs what that gave, if it is a Tensor; unpacking goes the
-    other way. (PyTorch applies the innermost pair alone.)
+    Pairs nest: the inner pair packs first, and the outer one packs its result, if that is a Tensor; unpacking goes in
+    reverse order. (PyTorch applies only the innermost pair.)
 
     Parameters
     ----------
     pack_hook : callable
-        ``pack_hook(tensor)`` is called when an operation saves a tensor, with operands as the very tensors of the call,
+        ``pack_hook(tensor)`` is called when an operation saves a tensor, for operands with the very tensors of the call,
         and may return anything. It must not change its argument.
     unpack_hook : callable
-        ``unpack_hook(packed)`` is called at each use in backward and must return a Tensor of that value.
+        ``unpack_hook(packed)`` is called at each use in backward and must return a Tensor with the saved value.
 
     Raises
     ------
@@ -94,7 +94,7 @@ class saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
         If hooks are disabled here; at the operation, if ``pack_hook`` changes its argument; in backward, if
         ``unpack_hook`` returns a Tensor of another shape.
     TypeError
-        If a hook is not callable; in backward, if ``unpack_hook`` returns no Tensor.
+        If a hook is not callable; in backward, if ``unpack_hook`` does not return a Tensor.
 
     Examples
     --------
@@ -119,12 +119,12 @@ class saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
 
 
 class disable_saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
-    """Refuse saved-tensor hooks in a block of code.
+    """Forbid saved-tensor hooks in a block of code.
 
     Parameters
     ----------
     error_message : str
-        The message of the RuntimeError that entering such hooks then raises.
+        The message of the RuntimeError that entering such hooks raises.
 
     Examples
     --------
@@ -147,13 +147,13 @@ class disable_saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
 
 
 class save_on(saved_tensors_hooks):  # noqa: N801 (PyTorch's spelling: save_on_cpu)
-    """Keep what operations save for backward on another backend or device until it is needed.
+    """Keep values that operations save for backward on another backend or device until they are needed.
 
     Parameters
     ----------
     device : str
-        As for `to_device`: ``"numpy"`` keeps it in the host's memory. Lazy values that are moved to a backend which is
-        not lazy are computed for it, one by one.
+        As for `to_device`: ``"numpy"`` keeps them in host memory. Lazy values moved to a non-lazy backend are computed
+        first, one by one.
 
     Examples
     --------
@@ -179,7 +179,7 @@ class save_on(saved_tensors_hooks):  # noqa: N801 (PyTorch's spelling: save_on_c
 
 
 def save_on_cpu(pin_memory: bool = False) -> save_on:
-    """Keep what operations save for backward in the host's memory: ``save_on("numpy")``.
+    """Keep values that operations save for backward in host memory: ``save_on("numpy")``.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def save_on_cpu(pin_memory: bool = False) -> save_on:
     Raises
     ------
     NotImplementedError
-        If pinned memory is asked for.
+        If pinned memory is requested.
     """
     if pin_memory:
         raise NotImplementedError("save_on_cpu: pinned memory is not supported; leave pin_memory out")
@@ -202,7 +202,7 @@ def save_on_cpu(pin_memory: bool = False) -> save_on:
 
 
 class _Folder:
-    """A folder of this process, which goes with the last of its files: one that a killed process left, with the next."""
+    """A folder of this process, removed with the last of its files; the next process removes one left by a killed process."""
 
     def __init__(self, directory: str | None) -> None:
         start = os.path.join(tempfile.gettempdir() if directory is None else directory, "agrad-saved-")
@@ -219,13 +219,13 @@ class _Folder:
     def _remove(process: int, path: str, lock: IO[bytes]) -> None:
         lock.close()
         if os.getpid() == process:  # A forked child has this object too.
-            shutil.rmtree(path, ignore_errors=True)  # Another process may sweep now.
+            shutil.rmtree(path, ignore_errors=True)  # Another process may be sweeping now.
 
 
 def _sweep(start: str) -> None:
-    """Remove the folders that killed processes of this user left."""
+    """Remove folders left by this user's killed processes."""
     for entry in files.beginning(start):
-        with contextlib.suppress(OSError):  # Another process may sweep now.
+        with contextlib.suppress(OSError):  # Another process may be sweeping now.
             own = not hasattr(os, "getuid") or entry.stat(follow_symlinks=False).st_uid == os.getuid()
             if not own or not entry.is_dir(follow_symlinks=False):
                 continue
@@ -236,7 +236,7 @@ def _sweep(start: str) -> None:
 
 
 class _File:
-    """A saved value in a file, which goes when nothing refers to it any more."""
+    """A saved value in a file, which is removed when nothing refers to it any more."""
 
     def __init__(self, tensor: Tensor, folder: _Folder) -> None:
         self.path = os.path.join(folder.path, f"{next(folder.numbers)}.agrad")
@@ -257,14 +257,14 @@ class _File:
 
 
 class save_on_disk(saved_tensors_hooks):  # noqa: N801 (as save_on)
-    """Keep what operations save for backward in files until it is needed.
+    """Keep values that operations save for backward in files until they are needed.
 
     Parameters
     ----------
     directory : str, optional
-        Where; default: the system's place for temporary files. The files go with the graph: those of a process that
-        was killed, when the next one saves there. A forked child reads its parent's files while they are there, and
-        removes none of them. Lazy values are computed to be written.
+        The folder; default: the system's temporary directory. The files are removed with the graph; those of a killed
+        process when the next one saves there. A forked child reads its parent's files while they exist, and
+        removes none of them. Lazy values are computed before writing.
 
     Examples
     --------
@@ -294,13 +294,13 @@ class save_on_disk(saved_tensors_hooks):  # noqa: N801 (as save_on)
 
 
 class _Handles:
-    """Takes several hooks away again."""
+    """Removes several hooks."""
 
     def __init__(self, handles: Sequence[Handle]) -> None:
         self._handles = handles
 
     def remove(self) -> None:
-        """Take the hooks away; doing so twice is no error."""
+        """Remove the hooks; doing so twice is not an error."""
         for handle in self._handles:
             handle.remove()
 
@@ -317,22 +317,23 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., None], *, mode: str
     Parameters
     ----------
     tensors : Tensor or container of them
-        They require grad.
+        Tensors that require grad.
     fn : callable
-        With ``mode="all"``: ``fn(grads)``, a list with a gradient per tensor (of a dict in the order of its sorted keys), None for those this pass does not compute;
-        called when the last one is there. With ``mode="any"``: ``fn(grad)``, at the first one. It returns nothing.
+        With ``mode="all"``: ``fn(grads)``, a list with a gradient per tensor (for a dict in the order of its sorted keys),
+        None for those that this pass does not compute; called when the last one is known. With ``mode="any"``:
+        ``fn(grad)``, called at the first one. Its return value is ignored.
     mode : {"all", "any"}, optional
-        Which.
+        When to call the function.
 
     Returns
     -------
     handle
-        Its ``remove()`` takes the hook away.
+        Its ``remove()`` removes the hook.
 
     Raises
     ------
     ValueError
-        If the mode is another.
+        For any other mode.
     RuntimeError
         If a tensor does not require grad.
 
@@ -347,7 +348,7 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., None], *, mode: str
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     members: list[Tensor] = tree.flatten(tensors)[0]
-    # weakly: the hooks hang on these very nodes
+    # weakly: the hooks are attached to these very nodes
     nodes = [weakref.ref(get_gradient_edge(t).node if t._node is None else t._node) for t in members]
     calls: weakref.WeakKeyDictionary[Pass, _Call] = weakref.WeakKeyDictionary()
 
@@ -385,7 +386,7 @@ class _Call:
             self.end()
 
     def end(self) -> None:
-        """Call the hook with what there is: a node that might have run got no gradient in the end."""
+        """Call the hook with the gradients there are: a node that might have run got none in the end."""
         if self.kind == "all" and self.fn is not None:
             fn, self.fn = self.fn, None
             fn(self.grads)

@@ -1,6 +1,6 @@
 """Optimisers and learning-rate schedules, with PyTorch's names, arguments and results, and SciPy's minimisers.
 
-They load when first used.
+They are loaded at first use.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HOME_OF = {
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 (a list, if a computed one)
 
 
-if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
+if not TYPE_CHECKING:  # type checkers read the imports above, and should report missing names
 
     def __getattr__(name: str) -> object:
         home = _HOME_OF.get(name, name)

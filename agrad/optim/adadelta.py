@@ -14,7 +14,7 @@ __all__ = ["Adadelta"]
 
 
 class Adadelta(Optimizer):
-    """Steps as long as the last ones were, over the root of a running mean of squared gradients (Zeiler 2012).
+    """Steps as long as the recent ones were, divided by the root of a running mean of squared gradients (Zeiler 2012).
 
     Parameters
     ----------
@@ -23,17 +23,17 @@ class Adadelta(Optimizer):
     lr : float, optional
         The factor of each step.
     rho : float, optional
-        The part of the running means that stays at each step, from 0 to 1.
+        The fraction of the running means that is kept at each step, from 0 to 1.
     eps : float, optional
-        Added to both means before their roots are taken.
+        Added to both means before taking their roots.
     weight_decay : float, optional
         The factor of the parameter added to its gradient.
     foreach, capturable : bool, optional
-        Taken for PyTorch's sake: one loop serves them all, with the same numbers.
+        Accepted for PyTorch compatibility and ignored: one loop serves them all, with the same numbers.
     maximize : bool, optional
-        Ascend.
+        Ascend instead of descend.
     differentiable : bool, optional
-        Only False: no step is recorded.
+        Only False: steps are never recorded.
 
     Raises
     ------

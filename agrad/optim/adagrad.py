@@ -29,15 +29,15 @@ class Adagrad(Optimizer):
     weight_decay : float, optional
         The factor of the parameter added to its gradient.
     initial_accumulator_value : float, optional
-        What the sums begin at.
+        The initial value of the sums.
     eps : float, optional
         Added to the root.
     maximize : bool, optional
-        Ascend.
+        Ascend instead of descend.
     foreach, fused : bool, optional
-        Taken for PyTorch's sake: one loop serves them all, with the same numbers.
+        Accepted for PyTorch compatibility and ignored: one loop serves them all, with the same numbers.
     differentiable : bool, optional
-        Only False: no step is recorded.
+        Only False: steps are never recorded.
 
     Raises
     ------

@@ -34,11 +34,11 @@ class Adam(Optimizer):
     amsgrad : bool, optional
         Divide by the largest mean square so far.
     maximize : bool, optional
-        Ascend.
+        Ascend instead of descend.
     foreach, fused, capturable : bool, optional
-        Taken for PyTorch's sake: one loop serves them all, with the same numbers.
+        Accepted for PyTorch compatibility and ignored: one loop serves them all, with the same numbers.
     differentiable : bool, optional
-        Only False: no step is recorded.
+        Only False: steps are never recorded.
 
     Raises
     ------
@@ -121,7 +121,7 @@ class Adam(Optimizer):
             p = p * (1 - lr * decay)
         elif is_on(decay):
             g = g + decay * p
-        # every operation in the kernels' order (PyTorch's), so that a program of this gives their bits
+        # every operation in the order of the kernels (and PyTorch), so that a program of this returns the same bits
         mean = state["exp_avg"]
         mean = state["exp_avg"] = mean + (1 - beta1) * (g - mean)
         square = state["exp_avg_sq"] = beta2 * state["exp_avg_sq"] + (1 - beta2) * (g * g)
@@ -137,7 +137,7 @@ class Adam(Optimizer):
 
 
 def corrections(group: Mapping[str, Any], step: int) -> tuple[float, float]:
-    """Return what makes up for means that begin at zero: for that of the gradient, and the root of that of its square."""
+    """Return the bias corrections for means that start at zero: of the gradient's, and the root of that of its square."""
     beta1, beta2 = group["betas"]
     return 1 - beta1**step, math.sqrt(1 - beta2**step)
 
@@ -155,7 +155,7 @@ class AdamW(Adam):
     params, lr, betas, eps, amsgrad, maximize, foreach, fused, capturable, differentiable
         As for `Adam`.
     weight_decay : float, optional
-        The part of the parameter taken away at each step, times the learning rate.
+        The fraction of the parameter subtracted at each step, times the learning rate.
     """
 
     _decoupled = True

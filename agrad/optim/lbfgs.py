@@ -20,18 +20,18 @@ from agrad.optim.optimizer import Optimizer
 
 __all__ = ["LBFGS"]
 
-#: Differences of less curvature are not kept: the estimate would not be positive.
+#: Differences with less curvature are dropped: the estimate would not be positive definite.
 CURVATURE = 1e-10
-#: The Wolfe conditions: what part of the slope the value must fall by, and what part of it may remain.
+#: The Wolfe conditions: the fraction of the slope by which the value must fall, and the fraction of it that may remain.
 DECREASE, FLATNESS = 1e-4, 0.9
-#: How many lengths a line search tries.
+#: The number of lengths that a line search tries.
 TRIALS = 25
 
 
 class LBFGS(Optimizer):
     """Quasi-Newton steps from the last differences of positions and gradients (Liu & Nocedal 1989).
 
-    A step calls its closure several times: up to `max_iter` iterations, each of one evaluation, or of those of a line
+    A step calls its closure several times: up to `max_iter` iterations, each with one evaluation or those of a line
     search. The direction is that of Nocedal & Wright 2006, algorithm 7.4.
 
     Parameters
@@ -39,19 +39,19 @@ class LBFGS(Optimizer):
     params : iterable of Tensor
         Leaves, one group; real.
     lr : float, optional
-        The length of a step, in multiples of the direction; what a line search starts from.
+        The length of a step, in multiples of the direction; the initial length of a line search.
     max_iter : int, optional
         Iterations per step.
     max_eval : int, optional
         Calls of the closure per step. Default: 1.25 times `max_iter`.
     tolerance_grad : float, optional
-        A step ends where no element of the gradient is larger.
+        A step ends if no element of the gradient is larger.
     tolerance_change : float, optional
-        It ends where neither parameters nor value change by more.
+        A step ends if neither parameters nor value change by more.
     history_size : int, optional
-        How many differences are kept.
+        The number of differences kept.
     line_search_fn : {None, "strong_wolfe"}, optional
-        Whether the length of each step is searched for (Nocedal & Wright 2006, algorithms 3.5 and 3.6).
+        Whether to search for the length of each step (Nocedal & Wright 2006, algorithms 3.5 and 3.6).
 
     Raises
     ------
@@ -113,7 +113,7 @@ class LBFGS(Optimizer):
         Returns
         -------
         object
-            What `closure` gave at first.
+            The result of the first call of `closure`.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class LBFGS(Optimizer):
 
         Notes
         -----
-        If the closure raises, parameters and state are as they were before the step.
+        If the closure raises, parameters and state return to their values before the step.
         """
         if closure is None:
             raise TypeError("LBFGS.step() needs a closure that clears gradients, computes the loss and returns it")
@@ -196,7 +196,7 @@ def _size(vector: Tensor) -> float:
 
 
 def _move(parameters: list[Tensor], start: list[Tensor], direction: Tensor, length: float) -> None:
-    """Set parameters to where a step of some length from the start leads."""
+    """Set parameters to the point that a step of some length from the start reaches."""
     at = 0
     for p, value in zip(parameters, start, strict=True):
         p.data = value + length * reshape(direction[at : at + p.size], p.shape)
@@ -205,7 +205,7 @@ def _move(parameters: list[Tensor], start: list[Tensor], direction: Tensor, leng
 
 
 def _direction(memory: dict[str, Any], gradient: Tensor, history_size: int) -> Tensor:
-    """Return minus the inverse Hessian's estimate times the gradient, after learning from the last step."""
+    """Return minus the inverse Hessian estimate times the gradient, after learning from the last step."""
     step, change = memory["direction"] * memory["length"], gradient - memory["gradient"]
     curvature = float(vecdot(change, step))
     if curvature > CURVATURE:
@@ -227,7 +227,7 @@ def _direction(memory: dict[str, Any], gradient: Tensor, history_size: int) -> T
 
 
 class Trial(NamedTuple):
-    """What a line search has seen at one length: the value, its slope along the direction, and its gradient."""
+    """The result of a line search at one length: the value, its slope along the direction, and its gradient."""
 
     length: float
     value: float
@@ -243,20 +243,20 @@ def strong_wolfe(
     Parameters
     ----------
     at : callable
-        Gives value and gradient at a length.
+        Returns value and gradient at a length.
     direction : Tensor
-        Along which is searched.
+        The search direction.
     origin : Trial
-        The start, of length 0.
+        The start, at length 0.
     length : float
-        The first length that is tried.
+        The first length to try.
     shortest : float
-        An interval that is shorter ends the search.
+        A shorter interval ends the search.
 
     Returns
     -------
     Trial
-        The best that was seen, where none fulfils them.
+        If none fulfils them, the best one found.
     """
 
     def look(length: float) -> Trial:
@@ -264,7 +264,7 @@ def strong_wolfe(
         return Trial(length, value, float(vecdot(gradient, direction)), gradient)
 
     def too_high(trial: Trial, than: Trial) -> bool:
-        # the negation: NaN is too high
+        # negated, so that NaN is too high
         return not (trial.value <= origin.value + DECREASE * trial.length * origin.slope and trial.value < than.value)
 
     def flat(trial: Trial) -> bool:
@@ -273,7 +273,7 @@ def strong_wolfe(
     low, high = origin, None
     for _ in range(TRIALS):
         trial = look(length)
-        if high is None:  # no interval that holds such a length is known yet
+        if high is None:  # no interval that contains such a length is known yet
             if too_high(trial, low if low is not origin else Trial(0.0, math.inf, 0.0, origin.gradient)):
                 high = trial
             elif flat(trial):
@@ -299,7 +299,7 @@ def strong_wolfe(
 
 
 def _cubic(a: Trial, b: Trial) -> float:
-    """Return where the cubic through two values with their slopes is least (equation 3.59), else the middle."""
+    """Return the minimiser of the cubic through two values and slopes (equation 3.59), otherwise the midpoint."""
     width = b.length - a.length
     d1 = a.slope + b.slope - 3 * (a.value - b.value) / (a.length - b.length)
     square = d1 * d1 - a.slope * b.slope

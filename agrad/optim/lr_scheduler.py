@@ -1,7 +1,7 @@
-"""Learning-rate schedules, PyTorch's: each sets ``lr`` of every group of an optimiser anew at every `step`.
+"""PyTorch's learning-rate schedules: each sets ``lr`` of every group of an optimiser at every `step`.
 
-Most are chainable, as in PyTorch: they change the present rate by a factor, so that two of them on one optimiser act
-together.
+Most are chainable, as in PyTorch: they multiply the present rate by a factor, so that two of them on one optimiser
+combine.
 """
 
 from __future__ import annotations
@@ -59,26 +59,26 @@ class LRScheduler:
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates to set. The present ones are the initial ones.
+        The optimiser whose learning rates to set. The present ones are the initial ones.
     last_epoch : int, optional
-        The epoch to go on from; -1 to start.
+        The epoch to resume from; -1 to start.
 
     Attributes
     ----------
     last_epoch : int
-        How often `step` was called.
+        The number of calls of `step`.
     base_lrs : list of float
         The initial rates.
 
     Raises
     ------
     TypeError
-        If `optimizer` is none.
+        If `optimizer` is not an optimiser.
     KeyError
-        If it is to go on but a group has no ``"initial_lr"``.
+        If it is to resume but a group has no ``"initial_lr"``.
     """
 
-    #: Whatever a step changes is changed again by recordings.
+    #: Recordings repeat every change of a step.
     _tells_settings = True
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -100,11 +100,11 @@ class LRScheduler:
         return self.optimizer.param_groups
 
     def get_lr(self) -> list[float]:
-        """Return the rate per group at `last_epoch`, from the present ones in ``optimizer.param_groups``."""
+        """Return the rate per group at `last_epoch`, from the present rates in ``optimizer.param_groups``."""
         raise NotImplementedError
 
     def step(self) -> None:
-        """Go on to the next epoch."""
+        """Advance to the next epoch."""
         if self._calls == 1 and not self.optimizer._has_stepped:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should"
@@ -116,11 +116,11 @@ class LRScheduler:
         effect(self._advance, self._held())
 
     def _held(self) -> list[dict[str, Any]]:
-        """Return what a step changes entries of."""
+        """Return the dicts whose entries a step changes."""
         return [vars(self), *self.groups]
 
     def _advance(self) -> None:
-        """Count an epoch, and set its rates."""
+        """Advance to the next epoch, and set its rates."""
         self._calls += 1
         self.last_epoch += 1
         for group, rate in zip(self.groups, self.get_lr(), strict=True):
@@ -128,11 +128,11 @@ class LRScheduler:
 
     @property
     def _begins(self) -> bool:
-        """Whether the rates are those to begin or to go on with, which as in PyTorch no factor changes."""
+        """Whether the rates are the initial ones or those to resume with, which as in PyTorch no factor changes."""
         return self._calls == 1
 
     def _restart(self, first: bool) -> None:
-        """Let the next step be that to epoch 0, `first` if none came before."""
+        """Make the next step lead to epoch 0; `first` if no step came before."""
         self.last_epoch = -1
         self._calls = 0 if first else self._calls
 
@@ -141,23 +141,23 @@ class LRScheduler:
         return [setting(partial(group.__getitem__, "lr")) for group in self.groups]
 
     def _times(self, factor: float) -> list[float]:
-        """The present rates times a factor."""
+        """Return the present rates times a factor."""
         return [group["lr"] * factor for group in self.groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state in plain containers; functions are left out."""
+        """Return the state in plain containers, without functions."""
         not_recorded("the state of a schedule is asked for")
         return {k: v for k, v in vars(self).items() if k not in ("optimizer", "lr_lambdas")}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave. The rates themselves stand in the optimiser's own state.
+        """Load a state returned by `state_dict`. The rates themselves are in the optimiser's own state.
 
         Raises
         ------
         TypeError
-            If `state_dict` is no mapping.
+            If `state_dict` is not a mapping.
         ValueError
-            If it is of another schedule or for another number of groups; nothing is changed then.
+            If it is from another schedule or for another number of groups; nothing is changed then.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
@@ -191,7 +191,7 @@ class LambdaLR(LRScheduler):
     Raises
     ------
     ValueError
-        If there are not as many functions as groups.
+        If the number of functions differs from the number of groups.
 
     Examples
     --------
@@ -221,7 +221,7 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """The present rate times a function of the epoch; parameters as of `LambdaLR`."""
+    """The present rate times a function of the epoch; parameters as for `LambdaLR`."""
 
     def get_lr(self) -> list[float]:
         if self._begins:  # in a sequence an epoch 0 may come later
@@ -285,7 +285,7 @@ class ConstantLR(LRScheduler):
     factor : float, optional
         From 0 to 1.
     total_iters : int, optional
-        How long.
+        The number of epochs.
 
     Raises
     ------
@@ -307,16 +307,16 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The rate times a factor that goes linearly from one value to another: a warm-up, for instance.
+    """The rate times a factor that changes linearly from one value to another: a warm-up, for example.
 
     Parameters
     ----------
     optimizer, last_epoch
         See `LRScheduler`.
     start_factor, end_factor : float, optional
-        The factor at first and at last.
+        The first and the last factor.
     total_iters : int, optional
-        Epochs from the one to the other.
+        Epochs between them.
 
     Raises
     ------
@@ -359,9 +359,9 @@ class PolynomialLR(LRScheduler):
     optimizer, last_epoch
         See `LRScheduler`.
     total_iters : int, optional
-        How long.
+        The number of epochs.
     power : float, optional
-        1 for a line.
+        1 for a linear decrease.
     """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
@@ -403,7 +403,7 @@ class CosineAnnealingLR(LRScheduler):
     optimizer, last_epoch
         See `LRScheduler`.
     T_max : int
-        Epochs of the half; beyond it the rate rises again.
+        Epochs of the half period; after it the rate rises again.
     eta_min : float, optional
         The least rate.
     """
@@ -417,7 +417,7 @@ class CosineAnnealingLR(LRScheduler):
         epoch, total, least = self.last_epoch, self.T_max, self.eta_min
         if self._begins or epoch == 0:
             return self._times(1.0)
-        if (epoch - 1 - total) % (2 * total) == 0:  # the step before was at the least rate, where the quotient is 0 / 0
+        if (epoch - 1 - total) % (2 * total) == 0:  # the previous step was at the least rate, where the quotient is 0 / 0
             rise = (1 - math.cos(math.pi / total)) / 2
             return [group["lr"] + (base - least) * rise for base, group in zip(self.base_lrs, self.groups, strict=True)]
         quotient = (1 + math.cos(math.pi * epoch / total)) / (1 + math.cos(math.pi * (epoch - 1) / total))
@@ -425,7 +425,7 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """The rate along half a cosine from its initial value to `eta_min`, again and again (Loshchilov & Hutter 2017).
+    """The rate along half a cosine from its initial value to `eta_min`, repeatedly (Loshchilov & Hutter 2017).
 
     Parameters
     ----------
@@ -434,7 +434,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     T_0 : int
         Epochs of the first half cosine.
     T_mult : int, optional
-        By what each is longer than the one before.
+        The factor by which each is longer than the one before.
     eta_min : float, optional
         The least rate.
 
@@ -463,7 +463,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """Go on to the next epoch, or to one that is given; a part of one will do: ``epoch + batch / batches``."""
+        """Advance to the next epoch, or to a given one, which may be fractional: ``epoch + batch / batches``."""
         if epoch is not None and epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         effect(partial(self._advance, epoch), self._held())
@@ -481,34 +481,34 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """The rate up to a peak and down to almost nothing, once, and momentum the other way (Smith & Topin 2019).
+    """The rate up to a peak and down to almost 0, once, and momentum in the opposite direction (Smith & Topin 2019).
 
     Parameters
     ----------
     optimizer, last_epoch
-        See `LRScheduler`. A step is taken after every batch.
+        See `LRScheduler`. Call `step` after every batch.
     max_lr : float or sequence of float
-        The peak, for all groups or one per group. The rate begins at ``max_lr / div_factor``.
+        The peak, for all groups or one per group. The rate starts at ``max_lr / div_factor``.
     total_steps, epochs, steps_per_epoch : int, optional
-        How many steps there are: as such, or as a product.
+        The number of steps: in total, or as a product.
     pct_start : float, optional
-        The part of the steps that leads up to the peak.
+        The fraction of the steps before the peak.
     anneal_strategy : {"cos", "linear"}, optional
-        Along half a cosine, or a line.
+        Along half a cosine, or linearly.
     cycle_momentum : bool, optional
         Whether ``momentum`` (or the first of ``betas``) goes from `max_momentum` to `base_momentum` and back.
     base_momentum, max_momentum : float or sequence of float, optional
         Its bounds.
     div_factor, final_div_factor : float, optional
-        The peak is `div_factor` times the first rate, and that `final_div_factor` times the last.
+        The peak is `div_factor` times the first rate, which is `final_div_factor` times the last.
     three_phase : bool, optional
-        Come down to the first rate as fast as up, and then to the last.
+        Whether to descend to the first rate as fast as ascending, and then to the last.
 
     Raises
     ------
     ValueError
-        If the steps are not given or not positive, `pct_start` is no part, `anneal_strategy` not known, the optimizer has
-        no momentum to cycle, or lengths do not fit; or if more steps are taken than there are.
+        If the numbers of steps are missing or not positive, `pct_start` is not a fraction, `anneal_strategy` is unknown, the
+        optimizer has no momentum to cycle, or lengths do not match; or on a step beyond the last.
 
     Examples
     --------
@@ -553,7 +553,7 @@ class OneCycleLR(LRScheduler):
         self.anneal_strategy: str = anneal_strategy
         self.cycle_momentum: bool = cycle_momentum
         self.three_phase: bool = three_phase
-        #: Where each phase ends, and between which of a group's rates and momenta it leads.
+        #: The end of each phase, and the group's rates and momenta between which it interpolates.
         self.phases: tuple[Any, ...] = self._phases(pct_start)
         if last_epoch == -1:
             self._set_bounds(optimizer, (max_lr, base_momentum, max_momentum), div_factor, final_div_factor)
@@ -577,7 +577,7 @@ class OneCycleLR(LRScheduler):
         div_factor: float,
         final_div_factor: float,
     ) -> None:
-        """Give each group its rates, and its momenta where these are cycled: of the peak rate, the least and the largest momentum."""
+        """Set the rates of each group from its peak; where momenta are cycled, also their least and largest values."""
         names = ("max_lr", "base_momentum", "max_momentum")
         each = [_per_group(f"values for {name}", bound, optimizer) for name, bound in zip(names, bounds, strict=True)]
         if self.cycle_momentum and not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
@@ -616,24 +616,24 @@ class OneCycleLR(LRScheduler):
 
 
 class CyclicLR(LRScheduler):
-    """The rate up and down between two bounds, again and again, and momentum the other way (Smith 2017).
+    """The rate up and down between two bounds, repeatedly, and momentum in the opposite direction (Smith 2017).
 
     Parameters
     ----------
     optimizer, last_epoch
-        See `LRScheduler`. A step is taken after every batch.
+        See `LRScheduler`. Call `step` after every batch.
     base_lr, max_lr : float or sequence of float
         The bounds, for all groups or one per group.
     step_size_up, step_size_down : int, optional
-        Steps of the way up and down; default of the latter: as many as up.
+        Steps up and steps down; `step_size_down` defaults to `step_size_up`.
     mode : {"triangular", "triangular2", "exp_range"}, optional
-        What becomes of the distance of the bounds: it stays, is halved at each cycle, or is times `gamma` at each step.
+        How the distance between the bounds changes: not at all, halved at each cycle, or times `gamma` at each step.
     gamma : float, optional
         See `mode`.
     scale_fn : callable, optional
-        The factor of that distance, in place of `mode`: of the cycle, from 1 on, or of the step.
+        The factor of that distance, instead of `mode`: as a function of the cycle, from 1 on, or of the step.
     scale_mode : {"cycle", "iterations"}, optional
-        What `scale_fn` takes.
+        The argument of `scale_fn`.
     cycle_momentum : bool, optional
         Whether ``momentum`` (or the first of ``betas``) goes from `max_momentum` to `base_momentum` and back.
     base_momentum, max_momentum : float or sequence of float, optional
@@ -642,8 +642,8 @@ class CyclicLR(LRScheduler):
     Raises
     ------
     ValueError
-        If `mode` or `scale_mode` is not known, a number of steps not positive, the optimizer has no momentum to cycle, or
-        lengths do not fit.
+        If `mode` or `scale_mode` is unknown, a number of steps is not positive, the optimizer has no momentum to cycle, or
+        lengths do not match.
 
     Examples
     --------
@@ -731,7 +731,7 @@ class CyclicLR(LRScheduler):
 
 
 class _Schedules(LRScheduler):
-    """What schedules of schedules share."""
+    """Base of schedules made of schedules."""
 
     _schedulers: list[LRScheduler]
 
@@ -755,7 +755,7 @@ class _Schedules(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave; see `LRScheduler.load_state_dict`."""
+        """Load a state returned by `state_dict`; see `LRScheduler.load_state_dict`."""
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
         parts = state_dict.get("_schedulers", ())
@@ -776,7 +776,7 @@ class _Schedules(LRScheduler):
 
 
 class SequentialLR(_Schedules):
-    """One schedule after the other, each from the initial rates on.
+    """One schedule after another, each starting from the initial rates.
 
     Parameters
     ----------
@@ -785,12 +785,12 @@ class SequentialLR(_Schedules):
     schedulers : sequence of LRScheduler
         Schedules of that optimizer.
     milestones : sequence of int
-        The epochs at which the next one begins; one less than there are schedules.
+        The epochs at which the next one starts; one fewer than there are schedules.
 
     Raises
     ------
     ValueError
-        If there are no schedules, one is of another optimizer, or there are not as many milestones.
+        If there are no schedules, one belongs to another optimizer, or the number of milestones does not match.
 
     Examples
     --------
@@ -832,7 +832,7 @@ class SequentialLR(_Schedules):
         self.last_epoch += 1
         scheduler = self._schedulers[bisect_right(self._milestones, self.last_epoch)]
         if self.last_epoch == 0 or self.last_epoch in self._milestones:
-            # a product goes on from the present rate
+            # a chainable schedule continues from the present rate
             if self.last_epoch == 0 or not isinstance(scheduler, MultiplicativeLR):
                 for group in self.groups:
                     group["lr"] = group["initial_lr"]
@@ -841,7 +841,7 @@ class SequentialLR(_Schedules):
 
 
 class ChainedScheduler(_Schedules):
-    """Schedules that all take a step at each of its steps: they change the rates one after another.
+    """Schedules that all step together: they change the rates one after another.
 
     Parameters
     ----------
@@ -853,7 +853,7 @@ class ChainedScheduler(_Schedules):
     Raises
     ------
     ValueError
-        If there are no schedules, or of several optimizers.
+        If there are no schedules, or they belong to several optimizers.
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
@@ -863,7 +863,7 @@ class ChainedScheduler(_Schedules):
         self._take(schedulers)
 
     def step(self) -> None:
-        """Let every schedule take a step."""
+        """Step every schedule."""
         for scheduler in self._schedulers:
             scheduler.step()
 
@@ -877,33 +877,33 @@ class ChainedScheduler(_Schedules):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """The rate times `factor` when a measure has not become better for some epochs.
+    """The rate times `factor` when a metric has not improved for some epochs.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates to set.
+        The optimiser whose learning rates to set.
     mode : {"min", "max"}, optional
         Whether better means smaller or larger.
     factor : float, optional
         Below 1.
     patience : int, optional
-        Epochs without improvement that are borne.
+        Epochs without improvement to tolerate.
     threshold : float, optional
         The least improvement that counts.
     threshold_mode : {"rel", "abs"}, optional
-        Whether that is a part of the best value, or a difference from it.
+        Whether `threshold` is a fraction of the best value, or a difference from it.
     cooldown : int, optional
-        Epochs after a reduction that are not counted.
+        Epochs after a reduction that do not count.
     min_lr : float or sequence of float, optional
-        No rate goes below it; for all groups or one per group.
+        The lower bound of the rates, for all groups or one per group.
     eps : float, optional
-        A reduction by less is not made.
+        Smaller reductions are skipped.
 
     Raises
     ------
     ValueError
-        If `factor` is not below 1, a mode is not known, or there are not as many least rates as groups.
+        If `factor` is not below 1, a mode is unknown, or the number of lower bounds differs from that of groups.
     """
 
     def __init__(
@@ -942,21 +942,21 @@ class ReduceLROnPlateau(LRScheduler):
         if math.isinf(self.best):
             margin = 0.0
         elif self.threshold_mode == "rel" and self.best < 0:
-            margin = -margin  # PyTorch's: best * (1 - threshold), also where that is above the best
+            margin = -margin  # PyTorch's: best * (1 - threshold), even where that is above the best
         return value < self.best - margin if self.mode == "min" else value > self.best + margin
 
     def step(self, metrics: Any) -> None:  # type: ignore[override]
-        """Note the measure of an epoch, and reduce the rates if it is time.
+        """Record the metric of an epoch, and reduce the rates if due.
 
         Parameters
         ----------
         metrics : float or Tensor
-            The measure, one number.
+            The metric, one number.
         """
         effect_of(metrics.detach() if isinstance(metrics, Tensor) else metrics, self._note, self._held())
 
     def _note(self, value: float) -> None:
-        """Note the measure of an epoch."""
+        """Record the metric of an epoch."""
         self.last_epoch += 1
         if self._is_better(value):
             self.best = value

@@ -23,13 +23,13 @@ from agrad.program.arguments import bare, moves
 
 __all__ = ["minimize"]
 
-#: What SciPy's methods ask for: nothing but values, products with the Hessian, the Hessian. All others take the gradient.
+#: SciPy's methods that need only values, products with the Hessian, or the Hessian. All others take the gradient.
 VALUES = ("nelder-mead", "powell", "cobyla", "cobyqa")
 PRODUCTS = ("newton-cg", "trust-ncg", "trust-krylov", "trust-constr")
 MATRICES = ("dogleg", "trust-exact")
-#: What to do about a tensor that a solver's function sees beside its arguments.
+#: The fix for a tensor that a solver's function uses without taking it as an argument.
 OPEN = "Make {} an argument of the function, and give args=({},); or detach it, where no derivative by it is wanted"
-#: What SciPy reports of a minimum that is 0 there whatever the arguments are: as constants these have the right derivative.
+#: Entries of SciPy's report that are 0 at a minimum whatever the arguments: as constants they have the right derivative.
 VANISHING = ("jac", "grad", "lagrangian_grad", "optimality")
 
 
@@ -43,57 +43,58 @@ def minimize(
     progress: bool | Callable[[int, float, Any], Any] = False,
     **options: Any,
 ) -> Any:
-    """Find parameters where a function is least, by one of SciPy's methods; differentiable by the function's further arguments.
+    """Minimise a function of parameters by one of SciPy's methods; differentiable by the function's further arguments.
 
     Parameters
     ----------
     f : callable
-        ``f(params, *args)`` gives one real number. It is differentiated as often as the method wants: gradient, products of
+        ``f(params, *args)`` returns one real number. It is differentiated as the method requires: gradient, products of
         the Hessian with vectors, or the Hessian.
     params : Tensor, array, number or container of them
-        Where to start; it does not change. Real numbers, on any backend.
+        The starting point, which does not change. Real numbers, on any backend.
     args : tuple, optional
-        What else the function takes: tensors, containers of them, whatever it wants.
+        Further arguments of the function: tensors, containers of them, or any other objects.
     method : str, optional
-        Any of ``scipy.optimize.minimize``.
+        Any method of ``scipy.optimize.minimize``.
     bounds : tuple, optional
-        Lower and upper limits, for methods that take such: each a number for all, or a container like `params` whose parts
-        may be numbers; ``-inf`` and ``inf`` where there is none.
+        Lower and upper limits, for methods that support them: each a number for all, or a container like `params` whose parts
+        may be numbers; ``-inf`` and ``inf`` for no limit.
     progress : bool or callable, optional
-        True: write value and iteration to the terminal. A function: call it after every iteration with the iteration's
+        True: print value and iteration to the terminal. A function: called after every iteration with the iteration's
         number, the value, and the parameters; it may raise StopIteration to end.
     **options
-        Others of SciPy's function: ``tol``, ``options``, ``constraints`` (functions of one vector, see `agrad.tree.ravel`).
+        Further arguments of SciPy's function: ``tol``, ``options``, ``constraints`` (functions of one vector, see
+        `agrad.tree.ravel`).
 
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's, with ``x`` and its kin as vectors, and ``params``: the parameters found, in the form of those given. Where
-        `args` are being differentiated ``params``, ``x`` and ``fun`` are tensors that depend on them, and what has no
-        derivative is not there.
+        SciPy's, with ``x`` and similar entries as vectors, and ``params``: the parameters found, with the structure of the
+        given ones. If `args` are being differentiated, ``params``, ``x`` and ``fun`` are tensors that depend on them, and
+        entries without a derivative are missing.
 
     Raises
     ------
     BackendError
         If SciPy is not installed.
     ImplicitError
-        If the function depends on a tensor that is being differentiated and is none of its arguments; if the parameters are
-        to be differentiated, where no minimum was found or it has no derivative.
+        If the function depends on a tensor that is being differentiated and is not among its arguments; if the parameters are
+        to be differentiated but no minimum was found, or it has no derivative.
     TypeError
-        If there are no real floating-point numbers among the parameters, or it is given what is made here: ``jac``, ``hess``,
-        ``hessp``, ``callback``.
+        If the parameters contain no real floating-point numbers, or an argument that agrad supplies is given: ``jac``,
+        ``hess``, ``hessp``, ``callback``.
     UnsupportedOp
         With limits, if the parameters are to be differentiated.
     ValueError
-        If `bounds` do not fit the parameters, or SciPy does not know the method.
+        If `bounds` do not match the parameters, or SciPy does not know the method.
 
     Notes
     -----
-    SciPy computes in float64 on the CPU; parameters in another precision, or on another device, are converted there and
+    SciPy computes in float64 on the CPU; parameters of another precision, or on another device, are converted there and
     back in every evaluation. Value and gradient of lazy parameters are computed in one pass.
 
-    The derivatives by `args` are those of `agrad.func.implicit`: of the minimum, not of the way there. They are as exact as
-    the minimum, and do not depend on where the search starts.
+    The derivatives by `args` are those of `agrad.func.implicit`: of the minimum, not of the path to it. They are as exact as
+    the minimum, and do not depend on the starting point.
     Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
 
     Examples
@@ -105,7 +106,7 @@ def minimize(
     >>> found.params["slope"].round(4), ag.round(found.params["offsets"])
     (np.float64(2.0), tensor([1., 1., 1.]))
 
-    Where it is least, differentiated by an argument:
+    The minimiser, differentiated by an argument:
 
     >>> def best(a):
     ...     return ag.optim.minimize(lambda x, a: (x - a) ** 2 + a**2, 0.0, args=(a,)).params
@@ -135,7 +136,7 @@ def minimize(
 
 
 def refuse_limits(what: str, args: Any, options: Mapping[str, Any]) -> None:
-    """Refuse to differentiate a minimum within limits, where the gradient need not vanish, or of another sum than of squares."""
+    """Refuse to differentiate a minimum within limits, where the gradient need not vanish, or one of a non-squared loss."""
     limits = ["bounds"] if options.get("bounds") is not None else []
     limits += ["constraints"] if options.get("constraints", ()) not in ((), []) else []
     limits += ["loss"] if options.get("loss", "linear") != "linear" else []
@@ -155,7 +156,7 @@ def search(
     progress: bool | Callable[[int, float, Any], Any] = False,
     **options: Any,
 ) -> Any:
-    """Return what SciPy reports, without derivatives; `minimize` has the parameters, the options are SciPy's."""
+    """Return SciPy's report, without derivatives; `minimize` describes the parameters, and the options are SciPy's."""
     solve = scipys("optimize", "agrad.optim.minimize").minimize
     problem = _Problem(f, params, args)
     kind = method.lower()
@@ -185,22 +186,22 @@ def differentiable(
     known: Mapping[str, Callable[..., Any]],
     vanishing: Sequence[str] = (),
 ) -> Any:
-    """Return what a solver of SciPy reports, as far as it is differentiable by the arguments.
+    """Return the report of a SciPy solver, with those entries that can be differentiated by the arguments.
 
     Parameters
     ----------
     what : str
         The solver, for messages.
     solve : callable
-        ``solve(*args)`` gives SciPy's report, with ``x``.
+        ``solve(*args)`` returns SciPy's report, with ``x``.
     residual, kind
-        As `implicit` takes them.
+        As for `implicit`.
     args : tuple
         The arguments.
     known : mapping of callables
-        How to make other entries of the report: of ``(x, *args)``.
+        Functions ``(x, *args)`` that compute other entries of the report.
     vanishing : sequence of str
-        Entries that are 0 whatever the arguments are.
+        Entries that are 0 whatever the arguments.
     """
     reports: list[Any] = []
 
@@ -224,13 +225,13 @@ def differentiable(
 
 
 def _is_discrete(value: Any) -> bool:
-    """Return whether a value of a report has no derivative because it is a count, a flag or a text."""
+    """Return whether a report's value has no derivative because it is a count, a flag or a string."""
     return isinstance(value, int | str) or getattr(getattr(value, "dtype", None), "kind", "f") in "iub"
 
 
 @functools.cache
 def _differentiable(kind: Any, what: str, reported: tuple[str, ...], made: tuple[str, ...]) -> Any:
-    """Return SciPy's class of reports, whose message about an entry that was left out says why."""
+    """Return SciPy's report class, with a message that says why an entry was left out."""
 
     def missing(_: Any, name: str) -> NoReturn:
         if name not in reported:
@@ -245,12 +246,12 @@ def _differentiable(kind: Any, what: str, reported: tuple[str, ...], made: tuple
 
 
 class _Problem:
-    """A function of a container, as SciPy wants it: of a vector in the host's memory, and giving such.
+    """A function of a container in the form that SciPy needs: of a vector in host memory, returning host values.
 
     Attributes
     ----------
     start : array
-        The vector of the parameters that were given.
+        The vector of the initial parameters.
     last : tuple of bytes and float
         The vector and the value of the last evaluation.
     """
@@ -306,7 +307,7 @@ class _Problem:
         return self._host(self.bent(self._tensor(x)).detach())
 
     def given_back(self, x: Any) -> Any:
-        """Return the parameters of a vector in the form of those that were given."""
+        """Return the parameters for a vector, with the structure of the initial ones."""
         found = self.back(self._tensor(x))
         return tree.map(lambda given, t: t if isinstance(given, Tensor) else bare(t), self.params, found)
 
@@ -323,7 +324,7 @@ def _vector_of(side: Any, params: Any) -> list[float]:
 
 
 class _Progress:
-    """What SciPy calls after every iteration."""
+    """The callback that SciPy calls after every iteration."""
 
     def __init__(self, problem: _Problem, told: Callable[[int, float, Any], Any]) -> None:
         self.problem, self.told, self.count = problem, told, 0

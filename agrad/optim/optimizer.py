@@ -1,4 +1,4 @@
-"""Optimizer: parameter groups, state and their saving; what every optimiser shares."""
+"""Optimizer: parameter groups, state, and saving them; the base of every optimiser."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ __all__ = ["Optimizer"]
 
 
 class Optimizer:
-    """Base of the optimisers: holds parameters in groups, each with settings of its own.
+    """Base of the optimisers: holds parameters in groups, each with its own settings.
 
-    A subclass gives the defaults of its settings to ``__init__`` and implements `update`.
+    A subclass passes the defaults of its settings to ``__init__`` and implements `update`.
 
     Parameters
     ----------
     params : iterable of Tensor or of dict
         Leaves to train; or groups, each a dict with ``"params"`` and settings that differ.
     defaults : dict
-        Settings of groups that do not give their own.
+        Settings for groups that do not set their own.
     differentiable : bool, optional
-        Only False: no step is recorded.
+        Only False: steps are never recorded.
 
     Attributes
     ----------
     param_groups : list of dict
         Parameters and settings.
     state : dict
-        What is kept per parameter between steps.
+        The values kept per parameter between steps.
 
     Raises
     ------
     TypeError
-        If a parameter is no Tensor.
+        If a parameter is not a Tensor.
     ValueError
-        If there are none, one is not a leaf or stands twice, or a setting is out of its range.
+        If there are none, one is not a leaf or appears twice, or a setting is out of its range.
 
     Examples
     --------
@@ -62,16 +62,16 @@ class Optimizer:
     tensor([ 0.5000, -1.5000], requires_grad=True)
     """
 
-    #: What the state of a parameter has, once there is any; and which of that has the parameter's shape. Checked when a
+    #: The entries of a parameter's state, once there is any; and those with the parameter's shape. Checked when a
     #: state is loaded.
     _kept: tuple[str, ...] = ()
     _shaped: tuple[str, ...] = ()
 
-    #: Settings and state are told to recordings where they are used: they are no guards of a compiled function.
+    #: Recordings read settings and state where they are used: these are not guards of a compiled function.
     _tells_settings = True
-    #: Settings that switch a part of the update off where they are zero.
+    #: Settings that disable a part of the update where they are zero.
     _switches: tuple[str, ...] = ("momentum", "weight_decay")
-    #: Numbers in the state of a parameter that grow by one at each step.
+    #: Numbers in a parameter's state that increase by one at each step.
     _counts: tuple[str, ...] = ()
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any], *, differentiable: bool = False) -> None:
@@ -84,7 +84,7 @@ class Optimizer:
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
         self.state: dict[Tensor, dict[str, Any]] = {}
-        self._has_stepped = False  # schedules warn of being stepped first
+        self._has_stepped = False  # schedules warn if they step first
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got"
@@ -99,7 +99,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
-        """Add parameters with settings of their own.
+        """Add parameters with their own settings.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Optimizer:
         self.param_groups.append(group)
 
     def check(self, group: Mapping[str, Any]) -> None:
-        """Check a group's settings; a subclass may have more to check.
+        """Check a group's settings; a subclass may check more.
 
         Raises
         ------
@@ -177,22 +177,22 @@ class Optimizer:
                 p.grad = p.grad.detach() * 0
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update every parameter that has a gradient; nothing of it is recorded.
+        """Update every parameter that has a gradient, unrecorded.
 
-        A parameter gets a new value: what was computed from the old one is not disturbed. On a lazy backend new values,
-        state, gradients and the losses that these came from are computed here, in one pass over the data: a recipe that
-        grows from step to step would end the training. If that fails, such parameters and their state are as they were. Others are
-        updated one after the other: if one fails, it is as it was, and so are those after it.
+        A parameter gets a new value, and earlier results stay valid. On a lazy backend this computes the new values,
+        state, gradients and the losses that these came from in one pass over the data: a recipe that
+        grows with every step would end the training. If that fails, these parameters and their state are unchanged. Others are
+        updated one after another: if one fails, it and those after it are unchanged.
 
         Parameters
         ----------
         closure : callable, optional
-            Computes the loss anew, with gradients; called first.
+            Recomputes the loss, with gradients; called first.
 
         Returns
         -------
         object
-            What `closure` gave, None without one.
+            The result of `closure`, None without one.
         """
         loss = None
         if closure is not None:
@@ -226,7 +226,7 @@ class Optimizer:
                             lazy += [p, p.grad, *(t for t in state.values() if isinstance(t, Tensor))]
             fill(lazy, keep="backend")
         except BaseException:
-            if changing is not None:  # value and state go together
+            if changing is not None:  # set value and state together
                 p, array, spec, kept = changing
                 assign_data([p], [array], [spec])
                 self.state[p] = kept
@@ -237,7 +237,7 @@ class Optimizer:
         return loss
 
     def _told(self, group: Mapping[str, Any]) -> Told:
-        """Return a group's settings, with numbers that a recording asks for again; switches that are off stay off in it."""
+        """Return a group's settings, with numbers that a recording rereads; switches that are off stay off in it."""
         guard(partial(structure_of, group, self._switches), "the settings of an optimizer")
         told = Told(group)
         for name, value in group.items():
@@ -249,12 +249,12 @@ class Optimizer:
         return told
 
     def _tell(self, p: Tensor, g: Tensor, group: Told, state: dict[str, Any]) -> Tensor:
-        """Update one parameter where a recording, or who compares one, is told of settings and state."""
+        """Update one parameter where a recording, or a comparison with one, must see settings and state."""
         if recorder() is None:
             self.tell_state(group, state)
             held = dict(state)
             value = self.update(p, g, group.settings, state)
-            # a replay changes the tensors that it knows: so does what it is compared with
+            # a replay changes the tensors that it knows, so the update it is compared with must do so too
             for name, before in held.items():
                 now = state.get(name)
                 if isinstance(before, Tensor) and isinstance(now, Tensor) and now is not before:
@@ -281,9 +281,9 @@ class Optimizer:
         return value
 
     def tell_state(self, group: Told, state: Mapping[str, Any]) -> None:
-        """Add to the settings what `update` computes of numbers in the state of a parameter, by `agrad.core.mode.setting`.
+        """Add to the settings what `update` computes from numbers in a parameter's state, with `agrad.core.mode.setting`.
 
-        Called before `update` where something is recorded, or compared with what was.
+        Called before `update` while recording, or while comparing with a recording.
         """
 
     def _state_of(self, p: Tensor) -> dict[str, Any]:
@@ -298,11 +298,11 @@ class Optimizer:
         Parameters
         ----------
         p, g : Tensor
-            The parameter and its gradient (minus that, where the group maximises); nothing is being recorded.
+            The parameter and its gradient (negated if the group maximises); nothing is being recorded.
         group : mapping
             The settings.
         state : dict
-            What is kept for this parameter: tensors and numbers, to be changed at will. Empty at the first step.
+            The values kept for this parameter: tensors and numbers, to be changed freely. Empty at the first step.
         """
         raise NotImplementedError
 
@@ -312,7 +312,7 @@ class Optimizer:
         Returns
         -------
         dict
-            ``"state"`` and ``"param_groups"``, as PyTorch has them; `agrad.save` writes it.
+            ``"state"`` and ``"param_groups"``, as in PyTorch; `agrad.save` writes it.
         """
         not_recorded("the state of an optimizer is asked for")
         numbers = {id(p): i for i, p in enumerate(self._params())}
@@ -324,17 +324,17 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave; tensors are converted to their parameter's dtype and device.
+        """Load a state returned by `state_dict`; tensors are converted to their parameter's dtype and device.
 
-        Everything is checked and converted first: a call that fails has changed nothing.
+        Everything is checked and converted first: a failing call changes nothing.
 
         Raises
         ------
         TypeError
-            If `state_dict` is no mapping.
+            If `state_dict` is not a mapping.
         ValueError
-            If the groups do not match in number or size, a setting is out of its range, or the state of a parameter is
-            of another optimiser, another shape or another kind of dtype; the message lists all of these.
+            If the groups do not match in number or size, a setting is out of its range, or the state of a parameter comes from
+            another optimiser, or has another shape or kind of dtype; the message lists all of these.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
@@ -371,7 +371,7 @@ class Optimizer:
         assign_all(map(setattr, [self], ["state"], [state]), map(dict.update, self.param_groups, settings))
 
     def _misfits(self, number: Any, p: Tensor, values: Mapping[str, Any]) -> list[str]:
-        """Return what is wrong with the state that is given for a parameter."""
+        """Return what is wrong with the given state of a parameter."""
         wrong = []
         missing = [name for name in self._kept if name not in values] if values else []
         if missing:
@@ -405,7 +405,7 @@ class Optimizer:
 
 
 class Told(dict[str, Any]):
-    """Settings as a recording has them: numbers that are asked for again whenever it is run."""
+    """Settings for a recording: numbers that it rereads whenever it runs."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings)
@@ -413,17 +413,17 @@ class Told(dict[str, Any]):
 
 
 def is_on(value: float) -> bool:
-    """Return whether a setting is not zero; a recording holds only for the settings that are."""
+    """Return whether a setting is nonzero; a recording is valid only while the same settings are."""
     return type(value) not in (int, float) or value != 0
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a setting is a number, not a choice."""
+    """Return whether a setting is a number rather than a choice."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def structure_of(group: Mapping[str, Any], switches: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return what of a group's settings decides which operations an update takes, as a plain value."""
+    """Return, as a plain value, those of a group's settings that determine which operations an update performs."""
     found: list[Any] = [len(group["params"])]
     for name, value in group.items():
         if name in switches:
@@ -445,12 +445,12 @@ def _count(state: dict[str, Any], name: str) -> None:
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    """Return a tensor on memory of its own: a recording tells tensors apart by their arrays."""
+    """Return a tensor in its own memory: a recording distinguishes tensors by their arrays."""
     return wrap(tensor._spec.backend.asarray(tensor._raw, copy=True), tensor._spec)
 
 
 def _apart(value: Any, like: Tensor | None = None) -> Any:
-    """Return a value of the state as an object of its own, converted to go with a parameter."""
+    """Return a copy of a state's value, converted to match a parameter."""
     if not isinstance(value, Tensor):
         return value
     if like is None or not value._spec.inexact:
@@ -466,7 +466,7 @@ _kernels: dict[tuple[str, Backend], Kernel | None] = {}
 
 
 def kernel_of(name: str, backend: Backend) -> Kernel | None:
-    """Return a backend's (or a plugin's) kernel of an update, as ``"optim.adam"``; None if it has none."""
+    """Return a backend's (or a plugin's) kernel for an update, as ``"optim.adam"``; None if it has none."""
     key = (name, backend)
     if key not in _kernels:
         _kernels[key] = manager.ask("agrad_kernel", op=name, backend=backend) or backend.kernel(name)
@@ -474,9 +474,9 @@ def kernel_of(name: str, backend: Backend) -> Kernel | None:
 
 
 def take(state: Mapping[str, Any], name: str) -> Any:
-    """Return the array of a tensor of the state, to be changed in place; None if there is none.
+    """Return the array of a state's tensor, to be changed in place; None if there is none.
 
-    A tensor that somebody has looked at since the last step no longer owns its array: then it is a copy.
+    A tensor that anything has read since the last step no longer owns its array; then it is a copy.
     """
     tensor = state.get(name)
     if tensor is None:
@@ -486,7 +486,7 @@ def take(state: Mapping[str, Any], name: str) -> Any:
 
 
 def keep(state: dict[str, Any], name: str, array: Any, like: Tensor) -> None:
-    """Put an array that nothing else holds into the state."""
+    """Store an array that nothing else holds in the state."""
     if name not in state:
         state[name] = wrap(array, like._spec)
     own(state[name], array)

@@ -29,15 +29,15 @@ class RMSprop(Optimizer):
     weight_decay : float, optional
         The factor of the parameter added to its gradient.
     momentum : float, optional
-        Velocity kept.
+        Fraction of the velocity kept.
     centered : bool, optional
         Divide by the root of the running variance instead (Graves 2013).
     maximize : bool, optional
-        Ascend.
+        Ascend instead of descend.
     foreach, capturable : bool, optional
-        Taken for PyTorch's sake: one loop serves them all, with the same numbers.
+        Accepted for PyTorch compatibility and ignored: one loop serves them all, with the same numbers.
     differentiable : bool, optional
-        Only False: no step is recorded.
+        Only False: steps are never recorded.
 
     Raises
     ------

@@ -21,20 +21,20 @@ class SGD(Optimizer):
     lr : float, optional
         Learning rate.
     momentum, dampening, weight_decay : float, optional
-        Velocity kept, gradient left out of it, and the factor of the parameter added to its gradient.
+        Fractions of the velocity kept and of the gradient left out of it; factor of the parameter added to its gradient.
     nesterov : bool, optional
         Look ahead along the velocity (Nesterov 1983).
     maximize : bool, optional
-        Ascend.
+        Ascend instead of descend.
     foreach, fused : bool, optional
-        Taken for PyTorch's sake: one loop serves them all, with the same numbers.
+        Accepted for PyTorch compatibility and ignored: one loop serves them all, with the same numbers.
     differentiable : bool, optional
-        Only False: no step is recorded.
+        Only False: steps are never recorded.
 
     Raises
     ------
     ValueError
-        If a setting is negative, or `nesterov` goes without momentum or with dampening.
+        If a setting is negative, or `nesterov` is used without momentum or with dampening.
 
     Examples
     --------
