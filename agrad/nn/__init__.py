@@ -1,4 +1,4 @@
-"""Neural networks in PyTorch's way: `functional`, modules, `init` and `utils`. Each part loads when it is first used."""
+"""Neural networks with PyTorch's API: `functional`, modules, `init` and `utils`. Each part is loaded at first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agrad.nn.pooling import *
     from agrad.nn.recurrent import *
 
-#: The files of modules, in the order in which a name is looked for: each uses those before it.
+#: The files of modules, in the order in which a name is looked up: each uses those before it.
 _FILES = (
     "parameter",
     "module",
@@ -44,7 +44,7 @@ _FILES = (
 _PARTS = ("backward_hooks", "functional", "init", "utils", *_FILES)
 
 
-if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
+if not TYPE_CHECKING:  # type checkers read the imports above, and should report missing names
 
     def __getattr__(name: str) -> object:
         if name in _PARTS:

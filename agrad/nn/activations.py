@@ -73,7 +73,7 @@ class GELU(Module):
 
 
 class LeakyReLU(Module):
-    """``x`` where positive, else `negative_slope` times it."""
+    """``x`` where positive, otherwise `negative_slope` times it."""
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class LeakyReLU(Module):
 
 
 class ELU(Module):
-    """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
+    """``x`` where positive, otherwise ``alpha * (exp(x) - 1)``."""
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class Hardtanh(Module):
 
 
 class PReLU(Module):
-    """``x`` where positive, else a learned `weight` times it: one number, or one per entry of axis 1."""
+    """``x`` where positive, otherwise a learned `weight` times it: one number, or one per entry of axis 1."""
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class PReLU(Module):
 
 
 class SELU(Module):
-    """`ELU`, scaled so that mean 0 and variance 1 are kept from layer to layer."""
+    """`ELU`, scaled to preserve mean 0 and variance 1 from layer to layer."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()

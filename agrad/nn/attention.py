@@ -1,4 +1,4 @@
-"""Attention as a layer, with PyTorch's arguments, names of parameters and meaning of masks."""
+"""Attention as a layer, with PyTorch's arguments, parameter names and mask conventions."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ __all__ = [
 
 
 class MultiheadAttention(Module):
-    """Attention of several heads, each of a part of the features (Vaswani et al. 2017, section 3.2.2).
+    """Multi-head attention: each head attends to a part of the features (Vaswani et al. 2017, section 3.2.2).
 
     Parameters
     ----------
     embed_dim : int
         Length of the last axis of queries and results; a multiple of `num_heads`.
     num_heads : int
-        How many heads.
+        The number of heads.
     dropout : float, optional
-        The probability with which a weight is zeroed while training.
+        The probability of zeroing a weight during training.
     bias : bool, optional
-        Whether the projections have one.
+        Whether the projections have a bias.
     batch_first : bool, optional
         Whether operands and results are (batch, sequence, features), not (sequence, batch, features).
     device, dtype : optional
-        Of the parameters.
+        For the parameters.
 
     Attributes
     ----------
     in_proj_weight : Parameter
-        Shape (3 * embed_dim, embed_dim): that of queries, of keys and of values, below each other; by `xavier_uniform_`.
+        Shape (3 * embed_dim, embed_dim): the projections of queries, keys and values, stacked; by `xavier_uniform_`.
     in_proj_bias : Parameter or None
-        Shape (3 * embed_dim,); zeros at first.
+        Shape (3 * embed_dim,); initially zeros.
     out_proj : Linear
-        What is done to the heads' results, put behind each other.
+        Applied to the concatenated results of the heads.
 
     Raises
     ------
     ValueError
-        If `embed_dim` is no multiple of `num_heads`, or `dropout` no probability.
+        If `embed_dim` is not a multiple of `num_heads`, or `dropout` is not a probability.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class MultiheadAttention(Module):
         self._draw_projections()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Draw the parameters again."""
         self.out_proj.reset_parameters()
         self._draw_projections()
 
@@ -120,37 +120,37 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the results, and the weights if they are asked for.
+        """Return the results, and the weights if requested.
 
         Parameters
         ----------
         query : Tensor, shape (L, N, embed_dim), (N, L, embed_dim) or (L, embed_dim)
             See `batch_first`.
         key, value : Tensor, shape (S, N, embed_dim), (N, S, embed_dim) or (S, embed_dim)
-            What the queries are compared with, and what is averaged.
+            The keys that queries are compared with, and the values that are averaged.
         key_padding_mask : Tensor, shape (N, S) or (S,), optional
-            True (or a number that is added to scores, minus infinity) hides a key from all queries.
+            True (or a number added to the scores, minus infinity) hides a key from all queries.
         need_weights : bool, optional
-            Whether the second result is the weights, not None.
+            Whether the second result is the weights rather than None.
         attn_mask : Tensor, shape (L, S) or (N * num_heads, L, S), optional
-            True hides a key from a query; numbers are added to the scores. This is the other way round than in
+            True hides a key from a query; numbers are added to the scores. This is the opposite of
             `scaled_dot_product_attention`, as in PyTorch.
         average_attn_weights : bool, optional
-            Whether the weights are the mean of all heads'.
+            Whether to average the weights over all heads.
         is_causal : bool, optional
-            A statement that `attn_mask` is the causal mask, which must be given, as in PyTorch.
+            A hint that `attn_mask` is the causal mask, which must be given, as in PyTorch.
 
         Returns
         -------
         Tensor
-            Of the shape of `query`.
+            The same shape as `query`.
         Tensor or None
             Shape (N, L, S), (N, num_heads, L, S) if not averaged; without N for operands without batch.
 
         Raises
         ------
         RuntimeError
-            If shapes do not fit, or `is_causal` goes without `attn_mask`.
+            If shapes do not match, or `is_causal` is given without `attn_mask`.
         """
         operands = [as_operand(operand) for operand in (query, key, value)]
         rank = operands[0].ndim
@@ -197,7 +197,7 @@ class MultiheadAttention(Module):
         return moveaxis(reshape(projected, (n, length, self.num_heads, width // self.num_heads)), 2, 1)
 
     def _mask(self, attn: Any, padding: Any, n: int, length: int, keys: int, like: Tensor) -> Tensor | None:
-        """Return both masks as one that is added to scores (N, num_heads, L, S), or True where a key is seen."""
+        """Return both masks combined: numbers to add to scores (N, num_heads, L, S), or True where a key is visible."""
         masks = []
         if attn is not None:
             attn = as_operand(attn)
@@ -226,9 +226,9 @@ class MultiheadAttention(Module):
 
 
 class _TransformerLayer(Module):
-    """What the layers of a transformer share: linear maps beside a shortcut, and norms."""
+    """Base of transformer layers: linear maps with a residual connection, and norms."""
 
-    #: How many parts have a shortcut: attentions, and the linear maps.
+    #: The number of parts with a residual connection: attentions, and the linear maps.
     parts: int
     self_attn: MultiheadAttention
     norm1: LayerNorm
@@ -270,7 +270,7 @@ class _TransformerLayer(Module):
             setattr(self, f"dropout{i}", Dropout(dropout))
 
     def _through(self, x: Tensor, parts: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
-        """Return what `x` becomes: each of the attentions, then the linear maps, beside a shortcut and with its norm."""
+        """Apply each of the attentions to `x`, then the linear maps, each with a residual connection and its norm."""
         for i, part in enumerate((*parts, self._fed), 1):
             norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
             x = x + dropout(part(norm(x))) if self.norm_first else norm(x + dropout(part(x)))
@@ -281,33 +281,33 @@ class _TransformerLayer(Module):
 
 
 class TransformerEncoderLayer(_TransformerLayer):
-    """Self-attention and two linear maps, each beside a shortcut and with a `LayerNorm` (Vaswani et al. 2017, section 3.1).
+    """Self-attention and two linear maps, each with a residual connection and a `LayerNorm` (Vaswani et al. 2017, section 3.1).
 
     Parameters
     ----------
     d_model, nhead : int
-        Length of the last axis of operands and results, and how many heads attend.
+        Length of the last axis of operands and results, and the number of heads.
     dim_feedforward : int, optional
-        Length between the two linear maps.
+        Features between the two linear maps.
     dropout : float, optional
-        The probability with which an element is zeroed while training.
+        The probability of zeroing an element during training.
     activation : {"relu", "gelu"} or callable, optional
-        What stands between the linear maps.
+        The function between the linear maps.
     layer_norm_eps : float, optional
         Added to variances.
     batch_first : bool, optional
         Whether operands and results are (batch, sequence, features), not (sequence, batch, features).
     norm_first : bool, optional
-        Whether what enters a part is normalised, not what leaves it.
+        Whether the input of each part is normalised, instead of its output.
     bias : bool, optional
-        Whether linear maps and norms have one.
+        Whether linear maps and norms have a bias.
     device, dtype : optional
-        Of the parameters.
+        For the parameters.
 
     Raises
     ------
     ValueError
-        If `activation` is another word, or as of `MultiheadAttention`.
+        If `activation` is unknown, or as for `MultiheadAttention`.
 
     Examples
     --------
@@ -321,7 +321,7 @@ class TransformerEncoderLayer(_TransformerLayer):
     def forward(
         self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
     ) -> Tensor:
-        """Return what `src` becomes; masks are those of `MultiheadAttention`."""
+        """Encode `src`; masks are those of `MultiheadAttention`."""
 
         def attended(x: Tensor) -> Tensor:
             return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
@@ -330,7 +330,7 @@ class TransformerEncoderLayer(_TransformerLayer):
 
 
 class TransformerDecoderLayer(_TransformerLayer):
-    """Self-attention, attention to a memory, and two linear maps: `TransformerEncoderLayer` with one part more.
+    """Self-attention, attention to a memory, and two linear maps: `TransformerEncoderLayer` with one more part.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ class TransformerDecoderLayer(_TransformerLayer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return what `tgt` becomes beside a memory; masks are those of `MultiheadAttention`."""
+        """Decode `tgt` with a memory; masks are those of `MultiheadAttention`."""
 
         def attended(x: Tensor) -> Tensor:
             return self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]
@@ -374,7 +374,7 @@ class TransformerDecoderLayer(_TransformerLayer):
 
 
 class _Stack(Module):
-    """What encoder and decoder share: copies of a layer."""
+    """Base of encoder and decoder: copies of a layer."""
 
     def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         super().__init__()
@@ -395,11 +395,11 @@ class TransformerEncoder(_Stack):
     Parameters
     ----------
     encoder_layer : Module
-        Copied for each; the copies begin with the same values.
+        Copied for each layer; the copies start with the same values.
     num_layers : int
-        How many.
+        The number of layers.
     norm : Module, optional
-        Comes last.
+        Applied last.
 
     Examples
     --------
@@ -413,7 +413,7 @@ class TransformerEncoder(_Stack):
         super().__init__(encoder_layer, num_layers, norm)
 
     def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Tensor:
-        """Return what `src` becomes; masks are those of `MultiheadAttention`."""
+        """Encode `src`; masks are those of `MultiheadAttention`."""
         return self._through(src, mask, src_key_padding_mask, is_causal)
 
 
@@ -423,7 +423,7 @@ class TransformerDecoder(_Stack):
     Parameters
     ----------
     decoder_layer : Module
-        Copied for each; the copies begin with the same values.
+        Copied for each layer; the copies start with the same values.
     num_layers, norm
         As for `TransformerEncoder`.
 
@@ -449,38 +449,38 @@ class TransformerDecoder(_Stack):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return what `tgt` becomes beside a memory; masks are those of `MultiheadAttention`."""
+        """Decode `tgt` with a memory; masks are those of `MultiheadAttention`."""
         hidden = tgt_key_padding_mask, memory_key_padding_mask
         return self._through(tgt, memory, tgt_mask, memory_mask, *hidden, tgt_is_causal, memory_is_causal)
 
 
 class Transformer(Module):
-    """An encoder, and a decoder that attends to what it gives (Vaswani et al. 2017, figure 1).
+    """An encoder, and a decoder that attends to its results (Vaswani et al. 2017, figure 1).
 
     Parameters
     ----------
     d_model, nhead : int, optional
-        Length of the last axis of operands and results, and how many heads attend.
+        Length of the last axis of operands and results, and the number of heads.
     num_encoder_layers, num_decoder_layers : int, optional
-        How many layers each has.
+        The number of layers of each.
     dim_feedforward, dropout, activation
         As for `TransformerEncoderLayer`.
     custom_encoder, custom_decoder : Module, optional
-        Stand in place of them.
+        Replacements for them.
     layer_norm_eps, batch_first, norm_first, bias, device, dtype
         As for `TransformerEncoderLayer`.
 
     Attributes
     ----------
     encoder : TransformerEncoder
-        With a `LayerNorm` at its end. Weights of both begin as `xavier_uniform_` makes them.
+        Ends with a `LayerNorm`. The weights of both are initialised by `xavier_uniform_`.
     decoder : TransformerDecoder
         Likewise.
 
     Raises
     ------
     RuntimeError
-        When called, if the operands have other numbers of sequences, or another length of the last axis than `d_model`.
+        When called, if the operands differ in batch size, or the length of their last axis is not `d_model`.
 
     Examples
     --------
@@ -538,7 +538,7 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return what `tgt` becomes beside the encoder's result for `src`; masks are those of `MultiheadAttention`."""
+        """Encode `src`, and decode `tgt` with the result; masks are those of `MultiheadAttention`."""
         src, tgt = as_operand(src), as_operand(tgt)
         at = 0 if self.batch_first else 1
         if src.ndim == 3 and src.shape[at] != tgt.shape[at]:
@@ -565,7 +565,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """Return what hides from each place of a sequence those after it, as a mask that is added: 0 and minus infinity.
+        """Return the additive mask (0 and minus infinity) that hides later positions from each position of a sequence.
 
         >>> Transformer.generate_square_subsequent_mask(2)
         tensor([[0., -inf],

@@ -1,4 +1,4 @@
-"""What `Module.register_full_backward_hook` and its kin need: nodes around a call, by which the gradients pass."""
+"""Support for `Module.register_full_backward_hook` and similar: nodes around a call, through which the gradients pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agrad.core.tensor import Tensor
 
 
 class _Pass(Function):
-    """Tensors as they are, in a node of their own, whose gradients a function sees and may change."""
+    """Pass tensors through unchanged, in a new node, with a function that sees and may change their gradients."""
 
     @staticmethod
     def forward(ctx: Any, see: Callable[[tuple[Any, ...]], tuple[Any, ...]], watch: Any, *tensors: Tensor) -> Any:
@@ -26,7 +26,7 @@ class _Pass(Function):
 
 
 class Watch:
-    """One call of a module with backward hooks: the gradients of its results, and by its arguments."""
+    """One call of a module with backward hooks: the gradients of its results and its arguments."""
 
     def __init__(
         self, module: Any, before: list[Callable[..., Any]], hooks: list[Callable[..., Any]], count: int
@@ -35,7 +35,7 @@ class Watch:
         self.before: list[Callable[..., Any]] = before
         self.hooks: list[Callable[..., Any]] = hooks
         self.count: int = count
-        self.all: list[Any] = [*before, *hooks]  # what compiled functions look at
+        self.all: list[Any] = [*before, *hooks]  # compiled functions check these
         self.entered: list[int] = []
         self.grad_output: tuple[Any, ...] = ()
 
@@ -73,7 +73,7 @@ class Watch:
         return type(result)(*found) if hasattr(result, "_fields") else tuple(found)
 
     def _changed(self, grad_output: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the gradients of the results after the hooks that come before the module's backward pass."""
+        """Return the gradients of the results after the hooks that run before the module's backward pass."""
         for hook in self.before:
             changed = hook(self.module, grad_output)
             if changed is None:

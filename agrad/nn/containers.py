@@ -1,4 +1,4 @@
-"""Modules that hold modules, or parameters: one after another, as a list, by name."""
+"""Modules that hold modules or parameters: in sequence, as a list, by name."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _checked(module: Any) -> Module:
 
 
 class Sequential(_Indexed):
-    """Modules called one after another, each with the result of the one before.
+    """Modules called one after another, each with the result of the previous one.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Sequential(_Indexed):
     Raises
     ------
     TypeError
-        If one is no module.
+        If one is not a module.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class Sequential(_Indexed):
 
 
 class ModuleList(_Indexed):
-    """A list of modules, whose parameters belong to the module that holds it.
+    """A list of modules, whose parameters belong to the module that holds the list.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class ModuleList(_Indexed):
 
 
 class ModuleDict(Module):
-    """Modules by name, whose parameters belong to the module that holds it.
+    """Modules by name, whose parameters belong to the module that holds them.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class ModuleDict(Module):
 
 
 class ParameterList(Module):
-    """A list of parameters, which belong to the module that holds it.
+    """A list of parameters, which belong to the module that holds the list.
 
     Parameters
     ----------
@@ -235,19 +235,19 @@ class ParameterList(Module):
         setattr(self, str(range(len(self))[index]), _parameter(value))
 
     def append(self, value: Tensor) -> Self:
-        """Put a parameter behind the others."""
+        """Append a parameter."""
         self.register_parameter(str(len(self)), _parameter(value))
         return self
 
     def extend(self, values: Iterable[Tensor]) -> Self:
-        """Put parameters behind the others."""
+        """Append parameters."""
         for value in values:
             self.append(value)
         return self
 
 
 class ParameterDict(Module):
-    """Parameters by name, which belong to the module that holds it.
+    """Parameters by name, which belong to the module that holds them.
 
     Parameters
     ----------

@@ -18,11 +18,11 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d"]
 
 
 class _Conv(Module):
-    """What the convolutions share."""
+    """Base of the convolutions."""
 
-    #: How many numbers the size of a window has.
+    #: The number of axes of a window.
     _axes: int
-    #: The function of them.
+    #: The convolution function.
     _convolve: Callable[..., Tensor]
     transposed = False
     output_padding: tuple[int, ...] = ()
@@ -73,7 +73,7 @@ class _Conv(Module):
         return sizes_of(type(self).__name__, value, what, self._axes)
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Draw the parameters again."""
         draw(self.weight, self.bias)
 
     def forward(self, input: Any) -> Tensor:
@@ -107,15 +107,15 @@ class Conv1d(_Conv):
     kernel_size, stride, dilation : int, optional
         Of the windows.
     padding : int, "same" or "valid", optional
-        How much is put before and after the sequences.
+        The width of the padding before and after the sequences.
     groups : int, optional
-        Channels are connected within groups only.
+        Channels are connected only within groups.
     bias : bool, optional
-        Whether there is one.
+        Whether to add a bias.
     padding_mode : {"zeros", "reflect", "replicate", "circular"}, optional
-        What; see `agrad.nn.functional.pad`.
+        What the padding contains; see `agrad.nn.functional.pad`.
     device, dtype : optional
-        Of the parameters.
+        For the parameters.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Conv1d(_Conv):
     Raises
     ------
     ValueError
-        If the channels are no multiples of `groups`.
+        If the channels are not multiples of `groups`.
 
     Examples
     --------
@@ -150,15 +150,15 @@ class Conv2d(_Conv):
     kernel_size, stride, dilation : int or pair, optional
         Of the windows.
     padding : int, pair, "same" or "valid", optional
-        How much is put around the images.
+        The width of the padding around the images.
     groups : int, optional
-        Channels are connected within groups only.
+        Channels are connected only within groups.
     bias : bool, optional
-        Whether there is one.
+        Whether to add a bias.
     padding_mode : {"zeros", "reflect", "replicate", "circular"}, optional
-        What; see `agrad.nn.functional.pad`.
+        What the padding contains; see `agrad.nn.functional.pad`.
     device, dtype : optional
-        Of the parameters.
+        For the parameters.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class Conv2d(_Conv):
     Raises
     ------
     ValueError
-        If the channels are no multiples of `groups`.
+        If the channels are not multiples of `groups`.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class Conv3d(_Conv):
     Parameters
     ----------
     in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
-        As for `Conv2d`, sizes of three axes.
+        As for `Conv2d`, with sizes of three axes.
 
     Examples
     --------
@@ -203,7 +203,7 @@ class Conv3d(_Conv):
 
 
 class _ConvTranspose(_Conv):
-    """What the adjoints of convolutions share."""
+    """Base of the adjoints of convolutions."""
 
     transposed = True
     padding: tuple[int, ...]
@@ -255,7 +255,7 @@ class ConvTranspose1d(_ConvTranspose):
     Parameters
     ----------
     in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype
-        As for `ConvTranspose2d`, sizes of one axis.
+        As for `ConvTranspose2d`, with sizes of one axis.
 
     Examples
     --------
@@ -278,15 +278,15 @@ class ConvTranspose2d(_ConvTranspose):
     kernel_size, stride, dilation : int or pair, optional
         Of the windows, which lie in the result.
     padding, output_padding : int or pair, optional
-        Rows and columns cut off at every side of the result, and put back at the bottom and right.
+        Rows and columns cropped from every side of the result, and added back at the bottom and right.
     groups : int, optional
-        Channels are connected within groups only.
+        Channels are connected only within groups.
     bias : bool, optional
-        Whether there is one.
+        Whether to add a bias.
     padding_mode : {"zeros"}, optional
-        There is no other, as in PyTorch.
+        The only mode, as in PyTorch.
     device, dtype : optional
-        Of the parameters.
+        For the parameters.
 
     Attributes
     ----------
@@ -298,7 +298,7 @@ class ConvTranspose2d(_ConvTranspose):
     Raises
     ------
     ValueError
-        If the channels are no multiples of `groups`, `padding` is a word, or `padding_mode` another one.
+        If the channels are not multiples of `groups`, `padding` is a string, or `padding_mode` another one.
 
     Examples
     --------

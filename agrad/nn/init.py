@@ -1,4 +1,4 @@
-"""Initial values of parameters. Each function sets a tensor in place, unrecorded, and gives it back."""
+"""Initial values of parameters. Each function sets a tensor in place, unrecorded, and returns it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def _set(tensor: Tensor, value: Tensor, what: str) -> Tensor:
-    """Set a tensor in place, unrecorded; where it is the `.data` of another, that one too."""
+    """Set a tensor in place, unrecorded; if it is the `.data` of another, set that one too."""
     with no_grad:
         rebind(tensor, value, what)
     return tensor
@@ -81,13 +81,13 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the factor by which a nonlinearity shrinks what goes through it, inverted.
+    """Return the gain that compensates for a nonlinearity's shrinking of its input.
 
     nonlinearity : {"linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"}
         Its name.
     param : float, optional
         The negative slope of ``leaky_relu``. Default: 0.01.
-    ValueError: If the name is not known.
+    ValueError: If the name is unknown.
 
     >>> from agrad.nn.init import calculate_gain
     >>> round(calculate_gain("relu"), 4)
@@ -102,7 +102,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    """How many values go into one element of the result, and out of one of the operand."""
+    """Return the number of values that enter one element of the result, and that leave one of the operand."""
     if tensor.ndim < 2:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
@@ -141,10 +141,10 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform with standard deviation gain / sqrt(fan): keeps the variance through rectifiers (He et al. 2015).
+    """Uniform with standard deviation gain / sqrt(fan): preserves the variance through rectifiers (He et al. 2015).
 
     tensor: Shape (out, in, ...), real floating point.
-    ValueError: If the tensor has fewer than two axes, or an option is not known.
+    ValueError: If the tensor has fewer than two axes, or an option is unknown.
     """
     bound = math.sqrt(3) * _kaiming(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
@@ -162,11 +162,11 @@ def kaiming_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Rows of length `gain` at right angles, or columns if there are fewer of those (Saxe et al. 2013).
+    """Orthogonal rows of length `gain`, or columns if there are fewer of those (Saxe et al. 2013).
 
-    tensor: Two axes or more; those behind the first count as one.
+    tensor: Two axes or more; those after the first count as one.
     gain: A factor.
-    ValueError: If it has less than two axes.
+    ValueError: If the tensor has fewer than two axes.
     """
     if tensor.ndim < 2:
         raise ValueError(f"Only tensors with 2 or more dimensions are supported{errors.called()}")

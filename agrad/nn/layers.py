@@ -1,4 +1,4 @@
-"""Linear maps, tables of vectors, dropout and changes of shape as modules, with PyTorch's arguments and initial values."""
+"""Linear maps, embeddings, dropout and reshaping as modules, with PyTorch's arguments and initial values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Dropout", "Dropout2d", "Embedding", "EmbeddingBag", "Flatten", "Iden
 
 
 def draw(weight: Tensor, bias: Tensor | None) -> None:
-    """PyTorch's initial values: uniform on ±1/sqrt(fan_in), which is its ``kaiming_uniform_`` with a slope of sqrt(5)."""
+    """Draw PyTorch's initial values: uniform on ±1/sqrt(fan_in), its ``kaiming_uniform_`` with a slope of sqrt(5)."""
     fan_in = math.prod(weight.shape[1:])
     bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
     init.uniform_(weight, -bound, bound)
@@ -35,9 +35,9 @@ class Linear(Module):
     in_features, out_features : int
         Lengths of the last axis before and after.
     bias : bool, optional
-        Whether there is one.
+        Whether to add a bias.
     device, dtype : optional
-        Of the parameters.
+        For the parameters.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Draw the parameters again."""
         draw(self.weight, self.bias)
 
     def forward(self, input: Any) -> Tensor:
@@ -82,16 +82,16 @@ class Embedding(Module):
     num_embeddings, embedding_dim : int
         Rows of the table and their length.
     padding_idx : int, optional
-        A row of zeros that is not trained; negative counts from the end.
+        The index of a row of zeros that is not trained; negative counts from the end.
     device, dtype : optional
-        Of the table.
+        For the table.
     sparse : bool, optional
         Only False: gradients are dense.
 
     Attributes
     ----------
     weight : Parameter
-        Shape (num_embeddings, embedding_dim), standard normal at first.
+        Shape (num_embeddings, embedding_dim), initially standard normal.
 
     Raises
     ------
@@ -134,16 +134,16 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings: Any, freeze: bool = True, padding_idx: int | None = None) -> Self:
-        """Return a table of given vectors, which is not trained unless `freeze` is False.
+        """Return an embedding with the given vectors, which are not trained unless `freeze` is False.
 
         Parameters
         ----------
         embeddings : Tensor or array
             Shape (num_embeddings, embedding_dim); the table is a copy of it.
         freeze : bool, optional
-            Whether it stays as it is.
+            Whether the table is not trained.
         padding_idx : int, optional
-            A row that is not trained; it keeps its values.
+            The index of a row that is not trained; it keeps its values.
 
         Returns
         -------
@@ -153,7 +153,7 @@ class Embedding(Module):
         Raises
         ------
         ValueError
-            If `embeddings` is not a matrix, or `padding_idx` outside of it.
+            If `embeddings` is not a matrix, or `padding_idx` is outside it.
 
         Examples
         --------
@@ -170,7 +170,7 @@ class Embedding(Module):
         return made
 
     def reset_parameters(self) -> None:
-        """Draw the table anew."""
+        """Draw the table again."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
@@ -185,16 +185,16 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Embedding):
-    """Sums, means or the largest elements of vectors of a table, bag by bag: `agrad.nn.functional.embedding_bag`.
+    """Sums, means or maxima of vectors of a table, per bag: `agrad.nn.functional.embedding_bag`.
 
     Parameters
     ----------
     num_embeddings, embedding_dim, padding_idx, device, dtype, sparse
-        As for `Embedding`; `padding_idx` counts as none.
+        As for `Embedding`; indices equal to `padding_idx` do not count.
     mode : {"mean", "sum", "max"}, optional
-        What a bag gives.
+        How to reduce a bag.
     include_last_offset : bool, optional
-        Whether the last of the offsets is the end of the last bag.
+        Whether the last offset is the end of the last bag.
 
     Raises
     ------
@@ -234,7 +234,7 @@ class EmbeddingBag(Embedding):
 
 
 class Dropout(Module):
-    """Zeros a share `p` of the elements while training, and scales the others by 1 / (1 - p)."""
+    """Zeros a fraction `p` of the elements during training, and scales the others by 1 / (1 - p)."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
@@ -251,14 +251,14 @@ class Dropout(Module):
 
 
 class Dropout2d(Dropout):
-    """Zeros a share `p` of the channels of (n, channels, ...) while training, and scales the others by 1 / (1 - p)."""
+    """Zeros a fraction `p` of the channels of (n, channels, ...) during training, and scales the others by 1 / (1 - p)."""
 
     def forward(self, input: Any) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Identity(Module):
-    """The operand itself; takes and forgets any arguments."""
+    """The operand itself; accepts and ignores any arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Axes from `start_dim` to `end_dim` made one."""
+    """Merge the axes from `start_dim` to `end_dim` into one."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -283,7 +283,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """An axis made several."""
+    """Split an axis into several."""
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ __all__ = [
 
 
 class _Loss(Module):
-    """What the losses share."""
+    """Base of the losses."""
 
     weight: Tensor | None
 

@@ -1,7 +1,7 @@
 """Module: parameters, buffers and other modules as attributes of one object, to be trained, moved, saved and loaded.
 
-An attribute that is a `Parameter` or a `Module` belongs to the module by that alone: there are no tables beside the
-object's own ``__dict__``, so reading an attribute costs what it costs in any object.
+Setting an attribute to a `Parameter` or `Module` is all it takes to register it: there are no tables besides the
+object's own ``__dict__``, so reading an attribute costs as much as for any object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     R_co = TypeVar("R_co", covariant=True)
 
     class Forwards(Protocol[P, R_co]):
-        """What has a `forward`."""
+        """An object with a `forward`."""
 
         def forward(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
@@ -34,7 +34,7 @@ __all__ = ["Module"]
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `Module.load_state_dict` did not find, and what it had no place for."""
+    """The paths that `Module.load_state_dict` did not find, and those that it did not expect."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -48,8 +48,8 @@ class IncompatibleKeys(NamedTuple):
 class Module:
     """Base of all parts of a network. A subclass sets attributes in ``__init__`` and implements `forward`.
 
-    What an attribute is decides its part: a `Parameter` is trained, a `Module` is walked into; `register_buffer` says
-    which other tensors belong to the state.
+    The type of an attribute determines its role: a `Parameter` is trained, a `Module` is traversed; `register_buffer`
+    adds other tensors to the state.
 
     Attributes
     ----------
@@ -74,13 +74,13 @@ class Module:
     ['hidden.weight', 'hidden.bias', 'out.weight', 'out.bias']
     """
 
-    #: How much it has counts for compiled functions: one more layer or hook is another program.
+    #: Compiled functions depend on the number of its entries: one more layer or hook makes another program.
     _counts = True
 
     training: bool = True
-    #: Names of buffers, and whether each belongs to the state that is saved; an instance with buffers has its own.
+    #: Names of buffers, and whether each belongs to the saved state; an instance with buffers has its own dict.
     _buffers: Mapping[str, bool] = {}
-    #: Whether any of the following tables was ever filled: what a call without hooks reads.
+    #: Whether any of the following tables was ever filled: a call without hooks reads only this.
     _hooked = False
     _before: Mapping[int, Callable[..., Any]] | None = None
     _after: Mapping[int, Callable[..., Any]] | None = None
@@ -88,10 +88,10 @@ class Module:
     _backward: Mapping[int, Callable[..., Any]] | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result; every subclass defines it."""
+        """Return the result; every subclass defines this method."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
-    if TYPE_CHECKING:  # a call takes what `forward` takes, and gives what it gives
+    if TYPE_CHECKING:  # a call takes the arguments of `forward`, and returns its result
 
         def __call__(self: Forwards[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
@@ -116,17 +116,17 @@ class Module:
         return result
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call ``hook(module, args)`` before `forward`; what it returns takes the place of the arguments.
+        """Call ``hook(module, args)`` before `forward`; its result replaces the arguments.
 
         Returns
         -------
         Handle
-            Its ``remove()`` takes the hook away.
+            Its ``remove()`` removes the hook.
         """
         return self._add_hook("_before", hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call ``hook(module, args, result)`` after `forward`; what it returns takes the place of the result."""
+        """Call ``hook(module, args, result)`` after `forward`; its return value replaces the result."""
         return self._add_hook("_after", hook)
 
     def register_full_backward_hook(self, hook: Callable[..., Any]) -> Handle:
@@ -135,17 +135,17 @@ class Module:
         Parameters
         ----------
         hook : callable
-            Is given the gradients by the positional arguments and of the results, as tuples, None where there is none.
-            What it returns, a tuple, takes the place of the former.
+            Gets the gradients of the positional arguments and of the results, as tuples, with None for missing ones.
+            If it returns a tuple, that replaces the former.
 
         Returns
         -------
         Handle
-            Its ``remove()`` takes the hook away.
+            Its ``remove()`` removes the hook.
 
         Notes
         -----
-        If no argument requires a gradient, the hook is called when those of the results are there, with a `grad_input` of
+        If no argument requires a gradient, the hook is called when those of the results are known, with a `grad_input` of
         None, and its return value must be None.
 
         Examples
@@ -164,13 +164,13 @@ class Module:
         Parameters
         ----------
         hook : callable
-            Is given the gradients of the results, as a tuple, None where there is none. What it returns, a tuple or the
-            only one, takes their place.
+            Gets the gradients of the results, as a tuple, with None for missing ones. If it returns a tuple or a single
+            gradient, that replaces them.
 
         Returns
         -------
         Handle
-            Its ``remove()`` takes the hook away.
+            Its ``remove()`` removes the hook.
 
         Examples
         --------
@@ -184,7 +184,7 @@ class Module:
         return self._add_hook("_before_backward", hook)
 
     def _watched(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the module between two nodes that pass everything on, and gradients by the hooks."""
+        """Call the module between two nodes that pass everything on, and call its hooks on the gradients."""
         before, after = (list((table or {}).values()) for table in (self._before_backward, self._backward))
         watch = Watch(self, before, after, len(args))
         args = watch.enter(args)
@@ -222,12 +222,12 @@ class Module:
             vars(self)["_buffers"].pop(name)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is part of the module's state but not trained.
+        """Register a tensor that is part of the module's state but not trained.
 
         Parameters
         ----------
         name : str
-            The attribute.
+            The attribute name.
         tensor : Tensor or None
             The value.
         persistent : bool, optional
@@ -236,9 +236,9 @@ class Module:
         Raises
         ------
         KeyError
-            If the name is empty, has a dot, or is an attribute already.
+            If the name is empty, contains a dot, or is an attribute already.
         TypeError
-            If the value is no tensor.
+            If the value is not a tensor.
         """
         self._check_name("buffer", name)
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -249,14 +249,14 @@ class Module:
         object.__setattr__(self, name, tensor)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter under a name, or note that there is none; the same as setting the attribute.
+        """Register a parameter under a name, or None for a missing one; the same as setting the attribute.
 
         Raises
         ------
         KeyError
             As for `register_buffer`.
         TypeError
-            If it is no parameter.
+            If it is not a parameter.
         """
         self._check_name("parameter", name)
         if param is not None and not isinstance(param, Parameter):
@@ -266,14 +266,14 @@ class Module:
         setattr(self, name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Add a module under a name; the same as setting the attribute.
+        """Register a module under a name; the same as setting the attribute.
 
         Raises
         ------
         KeyError
             As for `register_buffer`.
         TypeError
-            If it is no module.
+            If it is not a module.
         """
         self._check_name("module", name)
         if module is not None and not isinstance(module, Module):
@@ -286,7 +286,7 @@ class Module:
         if name in vars(self) or hasattr(type(self), name):
             raise KeyError(f"attribute '{name}' already exists")
 
-    # -- what belongs to it ---------------------------------------------------------------------------------------------
+    # -- parts --------------------------------------------------------------------------------------------------------
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """Return the modules that are attributes, each once, with their names."""
@@ -301,14 +301,14 @@ class Module:
         return (child for _, child in self.named_children())
 
     def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
-        """Return this module and all within, with their paths (``""`` for this one).
+        """Return this module and all inside it, with their paths (``""`` for this one).
 
         Parameters
         ----------
         prefix : str, optional
-            Put before every path.
+            Prefix of every path.
         remove_duplicate : bool, optional
-            Give a module that stands in several places once.
+            Return a module that appears in several places only once.
         """
         seen: set[int] = set()
         stack: list[tuple[str, Module]] = [(prefix, self)]
@@ -322,13 +322,13 @@ class Module:
             stack.extend((f"{path}.{name}" if path else name, child) for name, child in reversed(within))
 
     def modules(self) -> Iterator[Module]:
-        """Return this module and all within, each once."""
+        """Return this module and all inside it, each once."""
         return (module for _, module in self.named_modules())
 
     def _tensors(
         self, wanted: Callable[[Module, str, Any], bool], prefix: str, recurse: bool, remove_duplicate: bool
     ) -> Iterator[tuple[str, Any]]:
-        """Return the attributes that are wanted, of this module and those within, with their paths."""
+        """Return the matching attributes of this module and those inside it, with their paths."""
         seen: set[int] = set()
         for path, module in self.named_modules(prefix, remove_duplicate) if recurse else ((prefix, self),):
             for name, value in list(vars(module).items()):
@@ -345,11 +345,11 @@ class Module:
         Parameters
         ----------
         prefix : str, optional
-            Put before every path.
+            Prefix of every path.
         recurse : bool, optional
-            Those of the modules within too.
+            Whether to include those of the modules inside.
         remove_duplicate : bool, optional
-            Give a parameter that stands in several places once.
+            Return a parameter that appears in several places only once.
         """
         return self._tensors(lambda m, n, v: isinstance(v, Parameter), prefix, recurse, remove_duplicate)
 
@@ -360,7 +360,7 @@ class Module:
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Return the buffers with their paths; parameters of this method as for `named_parameters`."""
+        """Return the buffers with their paths; this method's parameters are those of `named_parameters`."""
         return self._tensors(lambda m, n, v: n in m._buffers, prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
@@ -413,7 +413,7 @@ class Module:
     # -- state ------------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:
-        """Return what is saved by path, in PyTorch's order: of each module parameters, then persistent buffers."""
+        """Return the saved tensors by path, in PyTorch's order: per module, parameters first, then persistent buffers."""
         found: dict[str, Tensor] = {}
         for path, module in self.named_modules(remove_duplicate=False):
             before = f"{path}." if path else ""
@@ -427,8 +427,8 @@ class Module:
     def state_dict(self) -> dict[str, Tensor]:
         """Return the values of all parameters and persistent buffers by path.
 
-        Values are immutable, so this is a snapshot: training on does not change it, and it costs no copy. To change one in
-        place before is to change the module's, as in PyTorch; afterwards it changes this one alone, and warns.
+        Values are immutable, so this is a snapshot: further training does not change it, and it costs no copy. Changing one in
+        place before further training changes the module's too, as in PyTorch; afterwards it changes only this one, and warns.
         `agrad.save` writes it to a file.
 
         Examples
@@ -440,14 +440,14 @@ class Module:
         return {path: tensor.data for path, tensor in self._state().items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
-        """Take over the values that `state_dict` gave; they are converted to the module's dtypes and devices.
+        """Load the values of a `state_dict`; they are converted to the module's dtypes and devices.
 
         Parameters
         ----------
         state_dict : mapping of str to Tensor or array
             Values by path.
         strict : bool, optional
-            Refuse missing and unexpected paths.
+            Whether to refuse missing and unexpected paths.
 
         Returns
         -------
@@ -458,9 +458,9 @@ class Module:
         ------
         RuntimeError
             If paths are missing or unexpected (and `strict`), or shapes differ; the message lists all of them. The
-            module is then as it was.
+            module is then unchanged.
         TypeError
-            If `state_dict` is no mapping.
+            If `state_dict` is not a mapping.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
@@ -489,7 +489,7 @@ class Module:
                 found.append((tensor, value))
         if wrong:
             raise RuntimeError("\n\t".join([f"Error(s) in loading state_dict for {type(self).__name__}:", *wrong]))
-        # all conversions before the first assignment: one that fails leaves the module as it was
+        # do all conversions before the first assignment, so that a failing one leaves the module unchanged
         converted = [(t, astype(to_device(value, t.device), t.dtype, copy=False)) for t, value in found]
         assign_data(
             [tensor for tensor, _ in converted],
@@ -501,7 +501,7 @@ class Module:
     # -- modes and conversions ----------------------------------------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Mark this module and all within as being trained, or not: `Dropout` acts only then.
+        """Set this module and all inside it to training mode, or not: `Dropout` only acts in training mode.
 
         Raises
         ------
@@ -515,7 +515,7 @@ class Module:
         return self
 
     def eval(self) -> Self:
-        """Mark this module and all within as not being trained."""
+        """Set this module and all inside it to evaluation mode."""
         return self.train(False)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -545,20 +545,20 @@ class Module:
         Parameters
         ----------
         *args : dtype, str or Tensor
-            A dtype, a device, or a tensor that gives both.
+            A dtype, a device, or a tensor that determines both.
         dtype : optional
             Floating point; integer and boolean buffers keep theirs.
         device : str, optional
             ``"<backend>[:<device>]"``.
         non_blocking : bool, optional
-            Not looked at: a library's own queue decides what waits.
+            Ignored: the library's own queue determines what waits.
 
         Raises
         ------
         TypeError
             If the dtype is neither real nor complex floating point.
         BackendError
-            If the device is not known or not usable.
+            If the device is unknown or unusable.
 
         Examples
         --------
@@ -596,7 +596,7 @@ class Module:
         return self.to("cpu")
 
     def cuda(self, device: Any = None) -> Self:
-        """Move to the cupy backend, which stands for PyTorch's ``cuda``; `device` is a number, or ``"cuda:0"``."""
+        """Move to the cupy backend, the counterpart of PyTorch's ``cuda``; `device` is a number, or ``"cuda:0"``."""
         number = "" if device is None else str(device).removeprefix("cuda").removeprefix(":")
         return self.to(f"cupy:{number}" if number else "cupy")
 
@@ -615,7 +615,7 @@ class Module:
     # -- text -------------------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """Return what stands in the module's own parentheses."""
+        """Return the text in the module's own parentheses."""
         return ""
 
     def __repr__(self) -> str:
@@ -631,7 +631,7 @@ class Module:
         return f"{type(self).__name__}({lines}\n)"
 
     def _repr_html_(self) -> str:
-        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+        from agrad.view import notebook  # noqa: PLC0415 (for notebooks only)
 
         parameters = [(name, tuple(p.shape), p.dtype, p.device) for name, p in self.named_parameters()]
         head = ("parameter", "shape", "dtype", "device")

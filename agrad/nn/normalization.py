@@ -20,7 +20,7 @@ __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "Instanc
 
 
 def _neutral(weight: Tensor | None, bias: Tensor | None) -> None:
-    """Set what scales to ones, and what shifts to zeros."""
+    """Set scales to ones, and shifts to zeros."""
     if weight is not None:
         init.ones_(weight)
     if bias is not None:
@@ -39,12 +39,12 @@ class LayerNorm(Module):
     elementwise_affine, bias : bool, optional
         Whether the result is scaled, and shifted.
     device, dtype : optional
-        Of the parameters.
+        For the parameters.
 
     Attributes
     ----------
     weight, bias : Parameter or None
-        Shape `normalized_shape`; ones and zeros at first.
+        Shape `normalized_shape`; initially ones and zeros.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class LayerNorm(Module):
         )
 
     def reset_parameters(self) -> None:
-        """Set the parameters to ones and zeros again."""
+        """Reset the parameters to ones and zeros."""
         _neutral(self.weight, self.bias)
 
     def forward(self, input: Any) -> Tensor:
@@ -97,12 +97,12 @@ class RMSNorm(Module):
     elementwise_affine : bool, optional
         Whether the result is scaled.
     device, dtype : optional
-        Of the parameter.
+        For the parameter.
 
     Attributes
     ----------
     weight : Parameter or None
-        Shape `normalized_shape`; ones at first.
+        Shape `normalized_shape`; initially ones.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class RMSNorm(Module):
         )
 
     def reset_parameters(self) -> None:
-        """Set the parameter to ones again."""
+        """Reset the parameter to ones."""
         _neutral(self.weight, None)
 
     def forward(self, input: Any) -> Tensor:
@@ -145,7 +145,7 @@ class GroupNorm(Module):
     Parameters
     ----------
     num_groups : int
-        Into how many groups of neighbours the channels are cut.
+        The number of groups of adjacent channels.
     num_channels : int
         The channels: axis 1 of (N, C, ...).
     eps : float, optional
@@ -153,19 +153,19 @@ class GroupNorm(Module):
     affine : bool, optional
         Whether the result is scaled and shifted.
     device, dtype : optional
-        Of the parameters.
+        For the parameters.
     bias : bool, optional
         Whether the result is shifted.
 
     Attributes
     ----------
     weight, bias : Parameter or None
-        Shape (num_channels,); ones and zeros at first.
+        Shape (num_channels,); initially ones and zeros.
 
     Raises
     ------
     ValueError
-        If `num_channels` is no multiple of `num_groups`.
+        If `num_channels` is not a multiple of `num_groups`.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class GroupNorm(Module):
         self.bias: Parameter | None = Parameter(zeros(shape, device=device, dtype=dtype)) if affine and bias else None
 
     def reset_parameters(self) -> None:
-        """Set the parameters to ones and zeros again."""
+        """Reset the parameters to ones and zeros."""
         _neutral(self.weight, self.bias)
 
     def forward(self, input: Any) -> Tensor:
@@ -208,7 +208,7 @@ class GroupNorm(Module):
 
 
 class _InstanceNorm(Module):
-    """What the norms of samples share."""
+    """Base of the instance norms."""
 
     _axes: tuple[int, int]  # without the batch axis, and with it
 
@@ -236,7 +236,7 @@ class _InstanceNorm(Module):
         self.bias: Parameter | None = Parameter(zeros((num_features,), device=device, dtype=dtype)) if affine else None
 
     def reset_parameters(self) -> None:
-        """Set the parameters to ones and zeros."""
+        """Reset the parameters to ones and zeros."""
         _neutral(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -255,19 +255,19 @@ class _InstanceNorm(Module):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Mean 0 and variance 1 of every channel of every sequence, (n, channels, length) or one of them."""
+    """Mean 0 and variance 1 of every channel of every sequence, (n, channels, length) or a single one."""
 
     _axes = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Mean 0 and variance 1 of every channel of every image, (n, channels, height, width) or one of them."""
+    """Mean 0 and variance 1 of every channel of every image, (n, channels, height, width) or a single one."""
 
     _axes = (3, 4)
 
 
 class _BatchNorm(Module):
-    """What `BatchNorm1d` and `BatchNorm2d` share."""
+    """Base of `BatchNorm1d` and `BatchNorm2d`."""
 
     ranks: tuple[int, ...]
     running_mean: Any
@@ -301,7 +301,7 @@ class _BatchNorm(Module):
         self.register_buffer("num_batches_tracked", zeros((), device=device, dtype="int64") if track else None)
 
     def reset_running_stats(self) -> None:
-        """Set the running values to 0 and 1, and the number of batches to 0, again."""
+        """Reset the running values to 0 and 1, and the number of batches to 0."""
         if self.running_mean is not None:
             with no_grad:
                 self.running_mean.zero_()
@@ -309,7 +309,7 @@ class _BatchNorm(Module):
                 self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Set parameters and running values to what they were at first."""
+        """Reset parameters and running values to their initial values."""
         self.reset_running_stats()
         _neutral(self.weight, self.bias)
 
@@ -326,7 +326,7 @@ class _BatchNorm(Module):
         result = F.batch_norm(
             input, self.running_mean, self.running_var, self.weight, self.bias, training, momentum, self.eps
         )
-        if counted is not None:  # last: a call that fails has counted nothing
+        if counted is not None:  # last, so that a failing call counts nothing
             with no_grad:
                 self.num_batches_tracked.copy_(counted)
             if self.num_batches_tracked._spec.backend.is_lazy:
@@ -343,8 +343,8 @@ class _BatchNorm(Module):
 class BatchNorm1d(_BatchNorm):
     """Mean 0 and variance 1 per channel of a batch, then an affine map (Ioffe & Szegedy 2015).
 
-    While training, mean and variance are those of the batch, and running values of both go along; after `eval` the running
-    ones are what is normalised by.
+    In training, mean and variance are those of the batch, and running values of both are updated; after `eval` the layer
+    normalises by the running values.
 
     Parameters
     ----------
@@ -353,29 +353,29 @@ class BatchNorm1d(_BatchNorm):
     eps : float, optional
         Added to the variance.
     momentum : float, optional
-        What part of the running values those of a batch become; None for the mean of all batches.
+        The weight of a batch in the update of the running values; None for the mean of all batches.
     affine : bool, optional
         Whether the result is scaled and shifted.
     track_running_stats : bool, optional
-        Whether there are running values; without, each batch is normalised by its own, after `eval` too.
+        Whether to keep running values; without them, each batch is normalised by its own values, after `eval` too.
     device, dtype : optional
-        Of the parameters and running values.
+        For the parameters and running values.
     bias : bool, optional
         Whether the result is shifted.
 
     Attributes
     ----------
     weight, bias : Parameter or None
-        Shape (num_features,); ones and zeros at first.
+        Shape (num_features,); initially ones and zeros.
     running_mean, running_var : Tensor or None
-        Shape (num_features,); zeros and ones at first. The variance is that with ``n - 1``.
+        Shape (num_features,); initially zeros and ones. The variance is the one with ``n - 1``.
     num_batches_tracked : Tensor or None
-        How many batches they have seen, an integer.
+        The number of batches they have seen, an integer.
 
     Raises
     ------
     ValueError
-        If the input has another rank, or one value per channel while training.
+        If the input has another rank, or only one value per channel in training.
 
     Examples
     --------
@@ -404,7 +404,7 @@ class BatchNorm2d(_BatchNorm):
     Raises
     ------
     ValueError
-        If the input has another rank, or one value per channel while training.
+        If the input has another rank, or only one value per channel in training.
     """
 
     ranks: tuple[int, ...] = (4,)

@@ -19,12 +19,12 @@ __all__ = [
 
 
 class _Pad(Module):
-    """What they share.
+    """Base of the padding modules.
 
     Parameters
     ----------
     padding : int or sequence of int
-        Elements put at each end, or two per axis, the last axis first: ``(left, right, top, bottom)``.
+        Elements added at each end, or two per axis, the last axis first: ``(left, right, top, bottom)``.
 
     Raises
     ------
@@ -32,7 +32,7 @@ class _Pad(Module):
         If there are not two numbers per axis.
     """
 
-    #: How many axes are padded, and how.
+    #: The number of padded axes, and the mode.
     axes: ClassVar[int]
     mode: ClassVar[str] = "constant"
     value: float = 0.0
@@ -54,7 +54,7 @@ class _Pad(Module):
 
 
 class ConstantPad1d(_Pad):
-    """A constant put around the last axis: `agrad.nn.functional.pad` in mode "constant"."""
+    """Pad the last axis with a constant: `agrad.nn.functional.pad` in mode "constant"."""
 
     axes = 1
 
@@ -64,7 +64,7 @@ class ConstantPad1d(_Pad):
 
 
 class ConstantPad2d(_Pad):
-    """A constant put around the last two axes: `agrad.nn.functional.pad` in mode "constant"."""
+    """Pad the last two axes with a constant: `agrad.nn.functional.pad` in mode "constant"."""
 
     axes = 2
 
@@ -74,7 +74,7 @@ class ConstantPad2d(_Pad):
 
 
 class ConstantPad3d(_Pad):
-    """A constant put around the last three axes: `agrad.nn.functional.pad` in mode "constant"."""
+    """Pad the last three axes with a constant: `agrad.nn.functional.pad` in mode "constant"."""
 
     axes = 3
 
@@ -84,81 +84,81 @@ class ConstantPad3d(_Pad):
 
 
 class ZeroPad1d(_Pad):
-    """Zeros put around the last axis: `agrad.nn.functional.pad` in mode "constant"."""
+    """Pad the last axis with zeros: `agrad.nn.functional.pad` in mode "constant"."""
 
     axes = 1
 
 
 class ZeroPad2d(_Pad):
-    """Zeros put around the last two axes: `agrad.nn.functional.pad` in mode "constant"."""
+    """Pad the last two axes with zeros: `agrad.nn.functional.pad` in mode "constant"."""
 
     axes = 2
 
 
 class ZeroPad3d(_Pad):
-    """Zeros put around the last three axes: `agrad.nn.functional.pad` in mode "constant"."""
+    """Pad the last three axes with zeros: `agrad.nn.functional.pad` in mode "constant"."""
 
     axes = 3
 
 
 class ReflectionPad1d(_Pad):
-    """The elements mirrored at the outermost one put around the last axis: `agrad.nn.functional.pad` in mode "reflect"."""
+    """Pad the last axis by mirroring at the outermost elements: `agrad.nn.functional.pad` in mode "reflect"."""
 
     axes: ClassVar[int] = 1
     mode: ClassVar[str] = "reflect"
 
 
 class ReflectionPad2d(_Pad):
-    """The elements mirrored at the outermost one put around the last two axes: `agrad.nn.functional.pad` in mode "reflect"."""
+    """Pad the last two axes by mirroring at the outermost elements: `agrad.nn.functional.pad` in mode "reflect"."""
 
     axes: ClassVar[int] = 2
     mode: ClassVar[str] = "reflect"
 
 
 class ReflectionPad3d(_Pad):
-    """The elements mirrored at the outermost one put around the last three axes: `agrad.nn.functional.pad` in mode "reflect"."""
+    """Pad the last three axes by mirroring at the outermost elements: `agrad.nn.functional.pad` in mode "reflect"."""
 
     axes: ClassVar[int] = 3
     mode: ClassVar[str] = "reflect"
 
 
 class ReplicationPad1d(_Pad):
-    """The outermost element again and again put around the last axis: `agrad.nn.functional.pad` in mode "replicate"."""
+    """Pad the last axis by repeating the outermost elements: `agrad.nn.functional.pad` in mode "replicate"."""
 
     axes: ClassVar[int] = 1
     mode: ClassVar[str] = "replicate"
 
 
 class ReplicationPad2d(_Pad):
-    """The outermost element again and again put around the last two axes: `agrad.nn.functional.pad` in mode "replicate"."""
+    """Pad the last two axes by repeating the outermost elements: `agrad.nn.functional.pad` in mode "replicate"."""
 
     axes: ClassVar[int] = 2
     mode: ClassVar[str] = "replicate"
 
 
 class ReplicationPad3d(_Pad):
-    """The outermost element again and again put around the last three axes: `agrad.nn.functional.pad` in mode "replicate"."""
+    """Pad the last three axes by repeating the outermost elements: `agrad.nn.functional.pad` in mode "replicate"."""
 
     axes: ClassVar[int] = 3
     mode: ClassVar[str] = "replicate"
 
 
 class CircularPad1d(_Pad):
-    """The elements of the other end put around the last axis: `agrad.nn.functional.pad` in mode "circular"."""
+    """Pad the last axis with elements from the other end: `agrad.nn.functional.pad` in mode "circular"."""
 
     axes: ClassVar[int] = 1
     mode: ClassVar[str] = "circular"
 
 
 class CircularPad2d(_Pad):
-    """The elements of the other end put around the last two axes: `agrad.nn.functional.pad` in mode "circular"."""
+    """Pad the last two axes with elements from the other end: `agrad.nn.functional.pad` in mode "circular"."""
 
     axes: ClassVar[int] = 2
     mode: ClassVar[str] = "circular"
 
 
 class CircularPad3d(_Pad):
-    """The elements of the other end put around the last three axes: `agrad.nn.functional.pad` in mode "circular"."""
+    """Pad the last three axes with elements from the other end: `agrad.nn.functional.pad` in mode "circular"."""
 
     axes: ClassVar[int] = 3
     mode: ClassVar[str] = "circular"

@@ -1,4 +1,4 @@
-"""PyTorch's names for networks on several devices, which here compute on the one that their parameters lie on."""
+"""PyTorch's names for networks on several devices; here they compute on the one that holds their parameters."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["DataParallel", "data_parallel"]
 
 
 class DataParallel(Module):
-    """A module that calls another one: nothing is split, as a pass runs on one device.
+    """A wrapper around a module: nothing is split, as a pass runs on one device.
 
     Parameters
     ----------
     module : Module
-        What is called, as the attribute ``module``: names in `state_dict` begin with ``module.``, as in PyTorch.
+        The module to call, as the attribute ``module``: names in `state_dict` begin with ``module.``, as in PyTorch.
     device_ids, output_device, dim : optional
-        Not looked at.
+        Accepted for PyTorch compatibility and ignored.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class DataParallel(Module):
         self.module = module
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Return what the module gives."""
+        """Return the module's result."""
         return self.module(*inputs, **kwargs)
 
 
@@ -49,18 +49,18 @@ def data_parallel(
     Parameters
     ----------
     module : Module
-        What is called.
+        The module to call.
     inputs : Tensor or tuple
         Its arguments.
     device_ids, output_device, dim : optional
-        Not looked at.
+        Accepted for PyTorch compatibility and ignored.
     module_kwargs : dict, optional
-        Its arguments by name.
+        Its keyword arguments.
 
     Returns
     -------
     Any
-        What the module gives.
+        The module's result.
 
     Examples
     --------

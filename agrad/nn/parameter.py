@@ -11,7 +11,7 @@ __all__ = ["Parameter"]
 
 
 class Parameter(Tensor):
-    """A leaf that belongs to the parameters of the `Module` it is an attribute of.
+    """A leaf that is a parameter of the `Module` whose attribute it is.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Parameter(Tensor):
     Raises
     ------
     RuntimeError
-        If it is to require a gradient and its dtype is neither real nor complex floating point.
+        If it requires a gradient but its dtype is neither real nor complex floating point.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pools, and other changes of the size of images, as modules."""
+"""Pooling and other resizing of images, as modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class _MaxPool(Module):
-    """What the maximum pools share."""
+    """Base of maximum pooling."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class MaxPool2d(_MaxPool):
 
 
 class _AvgPool(Module):
-    """What the mean pools share."""
+    """Base of mean pooling."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class AvgPool2d(_AvgPool):
 
 
 class AdaptiveAvgPool1d(Module):
-    """Means of windows that give a result of a fixed length; see `agrad.nn.functional.adaptive_avg_pool1d`."""
+    """Means of windows, for a result of fixed length; see `agrad.nn.functional.adaptive_avg_pool1d`."""
 
     def __init__(self, output_size: int) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class AdaptiveAvgPool1d(Module):
 
 
 class AdaptiveAvgPool2d(Module):
-    """Means of windows that give a result of a fixed size; see `agrad.nn.functional.adaptive_avg_pool2d`."""
+    """Means of windows, for a result of fixed size; see `agrad.nn.functional.adaptive_avg_pool2d`."""
 
     def __init__(self, output_size: int | Sequence[int | None] | None) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class AdaptiveAvgPool2d(Module):
 
 
 class PixelShuffle(Module):
-    """Channels laid out as pixels; see `agrad.nn.functional.pixel_shuffle`."""
+    """Rearrange channels as pixels; see `agrad.nn.functional.pixel_shuffle`."""
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class PixelUnshuffle(Module):
 
 
 class Upsample(Module):
-    """Sequences, images or volumes made larger; see `agrad.nn.functional.interpolate`."""
+    """Enlarge sequences, images or volumes; see `agrad.nn.functional.interpolate`."""
 
     def __init__(
         self,

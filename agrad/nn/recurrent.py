@@ -1,4 +1,4 @@
-"""Recurrent layers and cells: RNN, LSTM and GRU, with PyTorch's arguments, names of parameters and order of gates."""
+"""Recurrent layers and cells: RNN, LSTM and GRU, with PyTorch's arguments, parameter names and order of gates."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
 
 class _Step(Module):
-    """What layers and cells share: an element of a sequence after the other, and parameters."""
+    """Base of layers and cells: process a sequence element by element; parameters."""
 
-    #: How many blocks of `hidden_size` rows the weights have.
+    #: The number of blocks of `hidden_size` rows in the weights.
     gates: int
-    #: How many tensors the state has.
+    #: The number of tensors in the state.
     states = 1
-    #: Whether the bias of the state's product is added to the blocks whole, so that the input's product can bring it.
+    #: Whether the bias of the state's product is added to whole blocks, so that it can be part of the input's product.
     adds_bias = True
     hidden_size: int
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew: uniform on ±1/sqrt(hidden_size)."""
+        """Draw the parameters again: uniform on ±1/sqrt(hidden_size)."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
     def _add_weights(self, width: int, bias: bool, ending: str, device: Any, dtype: Any) -> None:
-        """Add the parameters of one layer and direction, whose input is so wide."""
+        """Add the parameters of one layer and direction, for an input of this width."""
         rows = self.gates * self.hidden_size
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, width), "weight_hh": (rows, self.hidden_size)}
         shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
@@ -48,7 +48,7 @@ class _Step(Module):
             setattr(self, name + ending, Parameter(empty(shape, device=device, dtype=dtype)))
 
     def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
-        """Return the state after an element of the sequence, of which `x` is the product with the input's weights."""
+        """Return the state after one element of the sequence; `x` is its product with the input's weights."""
         raise NotImplementedError
 
     def steps(
@@ -63,7 +63,7 @@ class _Step(Module):
 
 
 class _ElmanStep(_Step):
-    """Of `RNN`."""
+    """The step of `RNN`."""
 
     gates = 1
     nonlinearity: str
@@ -74,7 +74,7 @@ class _ElmanStep(_Step):
 
 
 class _LSTMStep(_Step):
-    """Of `LSTM`."""
+    """The step of `LSTM`."""
 
     gates = 4
     states = 2
@@ -92,7 +92,7 @@ class _LSTMStep(_Step):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         dtypes = {held.dtype for held in (products, weight, *state)}
         if len(dtypes) > 1 or tuple(weight.shape) != (4 * self.hidden_size, self.hidden_size):
-            return super().steps(products, state, weight, bias, backwards)  # whose product says what is wrong
+            return super().steps(products, state, weight, bias, backwards)  # its product raises the error
         h, c = state
         made = lstm(products, h, c, weight, backwards)
         last = 0 if backwards else -1
@@ -100,7 +100,7 @@ class _LSTMStep(_Step):
 
 
 class _GRUStep(_Step):
-    """Of `GRU`."""
+    """The step of `GRU`."""
 
     gates = 3
     adds_bias = False
@@ -115,10 +115,10 @@ class _GRUStep(_Step):
 
 
 class _Recurrent(_Step):
-    """What the recurrent layers share: parameters, layers, directions, axes.
+    """Base of the recurrent layers: parameters, layers, directions, axes.
 
-    Every layer and direction has ``weight_ih_l0``, ``weight_hh_l0``, ``bias_ih_l0`` and ``bias_hh_l0``, the number that of
-    the layer, ``_reverse`` behind it for the backward direction.
+    Every layer and direction has ``weight_ih_l0``, ``weight_hh_l0``, ``bias_ih_l0`` and ``bias_hh_l0``, with the layer's
+    number, followed by ``_reverse`` for the backward direction.
     """
 
     weight_hh_l0: Tensor
@@ -155,7 +155,7 @@ class _Recurrent(_Step):
         self.reset_parameters()
 
     def flatten_parameters(self) -> None:
-        """Do nothing: PyTorch packs weights for cuDNN; here each stays an array of its own."""
+        """Do nothing: PyTorch packs weights for cuDNN; here each remains a separate array."""
 
     @property
     def _directions(self) -> tuple[str, ...]:
@@ -167,14 +167,14 @@ class _Recurrent(_Step):
         Parameters
         ----------
         input : Tensor, shape (L, N, input_size), (N, L, input_size) or (L, input_size), or PackedSequence
-            The sequences; see `batch_first`. Packed ones (`agrad.nn.utils.rnn`) end where each of them does.
+            The sequences; see `batch_first`. Packed sequences (`agrad.nn.utils.rnn`) each end at their own length.
         hx : Tensor, shape (layers * directions, N, hidden_size), optional
-            The first states. Default: zeros.
+            The initial states. Default: zeros.
 
         Returns
         -------
         tuple of Tensor
-            Results, shape (L, N, directions * hidden_size), as the input or packed, and states, of the shape of `hx`.
+            Results, shape (L, N, directions * hidden_size), packed if the input is, and states, of the shape of `hx`.
         """
         output, (h,) = self._layers(input, None if hx is None else (hx,))
         return output, h
@@ -199,7 +199,7 @@ class _Recurrent(_Step):
             if x.shape[0] == sizes[0]:
                 state = self.step(x, state, weight, bias)
                 results.append(state[0])
-            else:  # the states of sequences that have ended, or not begun from their end, stay as they are
+            else:  # keep the states of sequences that have ended or, read backwards, not begun
                 n, before = x.shape[0], state
                 changed = self.step(x, tuple(held[:n, ...] for held in before), weight, bias)
                 results.append(changed[0])
@@ -207,7 +207,7 @@ class _Recurrent(_Step):
         return concat(results[:: -1 if backwards else 1]), state
 
     def _layers(self, input: Any, hx: tuple[Any, ...] | None) -> tuple[Any, tuple[Tensor, ...]]:
-        """Return the results of the last layer, and the last states of all, with the axes that the caller gave."""
+        """Return the results of the last layer, and the last states of all, with the caller's axes."""
         packed, sizes = input if isinstance(input, PackedSequence) else None, None
         if packed is not None:
             input, sizes = packed.data, packed.batch_sizes
@@ -252,7 +252,7 @@ class _Recurrent(_Step):
         return moveaxis(sequence, 1, batch), ended
 
     def _first(self, sequence: Tensor, batch: int, hx: tuple[Any, ...] | None, rank: int) -> list[tuple[Tensor, ...]]:
-        """Return the first states, one per layer and direction each; zeros if none are given."""
+        """Return the initial states, one per layer and direction; zeros if none are given."""
         count = self.num_layers * len(self._directions)
         shape = (count, batch, self.hidden_size)
         if hx is None:
@@ -284,29 +284,29 @@ class RNN(_ElmanStep, _Recurrent):
     input_size, hidden_size : int
         Lengths of the last axis of the input, and of the state.
     num_layers : int, optional
-        Layers, each with the results of the one before as its input.
+        The number of layers; each takes the results of the previous one as its input.
     nonlinearity : {"tanh", "relu"}, optional
-        What stands in the place of tanh.
+        The function used in place of tanh.
     bias : bool, optional
-        Whether there are ``b_ih`` and ``b_hh``.
+        Whether to use ``b_ih`` and ``b_hh``.
     batch_first : bool, optional
         Whether input and results are (batch, sequence, features), not (sequence, batch, features).
     dropout : float, optional
-        The probability with which results of a layer are zeroed on the way to the next, while training.
+        The probability of zeroing an element passed from one layer to the next, during training.
     bidirectional : bool, optional
-        Whether every layer also reads the sequence from its end; the results of both are put behind each other.
+        Whether every layer also reads the sequence from its end; the results of both directions are concatenated.
     device, dtype : optional
-        Of the parameters.
+        For the parameters.
 
     Attributes
     ----------
     weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 : Parameter
-        Of the first layer, uniform on ±1/sqrt(hidden_size); others have their own number, and ``_reverse`` behind it.
+        For the first layer, uniform on ±1/sqrt(hidden_size); others have their own number, with ``_reverse`` after it.
 
     Raises
     ------
     ValueError
-        If a size is not positive, `dropout` no probability, or `nonlinearity` not known.
+        If a size is not positive, `dropout` is not a probability, or `nonlinearity` is unknown.
 
     Examples
     --------
@@ -338,7 +338,7 @@ class RNN(_ElmanStep, _Recurrent):
 class LSTM(_LSTMStep, _Recurrent):
     """Long short-term memory over a sequence (Hochreiter & Schmidhuber 1997; Gers et al. 2000).
 
-    Of ``x @ w_ih.T + b_ih + h @ w_hh.T + b_hh`` the four blocks are `i`, `f`, `g` and `o`; then
+    The four blocks of ``x @ w_ih.T + b_ih + h @ w_hh.T + b_hh`` are `i`, `f`, `g` and `o`; then
     ``c = sigmoid(f) * c + sigmoid(i) * tanh(g)`` and ``h = sigmoid(o) * tanh(c)``.
 
     Parameters
@@ -368,9 +368,9 @@ class LSTM(_LSTMStep, _Recurrent):
 
 
 class GRU(_GRUStep, _Recurrent):
-    """Gated recurrent units over a sequence (Cho et al. 2014), in the form that PyTorch and cuDNN have.
+    """Gated recurrent units over a sequence (Cho et al. 2014), in the form of PyTorch and cuDNN.
 
-    Of ``x @ w_ih.T + b_ih`` and ``h @ w_hh.T + b_hh`` the three blocks are `r`, `z` and `n`; with ``r`` and ``z`` the
+    The three blocks of ``x @ w_ih.T + b_ih`` and ``h @ w_hh.T + b_hh`` are `r`, `z` and `n`; with ``r`` and ``z`` the
     sigmoids of the sums, ``n = tanh(n_x + r * n_h)`` and ``h = (1 - z) * n + z * h``.
 
     Parameters
@@ -393,7 +393,7 @@ class GRU(_GRUStep, _Recurrent):
 
 
 class _Cell(_Step):
-    """What the cells share: one step of one layer."""
+    """Base of the cells: one step of one layer."""
 
     weight_ih: Tensor
     weight_hh: Tensor
@@ -418,14 +418,14 @@ class _Cell(_Step):
         input : Tensor, shape (N, input_size) or (input_size,)
             One element of each sequence.
         hx : Tensor, shape (N, hidden_size) or (hidden_size,), optional
-            The state; of `LSTMCell` a pair ``(h, c)``. Default: zeros.
+            The state; for `LSTMCell` a pair ``(h, c)``. Default: zeros.
 
         Raises
         ------
         ValueError
             If `input` has another number of axes.
         RuntimeError
-            If shapes do not fit.
+            If shapes do not match.
         """
         x, name = as_operand(input), type(self).__name__
         if x.ndim not in (1, 2):
@@ -467,7 +467,7 @@ class RNNCell(_ElmanStep, _Cell):
     Attributes
     ----------
     weight_ih, weight_hh, bias_ih, bias_hh : Parameter
-        As of a layer of `RNN`.
+        As for a layer of `RNN`.
 
     Examples
     --------
@@ -498,7 +498,7 @@ class RNNCell(_ElmanStep, _Cell):
 
 
 class LSTMCell(_LSTMStep, _Cell):
-    """One step of `LSTM`: takes and gives the pair ``(h, c)``; see `RNNCell`."""
+    """One step of `LSTM`: takes and returns the pair ``(h, c)``; see `RNNCell`."""
 
 
 class GRUCell(_GRUStep, _Cell):

@@ -1,7 +1,7 @@
 """Activations, layers and losses as functions, with PyTorch's names and arguments.
 
 A function of an array of any backend runs on that backend. Images are (N, C, H, W): batch, channels, height, width; an
-image without the batch axis, (C, H, W), is taken as a batch of one.
+image without the batch axis, (C, H, W), is treated as a batch of one.
 """
 
 from __future__ import annotations

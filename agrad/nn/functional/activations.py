@@ -21,7 +21,7 @@ def relu(input: Any, inplace: bool = False) -> Tensor:
     """The positive part, ``max(x, 0)``; the derivative at 0 is 0.
 
     input: Any shape, real.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.relu(ag.tensor([-1.0, 0.0, 2.0]))
     tensor([0., 0., 2.])
@@ -31,12 +31,12 @@ def relu(input: Any, inplace: bool = False) -> Tensor:
 
 
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """``x`` where positive, else ``negative_slope * x``; the derivative at 0 is the slope.
+    """``x`` where positive, otherwise ``negative_slope * x``; the derivative at 0 is the slope.
 
     input: Any shape, real.
     negative_slope : float, optional
         The slope below 0.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.leaky_relu(ag.tensor([-1.0, 2.0]), 0.1)
     tensor([-0.1000,  2.0000])
@@ -46,12 +46,12 @@ def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) 
 
 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """``x`` where positive, else ``alpha * (exp(x) - 1)`` (Clevert et al. 2015).
+    """``x`` where positive, otherwise ``alpha * (exp(x) - 1)`` (Clevert et al. 2015).
 
     input: Any shape, real.
     alpha : float, optional
         Minus the limit at minus infinity, and the derivative at 0.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.elu(ag.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.0000])
@@ -66,7 +66,7 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
     input: Any shape, real.
     min_val, max_val : float, optional
         The range.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.hardtanh(ag.tensor([-2.0, 0.5, 3.0]))
     tensor([-1.0000,  0.5000,  1.0000])
@@ -81,7 +81,7 @@ def relu6(input: Any, inplace: bool = False) -> Tensor:
     """``min(max(x, 0), 6)``; the derivative at 0 and 6 is 0.
 
     input: Any shape, real.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.relu6(ag.tensor([-2.0, 3.0, 7.0]))
     tensor([0., 3., 6.])
@@ -90,12 +90,12 @@ def relu6(input: Any, inplace: bool = False) -> Tensor:
 
 
 def prelu(input: Any, weight: Any) -> Tensor:
-    """``x`` where positive, else ``weight * x`` (He et al. 2015).
+    """``x`` where positive, otherwise ``weight * x`` (He et al. 2015).
 
     input: Any shape, real.
     weight : Tensor
         One number, or one per entry of axis 1.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.prelu(ag.tensor([-1.0, 2.0]), ag.tensor([0.25]))
     tensor([-0.2500,  2.0000])
@@ -107,10 +107,10 @@ def prelu(input: Any, weight: Any) -> Tensor:
 
 
 def selu(input: Any, inplace: bool = False) -> Tensor:
-    """`elu`, scaled so that mean 0 and variance 1 are kept from layer to layer (Klambauer et al. 2017).
+    """`elu`, scaled to preserve mean 0 and variance 1 from layer to layer (Klambauer et al. 2017).
 
     input: Any shape, real.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.selu(ag.tensor([-1.0, 2.0]))
     tensor([-1.1113,  2.1014])
@@ -123,7 +123,7 @@ def mish(input: Any, inplace: bool = False) -> Tensor:
     """``x * tanh(softplus(x))`` (Misra 2019).
 
     input: Any shape, real.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.mish(ag.tensor([-1.0, 2.0]))
     tensor([-0.3034,  1.9440])
@@ -158,10 +158,10 @@ def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
     input: Any shape, real.
     beta : float, optional
-        The larger, the sharper.
+        The sharpness of the bend at 0.
     threshold : float, optional
         Where ``beta * x`` is above it, the result is `x` itself, as in PyTorch.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.softplus(ag.tensor([-1.0, 0.0, 50.0]))
     tensor([ 0.3133,  0.6931, 50.0000])
@@ -173,7 +173,7 @@ def silu(input: Any, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``, also called swish (Elfwing et al. 2017).
 
     input: Any shape, real.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.silu(ag.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.2689,  0.0000,  1.7616])
@@ -186,7 +186,7 @@ def logsigmoid(input: Any) -> Tensor:
     """The logarithm of `sigmoid`, without overflow.
 
     input: Any shape, real.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.logsigmoid(ag.tensor([-1000.0, 0.0, 2.0]))
     tensor([-1.0000e+03, -6.9315e-01, -1.2693e-01])
@@ -199,8 +199,8 @@ def gelu(input: Any, approximate: str = "none") -> Tensor:
 
     input: Any shape, real.
     approximate : {"none", "tanh"}, optional
-        "none" is accurate to the dtype, in the tail too; "tanh" is the approximation by a tanh of a cubic.
-    Returns: Of the shape and dtype of `input`.
+        "none" is accurate to the dtype, in the tail too; "tanh" approximates by a tanh of a cubic.
+    Returns: Same shape and dtype as `input`.
     ValueError: If `approximate` is neither.
 
     >>> ag.nn.functional.gelu(ag.tensor([-1.0, 0.0, 1.0]))
@@ -217,33 +217,33 @@ def gumbel_softmax(
     logits: Any,
     tau: float = 1.0,
     hard: bool = False,
-    eps: float = 1e-10,  # noqa: ARG001 (taken for PyTorch's sake)
+    eps: float = 1e-10,  # noqa: ARG001 (accepted for PyTorch compatibility)
     dim: int = -1,
     *,
     generator: random.Generator | None = None,
 ) -> Tensor:
-    """A sample of the classes along an axis, smoothed so that it has a derivative (Jang et al. 2017; Maddison et al. 2017).
+    """Sample a class along an axis, smoothed to have a derivative (Jang et al. 2017; Maddison et al. 2017).
 
     logits : Tensor
         Logarithms of probabilities up to a constant, real.
     tau : float, optional
-        The temperature: the lower, the closer to 0 and 1.
+        The temperature: lower values bring the results closer to 0 and 1.
     hard : bool, optional
-        Give 0 and 1, with the derivative of the smooth sample.
+        Return exact 0 and 1, with the derivative of the smooth sample.
     eps : float, optional
-        Not looked at, as in PyTorch.
+        Ignored, as in PyTorch.
     dim : int, optional
         The axis of the classes.
     generator : agrad.random.Generator, optional
-        Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
-    Returns: Of the shape and dtype of `logits`.
+        The source of random keys. Default: the one that `agrad.manual_seed` seeds.
+    Returns: Same shape and dtype as `logits`.
 
     >>> ag.nn.functional.gumbel_softmax(ag.zeros((5, 3)), hard=True).sum(axis=1)
     tensor([1., 1., 1., 1., 1.])
     """
     x = as_operand(logits)
     drawn = random.rand(tuple(x.shape), dtype=x.dtype, device=x.device, generator=generator)
-    drawn = elementwise.clip(drawn, finfo(x.dtype).smallest_normal)  # its logarithm is finite
+    drawn = elementwise.clip(drawn, finfo(x.dtype).smallest_normal)  # keeps its logarithm finite
     soft = softmax((x - elementwise.log(-elementwise.log(drawn))) / tau, dim)
     if not hard:
         return soft

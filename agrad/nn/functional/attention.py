@@ -13,8 +13,8 @@ from agrad.nn.functional.layers import dropout, kept_of
 from agrad.ops import linalg, manipulation, searching, statistical
 from agrad.ops import nn as ops
 
-#: How many scores of queries with keys are held at a time, and up to how many weights are kept for backward: fewer take
-#: less time to keep than to work out again. A lazy backend has its chunks.
+#: The maximum number of query-key scores held at once, and of weights kept for backward: keeping fewer than this is
+#: faster than recomputing them. A lazy backend has its chunks.
 SCORES = 1 << 22
 
 
@@ -32,23 +32,23 @@ def scaled_dot_product_attention(
     query : Tensor, shape (..., L, E)
         Real floating point.
     key : Tensor, shape (..., S, E)
-        What the queries are compared with.
+        The keys that queries are compared with.
     value : Tensor, shape (..., S, Ev)
-        What is averaged.
+        The values that are averaged.
     attn_mask : Tensor, shape broadcast to (..., L, S), optional
-        Added to the scores; or truth values: False hides a key from a query. A query from which all keys are hidden gives
-        zeros.
+        Added to the scores; or booleans: False hides a key from a query. The result is zeros for a query that sees no
+        keys.
     dropout_p : float, optional
-        The probability with which a weight is zeroed, as in `dropout`; not only in training.
+        The probability of zeroing a weight, as in `dropout`, but also outside training.
     is_causal : bool, optional
-        Query `i` sees keys 0 to `i` only.
+        Query `i` sees only keys 0 to `i`.
     scale : float, optional
         Default: 1 / sqrt(E).
     Returns : Tensor, shape (..., L, Ev)
-    RuntimeError: If the shapes do not fit, or `attn_mask` and `is_causal` are both given.
+    RuntimeError: If the shapes do not match, or `attn_mask` and `is_causal` are both given.
     TypeError: If the operands are not real floating point.
-    Where there are more than four million weights they are worked out for some queries at a time, and again in the backward
-    pass, for which one number per query is kept (with dropout also a truth value per weight). Fewer, and those of lazy
+    More than four million weights are computed for some queries at a time, and again in the backward
+    pass, for which one number per query is kept (with dropout also a boolean per weight). Fewer, and those of lazy
     backends, are kept.
 
     >>> q = ag.tensor([[0.0, 0.0]])
@@ -90,7 +90,7 @@ def scaled_dot_product_attention(
 
 
 def weighted(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float) -> tuple[Tensor, Tensor]:
-    """Return what `scaled_dot_product_attention` does, and the weights."""
+    """Return the result of `scaled_dot_product_attention`, and the weights."""
     scores = linalg.matmul(query * (1 / math.sqrt(query.shape[-1])), key.mT)
     weights = ops.softmax(scores, axis=-1) if mask is None else _masked_softmax(scores, mask)
     weights = dropout(weights, dropout_p)
@@ -98,7 +98,7 @@ def weighted(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dro
 
 
 def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the softmax of scores, those that are hidden 0; a row of hidden ones is 0 and has the derivative 0."""
+    """Return the softmax of scores, with 0 for hidden ones; a fully hidden row is 0 and has the derivative 0."""
     if mask._spec.backend.kind(mask.dtype) == "bool":
         seen, scores = mask, searching.where(mask, scores, -math.inf)
     else:

@@ -1,4 +1,4 @@
-"""What the functions refuse, and how they read sizes."""
+"""Argument checks of the functions, and their parsing of sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shape_of(name: str, argument: str, value: Any) -> tuple[int, ...]:
 
 
 def sizes_of(name: str, value: IntOrPair, what: str, count: int) -> tuple[int, ...]:
-    """Return the integers of an argument, one for each of so many axes: one alone is for all."""
+    """Return the integers of an argument, one for each axis: a single integer applies to all."""
     if isinstance(value, int):
         return (value,) * count
     sizes = tuple(int(n) for n in value) * (count if len(value) == 1 else 1)
@@ -35,18 +35,18 @@ def sizes_of(name: str, value: IntOrPair, what: str, count: int) -> tuple[int, .
 
 
 def pair_of(name: str, value: IntOrPair, what: str) -> tuple[int, int]:
-    """Return the two integers of an argument of a function of images."""
+    """Return the two integers of an argument of an image function."""
     down, across = sizes_of(name, value, what, 2)
     return down, across
 
 
 def single_of(name: str, value: IntOrPair, what: str) -> int:
-    """Return the one integer of an argument of a function of sequences."""
+    """Return the single integer of an argument of a sequence function."""
     return sizes_of(name, value, what, 1)[0]
 
 
 def checked_reduction(name: str, reduction: str) -> str:
-    """Return the name of a reduction that is known."""
+    """Return the name of a known reduction."""
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(
             f"{reduction} is not a valid value for reduction\n  {name}() takes mean, sum or none.{errors.called()}"
@@ -55,12 +55,12 @@ def checked_reduction(name: str, reduction: str) -> str:
 
 
 def differs(n: float, m: float) -> bool:
-    """Whether two sizes are known to differ (nan: a lazy backend does not know)."""
+    """Return whether two sizes are known to differ (nan: a lazy backend does not know)."""
     return n != m and n == n and m == m  # noqa: PLR0124
 
 
 def check_dtypes(name: str, words: str, input: Any, weight: Any) -> None:
-    """Refuse operands of different precision: one of them would be converted without a word, and with it all that follows."""
+    """Refuse operands of different precision: one would be converted silently, and everything after it."""
     input, weight = as_operand(input), as_operand(weight)
     ours, theirs = dtypes.name_of(input.dtype), dtypes.name_of(weight.dtype)
     if ours != theirs and {ours, theirs} not in ({"float32", "complex64"}, {"float64", "complex128"}):
@@ -71,25 +71,25 @@ def check_dtypes(name: str, words: str, input: Any, weight: Any) -> None:
 
 
 def check_real(name: str, input: Tensor) -> None:
-    """Refuse what is not real floating point."""
+    """Refuse tensors that are not real floating point."""
     if not input.is_floating_point():
         raise TypeError(f"{name}() takes real floating tensors, not {input.dtype}{errors.called()}")
 
 
 def check_probability(name: str, argument: str, p: float) -> None:
-    """Refuse what is no number from 0 to 1."""
+    """Refuse values other than numbers from 0 to 1."""
     check_number(name, argument, p)
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}{errors.called()}")
 
 
 def along(weight: Any, axis: int, rank: int) -> Tensor:
-    """Return one number per entry of an axis, of a shape that broadcasts along the others."""
+    """Return one number per entry of an axis, in a shape that broadcasts along the others."""
     return manipulation.reshape(as_operand(weight), tuple(-1 if i == axis else 1 for i in range(rank)))
 
 
 def put_in_place(input: Any, result: Tensor, what: str) -> Tensor:
-    """Give a tensor the value of a result, as its in-place methods do."""
+    """Assign a result to a tensor, as its in-place methods do."""
     if not isinstance(input, Tensor):
         raise TypeError(f"{what}: with inplace=True it takes a tensor, not {type(input).__name__}{errors.called()}")
     check_leaf(input, what)

@@ -33,14 +33,14 @@ def conv2d(
         Added to every output channel.
     stride: Steps between windows, down and to the right.
     padding : int, pair, "valid" or "same", optional
-        Zeros put around the images. "valid": none; "same": as many as keep height and width, for stride 1.
+        Zeros added around the images. "valid": none; "same": as many as preserve height and width, for stride 1.
     dilation: Steps between the elements of a window.
     groups : int, optional
-        Input and output channels are cut into so many groups, convolved separately.
+        The number of groups of input and output channels, which are convolved separately.
     Returns : Tensor, shape (N, O, Ho, Wo) or (O, Ho, Wo)
         ``Ho = (H + 2 * padding - dilation * (kh - 1) - 1) // stride + 1``, `Wo` likewise.
-    RuntimeError: If shapes or dtypes do not fit, or the window is larger than the padded image.
-    ValueError: If `padding` is a word that is not known, or "same" with a stride.
+    RuntimeError: If shapes or dtypes do not match, or the window is larger than the padded image.
+    ValueError: If `padding` is an unknown string, or "same" with a stride.
 
     >>> x, w = ag.ones((1, 1, 3, 3)), ag.ones((1, 1, 2, 2))
     >>> ag.nn.functional.conv2d(x, w)
@@ -60,7 +60,7 @@ def _convolved(
     dilation: IntOrPair,
     groups: int,
 ) -> Tensor:
-    """Return the convolution of images, by the function that the user called."""
+    """Return the convolution of images, for the function that the user called."""
     input, single = images_of(name, input)
     stride, dilation = pair_of(name, stride, "stride"), pair_of(name, dilation, "dilation")
     shape, filters = input.shape, weight.shape
@@ -117,15 +117,15 @@ def conv1d(
     stride : int, optional
         Steps between windows.
     padding : int, "valid" or "same", optional
-        Zeros put before and after. "valid": none; "same": as many as keep the length, for stride 1.
+        Zeros added before and after. "valid": none; "same": as many as preserve the length, for stride 1.
     dilation : int, optional
         Steps between the elements of a window.
     groups : int, optional
-        Input and output channels are cut into so many groups, convolved separately.
+        The number of groups of input and output channels, which are convolved separately.
     Returns : Tensor, shape (N, O, Lo) or (O, Lo)
         ``Lo = (L + 2 * padding - dilation * (k - 1) - 1) // stride + 1``.
-    RuntimeError: If the shapes do not fit, or the window is longer than the padded sequence.
-    ValueError: If `padding` is a word that is not known, or "same" with a stride.
+    RuntimeError: If the shapes do not match, or the window is longer than the padded sequence.
+    ValueError: If `padding` is an unknown string, or "same" with a stride.
 
     >>> ag.nn.functional.conv1d(ag.tensor([[1.0, 2.0, 4.0]]), ag.tensor([[[1.0, -1.0]]]))
     tensor([[-1., -2.]])
@@ -156,7 +156,7 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: IntOrPair = 1,
 ) -> Tensor:
-    """The adjoint of `conv2d` in its input, plus a bias: each element puts a window of the filters into the result.
+    """The adjoint of `conv2d` in its input, plus a bias: each element adds a window of the filters to the result.
 
     input : Tensor, shape (N, C, H, W) or (C, H, W)
         Images, real.
@@ -167,16 +167,16 @@ def conv_transpose2d(
     stride : int or pair, optional
         Steps between the windows in the result.
     padding : int or pair, optional
-        Rows and columns cut off at every side of the result.
+        Rows and columns cropped from every side of the result.
     output_padding : int or pair, optional
-        Rows and columns put back at the bottom and right; less than the stride.
+        Rows and columns added back at the bottom and right; less than the stride.
     groups : int, optional
-        Input and output channels are cut into so many groups.
+        The number of groups of input and output channels.
     dilation : int or pair, optional
         Steps between the elements of a window.
     Returns : Tensor, shape (N, O, Ho, Wo) or (O, Ho, Wo)
         ``Ho = (H - 1) * stride - 2 * padding + dilation * (kh - 1) + output_padding + 1``, `Wo` likewise.
-    RuntimeError: If shapes or dtypes do not fit, `output_padding` is not below the stride, or nothing would be left.
+    RuntimeError: If shapes or dtypes do not match, `output_padding` is not below the stride, or the result would be empty.
 
     >>> x, w = ag.tensor([[[1.0, 2.0]]]), ag.ones((1, 1, 1, 2))
     >>> ag.nn.functional.conv_transpose2d(x, w)
@@ -198,7 +198,7 @@ def _transposed(
     groups: int,
     dilation: IntOrPair,
 ) -> Tensor:
-    """Return the adjoint of the convolution of images, by the function that the user called."""
+    """Return the adjoint of the convolution of images, for the function that the user called."""
     input, single = images_of(name, input)
     steps, spread = pair_of(name, stride, "stride"), pair_of(name, dilation, "dilation")
     cut, more = pair_of(name, padding, "padding"), pair_of(name, output_padding, "output_padding")
@@ -213,7 +213,7 @@ def _transposed(
 
 
 def _check_channels(name: str, shape: tuple[int, ...], filters: tuple[int, ...], bias: Any, groups: int) -> None:
-    """Refuse filters of a transposed convolution that do not fit its input, and a bias that does not fit them."""
+    """Refuse filters of a transposed convolution that do not match its input, and a bias that does not match them."""
     if len(filters) != 4:
         raise RuntimeError(
             f"{name}(): weight must be (in, out / groups, height, width), got {filters}{errors.called()}"
@@ -241,7 +241,7 @@ def _transposed_size(
     more: tuple[int, int],
     spread: tuple[int, int],
 ) -> tuple[int, int]:
-    """Return the height and width that a transposed convolution gives, by those of its input and filters; refuse what has none."""
+    """Return the height and width of a transposed convolution's result from those of input and filters; refuse empty ones."""
     if min(*steps, *spread, *lengths) < 1 or min(*cut, *more) < 0:
         raise ValueError(
             f"{name}(): kernel size, stride and dilation must be positive and paddings not negative; got"
@@ -285,7 +285,7 @@ def conv_transpose1d(
         As for `conv_transpose2d`, along the sequence.
     Returns : Tensor, shape (N, O, Lo) or (O, Lo)
         ``Lo = (L - 1) * stride - 2 * padding + dilation * (k - 1) + output_padding + 1``.
-    RuntimeError: As of `conv_transpose2d`.
+    RuntimeError: As for `conv_transpose2d`.
 
     >>> ag.nn.functional.conv_transpose1d(ag.tensor([[1.0, 2.0]]), ag.ones((1, 1, 2)))
     tensor([[1., 3., 2.]])
@@ -316,7 +316,7 @@ def conv3d(
     dilation: IntOrPair = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution of volumes with filters: one of images, whose channels are those of all slices in a window; see `conv2d`.
+    """Convolution of volumes with filters: one of images, with all slices in a window as channels; see `conv2d`.
 
     input : Tensor, shape (N, C, D, H, W) or (C, D, H, W)
         Volumes, real.
@@ -327,7 +327,7 @@ def conv3d(
     stride, padding, dilation, groups : int or triple, optional
         As for `conv2d`.
     Returns : Tensor, shape (N, O, Do, Ho, Wo) or (O, Do, Ho, Wo)
-    RuntimeError, ValueError: As of `conv2d`.
+    RuntimeError, ValueError: As for `conv2d`.
 
     >>> ag.nn.functional.conv3d(ag.ones((1, 2, 2, 2)), ag.ones((1, 1, 2, 2, 1))).tolist()
     [[[[4.0, 4.0]]]]

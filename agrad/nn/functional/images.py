@@ -1,4 +1,4 @@
-"""Images and sequences laid out anew: shuffled pixels, other sizes, borders."""
+"""Rearranging images and sequences: shuffled pixels, resizing, borders."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from agrad.ops.linalg import matrix_transpose
 
 
 def pixel_shuffle(input: Any, upscale_factor: int) -> Tensor:
-    """Channels laid out as pixels: (..., c * r * r, h, w) becomes (..., c, h * r, w * r) (Shi et al. 2016).
+    """Rearrange channels as pixels: (..., c * r * r, h, w) becomes (..., c, h * r, w * r) (Shi et al. 2016).
 
     input: Shape (..., c * r * r, h, w).
     upscale_factor : int
-        How many pixels an edge of one becomes, `r`.
+        The factor by which height and width grow, `r`.
     Returns: Of the dtype of `input`.
-    RuntimeError: If the channels are no multiple of its square.
+    RuntimeError: If the number of channels is not a multiple of its square.
 
     >>> ag.nn.functional.pixel_shuffle(ag.arange(4.0).reshape(1, 4, 1, 1), 2)
     tensor([[[[0., 1.],
@@ -49,9 +49,9 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Tensor:
 
     input: Shape (..., c, h * r, w * r).
     downscale_factor : int
-        How many pixels an edge of one was, `r`.
+        The factor by which height and width shrink, `r`.
     Returns: Of the dtype of `input`.
-    RuntimeError: If the height or width is no multiple of it.
+    RuntimeError: If the height or width is not a multiple of it.
 
     >>> ag.nn.functional.pixel_unshuffle(ag.ones((1, 1, 4, 6)), 2).shape
     (1, 4, 2, 3)
@@ -76,21 +76,21 @@ def interpolate(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """Sequences, images or volumes made larger or smaller.
+    """Enlarge or shrink sequences, images or volumes.
 
     input: Shape (n, channels, ...), real.
     size : int or sequence of int, optional
-        The lengths of the last axes then.
+        The new lengths of the last axes.
     scale_factor : float or sequence of float, optional
-        By what they are multiplied, instead.
+        The factors of the lengths, instead.
     mode : {"nearest", "linear", "bilinear", "trilinear"}, optional
         The nearest element as in PyTorch, or linear between neighbours along every axis.
     align_corners : bool, optional
-        Whether the first and last elements keep their places, not the edges of the outermost ones; not for "nearest".
-    Returns: Of the dtype of `input`, with other lengths behind the first two axes.
+        Whether the centres of the first and last elements stay in place, instead of their edges; not for "nearest".
+    Returns: Same dtype as `input`, with other lengths after the first two axes.
     NotImplementedError: For another mode.
-    ValueError: If not one of `size` and `scale_factor` is given, the mode is for another number of axes, or "nearest" is to
-        align corners.
+    ValueError: If not exactly one of `size` and `scale_factor` is given, the mode is for another number of axes, or
+    `align_corners` is set for "nearest".
 
     >>> ag.nn.functional.interpolate(ag.tensor([[[1.0, 3.0]]]), scale_factor=2, mode="linear")
     tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
@@ -136,15 +136,15 @@ def interpolate(
 
 
 def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """Where the pixels of images come from under affine maps: the grid that `grid_sample` takes (Jaderberg et al. 2015).
+    """The source positions of image pixels under affine maps: the grid that `grid_sample` takes (Jaderberg et al. 2015).
 
-    theta: Shape (n, 2, 3), or (n, 3, 4) for volumes: the maps, of places that go from -1 to 1, x first.
+    theta: Shape (n, 2, 3), or (n, 3, 4) for volumes: the maps, of positions from -1 to 1, x first.
     size : sequence of int
-        The shape of the images that are wanted, (n, channels, height, width).
+        The shape of the resulting images, (n, channels, height, width).
     align_corners : bool, optional
-        Whether -1 and 1 are the middles of the outermost pixels, not their edges.
-    Returns: Shape (n, height, width, 2), of the dtype of `theta`.
-    ValueError: If the shapes do not go together.
+        Whether -1 and 1 are the centres of the outermost pixels, not their edges.
+    Returns: Shape (n, height, width, 2), same dtype as `theta`.
+    ValueError: If the shapes do not match.
 
     >>> ag.nn.functional.affine_grid(ag.tensor([[[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2))
     tensor([[[[0.0000, 0.0000],
@@ -172,20 +172,20 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
 def grid_sample(
     input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:
-    """Images seen at places between their pixels (Jaderberg et al. 2015).
+    """Sample images at positions between their pixels (Jaderberg et al. 2015).
 
     input: Shape (n, channels, height, width), or with a depth before the height; real.
     grid : array
-        Shape (n, new_height, new_width, 2), or of volumes one axis and one place more: x, y (and z), from -1 to 1.
+        Shape (n, new_height, new_width, 2), or for volumes one more axis and coordinate: x, y (and z), from -1 to 1.
     mode : {"bilinear", "nearest"}, optional
-        Linear between the neighbours along every axis, or the nearest pixel, by which a grid has no derivative.
+        Linear between neighbours along every axis, or the nearest pixel, which has no derivative by the grid.
     padding_mode : {"zeros", "border", "reflection"}, optional
-        What stands outside: 0, the outermost pixels, or the image mirrored.
+        The values outside: 0, the outermost pixels, or the image mirrored.
     align_corners : bool, optional
-        Whether -1 and 1 are the middles of the outermost pixels, not their edges.
-    Returns: Shape (n, channels, new_height, new_width), of the dtype of `input`.
+        Whether -1 and 1 are the centres of the outermost pixels, not their edges.
+    Returns: Shape (n, channels, new_height, new_width), same dtype as `input`.
     NotImplementedError: For another mode.
-    ValueError: If the shapes do not go together.
+    ValueError: If the shapes do not match.
 
     >>> image = ag.tensor([[[[1.0, 3.0]]]])
     >>> ag.nn.functional.grid_sample(image, ag.tensor([[[[-0.5, 0.0], [0.0, 0.0]]]]))
@@ -238,13 +238,13 @@ def _whole(at: Tensor, n: int) -> Tensor:
 
 
 def _inside(weight: Any, at: Tensor, n: int) -> Tensor:
-    """Return a weight, 0 where the neighbour is outside of the image."""
+    """Return a weight, 0 where the neighbour is outside the image."""
     found: Tensor = astype((at >= 0) & (at <= n - 1), at.dtype) * weight
     return found
 
 
 def _mirrored(place: Tensor, low: float, span: float) -> Tensor:
-    """Return places mirrored at both ends of an interval."""
+    """Return positions mirrored at both ends of an interval."""
     if span == 0:
         return place * 0
     from_low = elementwise.abs(place - low)
@@ -254,11 +254,11 @@ def _mirrored(place: Tensor, low: float, span: float) -> Tensor:
 
 
 def taken(x: Tensor, indices: list[int], axis: int) -> Tensor:
-    """Return the elements at these indices of an axis."""
+    """Return the elements at the given indices of an axis."""
     return searching.take(x, asarray(indices, dtype="int64", device=x.device), axis=axis)
 
 
-#: Which element stands at a place outside of so many, by the mode of `pad`.
+#: Maps a position outside an axis to an element's index, by the mode of `pad`.
 OUTSIDE = {
     "replicate": lambda i, n: min(max(i, 0), n - 1),
     "circular": lambda i, n: i % n,
@@ -267,20 +267,20 @@ OUTSIDE = {
 
 
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Something put around a tensor: a constant, or elements of its own.
+    """Pad a tensor, with a constant or with its own elements.
 
     input: Any shape.
     pad : sequence of int
         Elements before and after, in pairs, the last axis first: ``(left, right, top, bottom)``. Negative ones crop.
     mode : {"constant", "reflect", "replicate", "circular"}, optional
-        What is put there: `value`; the elements mirrored at the outermost one; that one again and again; or those of the
+        The values of the padding: `value`; the elements mirrored at the outermost one; that one repeated; or those of the
         other end.
     value : float, optional
         The constant. Default: 0.
     Returns: Of the dtype of `input`, longer along the padded axes.
     NotImplementedError: For another mode.
-    ValueError: If the widths are not pairs, or more than the axes; or not below the length in mode "reflect", above it in
-        mode "circular".
+    ValueError: If the widths are not pairs, or more than the axes; or not below the length in mode "reflect", or above it in
+    mode "circular".
 
     >>> ag.nn.functional.pad(ag.tensor([1.0, 2.0]), (1, 2))
     tensor([0., 1., 2., 0., 0.])
@@ -322,13 +322,13 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
 def unfold(
     input: Any, kernel_size: IntOrPair, dilation: IntOrPair = 1, padding: IntOrPair = 0, stride: IntOrPair = 1
 ) -> Tensor:
-    """The windows of images as columns, which convolution multiplies (im2col); a window goes through its channels first.
+    """Arrange the windows of images as columns, for convolution as a product (im2col); channels vary slowest in a window.
 
     input : Tensor, shape (N, C, H, W) or (C, H, W)
         Images.
     kernel_size: Height and width of a window.
     dilation: Steps between the elements of a window.
-    padding: Zeros put around the images.
+    padding: Zeros added around the images.
     stride : int or pair, optional
         Steps between windows.
     Returns : Tensor, shape (N, C * kh * kw, windows) or (C * kh * kw, windows)
@@ -357,7 +357,7 @@ def fold(
     padding: IntOrPair = 0,
     stride: IntOrPair = 1,
 ) -> Tensor:
-    """The adjoint of `unfold`: columns put where their windows were, and added up where these overlap (col2im).
+    """The adjoint of `unfold`: put columns back at their windows, adding where these overlap (col2im).
 
     input : Tensor, shape (N, C * kh * kw, windows) or (C * kh * kw, windows)
         Columns.
@@ -366,7 +366,7 @@ def fold(
     kernel_size, dilation, padding, stride : int or pair, optional
         As for `unfold`.
     Returns : Tensor, shape (N, C, H, W) or (C, H, W)
-    RuntimeError: If the columns are not of such images.
+    RuntimeError: If the columns do not belong to such images.
 
     >>> ag.nn.functional.fold(ag.ones((4, 2)), (2, 3), (2, 2))
     tensor([[[1., 2., 1.],
@@ -386,7 +386,7 @@ def fold(
     images, height, width = x.shape[0] * x.shape[1] // window, size[0] + 2 * down, size[1] + 2 * across
     starts = arange(images, device=x.device) * (
         height * width
-    )  # of the images in one vector: a library's simplest index
+    )  # of the flattened images: a library's simplest index
     where = manipulation.reshape(starts, (-1, 1)) + manipulation.reshape(places, (1, -1))
     empty = zeros((images * height * width,), dtype=x.dtype, device=x.device)
     filled = searching.scatter_add(empty._spec, manipulation.reshape(where, (-1,)), manipulation.reshape(x, (-1,)))
@@ -403,7 +403,7 @@ def _windows(
     padding: tuple[int, int],
     stride: IntOrPair,
 ) -> Tensor:
-    """Return where elements of windows stand in a flat padded image, shape (elements of a window, windows)."""
+    """Return the positions of the windows' elements in a flat padded image, shape (elements of a window, windows)."""
     kernel, steps = pair_of(name, kernel_size, "kernel_size"), pair_of(name, stride, "stride")
     spread, sides = pair_of(name, dilation, "dilation"), ((padding[0],) * 2, (padding[1],) * 2)
     check_windows(name, (1, 1, *size), kernel, steps, sides, spread)

@@ -1,4 +1,4 @@
-"""Linear maps, dropout, and tables of vectors."""
+"""Linear maps, dropout and embeddings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
     bias : Tensor, shape (out,), optional
         Added to every row.
     Returns : Tensor, shape (..., out)
-    RuntimeError: If the shapes do not fit, or the dtypes are of different precision.
+    RuntimeError: If the shapes do not match, or the dtypes differ in precision.
 
     >>> x, w, b = ag.ones((2, 3)), ag.ones((1, 3)), ag.tensor([0.5])
     >>> ag.nn.functional.linear(x, w, b)
@@ -42,7 +42,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
             and (bias is None or bias.shape == rows[:1])
             and input._spec.dtype is weight._spec.dtype
         )
-    except AttributeError:  # no tensors
+    except AttributeError:  # not tensors
         fits = False
     if not fits:
         _check_linear(input, weight, bias)
@@ -81,12 +81,12 @@ def dropout(
     input: Any shape.
     p: The probability.
     training : bool, optional
-        False gives `input` itself.
+        If False, return `input` itself.
     generator : agrad.random.Generator, optional
-        Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
-    Returns: Of the shape and dtype of `input`.
+        The source of random keys. Default: the one that `agrad.manual_seed` seeds.
+    Returns: Same shape and dtype as `input`.
     ValueError: If `p` is not a probability.
-    TypeError: If elements would be zeroed of integers or truth values.
+    TypeError: If elements of integers or booleans would be zeroed.
 
     >>> _ = ag.manual_seed(0)
     >>> y = ag.nn.functional.dropout(ag.ones((1000,)), 0.25)
@@ -114,14 +114,14 @@ def dropout2d(
 ) -> Tensor:
     """Zero whole channels with probability `p` and divide the others by ``1 - p`` (Tompson et al. 2014).
 
-    input: Shape (n, channels, ...). Of two axes, elements are zeroed, with PyTorch's warning.
+    input: Shape (n, channels, ...). With two axes, elements are zeroed, with PyTorch's warning.
     p: The probability.
     training : bool, optional
-        False gives `input` itself.
+        If False, return `input` itself.
     generator : agrad.random.Generator, optional
-        Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
-    Returns: Of the shape and dtype of `input`.
-    ValueError: If `p` is not a probability, or `input` has less than two axes.
+        The source of random keys. Default: the one that `agrad.manual_seed` seeds.
+    Returns: Same shape and dtype as `input`.
+    ValueError: If `p` is not a probability, or `input` has fewer than two axes.
 
     >>> ag.nn.functional.dropout2d(ag.ones((2, 3, 4, 4)), training=False).shape
     (2, 3, 4, 4)
@@ -144,7 +144,7 @@ def dropout2d(
 
 
 def kept_of(like: Tensor, shape: tuple[int, ...], p: float, generator: random.Generator | None = None) -> Tensor:
-    """Return truth values beside a tensor, each false with probability `p`."""
+    """Return booleans on the device of a tensor, each false with probability `p`."""
     spec = like._spec
     dtype = "float64" if spec.backend.dtype_name(spec.dtype) in ("float64", "complex128") else "float32"
     return random.rand(shape, dtype=dtype, device=spec.device, generator=generator) >= p
@@ -153,14 +153,14 @@ def kept_of(like: Tensor, shape: tuple[int, ...], p: float, generator: random.Ge
 def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
     """The rows of a table at given indices.
 
-    input: Indices, any shape, integers from 0 to before the number of rows.
+    input: Indices, any shape, integers from 0 to the number of rows minus 1.
     weight : Tensor, shape (rows, features)
         The table.
     padding_idx : int, optional
         The row at this index gets no gradient; negative counts from the end.
     Returns : Tensor, shape (*input.shape, features)
     IndexError: If an index is outside the table.
-    TypeError: If the indices are no integers.
+    TypeError: If the indices are not integers.
 
     >>> ag.nn.functional.embedding(ag.tensor([2, 0]), ag.tensor([[1.0], [2.0], [3.0]]))
     tensor([[3.],
@@ -189,24 +189,24 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """Sums, means or the largest elements of the rows of a table, bag by bag.
+    """Sums, means or maxima of the rows of a table, per bag.
 
     input : Tensor, shape (bags, length) or (total,)
-        Indices: a bag per row, or the bags one after the other, which begin at `offsets`.
+        Indices: a bag per row, or all bags in one sequence, starting at `offsets`.
     weight : Tensor, shape (rows, features)
         The table.
     offsets : Tensor, shape (bags,), optional
-        Where each bag begins, from 0 on; for indices of one axis.
+        The start of each bag, from 0 on; for indices with one axis.
     mode : {"mean", "sum", "max"}, optional
-        What a bag gives; an empty one gives 0.
+        How to reduce a bag; an empty one becomes 0.
     per_sample_weights : Tensor, optional
-        The factors of the rows, of the shape of `input`; for "sum".
+        The factors of the rows, same shape as `input`; for "sum".
     include_last_offset : bool, optional
         Whether the last of `offsets` is the end of the last bag.
     padding_idx : int, optional
-        An index that counts as none; negative counts from the end.
+        An index that does not count; negative counts from the end.
     Returns : Tensor, shape (bags, features)
-    ValueError: If `mode` is not known, or `offsets` are missing, superfluous or in no order.
+    ValueError: If `mode` is unknown, or `offsets` are missing, superfluous or unordered.
     IndexError: If an index is outside the table.
 
     >>> table = ag.tensor([[1.0], [2.0], [4.0]])
@@ -250,7 +250,7 @@ def embedding_bag(
 
 
 def _bags(input: Tensor, offsets: list[int], include_last_offset: bool) -> tuple[Tensor, Tensor]:
-    """Return the places of the indices of each bag, padded to the longest and flat, and which of them are no padding."""
+    """Return the positions of each bag's indices, flat and padded to the longest, and which of them are not padding."""
     stops = offsets[1:] if include_last_offset else [*offsets[1:], input.shape[0]]
     bags = [range(start, stop) for start, stop in zip(offsets, stops, strict=False)]
     if (offsets and offsets[0] != 0) or any(bag.stop < bag.start or bag.stop > input.shape[0] for bag in bags):
@@ -269,7 +269,7 @@ def _bags(input: Tensor, offsets: list[int], include_last_offset: bool) -> tuple
 
 
 def check_range(indices: Tensor, stop: int, message: str) -> None:
-    """Refuse indices outside 0 to before `stop`, but on lazy backends, where looking would compute, and in recordings."""
+    """Refuse indices outside 0 to `stop` - 1, except on lazy backends, where checking would compute, and in recordings."""
     if may_look(indices._spec.backend) and indices.size:
         low, high = int(statistical.min(indices)), int(statistical.max(indices))
         if low < 0 or high >= stop:
@@ -277,7 +277,7 @@ def check_range(indices: Tensor, stop: int, message: str) -> None:
 
 
 def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
-    """Class indices as rows that are 1 at the class and 0 elsewhere.
+    """Encode class indices as rows that are 1 at the class and 0 elsewhere.
 
     tensor: Integers, any shape.
     num_classes : int, optional

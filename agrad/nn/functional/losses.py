@@ -41,10 +41,10 @@ def _reduced(name: str, values: Tensor, reduction: str) -> Tensor:
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """Squared difference.
 
-    input, target: Real, of one shape; differing shapes broadcast, with PyTorch's warning.
-    reduction: What to do with the values.
+    input, target: Real, of the same shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: How to reduce the values.
     Returns: A number; for "none", of the operands' shape.
-    ValueError: If `reduction` is not known.
+    ValueError: If `reduction` is unknown.
 
     >>> ag.nn.functional.mse_loss(ag.tensor([1.0, 3.0]), ag.tensor([1.0, 1.0]))
     tensor(2.)
@@ -56,10 +56,10 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """Absolute difference; the derivative at 0 is 0.
 
-    input, target: Of one shape; differing shapes broadcast, with PyTorch's warning.
-    reduction: What to do with the values.
+    input, target: Of the same shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: How to reduce the values.
     Returns: A number; for "none", of the operands' shape.
-    ValueError: If `reduction` is not known.
+    ValueError: If `reduction` is unknown.
 
     >>> ag.nn.functional.l1_loss(ag.tensor([1.0, 4.0]), ag.tensor([1.0, 1.0]))
     tensor(1.5000)
@@ -71,12 +71,12 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Half the squared difference up to `delta`, and `delta` times (difference - delta / 2) beyond (Huber 1964).
 
-    input, target: Real, of one shape; differing shapes broadcast, with PyTorch's warning.
-    reduction: What to do with the values.
+    input, target: Real, of the same shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: How to reduce the values.
     delta : float, optional
         Where the parabola ends; positive.
     Returns: A number; for "none", of the operands' shape.
-    ValueError: If `reduction` is not known or `delta` not positive.
+    ValueError: If `reduction` is unknown or `delta` is not positive.
 
     >>> ag.nn.functional.huber_loss(ag.tensor([1.0, 4.0]), ag.tensor([0.0, 0.0]), "none")
     tensor([0.5000, 3.5000])
@@ -89,14 +89,14 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
 
 
 def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """The absolute difference less ``beta / 2``, and a parabola below `beta` (Girshick 2015): `huber_loss` over `beta`.
+    """The absolute difference minus ``beta / 2``, and a parabola below `beta` (Girshick 2015): `huber_loss` over `beta`.
 
-    input, target: Real, of one shape; differing shapes broadcast, with PyTorch's warning.
-    reduction: What to do with the values.
+    input, target: Real, of the same shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: How to reduce the values.
     beta : float, optional
-        Where the parabola ends; 0 gives `l1_loss`.
+        Where the parabola ends; 0 is equivalent to `l1_loss`.
     Returns: A number; for "none", of the operands' shape.
-    ValueError: If `reduction` is not known or `beta` negative.
+    ValueError: If `reduction` is unknown or `beta` is negative.
 
     >>> ag.nn.functional.smooth_l1_loss(ag.tensor([1.0, 4.0]), ag.tensor([0.0, 0.0]), "none", beta=2.0)
     tensor([0.2500, 3.0000])
@@ -114,7 +114,7 @@ def _huber(name: str, input: Any, target: Any, reduction: str, delta: float, sca
     difference = as_operand(input) - as_operand(target)
     if difference.is_complex():
         raise TypeError(f"{name}() takes real operands, not {difference.dtype}{errors.called()}")
-    # d**2 / 2 within, delta * (abs(d) - delta / 2) beyond: both are w * (d - w / 2)
+    # d**2 / 2 inside, delta * (abs(d) - delta / 2) beyond: both are w * (d - w / 2)
     within = elementwise.clip(difference, -delta, delta)
     values = within * (difference - 0.5 * within)
     return _reduced(name, values if scale == 1 else values * scale, reduction)
@@ -124,14 +124,14 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     """``target * (log(target) - input)``: the Kullback-Leibler divergence of log-probabilities from a target.
 
     input: Log-probabilities, any shape, real.
-    target: Probabilities, or their logarithms; of the shape of `input`, or broadcast.
+    target: Probabilities, or their logarithms; same shape as `input`, or broadcast.
     reduction : {"mean", "batchmean", "sum", "none"}, optional
-        What to do with the values. "mean" is over all elements, as in PyTorch; "batchmean", the sum over the length of the
-        first axis, is the divergence.
+        How to reduce the values. "mean" is over all elements, as in PyTorch; "batchmean", the sum divided by the length of
+        the first axis, is the divergence.
     log_target : bool, optional
-        Whether `target` is logarithms.
+        Whether `target` contains logarithms.
     Returns: A number; for "none", of the operands' shape.
-    ValueError: If `reduction` is not known.
+    ValueError: If `reduction` is unknown.
 
     >>> p, q = ag.tensor([0.5, 0.5]), ag.tensor([0.25, 0.75])
     >>> ag.nn.functional.kl_div(ag.log(q), p, "sum")
@@ -146,7 +146,7 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
 
 
 def _check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
-    """Refuse class indices that do not belong to the input, and weights that ask for a gradient."""
+    """Refuse class indices that do not match the input, and weights that require a gradient."""
     shape = shape_of(name, "input", input)
     if not shape:
         raise RuntimeError(f"{name}(): expected input (N, C, ...) or (C,), got a 0-d tensor{errors.called()}")
@@ -180,11 +180,11 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
         Class indices, integers.
     weight : Tensor, shape (C,), optional
         A weight per class; "mean" then divides by the sum of the weights of the targets. It gets no gradient.
-    ignore_index: Targets of this value do not count.
-    reduction: What to do with the values.
+    ignore_index: Targets with this value do not count.
+    reduction: How to reduce the values.
     Returns: A number; for "none", of the shape of `target`.
-    ValueError: If the shapes do not fit or `reduction` is not known.
-    IndexError: If a target is no class (on NumPy; elsewhere, where looking would wait for the device, the loss is NaN).
+    ValueError: If the shapes do not match or `reduction` is unknown.
+    IndexError: If a target is not a class (on NumPy; elsewhere, where checking would wait for the device, the loss is NaN).
 
     >>> ag.nn.functional.nll_loss(ag.tensor([[-0.5, -1.5]]), ag.tensor([1]))
     tensor(1.5000)
@@ -206,17 +206,17 @@ def cross_entropy(
 
     input : Tensor, shape (N, C), (C,) or (N, C, d1, ...)
         Logits of C classes, real.
-    target: Class indices: integers, of the shape of `input` without the axis of the classes. Or probabilities: floating
-        point, of the shape of `input`.
+    target: Class indices: integers, of the shape of `input` without the class axis. Or probabilities: floating
+    point, of the shape of `input`.
     weight : Tensor, shape (C,), optional
         A weight per class. For class indices "mean" divides by the sum of the weights of the targets. No gradient.
-    ignore_index: Class indices of this value do not count.
-    reduction: What to do with the values.
+    ignore_index: Class indices with this value do not count.
+    reduction: How to reduce the values.
     label_smoothing : float, optional
-        The share of the target that is spread evenly over all classes (Szegedy et al. 2015), from 0 to 1.
+        The fraction of the target spread evenly over all classes (Szegedy et al. 2015), from 0 to 1.
     Returns: A number; for "none", of the shape of the class indices.
-    ValueError: If the shapes do not fit or an option is not known.
-    IndexError: If a target is no class (on NumPy; elsewhere, where looking would wait for the device, the loss is NaN).
+    ValueError: If the shapes do not match or an option is unknown.
+    IndexError: If a target is not a class (on NumPy; elsewhere, where checking would wait for the device, the loss is NaN).
 
     >>> logits = ag.tensor([[2.0, 0.0], [0.0, 2.0]], requires_grad=True)
     >>> loss = ag.nn.functional.cross_entropy(logits, ag.tensor([0, 1]))
@@ -242,12 +242,12 @@ def cross_entropy(
     counted = elementwise.not_equal(target, ignore_index)
     weighted = logs if weight is None else logs * along(weight, axis, input.ndim)
     spread = -statistical.sum(weighted, axis=axis)
-    # what is ignored counts 0, also where its logits are infinite
+    # ignored targets contribute 0, even where their logits are infinite
     spread = searching.where(counted, spread, astype(counted, input.dtype))
     if reduction != "none":
         spread = statistical.sum(spread)
     if reduction == "mean":
-        # minus the sum of the losses of log-probabilities -1 is the sum of the weights that count
+        # minus the summed losses of log-probabilities -1 equals the sum of the weights that count
         ones = elementwise.multiply(logs.detach(), 0.0) - 1.0
         total = ops.nll_loss(ones, target, weight, ignore_index, "sum")
         spread = spread / searching.where(elementwise.equal(total, 0), math.nan, total)
@@ -263,7 +263,7 @@ def _check_smoothing(label_smoothing: float) -> None:
 
 
 def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Any, reduction: str, label_smoothing: float) -> Tensor:
-    """Cross entropy against probabilities."""
+    """Return the cross entropy against probabilities."""
     if input.shape != target.shape:
         raise ValueError(
             f"Expected floating point type for target with class probabilities to have the shape of the input,"
@@ -298,10 +298,10 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
     target: Probabilities, of the shape of `input`.
     weight : Tensor, optional
         A weight per element, broadcast.
-    reduction: What to do with the values.
+    reduction: How to reduce the values.
     Returns: A number; for "none", of the operands' shape.
-    ValueError: If the shapes differ or `reduction` is not known.
-    RuntimeError: If `input` is outside [0, 1] (not checked on lazy backends, where looking would compute).
+    ValueError: If the shapes differ or `reduction` is unknown.
+    RuntimeError: If `input` is outside [0, 1] (not checked on lazy backends, where checking would compute).
 
     >>> ag.nn.functional.binary_cross_entropy(ag.tensor([0.5, 0.5]), ag.tensor([1.0, 0.0]))
     tensor(0.6931)
@@ -328,11 +328,11 @@ def binary_cross_entropy_with_logits(
     target: Probabilities, of the shape of `input`.
     weight : Tensor, optional
         A weight per element, broadcast.
-    reduction: What to do with the values.
+    reduction: How to reduce the values.
     pos_weight : Tensor, optional
         A weight of the positive part, ``target * log(sigmoid(input))``, broadcast.
     Returns: A number; for "none", of the operands' shape.
-    ValueError: If the shapes differ or `reduction` is not known.
+    ValueError: If the shapes differ or `reduction` is unknown.
 
     >>> z = ag.tensor([0.0, 2.0], requires_grad=True)
     >>> ag.nn.functional.binary_cross_entropy_with_logits(z, ag.tensor([1.0, 0.0]))
@@ -349,16 +349,16 @@ def _above_zero(x: Tensor) -> Tensor:
 
 
 def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Tensor:
-    """How far pairs are from an order: ``max(0, -target * (input1 - input2) + margin)``.
+    """The amount by which pairs violate an order: ``max(0, -target * (input1 - input2) + margin)``.
 
-    input1, input2: Real, of one shape.
+    input1, input2: Real, of the same shape.
     target : Tensor
-        1 where the first is to be larger, -1 where the second is.
+        1 where the first should be larger, -1 where the second should.
     margin : float, optional
-        By how much.
-    reduction: What to do with the values.
+        The required difference.
+    reduction: How to reduce the values.
     Returns: A number; for "none", of the operands' shape.
-    ValueError: If `reduction` is not known.
+    ValueError: If `reduction` is unknown.
 
     >>> x, y = ag.tensor([1.0, 2.0]), ag.tensor([3.0, 1.0])
     >>> ag.nn.functional.margin_ranking_loss(x, y, ag.tensor([1.0, 1.0]))
@@ -378,19 +378,19 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """How much nearer than by `margin` a vector is to one that it resembles than to one that it does not.
+    """The amount by which an anchor fails to be closer, by `margin`, to a similar vector than to a dissimilar one.
 
     anchor, positive, negative : Tensor, shape (N, D) or (D,)
-        The vectors, that they resemble, and that they do not.
+        The vectors, similar ones, and dissimilar ones.
     margin : float, optional
-        By how much it is to be nearer.
-    p: Which norm of the difference.
+        The required difference of the distances.
+    p: The order of the norm of the difference.
     eps: Added to the difference.
     swap : bool, optional
-        Take the smaller of the distances of both from `negative` (Balntas et al. 2016).
-    reduction: What to do with the values.
+        Use the smaller of the distances of both from `negative` (Balntas et al. 2016).
+    reduction: How to reduce the values.
     Returns: A number; for "none", one per vector.
-    ValueError: If `reduction` is not known.
+    ValueError: If `reduction` is unknown.
 
     >>> a, b, c = ag.tensor([[0.0, 0.0]]), ag.tensor([[3.0, 4.0]]), ag.tensor([[0.0, 5.5]])
     >>> ag.nn.functional.triplet_margin_loss(a, b, c)
@@ -405,17 +405,17 @@ def triplet_margin_loss(
 def cosine_embedding_loss(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """How far the angles of vectors are from 0, or from those of a cosine below `margin`.
+    """The distance of the cosines of vectors from 1, or from values below `margin`.
 
     input1, input2 : Tensor, shape (N, D) or (D,)
         Real.
     target : Tensor, shape (N,) or ()
-        1 for pairs that are to be alike: ``1 - cos``; -1 for others: ``max(0, cos - margin)``.
+        1 for pairs that should be similar: ``1 - cos``; -1 for others: ``max(0, cos - margin)``.
     margin : float, optional
         From -1 to 1.
-    reduction: What to do with the values.
+    reduction: How to reduce the values.
     Returns: A number; for "none", one per pair.
-    ValueError: If `reduction` is not known.
+    ValueError: If `reduction` is unknown.
 
     >>> x, y = ag.tensor([[1.0, 0.0]]), ag.tensor([[0.0, 1.0]])
     >>> ag.nn.functional.cosine_embedding_loss(x, y, ag.tensor([1]))
@@ -438,26 +438,26 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Minus the logarithm of the probability of label sequences, whatever their alignment (Graves et al. 2006).
+    """Minus the log-probability of label sequences, over all alignments (Graves et al. 2006).
 
-    The forward recursion, over all sequences at a time. The gradient is that by `log_probs`; PyTorch's kernel gives that by
-    what `log_softmax` took, which is the same after it.
+    Uses the forward recursion, over all sequences at once. The gradient is that by `log_probs`; PyTorch's kernel returns
+    the one by the input of `log_softmax`, which is the same after it.
 
     log_probs : Tensor, shape (T, N, C) or (T, C)
         Logarithms of the probabilities of the classes at each time.
     targets : Tensor, shape (N, S), (S,) or (sum of target_lengths,)
-        Classes, without `blank`: padded, of one sequence, or of all one after the other.
+        Classes, without `blank`: padded, for one sequence, or for all sequences concatenated.
     input_lengths, target_lengths : Tensor or sequence of int
-        Of each sequence; not above T and S.
+        The lengths of each sequence; not above T and S.
     blank : int, optional
-        The class of no label.
+        The class without a label.
     reduction : {"mean", "sum", "none"}, optional
-        What to do with the values. "mean" divides each by its target's length first, as in PyTorch.
+        How to reduce the values. "mean" divides each by its target's length first, as in PyTorch.
     zero_infinity : bool, optional
-        Take 0 for sequences that are too short for their targets, whose loss is infinite.
+        Use 0 for sequences that are too short for their targets, whose loss is infinite.
     Returns: A number; for "none", one per sequence.
-    ValueError: If `reduction` is not known.
-    RuntimeError: If lengths or targets do not fit.
+    ValueError: If `reduction` is unknown.
+    RuntimeError: If lengths or targets do not match.
 
     >>> log_probs = ag.log(ag.full((2, 1, 2), 0.5))
     >>> ag.nn.functional.ctc_loss(log_probs, ag.tensor([[1]]), [2], [1], reduction="sum")  # 1 1, 1 _ and _ 1 of four
@@ -518,13 +518,13 @@ def _labels(targets: Any, lengths: list[int], classes: int, blank: int) -> list[
 
 
 def _ctc(log_probs: Tensor, labels: list[list[int]], inputs: list[int], lengths: list[int], blank: int) -> Tensor:
-    """Minus the logarithms of the probabilities: the paths end at the last label, or at the blank behind it."""
+    """Return minus the log-probabilities: the paths end at the last label, or at the blank after it."""
     time, batch, _ = log_probs.shape
     width = 2 * max(lengths, default=0) + 1
     marks = [[blank if k % 2 == 0 else row[k // 2] for k in range(width)] for row in labels]
     beside = {"device": log_probs.device}
     where = creation.asarray(marks, dtype=dtypes.int64, **beside).reshape(batch, width)
-    # a label may follow another one at once, unless both are the same
+    # a label may directly follow another one, unless both are the same
     far = [[k % 2 == 1 and k > 1 and row[k] != row[k - 2] for k in range(width)] for row in marks]
     skips = creation.asarray(far, dtype=dtypes.bool, **beside).reshape(batch, width)
     emitted = searching.take_along_axis(log_probs, manipulation.broadcast_to(where, (time, batch, width)), axis=2)

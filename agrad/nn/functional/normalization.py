@@ -1,4 +1,4 @@
-"""Norms over axes, channels and batches, and distances of vectors."""
+"""Normalisation over axes, channels and batches, and distances between vectors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def layer_norm(
     weight, bias : Tensor, shape normalized_shape, optional
         Default: 1 and 0.
     eps: Added to the variance.
-    Returns: Of the shape and dtype of `input`.
-    RuntimeError: If the shapes do not fit.
+    Returns: Same shape and dtype as `input`.
+    RuntimeError: If the shapes do not match.
 
     >>> ag.nn.functional.layer_norm(ag.tensor([[1.0, 2.0, 3.0]]), (3,))
     tensor([[-1.2247,  0.0000,  1.2247]])
@@ -42,7 +42,7 @@ def layer_norm(
 
 
 def _normalized(name: str, input: Tensor, normalized_shape: int | Sequence[int], **affine: Any) -> tuple[int, ...]:
-    """Return the shape of the last axes, which those of the operand and of what it is scaled by must have."""
+    """Return the shape of the last axes, which the operand and its affine parameters must have."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or input.shape[-len(shape) :] != shape:
         raise RuntimeError(
@@ -69,8 +69,8 @@ def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = No
         Default: 1.
     eps : float, optional
         Added to the mean square. Default: that of the dtype.
-    Returns: Of the shape and dtype of `input`.
-    RuntimeError: If the shapes do not fit.
+    Returns: Same shape and dtype as `input`.
+    RuntimeError: If the shapes do not match.
     TypeError: If `input` is not real floating point.
 
     >>> ag.nn.functional.rms_norm(ag.tensor([[1.0, 7.0]]), (2,))
@@ -93,12 +93,12 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     input : Tensor, shape (N, C, ...)
         Real floating point.
     num_groups : int
-        Into how many groups of neighbours the channels are cut; a divisor of C.
+        The number of groups of adjacent channels; a divisor of C.
     weight, bias : Tensor, shape (C,), optional
         Default: 1 and 0.
     eps: Added to the variance.
-    Returns: Of the shape and dtype of `input`.
-    RuntimeError: If the shapes do not fit.
+    Returns: Same shape and dtype as `input`.
+    RuntimeError: If the shapes do not match.
     TypeError: If `input` is not real floating point.
 
     >>> ag.nn.functional.group_norm(ag.tensor([[1.0, 3.0, 10.0, 30.0]]), 2)
@@ -137,7 +137,7 @@ def instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float =
     weight, bias : Tensor, optional
         One number per channel.
     eps: Added to the variance.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.instance_norm(ag.tensor([[[1.0, 3.0], [10.0, 30.0]]]), eps=0.0)
     tensor([[[-1.,  1.],
@@ -161,18 +161,18 @@ def batch_norm(
     input : Tensor, shape (N, C, ...)
         Real.
     running_mean, running_var : Tensor, shape (C,), optional
-        Means and variances per channel of batches so far. In training they are changed in place where they are given: by
-        the variance with ``n - 1``. Otherwise they are what is normalised by.
+        Means and variances per channel of the batches so far. In training they are updated in place if given, with
+        the variance with ``n - 1``. Otherwise the input is normalised by them.
     weight, bias : Tensor, shape (C,), optional
         Default: 1 and 0.
     training : bool, optional
-        Normalise by the mean and the variance of this batch, that with ``n``.
+        Whether to normalise by the mean and variance of this batch, the one with ``n``.
     momentum : float or 0-d Tensor, optional
-        What part of the running values the new ones become.
+        The weight of the new values in the running ones.
     eps: Added to the variance.
-    Returns: Of the shape and dtype of `input`.
-    ValueError: If there is one value per channel in training.
-    RuntimeError: If shapes do not fit, or running values are missing outside of training.
+    Returns: Same shape and dtype as `input`.
+    ValueError: If there is only one value per channel in training.
+    RuntimeError: If shapes do not match, or running values are missing outside training.
     TypeError: If `input` is not real floating point.
 
     >>> ag.nn.functional.batch_norm(ag.tensor([[1.0], [2.0], [3.0]]), None, None, training=True)
@@ -219,7 +219,7 @@ def batch_norm(
 
 
 def _run_on(running: Tensor | None, value: Tensor, momentum: float | Tensor) -> None:
-    """Change a running value by a new one, where it is; a lazy one is computed with what is computed next."""
+    """Update a running value, if there is one; a lazy one is computed together with the next computation."""
     if running is None:
         return
     with no_grad:
@@ -243,20 +243,20 @@ def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: f
     dim : int or tuple of int, optional
         The axis or axes.
     eps: The least divisor.
-    Returns: Of the shape and dtype of `input`.
+    Returns: Same shape and dtype as `input`.
 
     >>> ag.nn.functional.normalize(ag.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
     input = as_operand(input)
     size = elementwise.abs(input)
-    varies = isinstance(p, Tensor)  # it may have a derivative: the general formula
+    varies = isinstance(p, Tensor)  # it may have a derivative, so use the general formula
     if not varies and p == math.inf:
         norm = elementwise.clip(statistical.max(size, axis=dim, keepdims=True), eps)
     elif not varies and p == 1:
         norm = elementwise.clip(statistical.sum(size, axis=dim, keepdims=True), eps)
     else:
-        # the limit stands before the root: below it the derivative is then 0, not infinity times 0
+        # clamp before the root: below the limit the derivative is then 0, not infinity times 0
         powers = _squared_size(input) if p == 2 else size**p
         total = elementwise.clip(statistical.sum(powers, axis=dim, keepdims=True), eps**p)
         norm = elementwise.sqrt(total) if p == 2 else total ** (1 / p)
@@ -271,7 +271,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
     dim : int, optional
         The axis of the vectors.
     eps: The least length to divide by.
-    Returns: Without that axis.
+    Returns: The cosines, without that axis.
 
     >>> ag.nn.functional.cosine_similarity(ag.tensor([[1.0, 0.0]]), ag.tensor([[1.0, 1.0]]))
     tensor([0.7071])
@@ -285,10 +285,10 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
     x1, x2 : Tensor
         Real, shape (..., features).
     p: Exponent of the norm.
-    eps: What keeps equal vectors apart.
+    eps: Prevents a distance of 0 between equal vectors.
     keepdim : bool, optional
         Keep the last axis with length 1.
-    Returns: Without the last axis.
+    Returns: The distances, without the last axis.
 
     >>> ag.nn.functional.pairwise_distance(ag.tensor([[0.0, 3.0]]), ag.tensor([[4.0, 0.0]]))
     tensor([5.0000])

@@ -41,11 +41,11 @@ def max_pool2d(
         Images, real floating point.
     kernel_size: Height and width of a window.
     stride: Steps between windows. Default: `kernel_size`.
-    padding: Minus infinity put around the images, at most half a window.
+    padding: Minus infinity added around the images, at most half a window.
     dilation: Steps between the elements of a window.
     Returns : Tensor, shape (N, C, Ho, Wo) or (C, Ho, Wo)
         The gradient goes to the first of equal elements, row by row.
-    RuntimeError: If the window is larger than the padded image, or the padding than half the window.
+    RuntimeError: If the window is larger than the padded image, or the padding is larger than half the window.
 
     >>> ag.nn.functional.max_pool2d(ag.tensor([[[1.0, 2.0], [3.0, 4.0]]]), 2)
     tensor([[[4.]]])
@@ -73,12 +73,12 @@ def avg_pool2d(
         Images.
     kernel_size: Height and width of a window.
     stride: Steps between windows. Default: `kernel_size`.
-    padding: Zeros put around the images, at most half a window.
+    padding: Zeros added around the images, at most half a window.
     count_include_pad : bool, optional
         Whether those zeros count in the mean.
     Returns : Tensor, shape (N, C, Ho, Wo) or (C, Ho, Wo)
-    RuntimeError: If the window is larger than the padded image, or the padding than half the window.
-    TypeError: If the images are of integers or truth values.
+    RuntimeError: If the window is larger than the padded image, or the padding is larger than half the window.
+    TypeError: If the images hold integers or booleans.
 
     >>> ag.nn.functional.avg_pool2d(ag.tensor([[[1.0, 2.0], [3.0, 4.0]]]), 2)
     tensor([[[2.5000]]])
@@ -107,12 +107,12 @@ def max_pool1d(
     stride : int, optional
         Steps between windows. Default: `kernel_size`.
     padding : int, optional
-        Minus infinity put before and after, at most half a window.
+        Minus infinity added before and after, at most half a window.
     dilation : int, optional
         Steps between the elements of a window.
     Returns : Tensor, shape (N, C, Lo) or (C, Lo)
         The gradient goes to the first of equal elements.
-    RuntimeError: If the window is longer than the padded sequence, or the padding than half the window.
+    RuntimeError: If the window is longer than the padded sequence, or the padding is longer than half the window.
 
     >>> ag.nn.functional.max_pool1d(ag.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
     tensor([[3., 2.]])
@@ -141,12 +141,12 @@ def avg_pool1d(
     stride : int, optional
         Steps between windows. Default: `kernel_size`.
     padding : int, optional
-        Zeros put before and after, at most half a window.
+        Zeros added before and after, at most half a window.
     count_include_pad : bool, optional
         Whether those zeros count in the mean.
     Returns : Tensor, shape (N, C, Lo) or (C, Lo)
-    RuntimeError: If the window is longer than the padded sequence, or the padding than half the window.
-    TypeError: If the sequences are of integers or truth values.
+    RuntimeError: If the window is longer than the padded sequence, or the padding is longer than half the window.
+    TypeError: If the sequences hold integers or booleans.
 
     >>> ag.nn.functional.avg_pool1d(ag.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
     tensor([[2., 1.]])
@@ -161,7 +161,7 @@ def avg_pool1d(
 def _in_rows(
     name: str, kernel_size: IntOrPair, stride: IntOrPair | None, padding: IntOrPair, dilation: IntOrPair
 ) -> tuple[tuple[int, int], ...]:
-    """Return the arguments of pooling over sequences as those over images of one row."""
+    """Return the arguments of sequence pooling as those for images with one row."""
     kernel = single_of(name, kernel_size, "kernel_size")
     step = kernel if stride is None else single_of(name, stride, "stride")
     return (1, kernel), (1, step), (0, single_of(name, padding, "padding")), (1, single_of(name, dilation, "dilation"))
@@ -170,14 +170,14 @@ def _in_rows(
 def adaptive_avg_pool2d(input: Any, output_size: int | Sequence[int | None] | None) -> Tensor:
     """The mean of windows chosen so that the result has a given size.
 
-    Window `i` of `n` along an axis of length `L` goes from ``floor(i * L / n)`` to before ``ceil((i + 1) * L / n)``.
+    Window `i` of `n` along an axis of length `L` covers ``floor(i * L / n)`` up to, but excluding, ``ceil((i + 1) * L / n)``.
 
     input : Tensor, shape (N, C, H, W) or (C, H, W)
         Images, floating point.
     output_size : int or pair
         Height and width of the result; None for that of the image.
     Returns: Shape (N, C, *output_size), or (C, *output_size) for one image.
-    TypeError: If the images are of integers or truth values.
+    TypeError: If the images hold integers or booleans.
     ValueError: If a size is not positive.
 
     >>> ag.nn.functional.adaptive_avg_pool2d(ag.tensor([[[1.0, 3.0], [5.0, 7.0]]]), 1)
@@ -194,7 +194,7 @@ def adaptive_avg_pool1d(input: Any, output_size: int) -> Tensor:
     output_size : int
         The length of the result.
     Returns: Shape (N, C, output_size), or (C, output_size) for one sequence.
-    TypeError: If the sequences are of integers or truth values.
+    TypeError: If the sequences hold integers or booleans.
     ValueError: If the size is not positive.
 
     >>> ag.nn.functional.adaptive_avg_pool1d(ag.tensor([[1.0, 2.0, 6.0]]), 2)
@@ -215,14 +215,14 @@ def _adaptive(name: str, input: Any, output_size: int | Sequence[int | None] | N
     height, width = (size if n is None else n for n, size in zip(wanted, (h, w), strict=True))
     if h % height == 0 and w % width == 0:
         return back(avg_pool2d(images, (h // height, w // width)), single)
-    # the mean over a rectangle is the mean down of the means across: one matrix product for each
+    # the mean over a rectangle is the vertical mean of the horizontal means: one matrix product for each
     across = _windows_matrix(w, width, images)
     down = _windows_matrix(h, height, images)
     return back(down @ (images @ across.mT), single)
 
 
 def _windows_matrix(length: int, parts: int, like: Tensor) -> Tensor:
-    """Return the matrix, shape (parts, length), that takes the means of adaptive windows."""
+    """Return the matrix, shape (parts, length), that computes the means of adaptive windows."""
     rows = []
     for i in range(parts):
         start, stop = i * length // parts, -(-(i + 1) * length // parts)

@@ -1,4 +1,4 @@
-"""What convolution and pooling share: images, sequences as images of one row, and windows that fit."""
+"""Shared by convolution and pooling: images, sequences as images with one row, and window checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agrad.ops import nn as ops
 
 
 def images_of(name: str, input: Any) -> tuple[Tensor, bool]:
-    """Return images as (N, C, H, W), and whether the batch axis was put in."""
+    """Return images as (N, C, H, W), and whether the batch axis was added."""
     input = as_operand(input)
     if input.ndim == 3:
         return manipulation.expand_dims(input, axis=0), True
@@ -25,7 +25,7 @@ def images_of(name: str, input: Any) -> tuple[Tensor, bool]:
 
 
 def rows_of(name: str, input: Any) -> Tensor:
-    """Return sequences (N, C, L) or (C, L) as images of one row."""
+    """Return sequences (N, C, L) or (C, L) as images with one row."""
     input = as_operand(input)
     if input.ndim not in (2, 3):
         raise RuntimeError(
@@ -36,7 +36,7 @@ def rows_of(name: str, input: Any) -> Tensor:
 
 
 def back(result: Tensor, single: bool) -> Tensor:
-    """Return a result without the batch axis, where it was put in."""
+    """Return a result without the batch axis, if it was added."""
     return manipulation.squeeze(result, 0) if single else result
 
 
@@ -48,7 +48,7 @@ def check_windows(
     padding: ops.Padding,
     dilation: tuple[int, int],
 ) -> None:
-    """Refuse windows of no size, and those larger than the padded image."""
+    """Refuse windows of size 0, and those larger than the padded image."""
     if min(*kernel, *stride, *dilation) < 1 or min(*padding[0], *padding[1]) < 0:
         raise ValueError(
             f"{name}(): kernel size, stride and dilation must be positive and padding not negative; got"

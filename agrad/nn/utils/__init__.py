@@ -1,4 +1,4 @@
-"""What is done to all parameters, or to their gradients, together."""
+"""Operations on all parameters, or on their gradients, together."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def clip_grad_norm_(
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
 ) -> Tensor:
-    """Scale all gradients so that their norm, taken together, is at most a bound.
+    """Scale all gradients so that their joint norm is at most a bound.
 
     parameters : Tensor or iterable of Tensor
-        Those without gradient are passed over.
+        Parameters without a gradient are skipped.
     max_norm : float
         The bound.
     norm_type : float, optional
@@ -52,7 +52,7 @@ def clip_grad_norm_(
     error_if_nonfinite : bool, optional
         Raise if the norm is infinite or NaN, instead of scaling by it.
     Returns: The norm before scaling, 0-d.
-    RuntimeError: See `error_if_nonfinite`; the gradients are then as they were.
+    RuntimeError: See `error_if_nonfinite`; the gradients are then unchanged.
     As in PyTorch the factor is ``max_norm / (norm + 1e-6)``, at most 1.
 
     >>> w = ag.tensor([3.0, 4.0], requires_grad=True)
@@ -86,7 +86,7 @@ def clip_grad_norm_(
 
 
 def _together(parts: list[Tensor]) -> Tensor:
-    """Numbers as one vector, where the first of them is (layers may live on several devices)."""
+    """Return numbers as one vector, on the device of the first (layers may be on several devices)."""
     return stack([to_device(part, parts[0].device) for part in parts])
 
 
@@ -107,9 +107,9 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Set parameters to the values of a vector, as `parameters_to_vector` made it.
+    """Set parameters to the values of a vector made by `parameters_to_vector`.
 
-    ValueError: If the vector has another length than all parameters together; they are then as they were.
+    ValueError: If the length of the vector differs from that of all parameters together; they are then unchanged.
     """
     members = list(parameters)
     total = int(math.fsum(p.size for p in members))

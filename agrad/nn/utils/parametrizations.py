@@ -1,4 +1,4 @@
-"""Weights that are computed of parameters whenever they are read: normalised by length, or by largest singular value."""
+"""Weights computed from parameters at every read: normalised by length, or by largest singular value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["spectral_norm", "weight_norm"]
 
 
 def _compute(module: Any, name: str, make: Callable[[Parameter], tuple[_Parametrization, list[Parameter]]]) -> Module:
-    """Let an attribute be what a module gives for parameters that take its place, under PyTorch's names of them."""
+    """Compute an attribute with a module from parameters that replace it, named as in PyTorch."""
     held = getattr(module, name, None)
     if not isinstance(held, Parameter):
         raise ValueError(  # noqa: TRY004 (PyTorch's)
@@ -46,21 +46,21 @@ def _compute(module: Any, name: str, make: Callable[[Parameter], tuple[_Parametr
 
 
 def _parametrized(own: type[Module], names: tuple[str, ...]) -> Any:
-    """Return a class for one module, with properties for the attributes of these names, which are computed."""
+    """Return a class for one module, with properties for the computed attributes of these names."""
     made: dict[str, Any] = {name: property(partial(_value, name)) for name in names}
     made |= {"__module__": own.__module__, "__reduce_ex__": _reduced, "_computed": (own, names)}
     return type("Parametrized" + own.__name__, (own,), made)
 
 
 def _value(name: str, module: Any) -> Tensor:
-    """Return an attribute that is computed."""
+    """Return a computed attribute."""
     held = module.parametrizations[name]
     result: Tensor = held[0](*(getattr(held, each) for each in held[0].originals))
     return result
 
 
 def _reduced(module: Any, _: int) -> tuple[Any, ...]:
-    """Return how to make a copy; pickle would look for the class by its name."""
+    """Return the recipe for a copy; pickle would look up the class by its name."""
     return _empty, module._computed, vars(module)
 
 
@@ -70,9 +70,9 @@ def _empty(own: type[Module], names: tuple[str, ...]) -> Any:
 
 
 class _Parametrization(Module):
-    """What makes an attribute of parameters."""
+    """Computes an attribute from parameters."""
 
-    #: Their names.
+    #: The names of the parameters.
     originals: tuple[str, ...]
 
 
@@ -97,10 +97,10 @@ class _WeightNorm(_Parametrization):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Train the length and the direction of a weight apart (Salimans & Kingma 2016).
+    """Train the length and the direction of a weight separately (Salimans & Kingma 2016).
 
     dim : int, optional
-        The axis whose entries have a length each; None for one length of all.
+        The axis whose entries have one length each; None for a single length.
     Returns: The same module; its parameters ``original0`` and ``original1`` are the lengths and the directions.
     ValueError: If it has no such parameter.
 
@@ -118,7 +118,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 class _SpectralNorm(_Parametrization):
-    """A weight over its largest singular value, which is looked for by iteration, as often as it is read in training."""
+    """A weight over its largest singular value, found by iteration each time it is read in training."""
 
     originals = ("original",)
     _u: Tensor
@@ -162,9 +162,9 @@ def spectral_norm(
     """Divide a weight by its largest singular value (Miyato et al. 2018).
 
     n_power_iterations : int, optional
-        Steps of the power iteration whenever the weight is read while training.
+        Steps of the power iteration at each read of the weight in training.
     eps : float, optional
-        The least length that a vector of it is divided by.
+        The smallest length by which its vectors are divided.
     dim : int, optional
         The axis of the weight's rows. Default: 1 for transposed convolutions, 0 for others.
     Returns: The same module; its parameter ``original`` is the weight, its buffers ``_u`` and ``_v`` are the vectors.

@@ -1,4 +1,4 @@
-"""Sequences of several lengths as one tensor: padded, or packed for the recurrent layers."""
+"""Sequences of different lengths as one tensor: padded, or packed for the recurrent layers."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ __all__ = [
 
 
 class PackedSequence(NamedTuple):
-    """Sequences without padding: first the first elements of all, then the second ones of those that have one, and so on.
+    """Sequences without padding: the first elements of all sequences, then the second ones of those that have one, and so on.
 
     Parameters
     ----------
     data : Tensor
         Elements, shape (all lengths together, ...), of the longest sequence first.
     batch_sizes : tuple of int
-        How many sequences have an element at each place.
+        How many sequences have an element at each position.
     sorted_indices, unsorted_indices : Tensor, optional
-        The order of the sequences by length, and the way back; None if they were in order.
+        The order of the sequences by length, and its inverse; None if they were in order.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class PackedSequence(NamedTuple):
     """
 
     data: Tensor
-    batch_sizes: tuple[int, ...]  # not a tensor: the loops over them are Python's
+    batch_sizes: tuple[int, ...]  # not a tensor: the loops over them run in Python
     sorted_indices: Tensor | None = None
     unsorted_indices: Tensor | None = None
 
@@ -55,12 +55,12 @@ class PackedSequence(NamedTuple):
 def pad_sequence(
     sequences: Iterable[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Return sequences of several lengths as one tensor.
+    """Return sequences of different lengths as one tensor.
 
-    sequences: Of shapes (length, ...) that differ in the length alone.
+    sequences: Tensors of shape (length, ...) that differ only in length.
     padding_side : {"right", "left"}, optional
-        Whether that stands behind the shorter ones, or before them.
-    RuntimeError: If there are none, or `padding_side` is another word.
+        Whether the padding goes after the shorter ones, or before them.
+    RuntimeError: If there are none, or `padding_side` is another string.
 
     >>> ag.nn.utils.rnn.pad_sequence([ag.tensor([1.0, 2.0]), ag.tensor([3.0])], batch_first=True)
     tensor([[1., 2.],
@@ -87,12 +87,12 @@ def _listed(lengths: Any) -> list[int]:
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Return padded sequences without the padding, as the recurrent layers take them.
+    """Return padded sequences without the padding, in the form that recurrent layers take.
 
     input: Shape (longest, sequences, ...), or (sequences, longest, ...).
-    enforce_sorted: Refuse sequences that are not in the order of their lengths, the longest first; otherwise they are put
-        in it, and what comes of them back.
-    RuntimeError: If lengths are not positive, not in order, too large, or not as many as the sequences, or there are none.
+    enforce_sorted: Whether to refuse sequences not ordered by length, the longest first; otherwise they are sorted, and
+    their results returned in the original order.
+    RuntimeError: If lengths are not positive, not ordered, too large, or not one per sequence, or there are none.
 
     >>> ag.nn.utils.rnn.pack_padded_sequence(ag.tensor([[1.0, 3.0], [2.0, 0.0]]), [2, 1]).data
     tensor([1., 3., 2.])
@@ -128,9 +128,9 @@ def pack_padded_sequence(
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Return sequences of several lengths as the recurrent layers take them; see `pack_padded_sequence`.
+    """Return sequences of different lengths in the form that recurrent layers take; see `pack_padded_sequence`.
 
-    sequences: Of shapes (length, ...) that differ in the length alone.
+    sequences: Tensors of shape (length, ...) that differ only in length.
     enforce_sorted: As for `pack_padded_sequence`.
     """
     lengths = [int(member.shape[0]) for member in sequences]
@@ -143,9 +143,9 @@ def pad_packed_sequence(
     """Return packed sequences as one padded tensor, and their lengths.
 
     sequence : PackedSequence
-        As `pack_padded_sequence` or a recurrent layer gave it.
+        The result of `pack_padded_sequence` or a recurrent layer.
     total_length : int, optional
-        How long the result is to be. Default: as the longest sequence.
+        The length of the result. Default: that of the longest sequence.
     ValueError: If a sequence is longer.
 
     >>> from agrad.nn.utils.rnn import pack_sequence, pad_packed_sequence
@@ -160,7 +160,7 @@ def pad_packed_sequence(
             f" total_length={total_length} and max sequence length being {len(sizes)}{called()}"
         )
     starts = itertools.accumulate(sizes[:-1], initial=0)
-    nothing = int(data.shape[0])  # the row of padding, behind all others
+    nothing = int(data.shape[0])  # the row of padding, after all others
     rows = [start + i if i < n else nothing for start, n in zip(starts, sizes, strict=True) for i in range(sizes[0])]
     rows += [nothing] * (((total_length or len(sizes)) - len(sizes)) * sizes[0])
     filling = full((1, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device)
