@@ -136,7 +136,7 @@ def minimize(
 
 
 def refuse_limits(what: str, args: Any, options: Mapping[str, Any]) -> None:
-    """Refuse to differentiate a minimum within limits, where the gradient need not vanish, or with a loss other than the sum of squares."""
+    """Refuse to differentiate a minimum within limits, where the gradient may not vanish, or with another loss than the sum of squares."""
     limits = ["bounds"] if options.get("bounds") is not None else []
     limits += ["constraints"] if options.get("constraints", ()) not in ((), []) else []
     limits += ["loss"] if options.get("loss", "linear") != "linear" else []

@@ -1,4 +1,4 @@
-"""Seeded sampling: a seed and a counter in the core, one key per call to the backend's counter-based sampler."""
+"""Seeded sampling: a seed and a counter in the core, one key per call for the backend's counter-based sampler."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ T = TypeVar("T")
 #: The seed, and the number of the key.
 Key = tuple[int, int]
 
-#: Held while a generator, whichever, gives out a key.
+#: Held while any generator hands out a key.
 _COUNTING = lock()
 
-#: Where the keys drawn in this context are noted, and the keys it draws instead of new ones.
+#: Where the keys drawn in this context are recorded, and the keys it draws instead of new ones.
 _noted: ContextVar[tuple[list[Key], ...]] = ContextVar("agrad_noted_keys", default=())
 _given: ContextVar[Iterator[Key] | None] = ContextVar("agrad_given_keys", default=None)
 
 
 class Generator:
-    """A source of keys: a seed, and how many have been given out.
+    """A source of keys: a seed, and the number of keys handed out.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Generator:
         self.counter: int = 0
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start anew from a seed."""
+        """Restart from a seed."""
         self.set_state((operator.index(seed), 0))
         return self
 
@@ -97,7 +97,7 @@ class Generator:
             return self.seed, self.counter
 
     def set_state(self, state: Key) -> None:
-        """Go back to a state."""
+        """Restore a state."""
         if _given.get() is None:
             now = recorder()
             if now is not None:
@@ -106,12 +106,12 @@ class Generator:
                 self.seed, self.counter = state
 
 
-#: What `using` has put in the place of the default generator.
+#: The replacement of the default generator by `using`.
 _chosen: ContextVar[Generator | None] = ContextVar("agrad_random_generator", default=None)
 
 
 class _Default(Generator):
-    """The default generator: the one of an enclosing `using`, or this."""
+    """The default generator: that of an enclosing `using`, or this one."""
 
     def __reduce__(self) -> str:
         return "default_generator"
@@ -137,7 +137,7 @@ default_generator: Generator = _Default()
 
 
 def noting(keys: list[Key], function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Call a function and note every key that is drawn in this context, for `again`."""
+    """Call a function and record every key that is drawn in this context, for `again`."""
     return within(_noted, (*_noted.get(), keys), function, *args, **kwargs)
 
 
@@ -150,13 +150,13 @@ def again(keys: Iterable[Key], function: Callable[..., T], /, *args: Any, **kwar
 class using(Setting):  # noqa: N801 (a function to its users)
     """Draw from another generator wherever none is given, in this context.
 
-    Unlike `manual_seed` it does not reach into other threads, so that work which is shared out draws the same numbers
-    whatever runs first.
+    Unlike `manual_seed` it does not affect other threads, so that work distributed among threads draws the same numbers
+    in any order.
 
     Parameters
     ----------
     generator : Generator
-        Where keys come from inside the block.
+        The source of keys inside the block.
 
     Examples
     --------
@@ -179,7 +179,7 @@ class using(Setting):  # noqa: N801 (a function to its users)
 
 
 def manual_seed(seed: int) -> Generator:
-    """Start the default generator anew from a seed.
+    """Restart the default generator from a seed.
 
     seed : int
         The same seed gives the same numbers, on every run of one backend.
@@ -245,11 +245,11 @@ def rand(
     dtype: Default: `get_default_dtype`.
     device: ``"<backend>[:<device>]"``. Default: the default backend's.
     requires_grad : bool, optional
-        Record what is done with the result.
-    generator: Where keys come from. Default: the generator of `manual_seed`.
+        Whether to record operations on the result.
+    generator: The source of keys. Default: the generator of `manual_seed`.
     size : int or tuple, optional
-        PyTorch's name of the shape.
-    Returns: A new leaf. On Dask other chunks hold other numbers.
+        PyTorch's name for the shape.
+    Returns: A new leaf. On Dask the numbers depend on the chunks.
 
     >>> x = ag.rand(2, 3)
     >>> x.shape
@@ -283,11 +283,11 @@ def randn(
         The shape, as integers or one tuple.
     dtype: Default: `get_default_dtype`.
     device: ``"<backend>[:<device>]"``. Default: the default backend's.
-    requires_grad : bool, optional
+    Whether to record operations on the result.
         Record what is done with the result.
-    generator: Where keys come from. Default: the generator of `manual_seed`.
+    generator: The source of keys. Default: the generator of `manual_seed`.
     size : int or tuple, optional
-        PyTorch's name of the shape.
+        PyTorch's name for the shape.
     Returns: A new leaf.
 
     >>> ag.randn((2, 3)).shape
@@ -314,17 +314,17 @@ def randint(
     generator: Generator | None = None,
     chunks: Any = None,
 ) -> Tensor:
-    """Integers uniform from `low` (0 if left out) to before `high`.
+    """Integers uniform from `low` (0 if omitted) to `high` - 1.
 
     low, high : int
-        The range; one number alone is `high`.
+        The range; a single number is `high`.
     size : int or tuple of int
         The shape.
     dtype: Default: int64.
     device: ``"<backend>[:<device>]"``. Default: the default backend's.
-    generator: Where keys come from. Default: the generator of `manual_seed`.
+    generator: The source of keys. Default: the generator of `manual_seed`.
     Returns: A new leaf.
-    TypeError: If there is no size.
+    TypeError: If no size is given.
     ValueError: If the range is empty.
 
     >>> x = ag.randint(3, 5, (100,))
@@ -355,13 +355,13 @@ def randint(
 
 
 def randperm(n: int, *, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
-    """The integers 0 to n - 1 in random order; `permutation` is another name of it.
+    """The integers 0 to n - 1 in random order; `permutation` is another name for it.
 
     n : int
-        How many.
+        How many integers.
     dtype: Default: int64.
     device: ``"<backend>[:<device>]"``. Default: the default backend's.
-    generator: Where keys come from. Default: the generator of `manual_seed`.
+    generator: The source of keys. Default: the generator of `manual_seed`.
     Returns: A new leaf.
 
     >>> sorted(ag.randperm(4).tolist())
@@ -376,9 +376,9 @@ permutation = randperm
 def rand_like(x: Tensor, **kwargs: Any) -> Tensor:
     """`rand` of the shape, dtype and device of a tensor.
 
-    x: Whose shape, dtype and device the result has.
+    x: The tensor that determines shape, dtype and device.
     **kwargs : optional
-        As for `rand`; a dtype or a device takes the place of those of `x`.
+        As for `rand`; a dtype or device overrides that of `x`.
     Returns: A new leaf.
 
     >>> ag.rand_like(ag.zeros((2, 3), dtype="float32")).dtype
@@ -390,9 +390,9 @@ def rand_like(x: Tensor, **kwargs: Any) -> Tensor:
 def randn_like(x: Tensor, **kwargs: Any) -> Tensor:
     """`randn` of the shape, dtype and device of a tensor.
 
-    x: Whose shape, dtype and device the result has.
+    x: The tensor that determines shape, dtype and device.
     **kwargs : optional
-        As for `randn`; a dtype or a device takes the place of those of `x`.
+        As for `randn`; a dtype or device overrides that of `x`.
     Returns: A new leaf.
 
     >>> ag.randn_like(ag.zeros((2, 3), dtype="float32")).dtype

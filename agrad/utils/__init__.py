@@ -1,4 +1,4 @@
-"""PyTorch's ``torch.utils``, as far as it concerns automatic differentiation and training. `data` loads when first used."""
+"""PyTorch's ``torch.utils``, as far as it concerns differentiation and training. `data` is loaded at first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["checkpoint", "checkpoint_sequence", "data"]
 
 
-if not TYPE_CHECKING:  # a type checker reads the import above, and is to know what there is not
+if not TYPE_CHECKING:  # type checkers read the import above, and should report missing names
 
     def __getattr__(name: str) -> object:
         if name == "data":

@@ -1,7 +1,7 @@
-"""Checkpointing: keep nothing a function saves for backward but its inputs, and run it again when backward comes.
+"""Checkpointing: save only a function's inputs for backward, and run it again in the backward pass.
 
-Built on saved-tensor hooks, as PyTorch's non-reentrant checkpoint is, of which this is the counterpart: forward stores
-a placeholder per saved value; the first one that a backward pass opens runs the function again, once per pass, which
+Built on saved-tensor hooks, like PyTorch's non-reentrant checkpoint, whose counterpart it is: forward stores
+a placeholder per saved value; the first one that a backward pass unpacks runs the function again, once per pass, which
 fills them all. Nests, works under `grad`, in higher orders, with keyword arguments and closures.
 """
 
@@ -39,11 +39,11 @@ __all__ = [
 
 
 class CheckpointError(RuntimeError):
-    """The function of a checkpoint did something else when it was run again."""
+    """The function of a checkpoint behaved differently when it was run again."""
 
 
 class CheckpointPolicy(enum.Enum):
-    """Whether what an operation computes is kept or computed again."""
+    """Whether an operation's result is kept or recomputed."""
 
     MUST_SAVE = 0
     PREFER_SAVE = 1
@@ -55,12 +55,12 @@ _EARLY_STOP: ContextVar[bool | None] = ContextVar("agrad_checkpoint_early_stop",
 
 
 class set_checkpoint_early_stop(mode.Setting):  # noqa: N801 (PyTorch's name)
-    """Choose for the checkpoints made in a block whether running again stops at the last value that is needed.
+    """Choose, for checkpoints made in a block, whether recomputation stops at the last value needed.
 
     Parameters
     ----------
     enable : bool
-        True is what checkpoints do by themselves.
+        True is the default of checkpoints.
 
     Examples
     --------
@@ -78,11 +78,11 @@ class set_checkpoint_early_stop(mode.Setting):  # noqa: N801 (PyTorch's name)
 
 
 class _Enough(BaseException):
-    """Ends a run of the function early: every value that is needed is there."""
+    """Ends a run of the function early: every needed value is known."""
 
 
 class _Slot:
-    """Stands in a node for a value it saved."""
+    """Placeholder in a node for a value it saved."""
 
     __slots__ = ("__weakref__", "frame", "place")
 
@@ -92,7 +92,7 @@ class _Slot:
 
 
 class _Entry:
-    """What is known of one saved value: who saved it, and what it looks like."""
+    """The record of one saved value: its node, and its metadata."""
 
     __slots__ = ("code", "lasti", "slot", "spec", "title")
 
@@ -110,9 +110,9 @@ class _Entry:
 
 
 class _Frame:
-    """One call of a checkpointed function: how to run it again, and the values found by doing so, per backward pass."""
+    """One call of a checkpointed function: how to run it again, and the values found that way, per backward pass."""
 
-    _recomputes = True  # for recordings: no hooks of the user's
+    _recomputes = True  # for recordings: these are not the user's hooks
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _Frame:
     ) -> None:
         self.function = function
         leaves, self.treedef = flatten((args, kwargs))
-        # what an outer checkpoint or other hooks want to keep for the inner one, they keep
+        # an outer checkpoint or other hooks keep what they want for the inner one
         pairs = active()
         self.inputs = [_Input(v, pairs) if isinstance(v, Tensor) else v for v in leaves]
         self.check = check
@@ -138,10 +138,10 @@ class _Frame:
         self.entries: list[_Entry] = []
         self.values: weakref.WeakKeyDictionary[Any, dict[int, Tensor]] = weakref.WeakKeyDictionary()
         self.node: Node | None = None
-        self.complete = False  # the first run has ended
+        self.complete = False  # whether the first run has ended
 
     def keeps(self, tensor: Tensor, node: Node | None, *, again: bool) -> bool:
-        """Return whether the policy of a selective checkpoint has a value kept rather than computed again."""
+        """Return whether the policy of a selective checkpoint keeps a value instead of recomputing it."""
         policy = getattr(self.around, "policy", None)
         return policy is not None and bool(policy(tensor, node, again))
 
@@ -166,13 +166,13 @@ class _Frame:
             return kept
         task = running()
         found = {} if task is None else self.values.setdefault(task, {})
-        if kept.place not in found:  # also a value asked for twice: it was given away
+        if kept.place not in found:  # also a value requested twice: it was handed out already
             found.clear()
             self.run_again(found)
         return found.pop(kept.place)
 
     def run_again(self, found: dict[int, Tensor]) -> None:
-        """Run the function to find the values that are still asked for."""
+        """Run the function to find the values that are still needed."""
         again = _Again(self, found)
         before = mode.get_mode()
         recorder = mode.recorder()
@@ -202,7 +202,7 @@ class _Frame:
 
 
 class _Again:
-    """The hooks of one run of the function in backward."""
+    """The hooks of one recomputation in backward."""
 
     def __init__(self, frame: _Frame, found: dict[int, Tensor]) -> None:
         self.frame = frame
@@ -220,7 +220,7 @@ class _Again:
         place = self.count
         now = _Entry(self.node, tensor)
         if place >= len(frame.entries):
-            if not frame.complete:  # differentiated while it runs for the first time: there is more to come
+            if not frame.complete:  # differentiated during its first run: more values will follow
                 return _alone(tensor)
             raise CheckpointError(
                 "trying to save more tensors during recomputation than during the original forward pass."
@@ -242,17 +242,17 @@ class _Again:
 
     @staticmethod
     def unpack(kept: Tensor) -> Tensor:
-        """Return a value to a derivative that the function itself asks for."""
+        """Return a value to a derivative that the function itself computes."""
         return kept
 
 
 def _alone(tensor: Tensor) -> Tensor:
-    """Return a value without history. To a program it is the value itself: the function's own derivative goes through it."""
+    """Return a value without history. In a program it is the value itself, differentiated through the function's derivative."""
     return wrap(tensor._raw, tensor._spec)
 
 
 class _Input:
-    """A tensor among the arguments: its value only, by way of the hooks that are on."""
+    """A tensor argument: only its value, passed through the active hooks."""
 
     __slots__ = ("is_leaf", "kept", "requires_grad")
 
@@ -267,7 +267,7 @@ class _Input:
         value = _alone(value).requires_grad_(self.requires_grad)
         if self.requires_grad and not self.is_leaf:
             value = value[...]
-            value._base = None  # a change of it concerns nobody
+            value._base = None  # a change of it affects nothing else
         return value
 
 
@@ -286,39 +286,39 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Call a function without keeping what it saves for backward; it is run again there.
+    """Call a function without keeping its saved values; it is run again in the backward pass.
 
-    Within a level of forward mode (`jvp`, `dual_level`) everything is kept: tangents need the values at once.
+    Within a level of forward mode (`jvp`, `dual_level`) everything is kept: tangents need the values immediately.
 
     Parameters
     ----------
     function : callable
-        What to call. It must do the same when it is run again.
+        The function to call. It must do the same when run again.
     *args, **kwargs
         Its arguments, with tensors anywhere in containers.
     use_reentrant : bool, optional
-        PyTorch's argument. There is one implementation here, the non-reentrant: True is refused.
+        PyTorch's argument. There is only the non-reentrant implementation here: True is refused.
     preserve_rng_state : bool, optional
-        Have the function draw the same random numbers again, from whichever generators.
+        Whether the function draws the same random numbers again, from any generators.
     context_fn : callable, optional
-        Gives two context managers: one around the function, one around running it again. See
+        Returns two context managers: one for running the function, one for running it again. See
         `create_selective_checkpoint_contexts`.
     determinism_check : {"default", "none"}, optional
-        Compare the operation, shape, dtype and device of every value found again with those of the forward pass.
+        Whether to compare the operation, shape, dtype and device of every recomputed value with those of the forward pass.
     debug : bool, optional
-        PyTorch's argument: errors always name the operation and its line here.
+        PyTorch's argument: here errors always name the operation and its line.
     early_stop : bool, optional
-        Stop running the function again when the last value that is needed is there.
+        Whether to stop recomputation once the last needed value is known.
 
     Returns
     -------
     object
-        What the function returns.
+        The function's result.
 
     Raises
     ------
     CheckpointError
-        In backward, if the function does something else then; it names the first operation that differs.
+        In backward, if the function behaves differently then; the message names the first operation that differs.
     ValueError
         If ``use_reentrant=True``, or if ``determinism_check`` is unknown.
     RuntimeError
@@ -346,7 +346,7 @@ def checkpoint(
     del debug
     contexts = context_fn()
     now = mode.current()
-    if now is not None and now.levels:  # tangents are kept with their values: there is nothing to be computed again
+    if now is not None and now.levels:  # tangents are kept with their values, so nothing needs recomputing
         with contexts[0]:
             return function(*args, **kwargs)
     chosen = _EARLY_STOP.get()
@@ -368,7 +368,7 @@ def checkpoint(
                 return random.noting(frame.keys, function, *args, **kwargs)
             return function(*args, **kwargs)
     finally:
-        frame.node = None  # which keeps what refers to this frame
+        frame.node = None  # frees what refers to this frame
         frame.complete = True
         mode.set_mode(before)
 
@@ -379,12 +379,12 @@ def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: i
     functions : iterable of callable
         Such as an ``nn.Sequential``.
     segments : int
-        Into how many to divide them.
+        The number of segments.
     input : object
-        What the first one takes.
+        The argument of the first function.
     **options: As for `checkpoint`.
-    Returns: What the last one gives.
-    ValueError: If there is to be no segment.
+    Returns: The result of the last one.
+    ValueError: If there would be no segment.
 
     >>> x = ag.tensor(1.0, requires_grad=True)
     >>> ag.utils.checkpoint.checkpoint_sequential([ag.sin, ag.exp, ag.cos], 2, x).backward()
@@ -410,7 +410,7 @@ def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: i
 
 
 class SelectiveCheckpointContext:
-    """What the policy of a selective checkpoint is told about the run.
+    """Information about the run for the policy of a selective checkpoint.
 
     Attributes
     ----------
@@ -423,33 +423,33 @@ class SelectiveCheckpointContext:
 
 
 class _Selective:
-    """Around a checkpointed function: keep some of what it saves."""
+    """Context of a checkpointed function that keeps some of its saved values."""
 
     def __init__(self, policy: Callable[[Tensor, Any, bool], bool]) -> None:
         self.policy = policy
 
     def __enter__(self) -> None:
-        """Nothing to do: the checkpoint looks at `policy`."""
+        """Do nothing: the checkpoint reads `policy`."""
 
     def __exit__(self, *exc: object) -> None:
-        """Nothing to undo."""
+        """Do nothing."""
 
 
 def create_selective_checkpoint_contexts(
     policy_fn_or_list: Callable[..., CheckpointPolicy | bool] | Sequence[str | Callable[..., Any]],
 ) -> tuple[Any, Any]:
-    """Return the contexts of a checkpoint that keeps what some operations compute.
+    """Return the contexts of a checkpoint that keeps the results of some operations.
 
     policy_fn_or_list : callable or sequence
         The operations whose results are kept, as functions or by name: ``[ag.matmul]`` or ``["matmul"]``. Or
-        ``policy(ctx, op)``, which gives a `CheckpointPolicy` (or a bool, True to keep) for an operation's name;
-        ``ctx.is_recompute`` tells whether the function is being run again.
+        ``policy(ctx, op)``, which returns a `CheckpointPolicy` (or a bool, True to keep) for an operation's name;
+        ``ctx.is_recompute`` says whether the function is being run again.
     Returns : tuple
         Two context managers, for ``checkpoint(..., context_fn=lambda: ...)``.
-    TypeError: If it is neither; or, at the operation, if the policy gives anything else.
-    ValueError: If there is no operation of a name.
-    A value that is kept is not asked for when the function would be run again; if every value that backward needs is
-    kept, it is not run again at all.
+    TypeError: If it is neither; or, at the operation, if the policy returns anything else.
+    ValueError: If there is no operation of a given name.
+    A kept value does not require running the function again; if every value that backward needs is kept, it is not run
+    again at all.
 
     >>> from functools import partial
     >>> from agrad.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts

@@ -1,4 +1,4 @@
-"""Batches of data larger than one step takes: PyTorch's ``torch.utils.data``, over arrays of any backend, zarr and Dask."""
+"""Batches of data larger than one step needs: PyTorch's ``torch.utils.data``, for arrays of any backend, zarr and Dask."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Samples by number: a subclass has ``__getitem__(index)`` and ``__len__``. The sum of two is one after the other.
+    """Samples by index: a subclass has ``__getitem__(index)`` and ``__len__``. Adding two concatenates them.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co]):
-    """Samples one after the other: a subclass has ``__iter__``.
+    """Samples in sequence: a subclass has ``__iter__``.
 
     Examples
     --------
@@ -77,12 +77,12 @@ class IterableDataset(Dataset[T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """Arrays whose rows belong together: sample `i` is a tuple of the rows number `i`.
+    """Arrays whose rows belong together: sample `i` is a tuple of the rows at index `i`.
 
     Parameters
     ----------
     *arrays : Tensor or array
-        Of one length each: tensors, arrays of any backend, zarr arrays. Rows are read when they are asked for.
+        Of equal length: tensors, arrays of any backend, zarr arrays. Rows are read on access.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        """The arrays, as they were given."""
+        """The arrays as given."""
         return self.arrays
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return tuple(asarray(array[index, ...]) for array in self.arrays)
 
     def rows(self, indices: Sequence[int]) -> tuple[Tensor, ...]:
-        """Return many samples at once: per array, a tensor of these rows. Neighbours are read as one slice."""
+        """Return many samples at once: for each array, a tensor of these rows. Adjacent rows are read as one slice."""
         indices = list(indices)
         first = indices[0]
         if indices == list(range(first, first + len(indices))):
@@ -128,7 +128,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 def _rows(array: Any, indices: list[int]) -> Tensor:
     if isinstance(array, Tensor):
         return take(array, asarray(indices, device=array.device), axis=0)
-    orthogonal = getattr(array, "oindex", None)  # how zarr reads given rows
+    orthogonal = getattr(array, "oindex", None)  # zarr's way to read given rows
     return asarray(array[indices, ...] if orthogonal is None else orthogonal[indices])
 
 
@@ -138,9 +138,9 @@ class Subset(Dataset[T_co]):
     Parameters
     ----------
     dataset : Dataset or sequence
-        The whole.
+        The whole dataset.
     indices : sequence of int
-        Which samples, in which order.
+        The samples to select, in order.
     """
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
@@ -156,12 +156,12 @@ class Subset(Dataset[T_co]):
 
 
 class ConcatDataset(Dataset[Any]):
-    """Datasets one after the other.
+    """Datasets concatenated.
 
     Parameters
     ----------
     datasets : iterable of Dataset or sequence
-        What is put together.
+        The datasets.
 
     Raises
     ------
@@ -189,16 +189,16 @@ class ConcatDataset(Dataset[Any]):
 def random_split(
     dataset: Any, lengths: Sequence[float], generator: random.Generator | None = None
 ) -> list[Subset[Any]]:
-    """Cut a dataset at random into parts that have no sample in common.
+    """Split a dataset at random into disjoint parts.
 
     Parameters
     ----------
     dataset : Dataset or sequence
-        The whole.
+        The whole dataset.
     lengths : sequence of int or of float
-        How many samples each part has; or which share, with a sum of 1, rounded down, and what is left is dealt out one by one.
+        The number of samples of each part; or fractions with a sum of 1, rounded down, with the remainder dealt out one by one.
     generator : agrad.random.Generator, optional
-        Where the order comes from. Default: the one that `agrad.manual_seed` seeds.
+        The source of the order. Default: the one that `agrad.manual_seed` seeds.
 
     Returns
     -------
@@ -208,7 +208,7 @@ def random_split(
     Raises
     ------
     ValueError
-        If the lengths do not add up to that of the dataset, or a share is not between 0 and 1.
+        If the lengths do not add up to that of the dataset, or a fraction is not between 0 and 1.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def _shuffled(count: int, generator: random.Generator | None) -> list[int]:
 
 
 class Sampler(Generic[T_co]):
-    """An order of samples, for a `DataLoader`: a subclass has ``__iter__``, which gives indices, and ``__len__``."""
+    """An order of samples, for a `DataLoader`: a subclass has ``__iter__``, which yields indices, and ``__len__``."""
 
     if TYPE_CHECKING:
 
@@ -259,7 +259,7 @@ class SequentialSampler(Sampler[int]):
     Parameters
     ----------
     data_source : Dataset or sequence
-        Whose length counts.
+        The dataset whose length to use.
     """
 
     def __init__(self, data_source: Any) -> None:
@@ -273,18 +273,18 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """A random order, another one at each pass.
+    """A random order, different at each pass.
 
     Parameters
     ----------
     data_source : Dataset or sequence
-        Whose length counts.
+        The dataset whose length to use.
     replacement : bool, optional
         Whether each sample is drawn from all of them.
     num_samples : int, optional
-        How many samples a pass has. Default: as many as the dataset; with more it goes through it several times.
+        The number of samples per pass. Default: as many as the dataset; with more it is traversed several times.
     generator : agrad.random.Generator, optional
-        Where the order comes from. Default: the one that `agrad.manual_seed` seeds.
+        The source of the order. Default: the one that `agrad.manual_seed` seeds.
 
     Raises
     ------
@@ -310,7 +310,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many samples a pass has."""
+        """The number of samples per pass."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -326,14 +326,14 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """Given indices in a random order, another one at each pass.
+    """Given indices in a random order, different at each pass.
 
     Parameters
     ----------
     indices : sequence of int
-        Which samples.
+        The indices of the samples.
     generator : agrad.random.Generator, optional
-        Where the order comes from. Default: the one that `agrad.manual_seed` seeds.
+        The source of the order. Default: the one that `agrad.manual_seed` seeds.
     """
 
     def __init__(self, indices: Sequence[int], generator: random.Generator | None = None) -> None:
@@ -348,23 +348,23 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Samples drawn with given weights.
+    """Samples drawn with the given weights.
 
     Parameters
     ----------
     weights : sequence of float or Tensor
-        One per sample, not negative; they need not add up to 1.
+        One per sample, not negative; they need not sum to 1.
     num_samples : int
-        How many a pass has.
+        The number of samples per pass.
     replacement : bool, optional
-        Whether a sample may come again.
+        Whether a sample may be drawn again.
     generator : agrad.random.Generator, optional
-        Where draws come from. Default: the one that `agrad.manual_seed` seeds.
+        The source of the draws. Default: the one that `agrad.manual_seed` seeds.
 
     Raises
     ------
     ValueError
-        If a weight is negative, or fewer than are drawn are positive.
+        If a weight is negative, or too few are positive for the number of draws.
     """
 
     def __init__(
@@ -392,7 +392,7 @@ class WeightedRandomSampler(Sampler[int]):
             ends = list(itertools.accumulate(self.weights))
             draws = random.rand(self.num_samples, dtype="float64", generator=self.generator).tolist()
             return (bisect_right(ends, draw * ends[-1]) for draw in draws)
-        # The smallest of exponential times with these rates come first (Efraimidis & Spirakis 2006).
+        # The smallest exponential times with these rates come first (Efraimidis & Spirakis 2006).
         draws = random.rand(len(self.weights), dtype="float64", generator=self.generator).tolist()
         times = [-math.log1p(-u) / w if w else math.inf for u, w in zip(draws, self.weights, strict=True)]
         return iter(sorted(range(len(times)), key=times.__getitem__)[: self.num_samples])
@@ -402,16 +402,16 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """The indices of another sampler, as lists of some length.
+    """The indices of another sampler, in lists of a given length.
 
     Parameters
     ----------
     sampler : Sampler or iterable of int
-        Gives the indices.
+        Yields the indices.
     batch_size : int
-        How many a list has.
+        The length of a list.
     drop_last : bool
-        Whether a last list that is shorter is left out.
+        Whether to drop a shorter last list.
 
     Examples
     --------
@@ -444,7 +444,7 @@ def _parts(count: int, size: int, drop_last: bool) -> int:
 
 
 def _cut(items: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
-    """Yield lists of so many items."""
+    """Yield lists of the given length."""
     left = iter(items)
     while part := list(itertools.islice(left, size)):
         if len(part) == size or not drop_last:
@@ -457,7 +457,7 @@ def _cut(items: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]
 def _check_order(
     dataset: Any, batch_size: int, shuffle: bool | None, sampler: Any, batch_sampler: Any, *, drop_last: bool
 ) -> None:
-    """Refuse options of a loader that say the order of samples, or their batches, in two ways."""
+    """Refuse options of a loader that specify the order of samples, or their batches, twice."""
     if isinstance(dataset, IterableDataset):
         for name, given in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
             if given is not None and given is not False:
@@ -474,55 +474,55 @@ def _check_order(
 
 
 class DataLoader:
-    """Batches of a dataset, in order or shuffled anew at every pass; the next ones are read while one is worked on.
+    """Batches of a dataset, in order or reshuffled at every pass; the next batches are read while one is in use.
 
     Parameters
     ----------
     dataset : Dataset or sequence
-        What is cut into batches: anything with ``len`` and ``[i]``, or an `IterableDataset`.
+        The samples: anything with ``len`` and ``[i]``, or an `IterableDataset`.
     batch_size : int, optional
         Samples per batch.
     shuffle : bool, optional
-        Whether each pass has an order of its own.
+        Whether each pass has its own random order.
     sampler : Sampler or iterable of int, optional
-        The order instead; it is read whole where a pass begins.
+        The order, instead; read completely when a pass starts.
     batch_sampler : iterable of list of int, optional
-        The batches instead; read whole, too.
+        The batches, instead; also read completely.
     num_workers : int, optional
-        Taken, and nothing is started: instead of PyTorch's processes, whatever their number, one thread reads `prefetch`
-        batches ahead.
+        Accepted for PyTorch compatibility; no process is started. Whatever their number, one thread reads `prefetch` batches
+        ahead instead.
     collate_fn : callable, optional
-        Makes a batch of a list of samples. Default: `default_collate`.
+        Makes a batch from a list of samples. Default: `default_collate`.
     drop_last : bool, optional
-        Whether a last batch that is smaller is left out.
+        Whether to drop a smaller last batch.
     timeout : float, optional
-        How many seconds to wait for a batch that the thread reads; 0 waits as long as it takes.
+        How many seconds to wait for a batch from the thread; 0 waits indefinitely.
     worker_init_fn : callable, optional
-        Taken, and never called: there are no workers.
+        Accepted for PyTorch compatibility and never called: there are no workers.
     generator : agrad.random.Generator, optional
-        Where the orders come from, and the seeds of the passes. Default: the one that `agrad.manual_seed` seeds.
+        The source of the orders, and of the seeds of the passes. Default: the one that `agrad.manual_seed` seeds.
     prefetch : int, optional
-        How many batches a thread reads ahead; 0 reads each when it is asked for.
+        How many batches a thread reads ahead; 0 reads each on demand.
     prefetch_factor : int, optional
-        PyTorch's name of `prefetch`.
+        PyTorch's name for `prefetch`.
     multiprocessing_context, persistent_workers, pin_memory, pin_memory_device, in_order : optional
-        Taken, and nothing to do: there are no processes, arrays need no pinning, and batches come in order.
+        Accepted for PyTorch compatibility and ignored: there are no processes, no pinning is needed, and batches come in order.
 
     Raises
     ------
     ValueError
-        If `batch_size` is not positive, or `prefetch`, `num_workers` or `timeout` negative; if more than one of `shuffle`,
-        `sampler` and `batch_sampler` is given, one of them with an `IterableDataset`, or a `batch_size` or `drop_last`
-        beside `batch_sampler`; if there is a `timeout` and nothing is read ahead.
+        If `batch_size` is not positive, or `prefetch`, `num_workers` or `timeout` is negative; if more than one of `shuffle`,
+        `sampler` and `batch_sampler` is given, or one of them with an `IterableDataset`, or `batch_size` or `drop_last`
+        with `batch_sampler`; if there is a `timeout` but nothing is read ahead.
     RuntimeError
         In a pass, if a batch takes longer than the `timeout`.
 
     Notes
     -----
-    What a dataset and `collate_fn` draw from agrad's default generator comes from one that each pass seeds anew, from
-    `generator`, as PyTorch seeds its workers. So a pass gives the same batches however many are read ahead, and leaves the
-    draws of the training loop alone. Batches are recorded if recording is on where the pass begins. NumPy's and
-    Python's own generators the thread shares with the rest of the program.
+    When a dataset and `collate_fn` draw from agrad's default generator, they use one that each pass reseeds from
+    `generator`, as PyTorch seeds its workers. So a pass returns the same batches however many are read ahead, and does not
+    affect the draws of the training loop. Batches are recorded if recording is on when the pass starts. The thread shares
+    NumPy's and Python's own generators with the rest of the program.
 
     Examples
     --------
@@ -599,7 +599,7 @@ class DataLoader:
         return _parts(len(samples), self.batch_size, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
-        # the order is drawn here, not by the thread: draws stay in the order of the user's program
+        # draw the order here, not in the thread, so that draws stay in the order of the user's program
         batches = self._batches()
         own = random.Generator(int(random.randint(0, 2**31 - 1, (), generator=self.generator)))
         recording = mode.is_grad_enabled()
@@ -616,7 +616,7 @@ class DataLoader:
         return _ahead(read(), self.prefetch, self.timeout) if self.prefetch else read()
 
     def _batches(self) -> Iterator[Any]:
-        """Return the indices of each batch; of an `IterableDataset`, the samples."""
+        """Return the indices of each batch; for an `IterableDataset`, the samples."""
         if self.batch_sampler is not None:
             return iter(list(self.batch_sampler))
         order: Iterable[Any]
@@ -643,22 +643,22 @@ class DataLoader:
 
 
 def default_collate(batch: list[Any]) -> Any:
-    """Put samples together: what stands at the same place of all, in tuples, lists and dicts.
+    """Combine samples, position by position, in tuples, lists and dicts.
 
     Parameters
     ----------
     batch : list
-        Samples of one structure.
+        Samples with the same structure.
 
     Returns
     -------
     object
-        Of that structure. Tensors, arrays and numbers are stacked; of strings and bytes there are lists.
+        The same structure. Tensors, arrays and numbers are stacked; strings and bytes become lists.
 
     Raises
     ------
     TypeError
-        If something else stands there.
+        If there is anything else in the samples.
 
     Examples
     --------
@@ -681,7 +681,7 @@ def _together(*leaves: Any) -> Any:
 
 
 def _ahead(items: Iterator[Any], count: int, timeout: float = 0) -> Iterator[Any]:
-    """Return the items, which a thread makes up to `count` ahead; what it raises is raised where the item is due."""
+    """Yield the items, which a thread prepares up to `count` ahead; its errors are raised where the item is due."""
     ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(count)
     left = threading.Event()
     end = object()
@@ -699,7 +699,7 @@ def _ahead(items: Iterator[Any], count: int, timeout: float = 0) -> Iterator[Any
                 if left.is_set():
                     return
             put(end)
-        except BaseException as error:  # noqa: BLE001 (raised again by the one who waits)
+        except BaseException as error:  # noqa: BLE001 (re-raised by the waiting thread)
             put(end, error)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="agrad.utils.data", daemon=True)

@@ -1,7 +1,7 @@
-"""Checkpointing by schedule: the gradient of many steps in the memory of a few states, which are kept as a schedule says.
+"""Checkpointing by schedule: the gradient of many steps in the memory of a few states, kept as a schedule says.
 
-A schedule is an iterator of actions, those of the package ``checkpoint_schedules``: run forward from here to there, keep the
-state here or what the derivative of these steps needs, go backward over them. `_Run` carries such actions out.
+A schedule is an iterator of actions, those of the package ``checkpoint_schedules``: run forward from one step to another,
+keep the state or the values that the derivative of these steps needs, go backward over them. `_Run` executes the actions.
 """
 
 from __future__ import annotations
@@ -34,51 +34,51 @@ __all__ = ["checkpoint_sequence"]
 def checkpoint_sequence(
     step: Callable[[Any, int], Any], state: Any, n: int, *, schedule: Any, directory: str | None = None
 ) -> Any:
-    """Run n steps, and keep of them for backward what a schedule says; the rest is computed again there.
+    """Run n steps, and keep for backward what a schedule says; the rest is recomputed there.
 
-    It is the loop ``for i in range(n): state = step(state, i)``, and its gradients are that loop's, also by tensors that `step`
-    uses beside its arguments. With ``schedule=20``, 10,000 steps hold 20 states, and each is run 4.8 times.
+    Equivalent to the loop ``for i in range(n): state = step(state, i)``, with the same gradients, also by tensors that `step`
+    uses in addition to its arguments. With ``schedule=20``, 10,000 steps hold 20 states, and each is run 4.8 times.
 
     Parameters
     ----------
     step : callable
-        Takes the state and the number of the step, gives the next state, of the same containers. It must do the same when it is
-        run again. Its random numbers are drawn again, from whichever generators.
+        Takes the state and the number of the step, returns the next state, with the same containers. It must do the same when
+        run again. Its random numbers are drawn again, from any generators.
     state : array, number or container of them
-        What the first step is given.
+        The argument of the first step.
     n : int
-        How many steps there are.
+        The number of steps.
     schedule : int or checkpoint_schedules.CheckpointSchedule
-        A number of states to keep in memory: the binomial schedule, whose steps are the fewest for it. Or a schedule of that
+        A number of states to keep in memory: the binomial schedule, which needs the fewest steps for it. Or a schedule of that
         package: ``Revolve``, ``MultistageCheckpointSchedule``, ``MixedCheckpointSchedule``, ``HRevolve`` and others, for memory
-        and files. It is not used up: each call follows it from its beginning.
+        and files. It is not consumed: each call follows it from the beginning.
     directory : str, optional
-        Where files are; default: the system's place for temporary files. They go with what is kept: at the end of backward, after
-        an error or an interrupt in it, or with the graph if there is no backward.
+        The directory of the files; default: the system's temporary directory. They are removed with what they hold: at the end of
+        backward, after an error or an interrupt in it, or with the graph if there is no backward.
 
     Returns
     -------
     Tensor or container of them
-        What the last step gave; raw arrays if `state` is of such and nothing is differentiated.
+        The result of the last step; raw arrays if `state` holds raw arrays and nothing is differentiated.
 
     Raises
     ------
     CheckpointError
-        If a step uses a tensor that an earlier one made and that is no part of the state. In backward, if a step does something
-        else when it is run again, or if a parameter that it uses was given another value since.
+        If a step uses a tensor that an earlier one made and that is not part of the state. In backward, if a step behaves
+        differently when run again, or if a parameter that it uses has been given another value since.
     ImportError
-        If the package ``checkpoint_schedules`` is not there.
+        If the package ``checkpoint_schedules`` is not installed.
     TypeError
-        If `schedule` is neither, or a step gives other containers than it was given.
+        If `schedule` is neither, or a step returns other containers than it was given.
     ValueError
-        If `n` or a number of states is less than 1, or if a schedule is for another number of steps, has been used, or has no backward.
+        If `n` or a number of states is less than 1, or a schedule is for another number of steps, used already, or without backward.
 
     Notes
     -----
-    The initial state is kept beside those of the schedule. Backward through a graph that is retained runs all steps forward again
-    from it. Higher orders are right, and differentiate the loop with a `checkpoint` per step: there all states are kept. Where
-    nothing is recorded, and in forward mode, the loop runs as it is; what `ag.compile` captures contains no schedule, so a function
-    that calls this runs as it is.
+    The initial state is kept in addition to those of the schedule. Backward through a retained graph runs all steps forward
+    again from it. Higher orders are correct, and differentiate the loop with a `checkpoint` per step, which keeps all states.
+    Where nothing is recorded, and in forward mode, the loop runs unchanged; `ag.compile` cannot capture a schedule, so a
+    function that calls this runs uncompiled.
 
     Griewank and Walther: Algorithm 799: revolve (2000). Stumm and Walther: MultiStage approaches for optimal offline
     checkpointing (2009). Maddison: Step-based checkpointing with high-level algorithmic differentiation (2024), for ``MixedCheckpointSchedule``.
@@ -121,7 +121,7 @@ class _Actions:
     Attributes
     ----------
     n : int
-        How many steps it is for.
+        The number of steps.
     types : module
         The package, for the types of its actions.
     """
@@ -133,7 +133,7 @@ class _Actions:
         elif isinstance(schedule, int) and not isinstance(schedule, bool):
             if schedule < 1:
                 raise ValueError(f"checkpoint_sequence: schedule={schedule}: at least one state must be kept{called()}")
-            # of one step nothing but what its derivative needs is kept
+            # for a single step, keep only what its derivative needs
             kind = self.types.MultistageCheckpointSchedule
             self._schedule = kind(n, schedule, 0) if n > 1 else self.types.SingleMemoryStorageSchedule()
         else:
@@ -146,7 +146,7 @@ class _Actions:
                 f"checkpoint_sequence: {type(schedule).__name__} has been iterated over: pass a new one{called()}"
             )
         if isinstance(self._schedule, self.types.NoneCheckpointSchedule):
-            raise ValueError(  # noqa: TRY004 (it is of the right type)
+            raise ValueError(  # noqa: TRY004 (the type is right)
                 "checkpoint_sequence: NoneCheckpointSchedule has no backward; call this under ag.no_grad()"
                 f" with any other schedule{called()}"
             )
@@ -156,8 +156,8 @@ class _Actions:
             )
 
     def __iter__(self) -> Iterator[Any]:
-        """Give the actions from the first to the end of one backward pass."""
-        schedule = copy.copy(self._schedule)  # not begun: it has no state beside numbers and what it never changes
+        """Yield the actions from the first to the end of one backward pass."""
+        schedule = copy.copy(self._schedule)  # not started: its only state is numbers and objects that it never changes
         types = self.types
         for action in schedule:
             yield action
@@ -186,9 +186,9 @@ class _Steps:
     Attributes
     ----------
     keys : dict
-        By number, the keys of the random numbers that a step drew.
+        By step number, the keys of the random numbers that the step drew.
     moving : list of tuple of bool
-        Which leaves of the state before each step, and after the last, are differentiated.
+        Which leaves of the state are differentiated, before each step and after the last.
     """
 
     def __init__(self, step: Callable[[Any, int], Any], form: tree.TreeDef, n: int) -> None:
@@ -210,7 +210,7 @@ class _Steps:
         return random.again(self.keys.get(i, ()), self._again, state, i)
 
     def leaves(self, state: Any, i: int) -> list[Tensor]:
-        """Return the leaves of what a step gave."""
+        """Return the leaves of a step's result."""
         found, form = tree.flatten(state)
         if form != self.form:
             raise TypeError(
@@ -226,9 +226,9 @@ class _Recorded(NamedTuple):
     Attributes
     ----------
     inputs, outputs : list of Node or None
-        Of the leaves of either; None for one that no cotangent goes to.
+        The nodes of the leaves of either; None for one that no cotangent goes to.
     outside : set of Node
-        Where the graph leaves the step otherwise.
+        Other nodes where the graph leaves the step.
     """
 
     inputs: list[Node | None]
@@ -237,7 +237,7 @@ class _Recorded(NamedTuple):
 
 
 class _Within(engine.Pass):
-    """A backward pass over one step: what comes before its targets, and hooks on these, is left to the pass around it."""
+    """A backward pass over one step; nodes before its targets, and hooks on these, are left to the enclosing pass."""
 
     def visit(self, node: Node, g: Any) -> tuple[Sequence[Node], Any]:
         assert self.targets is not None
@@ -259,7 +259,7 @@ def _back(
     keep: bool,
     record: bool = False,
 ) -> dict[Node, Tensor]:
-    """Return the cotangents at targets that some arrive at."""
+    """Return the cotangents at those targets that any reach."""
     roots = [(node, g) for node, g in zip(outputs, cotangents, strict=True) if node is not None and g is not None]
     found = engine.run(roots, retain_graph=keep, create_graph=record, targets=targets, accumulate=False, kind=_Within)
     return {node: g if isinstance(g, Tensor) else from_raw(g) for node, g in found.items()}
@@ -274,7 +274,7 @@ def _nodes(tensors: Sequence[Tensor]) -> list[Node | None]:
 
 
 def _outside(outputs: Sequence[Node | None], own: Collection[Node | None], floor: int) -> set[Node]:
-    """Return the nodes where a step's graph leaves it: leaves that are not its state, and nodes older than it."""
+    """Return the nodes where a step's graph leaves it: leaves outside its state, and nodes older than the step."""
     seen: set[Node] = set()
     found: set[Node] = set()
     stack = [node for node in outputs if node is not None]
@@ -287,29 +287,29 @@ def _outside(outputs: Sequence[Node | None], own: Collection[Node | None], floor
             found.add(node)
         elif type(node) is not AccumulateGrad:
             stack.extend(node.inputs)
-        elif node.active:  # the others are names that transforms give
+        elif node.active:  # the others are names given by transforms
             found.add(node)
     return found
 
 
-# -- one way forward and back ---------------------------------------------------------------------------------------------
+# -- one traversal forward and back ---------------------------------------------------------------------------------------
 
 
 class _Kept(NamedTuple):
-    """What is kept of a step: the state before it, in the keeping of hooks or not, or its graph."""
+    """The kept values of a step: the state before it, packed by hooks or not, or its graph."""
 
     state: list[Any] | None
     graph: _Recorded | None
 
 
 class _Run:
-    """One way along a schedule: forward to the last state, then backward.
+    """One traversal of a schedule: forward to the last state, then backward.
 
     Attributes
     ----------
     outside : dict
-        Nodes beside the state that cotangents go to; of each leaf its tensor's value in forward. None for the first way, which
-        finds them.
+        Nodes outside the state that cotangents go to; for each leaf, its tensor's value in forward. None in the first
+        traversal, which finds them.
     """
 
     def __init__(
@@ -347,12 +347,12 @@ class _Run:
         return found
 
     def let_go(self) -> None:
-        """Keep nothing any more."""
+        """Release everything that is kept."""
         for store in self._stores.values():
             store.clear()
 
     def _follow(self, end: type, reverse: Callable[[Any], None]) -> None:
-        """Carry actions out up to one of a kind."""
+        """Execute actions up to one of the given kind."""
         types = self.types
         for action in self._actions:
             if isinstance(action, end):
@@ -383,7 +383,7 @@ class _Run:
             store[action.n0] = _Kept([self._put(t, to_disk=to_disk) for t in self._state], None)
         for i in range(action.n0, min(action.n1, self.n)):
             if not action.write_adj_deps:
-                self._call(i, keep=False, to_disk=False)  # its graph goes before the next step runs
+                self._call(i, keep=False, to_disk=False)  # its graph is freed before the next step runs
                 continue
             known = store.get(i)
             graph = self._call(i, keep=True, to_disk=to_disk)
@@ -391,9 +391,9 @@ class _Run:
             del graph
 
     def _call(self, i: int, *, keep: bool, to_disk: bool) -> _Recorded:
-        """Run the step after the present state, and go on to the next one; return its graph.
+        """Run the step after the present state, and advance to the next one; return its graph.
 
-        What the graph saves is left to the hooks that are on around the sequence, and goes to files, if it is to be kept.
+        If the graph is to be kept, its saved values go through the hooks active around the sequence, and to files.
         """
         steps = self.steps
         inputs = [_plain(t).requires_grad_(moves) for t, moves in zip(self._state, steps.moving[i], strict=True)]
@@ -430,7 +430,7 @@ class _Run:
         return _Recorded(own, _nodes(outputs), outside)
 
     def _meet(self, node: Node, i: int) -> None:
-        """Take note of a node beside the state that a step's graph leads to."""
+        """Record a node outside the state that a step's graph leads to."""
         is_leaf = type(node) is AccumulateGrad
         if self._first:
             if not is_leaf and node.seq > self._began:
@@ -451,10 +451,10 @@ class _Run:
                 " between forward and backward: call backward before it changes, as before optimizer.step()"
             )
 
-    # -- what is kept
+    # -- kept values
 
     def _put(self, tensor: Tensor, *, to_disk: bool) -> Any:
-        """Return a value as it is kept: in a file, in the keeping of the hooks that are on around the sequence, or itself."""
+        """Return a value in its kept form: in a file, packed by the hooks active around the sequence, or itself."""
         pairs = active() if self._first else ()
         if to_disk:
             pairs = (Pair(self._disk.pack_hook, self._disk.unpack_hook), *pairs)
@@ -462,11 +462,11 @@ class _Run:
 
     @staticmethod
     def _taken(kept: Sequence[Any]) -> list[Tensor]:
-        """Return a state that is kept."""
+        """Return a kept state."""
         return [one.unpack() if isinstance(one, Packed) else one for one in kept]
 
     def _pack(self, own: Collection[Node | None], tensor: Tensor) -> Any:
-        """Write what a step saves to a file; a parameter lives on anyway."""
+        """Write a step's saved value to a file; a parameter stays in memory anyway."""
         if type(tensor._node) is AccumulateGrad and tensor._node not in own:
             return _plain(tensor)
         return self._disk.pack_hook(tensor)
@@ -475,7 +475,7 @@ class _Run:
         return kept if isinstance(kept, Tensor) else self._disk.unpack_hook(kept)
 
     def _fetch(self, action: Any) -> None:
-        """Bring what is kept of a step to another place; the state, or the graph, that is to be worked with."""
+        """Move a step's kept values to another place; load the state or graph to work with."""
         source, work = self._stores[action.from_storage], self.types.StorageType.WORK
         if action.n not in source:
             raise self._misled(f"nothing is kept for {action}")
@@ -498,7 +498,7 @@ class _Run:
     # -- backward
 
     def reverse(self, cotangents: Sequence[Tensor | None]) -> tuple[list[Tensor | None], dict[Node, Tensor]]:
-        """Follow the schedule to its end; return the cotangents of the first state, and those of the nodes beside it."""
+        """Follow the schedule to its end; return the cotangents of the first state, and of the nodes outside it."""
         self._cotangents, self._left = list(cotangents), self.n
         self._beside: dict[Node, Tensor] = {}
         task = running()
@@ -513,7 +513,7 @@ class _Run:
         return self._cotangents, self._beside
 
     def _reverse(self, action: Any) -> None:
-        """Send the cotangents over steps, the last one first."""
+        """Propagate the cotangents over steps, the last one first."""
         self._state, self._at = [], -1
         store = self._stores[self.types.StorageType.WORK]
         for i in range(min(action.n1, self.n) - 1, action.n0 - 1, -1):
@@ -531,7 +531,7 @@ class _Run:
             self._left = i
 
     def _over(self, graph: _Recorded, *, keep: bool) -> None:
-        """Send the cotangents over a step."""
+        """Propagate the cotangents over one step."""
         outside = graph.outside if self._wanted is None else {node for node in graph.outside if node in self._wanted}
         own = {node for node in graph.inputs if node is not None}
         found = _back(graph.outputs, self._cotangents, own | outside, keep=keep)
@@ -543,16 +543,16 @@ class _Run:
 
 
 def _named(leaf: Tensor) -> Tensor:
-    """Return a leaf as a result of an operation, which may be changed in place."""
+    """Return a leaf as the result of an operation, which may be changed in place."""
     if not leaf.requires_grad:
         return leaf
     value: Tensor = leaf[...]
-    value._base = None  # a change of it concerns nobody
+    value._base = None  # a change of it affects nothing else
     return value
 
 
 def _value_of(leaf: Node) -> Any:
-    """Return the array that a leaf has now."""
+    """Return a leaf's present array."""
     assert type(leaf) is AccumulateGrad
     tensor = leaf.variable
     return None if tensor is None else tensor._raw
@@ -562,27 +562,27 @@ def _value_of(leaf: Node) -> Any:
 
 
 def _recorded(steps: _Steps, state: Sequence[Tensor], actions: _Actions, directory: str | None) -> list[Tensor]:
-    """Run the steps, recorded as one operation of the state and of whatever else they use."""
+    """Run the steps, recorded as one operation on the state and on everything else they use."""
     along = _Run(steps, state, actions, directory)
     last = along.forward()
     if not along.outside and not any(steps.moving[0]):
         along.let_go()
         return last
-    # values of what is used beside the state are not known to its nodes, and nobody asks for them
+    # values used in addition to the state are unknown to its nodes, and nothing requests them
     beside = [wrap(None, node.spec, node) for node in along.outside]
     call = _Call(steps, actions, directory, along, last, len(state))
     return list(run(CheckpointSequence, (call, *state, *beside), {}))
 
 
 class _Call:
-    """What the node of a sequence knows of it.
+    """The record of a sequence in its node.
 
     Attributes
     ----------
     along : _Run or None
-        The way that forward has begun, until a backward pass has ended it.
+        The traversal that forward has begun, until a backward pass has ended it.
     last : list of Tensor
-        What the last step gave, until the call is over.
+        The result of the last step, until the call ends.
     """
 
     def __init__(
@@ -599,13 +599,13 @@ class _Call:
         self.last, self.count, self.outside = last, count, along.outside
 
     def let_go(self) -> None:
-        """Keep nothing but the first state any more."""
+        """Release everything but the first state."""
         along, self.along = self.along, None
         if along is not None:
             along.let_go()
 
     def way(self, state: Sequence[Tensor]) -> _Run:
-        """Return the way that is at its last state: that of forward, or for another backward pass a new one."""
+        """Return the traversal at its last state: that of forward, or a new one for another backward pass."""
         along, self.along = self.along, None
         if along is None:
             along = _Run(self.steps, state, self.actions, self.directory, self.outside)
@@ -640,7 +640,7 @@ class CheckpointSequence(Function):
 def _with_history(
     call: _Call, state: Sequence[Tensor], cotangents: Sequence[Tensor | None]
 ) -> tuple[list[Tensor | None], dict[Node, Tensor]]:
-    """Return the same cotangents as functions of the state and of what is used beside it: all states are kept."""
+    """Return the same cotangents as functions of the state and everything used in addition: all states are kept."""
     steps = call.steps
     first = list(map(_named, state))
     values = first

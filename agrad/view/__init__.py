@@ -1,4 +1,4 @@
-"""What people look at: tensors as text; the recorded graph as text, picture and bytes."""
+"""Views for people: tensors as text; the recorded graph as text, picture and bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def text_of(tensor: Tensor) -> str:
     text = backend.text_of(tensor._raw)
     if text is not None:  # a tensor that is being mapped over
         return text
-    if isinstance(tensor._raw, Blank) and recorder() is None:  # a capture from specs that failed has left it behind
+    if isinstance(tensor._raw, Blank) and recorder() is None:  # left behind by a failed capture from specs
         return f"tensor(..., shape={tuple(spec.shape)}, dtype={backend.dtype_name(spec.dtype)})"
     shown = tensor
     kind = backend.kind(spec.dtype)
@@ -37,7 +37,7 @@ def text_of(tensor: Tensor) -> str:
     if backend is not manager.default_backend():
         suffixes.append(f"device='{spec.device}'")
     name = backend.dtype_name(spec.dtype)
-    kinds = ("bool", "int", "float", "complex") if spec.size else ("float",)  # of no elements there is nothing to tell
+    kinds = ("bool", "int", "float", "complex") if spec.size else ("float",)  # an empty tensor has no kind to report
     if not shows or name not in [backend.default_name(each, spec.device) for each in kinds]:
         suffixes.append(f"dtype={name}")
     if tensor.grad_fn is not None:
@@ -53,19 +53,19 @@ def text_of(tensor: Tensor) -> str:
 
 
 def _chunks(tensor: Any) -> tuple[Any, ...]:
-    """The lengths of chunks, one number for an axis where all are alike but the last."""
+    """Return the lengths of chunks, as a single number for an axis where all but the last are equal."""
     return tuple([c[0] if all(n == c[0] for n in c[:-1]) and c[-1] <= c[0] else c for c in tensor.chunks])
 
 
 @attached
 class Repr:
-    """What `Tensor` has of this file."""
+    """The members of `Tensor` defined in this file."""
 
     def __repr__(self: Any) -> str:
         return text_of(self)
 
     def _repr_html_(self: Any) -> str:
-        """What it is as a table, and its text; of a lazy one what its library shows, without computing it."""
+        """Return a table of properties, and the text; for a lazy tensor its library's view, without computing it."""
         spec = self._spec
         picture = getattr(self._raw, "_repr_html_", None) if spec.backend.is_lazy else None
         node = "" if self.grad_fn is None else self.grad_fn.name()

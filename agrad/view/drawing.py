@@ -1,8 +1,8 @@
-"""The recorded graph, or a program, as something to look at: text, DOT, SVG, HTML, and the bytes a graph keeps.
+"""Show the recorded graph, or a program: text, DOT, SVG, HTML, and the bytes a graph keeps.
 
-All of them are made from one list of `Row`, newest node first. The picture needs no other program: nodes stand in layers,
-each as far above as what leads to it allows, so that parameters stand beside the operation that uses them. A graph is drawn
-from its results down, as cotangents go; a program from its inputs down, as values go, forward and backward in one.
+All views are made from one list of `Row`, newest node first. The picture needs no other program: nodes are placed in layers,
+each as high as its predecessors allow, so that parameters are next to the operation that uses them. A graph is drawn
+from its results down, as cotangents flow; a program from its inputs down, as values flow, forward and backward in one.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = ["Graph", "Memory", "dot", "graph", "html", "memory", "svg", "text"]
 
 @dataclass
 class Saved:
-    """One value that a node keeps for backward.
+    """One value that a node saves for backward.
 
     Attributes
     ----------
     name : str
-        What the rule calls it: an operand's name, ``ans``...
+        Its name in the rule: an operand's name, ``ans``...
     shape, dtype
-        Of the array.
+        The array's shape and dtype.
     bytes : int
-        Its size; 0 where saved-tensor hooks keep it elsewhere, or where the length of an axis is not known yet.
+        Its size; 0 where saved-tensor hooks keep it elsewhere, or where the length of an axis is unknown.
     key : int
-        Tells whether two nodes keep the same array.
+        Identifies the array, so that nodes that keep the same one can be found.
     packed : bool
         Whether saved-tensor hooks keep it.
     """
@@ -54,7 +54,7 @@ class Saved:
 
     @property
     def size(self) -> str:
-        """Its size to read."""
+        """The size as readable text."""
         if self.packed:
             return "packed"
         return _size(self.bytes) if math.prod(self.shape) >= 0 else "of unknown size"
@@ -67,25 +67,25 @@ class Row:
     Attributes
     ----------
     number : int
-        Its place in the list, from 1.
+        Its position in the list, from 1.
     name : str
-        As ``MultiplyBackward0``.
+        The node's name, as ``MultiplyBackward0``.
     shapes, dtypes
-        Of its results.
+        Those of its results.
     line : str
         The user's line of the forward call; empty for a leaf.
     inputs : list of int
         The numbers of the nodes its cotangents go to.
     saved : list of Saved
-        What it keeps.
+        The values it saves.
     freed : bool
-        A backward pass has freed what it kept.
+        Whether a backward pass has freed the saved values.
     leaf : bool
         Whether gradients are accumulated here; in a program: whether it is an input or a constant.
     backward : bool
         In a program: whether the step is part of a derivative.
     output : bool
-        In a program: whether it gives a result.
+        In a program: whether it returns a result.
     """
 
     number: int
@@ -102,28 +102,28 @@ class Row:
 
     @property
     def result(self) -> str:
-        """The results, as ``float64 (2, 3)``; several alike as ``3 x float64 (2, 3)``."""
+        """The results, as ``float64 (2, 3)``; several equal ones as ``3 x float64 (2, 3)``."""
         each = [f"{d} {s}" for d, s in zip(self.dtypes, self.shapes, strict=True)]
         runs = [(one, len(list(run))) for one, run in itertools.groupby(each)]
         return ", ".join(one if count == 1 else f"{count} x {one}" for one, count in runs)
 
     @property
     def bytes(self) -> int:
-        """The bytes kept, an array that is kept twice counted once."""
+        """The bytes kept, counting an array that is kept twice once."""
         return _total(self.saved)
 
 
 class Graph:
-    """A recorded graph or program, for looking at.
+    """A viewable recorded graph or program.
 
-    Made by `graph`. Notebooks show it as a picture, a large one (500 nodes) as the ends of its table.
+    Made by `graph`. Notebooks show it as a picture, or a large one (500 nodes) as both ends of its table.
 
     Attributes
     ----------
     rows : list of Row
-        Its nodes, newest first; of a program its inputs, constants and steps, in their order.
+        Its nodes, newest first; for a program its inputs, constants and steps, in order.
     note : str
-        What it is all together.
+        A summary.
     """
 
     def __init__(self, rows: list[Row], note: str = "") -> None:
@@ -155,14 +155,14 @@ class Graph:
 
 
 def graph(outputs: Any, names: Any = None) -> Graph:
-    """Return the graph behind tensors, or a program, as an object to print, or to show in a notebook.
+    """Return the graph behind tensors, or a program, as an object to print or to show in a notebook.
 
     outputs : Tensor or container of them, or Program
-        Tensors require grad. A program shows what was captured of forward and backward in one picture, arrows along the
-        values; steps of derivatives have another colour.
+        Tensors that require grad. A program shows the captured forward and backward passes in one picture, with arrows along
+        the values; steps of derivatives have another colour.
     names : Module or dict of str to Tensor, optional
-        The names of leaves, as of a module's parameters.
-    Returns: Its rows are its nodes.
+        The names of leaves, for example of a module's parameters.
+    Returns: A `Graph` whose rows are the nodes.
     ValueError: If none of them requires grad: nothing was recorded.
     TypeError: If there is no tensor.
 
@@ -182,10 +182,10 @@ def text(outputs: Any, names: Any = None) -> str:
     """Return the graph behind tensors as text: a line per node, newest first.
 
     outputs : Tensor or container of them
-        They require grad.
+        Tensors that require grad.
     names: As for `graph`.
-    Returns: Per node: its number, the numbers of the nodes that its cotangents go to, the operation, its result, what it
-        keeps for backward, and the line of the forward call.
+    Returns: For each node: its number, the numbers of the nodes that its cotangents go to, the operation, its result, the
+    values it keeps for backward, and the line of the forward call.
     ValueError: If none of them requires grad.
 
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
@@ -201,12 +201,12 @@ def text(outputs: Any, names: Any = None) -> str:
 
 
 def dot(outputs: Any, names: Any = None) -> str:
-    """Return the graph behind tensors in Graphviz's language.
+    """Return the graph behind tensors in the DOT language of Graphviz.
 
     outputs : Tensor or container of them
-        They require grad.
+        Tensors that require grad.
     names: As for `graph`.
-    Returns: A ``digraph``; arrows go the way of the cotangents.
+    Returns: A ``digraph``; arrows follow the cotangents.
     ValueError: If none of them requires grad.
 
     >>> x = ag.tensor(1.0, requires_grad=True)
@@ -223,12 +223,12 @@ def dot(outputs: Any, names: Any = None) -> str:
 
 
 def svg(outputs: Any, names: Any = None) -> str:
-    """Return a picture of the graph behind tensors, self-contained.
+    """Return a self-contained picture of the graph behind tensors.
 
     outputs : Tensor or container of them
-        They require grad.
+        Tensors that require grad.
     names: As for `graph`.
-    Returns: An ``<svg>`` element. Operations stand above what they lead to; hovering shows a node's whole row.
+    Returns: An ``<svg>`` element. Operations are above the nodes they lead to; hovering shows a node's whole row.
     ValueError: If none of them requires grad.
 
     >>> x = ag.tensor(1.0, requires_grad=True)
@@ -239,10 +239,10 @@ def svg(outputs: Any, names: Any = None) -> str:
 
 
 def html(outputs: Any, names: Any = None) -> str:
-    """Return a page with the picture and the table of the graph behind tensors, self-contained.
+    """Return a self-contained page with the picture and the table of the graph behind tensors.
 
     outputs : Tensor or container of them
-        They require grad.
+        Tensors that require grad.
     names: As for `graph`.
     Returns: The text of an HTML file.
     ValueError: If none of them requires grad.
@@ -259,16 +259,16 @@ def html(outputs: Any, names: Any = None) -> str:
 
 
 class Memory:
-    """What a graph keeps for backward.
+    """The values that a graph keeps for backward.
 
     Made by `memory`.
 
     Attributes
     ----------
     rows : list of tuple
-        Per saved value: operation, name, shape, dtype, bytes, line; largest first.
+        For each saved value: operation, name, shape, dtype, bytes, line; largest first.
     total : int
-        Bytes, an array that is kept several times counted once.
+        The bytes, counting an array that is kept several times once.
     """
 
     def __init__(self, saved: list[tuple[Row, Saved]]) -> None:
@@ -293,7 +293,7 @@ def memory(outputs: Any) -> Memory:
     """List the values that the graph behind tensors keeps for backward.
 
     outputs : Tensor or container of them
-        They require grad.
+        Tensors that require grad.
     Returns: Prints as a table, largest value first; ``.total`` is in bytes.
     ValueError: If none of them requires grad.
 
@@ -312,7 +312,7 @@ def _rows(outputs: Any, names: Any = None) -> list[Row]:
 
 
 def _program_rows(program: Program) -> list[Row]:
-    """Return the inputs, constants and steps of a program; each leads to the steps that take what it gives."""
+    """Return the inputs, constants and steps of a program; each leads to the steps that take its values."""
     rows: list[Row] = []
     maker: dict[int, Row] = {}
     for number in (*program.inputs, *program.constants):
@@ -361,7 +361,7 @@ def _graph_rows(outputs: Any, names: Any) -> list[Row]:
 
 
 def _ahead(node: Node) -> list[Node]:
-    """The nodes that cotangents go to, results of one call taken together."""
+    """Return the nodes that cotangents go to, with results of one call merged."""
     return [n.base if isinstance(n, Output) else n for n in node.inputs]
 
 
@@ -391,7 +391,7 @@ def _saved(node: Node) -> list[Saved]:
 
 
 def _collect(name: str, value: Any, found: list[Saved]) -> None:
-    """Add the arrays in a saved value: itself, or those in a list of operands or a key."""
+    """Add the arrays in a saved value: the value itself, or those in a list of operands or a key."""
     if isinstance(value, Packed):
         spec = value.spec
         found.append(Saved(name, spec.shape, spec.backend.dtype_name(spec.dtype), 0, id(value), packed=True))
@@ -408,7 +408,7 @@ def _collect(name: str, value: Any, found: list[Saved]) -> None:
 
 
 def _kept(saved: Iterable[Saved]) -> str:
-    """The line that sums it all up."""
+    """Return the summary line."""
     saved = list(saved)
     packed = sum(s.packed for s in saved)
     note = f", and {packed} packed by saved-tensor hooks" if packed else ""
@@ -416,7 +416,7 @@ def _kept(saved: Iterable[Saved]) -> str:
 
 
 def _total(saved: Iterable[Saved]) -> int:
-    """Return the bytes of values, an array that is kept several times counted once."""
+    """Return the bytes of values, counting an array that is kept several times once."""
     return sum({s.key: s.bytes for s in saved}.values())
 
 
@@ -424,7 +424,7 @@ def _total(saved: Iterable[Saved]) -> int:
 
 
 def _size(count: int) -> str:
-    """Write a number of bytes."""
+    """Format a number of bytes."""
     value, unit = float(count), "B"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024 or unit == "GiB":
@@ -454,15 +454,15 @@ def _text(rows: list[Row], note: str) -> str:
 
 
 def _short(line: str) -> str:
-    """Return a place in the user's code; what was typed in has none worth showing."""
+    """Return a place in the user's code; interactive input has none worth showing."""
     return "" if line.startswith("<") else line
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
 
-_PICTURED = 500  # nodes that notebooks show a picture of
+_PICTURED = 500  # the largest number of nodes that notebooks show as a picture
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 200, 46, 24, 34, 12
-_LANE = 10  # the width of an edge that passes a layer
+_LANE = 10  # the width of an edge that passes through a layer
 _STYLE = (
     "body{font-family:sans-serif;font-size:13px;margin:1.5em}table{border-collapse:collapse;margin-top:1em}"
     "th,td{text-align:left;padding:2px 10px;border-bottom:1px solid #ddd;white-space:nowrap}"
@@ -479,17 +479,17 @@ def _fill(row: Row) -> str:
 
 
 def _label(row: Row) -> list[str]:
-    """What stands in a node's box."""
+    """Return the lines of text in a node's box."""
     place = _short(row.line).replace("\\", "/").rpartition("/")[2]
     last = "  ".join(part for part in (place, "freed" if row.freed else _size(row.bytes) if row.bytes else "") if part)
     return [part for part in (row.name, row.result, last) if part]
 
 
-_Spot: TypeAlias = int | tuple[int, int]  # a node by its number; or the edges to a node that pass a layer, and which
+_Spot: TypeAlias = int | tuple[int, int]  # a node by its number; or the edges to a node that pass through a layer, and which layer
 
 
 def _layout(rows: list[Row]) -> tuple[list[dict[_Spot, float]], list[tuple[_Spot, _Spot]]]:
-    """Place the nodes: the middle of each in each layer, from the top, and what is joined to what in the next one."""
+    """Place the nodes: the centre of each in each layer, from the top, and the connections to the next layer."""
     level, first = _levels(rows)
     above = _joined(rows, level, first)
     members: list[list[_Spot]] = [[] for _ in range(max(level.values()) + 1)]
@@ -507,7 +507,7 @@ def _layout(rows: list[Row]) -> tuple[list[dict[_Spot, float]], list[tuple[_Spot
 
 
 def _levels(rows: list[Row]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the layer of each node, which is the longest way to it, and the highest layer that leads to it."""
+    """Return the layer of each node, the length of the longest path to it, and the highest layer that leads to it."""
     level = {row.number: 0 for row in rows}
     first: dict[int, int] = {}
     for row in rows:
@@ -518,7 +518,7 @@ def _levels(rows: list[Row]) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def _joined(rows: list[Row], level: dict[int, int], first: dict[int, int]) -> dict[_Spot, list[_Spot]]:
-    """Return by spot those of the layer above that it is joined to: edges to one node that pass a layer pass it together."""
+    """Return each spot's connections to the layer above: edges to one node pass through a layer together."""
     above: dict[_Spot, list[_Spot]] = {}
     for row in rows:
         for i in dict.fromkeys(row.inputs):
@@ -535,7 +535,7 @@ def _joined(rows: list[Row], level: dict[int, int], first: dict[int, int]) -> di
 
 
 def _spread(spots: list[_Spot], wanted: dict[_Spot, float], leaves: set[int]) -> Iterable[tuple[_Spot, float]]:
-    """Return places in a layer, in this order and apart, as near to those wanted as can be; leaves give way to others.
+    """Return positions in a layer, in this order and separated, as close as possible to the wanted ones; leaves yield to others.
 
     Least squares under an order: isotonic regression by pooling neighbours.
     """
@@ -582,7 +582,7 @@ def _svg(rows: list[Row]) -> str:
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float], *, passes: bool) -> str:
-    """Draw the way from one spot to another in the next layer, which it ends at with an arrow, or passes."""
+    """Draw the line from one spot to another in the next layer, where it ends with an arrow or passes through."""
     (x1, y1), (x2, y2) = start, end
     y1 += _HEIGHT
     bend = (y2 - y1) / 2
@@ -592,7 +592,7 @@ def _edge(start: tuple[float, float], end: tuple[float, float], *, passes: bool)
 
 
 def _box(row: Row, x: float, y: float) -> list[str]:
-    """Draw a node, the middle of whose upper edge is given."""
+    """Draw a node, given the middle of its upper edge."""
     fill, radius = ("#e3f1e3", 14) if row.leaf else (_fill(row), 4)
     about = " | ".join(part for part in (row.name, row.result, _keeps(row), row.line) if part)
     parts = [
@@ -612,7 +612,7 @@ def _box(row: Row, x: float, y: float) -> list[str]:
 
 
 def _table(rows: list[Row], note: str, ends: int = 0, left_out: str = "") -> str:
-    """Return the rows as a table; with `ends`, only so many at either end and what to say of the others."""
+    """Return the rows as a table; with `ends`, only this many at either end, and a remark about the others."""
     heads = ("", "operation", "result", "kept for backward", "bytes", "line", "leads to")
     shown = [*rows[:ends], *rows[-ends:]] if ends else rows
     lines = []

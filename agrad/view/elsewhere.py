@@ -1,12 +1,12 @@
-"""Names of PyTorch's, NumPy's, SciPy's, JAX's and HIPS autograd's that are called otherwise here, or are not there: a table for messages.
+"""Names of PyTorch, NumPy, SciPy, JAX and HIPS autograd that differ or are missing in agrad: a table for messages.
 
-A name that is there under the same name in another namespace needs no line: it is looked for in `NAMESPACES`. A name with a
-dot holds in that namespace of agrad's alone.
+A name that exists under the same name in another namespace needs no entry: it is looked up in `NAMESPACES`. A name with a
+dot applies only to that namespace of agrad.
 """
 
 from __future__ import annotations
 
-#: Where a name is looked for, in this order.
+#: Where a name is looked up, in this order.
 NAMESPACES = (
     "agrad",
     "agrad.linalg",
@@ -45,7 +45,7 @@ NAMESPACES = (
     "agrad.numpy.random",
 )
 
-#: Functions that PyTorch has by this name, and that are others given `dim`, by name or by position.
+#: PyTorch's functions of these names that become different functions with `dim`, by name or by position.
 OTHERWISE = {
     "nonzero": "agrad.nonzero(x) gives a tuple of indices, and x.nonzero() PyTorch's matrix",
     **{
@@ -54,7 +54,7 @@ OTHERWISE = {
     },
 }
 
-#: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
+#: Keywords of PyTorch, NumPy and JAX, and the names that functions here may have for them.
 KEYWORDS = {
     "a": ("x",),
     "argnum": ("argnums",),
@@ -77,7 +77,7 @@ KEYWORDS = {
     "unbiased": ("correction",),
 }
 
-#: What is called so here: the names it has elsewhere.
+#: agrad's names: the names used elsewhere.
 _HERE = {
     # dtypes
     "agrad.float32": "FloatType",
@@ -196,7 +196,7 @@ _HERE = {
     "agrad.nn.utils.clip_grad_value_": "clip_grad_value",
     "agrad.func.functional_call": "stateless make_functional make_functional_with_buffers",
     "agrad.func.stack_module_state": "combine_state_for_ensemble",
-    # NumPy's that NumPy 2 does not have
+    # NumPy names removed in NumPy 2
     "agrad.numpy.trapezoid": "numpy.trapz",
     "agrad.numpy.prod": "product",
     "agrad.numpy.cumprod": "cumproduct",
@@ -236,7 +236,7 @@ _HERE = {
     "agrad_dask.apply_gufunc": "apply_gufunc",
 }
 
-#: What to do instead: the names that are not there.
+#: Missing names: what to do instead.
 _INSTEAD = {
     "use agrad.tensor(data, dtype=...), or agrad.zeros(shape, dtype=...)": ("BFloat16Tensor CharTensor"),
     "leave it out: the switches of NumPy's, CuPy's and Dask's libraries are their own": "mkldnn openmp",
@@ -434,7 +434,7 @@ _INSTEAD = {
     "use agrad.utils.data.SubsetRandomSampler of each process's own indices": "DistributedSampler",
     "use the batches as they are: arrays need no pinning": "pin_memory is_pinned record_stream",
     "use agrad.save(model.state_dict(), path) and agrad.load": "export onnx saved_model",
-    # NumPy's that NumPy 2 does not have
+    # NumPy names removed in NumPy 2
     "use -agrad.numpy.inf": "NINF",
     "use 0.0 and -0.0": "PZERO NZERO",
     "use agrad.numpy.asarray(x, dtype=agrad.float64)": "asfarray",
@@ -479,7 +479,7 @@ _INSTEAD = {
     "it is NumPy's own, for arrays: import numpy": (
         "numpy.testing numpy.ma numpy.polynomial numpy.typing numpy.emath numpy.ctypeslib numpy.lib numpy.rec numpy.char"
     ),
-    # testing, and what stands beside PyTorch
+    # testing, and companions of PyTorch
     "use numpy.testing.assert_allclose of x.detach().numpy()": "assert_close assert_allclose assert_equal assert_array_equal",
     "use agrad.randn(shape), or agrad.tensor": "make_tensor",
     "run python -m agrad conformance NAME": "conformance",
@@ -520,7 +520,7 @@ _INSTEAD = {
     "use agrad_dask.from_zarr, from_npy or agrad.asarray(dask_array)": "from_array from_delayed from_map from_hdf5",
 }
 
-#: Of `nn.Module`, where a missing attribute is looked for: only what PyTorch's has, as attributes are the user's own.
+#: For missing attributes of `nn.Module`: only PyTorch's own, as other attributes are the user's.
 MODULE = {
     "compile": "agrad.compile(module)",
     "type": "module.to(dtype)",
@@ -539,7 +539,7 @@ MODULE = {
     "register_module": "module.add_module",
 }
 
-#: What to write for a function of another library that a namespace has not, where nothing else is known of its name.
+#: What to write for another library's function that a namespace lacks, where nothing else is known about its name.
 OTHERS = {
     "agrad.scipy.stats": "dir(agrad.scipy.stats) tells what is there; write the log density of others with agrad.special",
     **dict.fromkeys(

@@ -1,6 +1,6 @@
 """The text of a tensor, laid out as PyTorch lays it out, from plain Python numbers.
 
-Nothing here knows an array library: the caller passes what its backend's ``tolist`` gives. So that printing a large
+Nothing here knows an array library: the caller passes the result of its backend's ``tolist``. So that printing a large
 array does not convert every element, `edges` first cuts the array down to the elements that will be shown.
 """
 
@@ -51,7 +51,7 @@ class PrintOptions:
 
 DEFAULT_OPTIONS = PrintOptions()
 
-#: How tensors are printed now.
+#: The present print options.
 OPTIONS: ContextVar[PrintOptions] = ContextVar("print_options", default=DEFAULT_OPTIONS)
 
 
@@ -74,8 +74,8 @@ def edges(
     Returns
     -------
     array
-        `array` itself if all of it is shown; otherwise both ends of every long axis, joined. It is built with slices
-        and `concat` alone, so a lazy array stays lazy and is computed once, when it is converted.
+        `array` itself if all of it is shown; otherwise both ends of every long axis, joined. It is built only with slices
+        and `concat`, so a lazy array stays lazy and is computed once, when it is converted.
     """
     if not _is_summarised(shape, options):
         return array
@@ -103,7 +103,7 @@ def format_tensor(
     suffixes: Sequence[str] = (),
     options: PrintOptions = DEFAULT_OPTIONS,
 ) -> str:
-    """Write a tensor as PyTorch writes it.
+    """Format a tensor as PyTorch does.
 
     Parameters
     ----------
@@ -113,12 +113,12 @@ def format_tensor(
     shape
         The shape of the whole tensor.
     kind
-        What the elements are. ``"float"`` writes whole numbers as ``4.``.
+        The kind of the elements. ``"float"`` writes whole numbers as ``4.``.
     prefix
-        What the text begins with; the lines that follow are indented by its length.
+        The start of the text; the following lines are indented by its length.
     suffixes
-        What follows the elements, such as ``"dtype=float32"`` or ``"requires_grad=True"``, in this order, on a new
-        line where the line would become too long. An empty tensor that is not 1-d gets a ``size=...`` by itself.
+        Text after the elements, such as ``"dtype=float32"`` or ``"requires_grad=True"``, in this order, on a new
+        line where the line would become too long. An empty tensor that is not 1-d gets a ``size=...`` automatically.
     options
         Precision, line width and the like.
 
@@ -149,7 +149,7 @@ def format_tensor(
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How every element of one tensor is written: `write` gives its text, `width` is what most of them need."""
+    """How every element of one tensor is written: `write` returns its text, `width` is the width that most of them need."""
 
     write: Callable[[Any], str]
     width: int
@@ -160,7 +160,7 @@ def _is_summarised(shape: Sequence[int], options: PrintOptions) -> bool:
 
 
 def _ends(items: Sequence[Values], size: int, summarised: bool, options: PrintOptions) -> tuple[Sequence[Values], bool]:
-    """The items of one axis that are shown, and whether some were left out in the middle."""
+    """Return the items of one axis that are shown, and whether some in the middle were left out."""
     count = options.edgeitems
     if summarised and size > 2 * count:
         return [*items[:count], *items[len(items) - count :]], True
@@ -168,7 +168,7 @@ def _ends(items: Sequence[Values], size: int, summarised: bool, options: PrintOp
 
 
 def _shown(values: Values, shape: tuple[int, ...], summarised: bool, options: PrintOptions) -> Iterator[Any]:
-    """The elements that are shown, in order."""
+    """Return the elements that are shown, in order."""
     if not shape:
         yield values
         return
@@ -181,7 +181,7 @@ def _real_style(numbers: list[Any], kind: Kind, options: PrintOptions) -> _Style
         width = max(len(str(number)) for number in numbers)
         return _Style(lambda number: str(number).rjust(width), width)
 
-    # Zeros, infinities and nan take no part in the choice of notation and width, as in PyTorch: a lone nan among
+    # Zeros, infinities and nan do not affect the choice of notation and width, as in PyTorch: a lone nan among
     # short numbers is written wider than its neighbours.
     counted = [number for number in numbers if number != 0 and math.isfinite(number)]
     whole = all(number == math.floor(number) for number in counted)
@@ -210,7 +210,7 @@ def _complex_style(numbers: list[complex], options: PrintOptions) -> _Style:
     imag = _real_style([number.imag for number in numbers], "float", options)
 
     def write(number: complex) -> str:
-        # The imaginary part stands directly behind its sign, so it is not padded; columns can be uneven, as in PyTorch.
+        # The imaginary part directly follows its sign, so it is not padded; columns can be uneven, as in PyTorch.
         imag_text = imag.write(number.imag).lstrip()
         sign = "" if imag_text.startswith("-") else "+"
         return f"{real.write(number.real)}{sign}{imag_text}j"
@@ -221,7 +221,7 @@ def _complex_style(numbers: list[complex], options: PrintOptions) -> _Style:
 def _block(
     values: Values, shape: tuple[int, ...], style: _Style, indent: int, summarised: bool, options: PrintOptions
 ) -> str:
-    """The elements in brackets; `indent` is the column of the opening bracket."""
+    """Return the elements in brackets; `indent` is the column of the opening bracket."""
     if not shape:
         return style.write(values)
     items, shortened = _ends(cast("Sequence[Values]", values), shape[0], summarised, options)
@@ -242,7 +242,7 @@ def _block(
 
 
 def _with_size(shape: tuple[int, ...], suffixes: Sequence[str]) -> list[str]:
-    """The suffixes of an empty tensor: brackets alone do not tell its shape, unless it is (0,)."""
+    """Return the suffixes of an empty tensor: brackets alone do not show its shape, unless it is (0,)."""
     parts = list(suffixes)
     if len(shape) != 1:
         after_device = sum(part.startswith("device=") for part in parts[:1])

@@ -1,4 +1,4 @@
-"""What notebooks show instead of plain text: tables and texts as HTML."""
+"""HTML output for notebooks: tables and text."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as a table, the first column to the left and the others to the right.
+    """Return rows as a table, with the first column left-aligned and the others right-aligned.
 
     Parameters
     ----------
     head : sequence of str
         The names of the columns; of length 0 for none.
     rows : iterable of sequences
-        What stands in them, as text.
+        The cells, as text.
 
     Returns
     -------
     str
         HTML.
     """
-    from html import escape  # noqa: PLC0415 (for notebooks alone)
+    from html import escape  # noqa: PLC0415 (for notebooks only)
 
     def line(cells: Sequence[object], tag: str) -> str:
         sides = ("left", *["right"] * (len(cells) - 1))
@@ -35,7 +35,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def text(shown: str) -> str:
-    """Return a text in its own lines, which scrolls where it is long."""
-    from html import escape  # noqa: PLC0415 (for notebooks alone)
+    """Return text with its line breaks, which scrolls where it is long."""
+    from html import escape  # noqa: PLC0415 (for notebooks only)
 
     return f'<pre style="overflow:auto;max-height:80vh;line-height:1.3">{escape(shown)}</pre>'

@@ -1,6 +1,6 @@
 """The profiler: time and bytes by operation, forward and backward.
 
-It is part of the mode: calls go the general way while it is on, and the engine looks at each node more closely. Programs
+The profiler is part of the mode: while it is on, calls take the general path, and the engine watches every node. Programs
 outside pay nothing.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["Entry", "profile"]
 
 @dataclass
 class Entry:
-    """What one operation has cost.
+    """The cost of one operation.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Entry:
     calls, backward_calls : int
         How often it ran forward, and its derivative backward.
     seconds, backward_seconds : float
-        How long that took, without what agrad does around it.
+        How long that took, excluding agrad's own overhead.
     bytes, backward_bytes : int
         The size of all results, and of all gradients.
     """
@@ -53,7 +53,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
     """Measure the time and the bytes of every operation in a block, forward and backward.
 
     Times are those of the array library's functions on the host's clock: on a GPU or a lazy backend a call may return
-    before the work is done. The block itself runs slower, for every call goes the general way.
+    before the work is done. The block itself runs slower, because every call takes the general path.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
         return self
 
     def table(self, sort_by: str = "total") -> str:
-        """Return what was measured as a table, the most expensive operation first.
+        """Return the measurements as a table, the most expensive operation first.
 
         Parameters
         ----------
@@ -88,12 +88,12 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
         Returns
         -------
         str
-            A line per operation, and one for all.
+            One line per operation, and one for the total.
 
         Raises
         ------
         ValueError
-            If the order is another.
+            If the order is unknown.
         """
         lines = self._lines(sort_by)
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -105,7 +105,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
         return "\n".join([texts[0], rule, *texts[1:-1], rule, texts[-1]])
 
     def _lines(self, sort_by: str) -> list[list[str]]:
-        """The names of the columns, a line per operation, and one for all."""
+        """Return the column names, one line per operation, and one for the total."""
         orders: dict[str, Callable[[Entry], float]] = {
             "total": lambda e: e.seconds + e.backward_seconds,
             "forward": lambda e: e.seconds,
@@ -149,10 +149,10 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
         head, *lines = self._lines("total")
         return notebook.table(head, lines)
 
-    # -- what the machinery calls
+    # -- called by agrad
 
     def around(self, op: Op, backend: Backend, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a kernel that is measured."""
+        """Return a measured kernel."""
         entry = self._entry(op.name)
 
         def measured(*args: Any, **kwargs: Any) -> Any:
@@ -188,7 +188,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
 
 
 def _bytes(part: Any) -> int:
-    """The size of a gradient, raw or a Tensor."""
+    """Return the size of a gradient, raw or a Tensor."""
     raw = part._raw if isinstance(part, Tensor) else part
     backend = backend_of(raw)
     return 0 if backend is None else backend.nbytes(raw)

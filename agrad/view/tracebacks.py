@@ -1,9 +1,9 @@
-"""What terminals and notebooks show of errors and warnings: the user's lines, and what a wrong name is called here.
+"""Errors and warnings in terminals and notebooks: the user's lines, and agrad's name for a wrong one.
 
-`install` puts three functions into the places that Python and IPython have for it: where uncaught errors are shown, their
-tracebacks leave out agrad's own frames and those of generated code; a warning of the array library is shown at the user's
-line, with the operation. Errors that a program catches are as they were raised. ``AGRAD_TRACEBACK=full`` in the environment
-keeps all frames. The plugin that pytest loads does the same for the errors of tests.
+`install` puts three functions into the hooks of Python and IPython. Tracebacks of uncaught errors leave out
+agrad's own frames and those of generated code; a warning of the array library is shown at the user's
+line, with the operation. Errors that a program catches are unchanged. ``AGRAD_TRACEBACK=full`` in the environment
+keeps all frames. The pytest plugin does the same for errors in tests.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from agrad.core.errors import INTERNAL_FILES, LIBRARIES
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
 
-#: What is shown where frames were left out.
+#: The text shown where frames were left out.
 LEFT_OUT = "agrad's own frames are left out above; with AGRAD_TRACEBACK=full in the environment they are shown."
 
-#: How libraries name the class of a tensor that their operators and functions refuse.
+#: The names that libraries use for a tensor's class in errors of their operators and functions.
 TENSOR = f"{Tensor.__module__}.{Tensor.__qualname__}"
 
 UNEXPECTED = r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'"
 TOO_MANY = r"(?:\w+\.)*(\w+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but \d+ (?:positional arguments .*)?(?:was|were) given"
 MISSING = r"(\w+)\(\) missing \d+ required positional arguments?: '(\w+)'"
 NO_SUCH_IMPORT = r"cannot import name '(\w+)' from '([\w.]+)'"
-#: What dask.array.map_overlap says of tensors.
+#: The message of dask.array.map_overlap about tensors.
 OF_OVERLAP = r"All variadic arguments must be arrays, not \[.*'Tensor'"
 
-#: What to write where a function of Dask's refuses tensors, by what it calls them.
+#: What to write where a function of Dask refuses tensors, by its name for them.
 OF_DASK = {
     "sources": "; dask.array.store takes Dask's arrays: x.detach().to_dask_array()",
     "collections": "; a client takes Dask's collections: agrad.persist(x) and agrad.compute(x) use the client that is active",
@@ -50,16 +50,16 @@ WITHOUT = {
 
 
 def is_own(frame: FrameType) -> bool:
-    """Return whether a frame is agrad's: of the package, of generated code, or of a plugin named ``agrad_...``."""
+    """Return whether a frame belongs to agrad: to the package, generated code, or a plugin named ``agrad_...``."""
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    if package in LIBRARIES:  # whose frames are passed over for the user's line alone
+    if package in LIBRARIES:  # their frames are skipped only to find the user's line
         return False
-    is_plugins = package.startswith("agrad_") and package in manager.packages()  # others' packages may be called so
+    is_plugins = package.startswith("agrad_") and package in manager.packages()  # others' packages may have such names
     return is_plugins or frame.f_code.co_filename in INTERNAL_FILES
 
 
 def without_own(traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without agrad's own frames; as it is where there would be none left."""
+    """Return a traceback without agrad's own frames; unchanged if none would be left."""
     kept = []
     step = traceback
     while step is not None:
@@ -85,7 +85,7 @@ def chain(error: BaseException) -> list[BaseException]:
 
 
 def explain(error: BaseException) -> None:
-    """Add to an error what a missing method, import or keyword is called here, or that a library takes no tensors."""
+    """Add to an error agrad's name for a missing method, import or keyword, or a note that a library takes no tensors."""
     said = ""
     if isinstance(error, AttributeError) and isinstance(error.obj, Tensor) and error.name:
         said = names.hint("agrad.Tensor", error.name)
@@ -111,14 +111,14 @@ def explain(error: BaseException) -> None:
         said = "; the library's own operators and functions take no tensors: write tensor * array, or"
         said += " ag.asarray(array) * tensor, and agrad's functions"
     note = f"{said[2:]}."
-    if isinstance(error, names.UnexpectedKeyword):  # says it itself
+    if isinstance(error, names.UnexpectedKeyword):  # the message says so itself
         return
-    if said and "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python itself says that
+    if said and "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python's own suggestion
         error.add_note(note)
 
 
 def of_dask(error: BaseException) -> str:
-    """Return what to write where Dask's or distributed's function that raised an error was given tensors, "" elsewhere."""
+    """Return what to write where a function of Dask or distributed raised an error about tensors, "" elsewhere."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
@@ -132,7 +132,7 @@ def of_dask(error: BaseException) -> str:
 
 
 def imported(error: ImportError) -> str:
-    """Return what something is called here that was to be imported from agrad, "" of another package's."""
+    """Return agrad's name for a failed import from agrad, "" for other packages."""
     home, _, name = (error.name or "").rpartition(".")
     if match := re.match(NO_SUCH_IMPORT, str(error)):
         name, home = match.groups()
@@ -140,19 +140,19 @@ def imported(error: ImportError) -> str:
 
 
 def is_module(value: object) -> bool:
-    """Return whether a value is an `nn.Module`; none is where that file was not loaded."""
+    """Return whether a value is an `nn.Module`; False if that file is not loaded."""
     loaded = sys.modules.get("agrad.nn.module")
     return loaded is not None and isinstance(value, loaded.Module)
 
 
 def is_labelled(value: object) -> bool:
-    """Return whether a value is xarray's and holds a tensor."""
+    """Return whether a value belongs to xarray and holds a tensor."""
     return type(value).__module__.startswith("xarray.") and isinstance(getattr(value, "data", None), Tensor)
 
 
 def by_name(function: str, by_position: str) -> str:
-    """Return what a function of agrad's takes by name alone and was given by position, "" if it takes nothing so."""
-    from agrad.view import elsewhere  # noqa: PLC0415 (for messages alone)
+    """Return the keyword-only parameters of an agrad function that were given by position, "" if there are none."""
+    from agrad.view import elsewhere  # noqa: PLC0415 (for messages only)
 
     for full, takes in names.functions(function):
         first = next((p.name for p in takes.values() if p.kind is p.KEYWORD_ONLY), None)
@@ -169,7 +169,7 @@ def without(function: str, argument: str) -> str:
 
 @contextlib.contextmanager
 def shortened(error: BaseException) -> Iterator[bool]:
-    """Leave agrad's frames out of the tracebacks of an error and of what it came from, meanwhile; gives whether any were."""
+    """Leave agrad's frames out of the tracebacks of an error and its causes, for a block; yield whether there were any."""
     explain(error)
     full = [] if os.environ.get("AGRAD_TRACEBACK") == "full" else [(one, one.__traceback__) for one in chain(error)]
     try:
@@ -183,12 +183,12 @@ def shortened(error: BaseException) -> Iterator[bool]:
 
 
 def frames(traceback: TracebackType | None) -> int:
-    """Return how many frames a traceback has."""
+    """Return the number of frames of a traceback."""
     return 0 if traceback is None else 1 + frames(traceback.tb_next)
 
 
 def install() -> None:
-    """Put the functions of this file where Python, and IPython if it runs, look for them."""
+    """Install the functions of this file in Python, and in IPython if it is running."""
     excepthook, showwarning = sys.excepthook, warnings.showwarning
 
     def show_error(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
