@@ -1,8 +1,8 @@
-"""NumPy's names over agrad: ``import agrad.numpy as np`` in code written for NumPy or HIPS autograd.
+"""NumPy's names for agrad: ``import agrad.numpy as np`` in code written for NumPy or HIPS autograd.
 
-Functions have NumPy's signatures and give tensors. Those that make arrays make them on the current backend
+Functions have NumPy's signatures and return tensors. Functions that create arrays use the current backend
 (`agrad.use_backend`, `agrad.set_default_backend`); all others follow their operands. Dtypes are the current backend's own.
-Nothing is imported before it is used, and never an array library by its name.
+Nothing is imported before it is used, and no array library is ever imported by name.
 
 Examples
 --------
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 e, euler_gamma, inf, nan, newaxis, pi = math.e, 0.5772156649015329, math.inf, math.nan, None, math.pi
 False_, True_ = False, True
 
-#: Files that are public: NumPy's modules of these names.
+#: Public files, named after NumPy's modules.
 _ROOMS = ("fft", "linalg", "random")
 
-#: NumPy's other names of dtypes.
+#: NumPy's aliases of dtypes.
 _DTYPES = {
     **{name: name for name in _dtypes.NAMES},
     "float16": "float16",
@@ -59,7 +59,7 @@ _DTYPES = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
+if not TYPE_CHECKING:  # type checkers read the imports above, and should report missing names
 
     def __getattr__(name: str) -> Any:
         if name in _ROOMS:

@@ -1,4 +1,4 @@
-"""NumPy's functions that call a function for parts of an array, and its indexing objects."""
+"""NumPy's functions that call a function on parts of an array, and its indexing objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agrad.ops.docs import referring
 
 @public()
 def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """The function is called for one slice after the other."""
+    """Calls the function on one slice after another."""
     x = as_operand(arr)
     axis = axis_of(axis, x.ndim)
     rows = manipulation.moveaxis(x, axis, -1)
@@ -48,9 +48,9 @@ def apply_over_axes(func: Any, a: Any, axes: Any) -> Tensor:
 
 
 class vectorize:  # noqa: N801 (NumPy's own name)
-    """As ``numpy.vectorize``: a function of numbers, called with 0-d tensors for one element after the other.
+    """As ``numpy.vectorize``: a function of numbers, called with 0-d tensors for one element after another.
 
-    `cache` has no meaning: nothing is called to find out what it gives. `signature` is only None: `agrad.func.vmap` maps
+    `cache` has no effect: no extra call is made to determine the output. `signature` must be None: use `agrad.func.vmap` for
     functions of arrays.
     """
 
@@ -66,7 +66,7 @@ class vectorize:  # noqa: N801 (NumPy's own name)
         self.__doc__ = doc or getattr(pyfunc, "__doc__", None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function for all elements of arguments that broadcast."""
+        """Call the function for all elements of broadcast arguments."""
         slots: list[Any] = [i for i in range(len(args)) if i not in self.excluded]
         slots += [k for k in kwargs if k not in self.excluded]
         given = as_operands(*(args[s] if isinstance(s, int) else kwargs[s] for s in slots))
@@ -94,7 +94,7 @@ class vectorize:  # noqa: N801 (NumPy's own name)
 referring(vectorize, vectorize.__doc__ or "", "numpy.vectorize")
 enter("vectorize", vectorize, DIFFERENTIATED)
 
-# -- objects that are indexed ------------------------------------------------------------------------------------------
+# -- indexing objects --------------------------------------------------------------------------------------------------
 
 
 class _Keys:
@@ -108,7 +108,7 @@ class _Keys:
 
 
 def _points(part: slice) -> Tensor:
-    """What a slice stands for: numbers in steps, or so many with an imaginary step."""
+    """Return the values of a slice: numbers in steps, or the given count for an imaginary step."""
     start, step = part.start or 0, part.step if part.step is not None else 1
     if isinstance(step, complex):
         found: Tensor = linspace(start, part.stop, int(abs(step)))

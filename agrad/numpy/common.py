@@ -1,4 +1,4 @@
-"""What NumPy's functions share: arguments that were not given, ``out=``, ``where=``, axes and dtypes."""
+"""Helpers shared by NumPy's functions: omitted arguments, ``out=``, ``where=``, axes and dtypes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Axis = int | tuple[int, ...] | None
 
 
 class _NoValue:
-    """The default of arguments whose absence means something."""
+    """The default of arguments whose absence has a meaning."""
 
     def __repr__(self) -> str:
         return "<no value>"
@@ -33,22 +33,22 @@ NO_VALUE = _NoValue()
 
 
 def given(value: Any) -> bool:
-    """Return whether an argument was given: NumPy's own mark of absence counts as none."""
+    """Return whether an argument was passed: `np._NoValue` counts as not passed."""
     return value is not NO_VALUE and type(value).__name__ != "_NoValueType"
 
 
 def or_else(value: Any, default: Any) -> Any:
-    """Return an argument, or a default where it was not given."""
+    """Return an argument, or a default if it was not passed."""
     return value if given(value) else default
 
 
 def refused(what: str, instead: str) -> TypeError:
-    """Return the error for what has no meaning for tensors, with what to write."""
+    """Return the error for an argument that has no meaning for tensors, with what to write instead."""
     return TypeError(f"{what} is not defined for tensors; {instead}.{errors.called()}")
 
 
 def own_function(name: str, array: Any) -> Any:
-    """Return the function of this name of the library that an array is of, None where it has none."""
+    """Return the function of this name from an array's library, None if it has none."""
     backend = backend_of(array)
     try:
         return None if backend is None else functools.reduce(getattr, name.split("."), backend.namespace())
@@ -57,12 +57,12 @@ def own_function(name: str, array: Any) -> Any:
 
 
 def write_into(name: str, array: Any, *args: Any, **options: Any) -> Any:
-    """Let the array library change an array of its own, by its function of this name.
+    """Let the array library change one of its arrays, with its function of this name.
 
     Raises
     ------
     TypeError
-        If a value is a tensor whose gradient is followed: an array cannot hold its history.
+        If a value is a tensor that is being differentiated: an array cannot hold its history.
     """
     function = own_function(name, array)
     kind = type(array).__name__
@@ -98,7 +98,7 @@ def floating(x: Any) -> Tensor:
 
 
 def numeric(x: Any) -> Tensor:
-    """Return an operand as numbers: truth values as integers."""
+    """Return an operand as numbers: booleans as integers."""
     x = as_operand(x)
     return astype(x, dtypes.int64) if kind_of(x) == "bool" else x
 
@@ -109,7 +109,7 @@ def floatings(*values: Any) -> tuple[Tensor, ...]:
 
 
 def common(*values: Any) -> tuple[Tensor, ...]:
-    """Return operands in one dtype, that of NumPy's promotion."""
+    """Return operands in one dtype, by NumPy's promotion."""
     tensors = as_operands(*values)
     if all(t.dtype == tensors[0].dtype for t in tensors):
         return tensors
@@ -117,13 +117,13 @@ def common(*values: Any) -> tuple[Tensor, ...]:
     return tuple(astype(t, dtype, copy=False) for t in tensors)
 
 
-#: Digits a floating dtype must have to hold an integer one.
+#: Digits that a floating dtype needs to hold an integer dtype.
 _FLOAT_OF_INT = {"int8": 16, "uint8": 16, "int16": 32, "uint16": 32}
 _BITS = {"float16": 16, "float32": 32, "complex64": 32}
 
 
 def promoted(*values: Any) -> Any:
-    """Return the name of the dtype that operands promote to, as NumPy has it: across kinds too."""
+    """Return the name of the dtype that operands promote to in NumPy, including across kinds."""
     names = [dtype_of(v) if isinstance(v, Tensor) else dtypes.name_of(v) for v in values]
     found = names[0]
     for name in names[1:]:
@@ -149,7 +149,7 @@ def _promoted(a: str, b: str) -> str:
     return f"float{bits}"
 
 
-#: Kinds in rising order.
+#: Kinds in ascending order.
 _KINDS = ("bool", "uint", "int", "float", "complex")
 
 #: NumPy's rules of casting.
@@ -157,7 +157,7 @@ CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def castable(source: str, target: str, casting: str) -> bool:
-    """Return whether a rule of NumPy's lets a dtype become another.
+    """Return whether a NumPy casting rule allows a conversion between dtypes.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def castable(source: str, target: str, casting: str) -> bool:
 
 
 def check_cast(what: str, x: Any, dtype: Any, casting: str) -> None:
-    """Refuse, in NumPy's words, a conversion that a rule of casting does not allow."""
+    """Refuse, with NumPy's message, a conversion that a casting rule does not allow."""
     target = dtypes.name_of(dtype)
     if isinstance(x, Tensor) and not castable(dtype_of(x), target, casting):
         raise TypeError(f"Cannot cast {what} from {x.dtype} to {target} with casting rule '{casting}'{errors.called()}")
@@ -195,7 +195,7 @@ def _integers(a: str, b: str) -> str:
 
 
 def static(value: Any) -> Any:
-    """Return a parameter, an array of integers perhaps, as Python numbers."""
+    """Return a parameter, possibly an integer array, as Python numbers."""
     if isinstance(value, bool | int | float | complex | str | None):
         return value
     if isinstance(value, list | tuple | range):
@@ -212,7 +212,7 @@ def static(value: Any) -> Any:
 
 # -- promotion of operands ---------------------------------------------------------------------------------------------
 
-#: Python's numbers in rising order of kind, and the dtype each takes beside an array of a lower one.
+#: Python's numeric types in ascending order of kind, and the dtype of each beside an array of a lower kind.
 _PYTHONS = {
     "bool": (bool, "bool"),
     "int": (int, "int64"),
@@ -228,7 +228,7 @@ def kind_of_name(name: str) -> str:
 
 
 def aligned(*values: Any) -> tuple[Any, ...]:
-    """Return operands in NumPy's common dtype; Python's numbers stay what they are beside a tensor."""
+    """Return operands in NumPy's common dtype; Python numbers beside a tensor stay unchanged."""
     numbers = [type(v) in PYTHON_NUMBERS for v in values]
     if all(numbers) or not any(numbers):
         return common(*values)
@@ -245,7 +245,7 @@ def aligned(*values: Any) -> tuple[Any, ...]:
 
 
 def widened(name: str, *numbers: complex) -> str:
-    """Return the name of the dtype that one takes beside Python's numbers, which count by their kind alone."""
+    """Return the name of a dtype after promotion with Python numbers, of which only the kind counts."""
     for number in numbers:
         kind, (_, wider) = next((k, p) for k, p in _PYTHONS.items() if type(number) is p[0])
         if _RANKS.index(kind) > _RANKS.index(kind_of_name(name)):
@@ -257,19 +257,19 @@ PYTHON_NUMBERS = frozenset([bool, int, float, complex])
 
 
 def as_float(x: Tensor) -> Tensor:
-    """Return an operand of a function of real numbers: small integers become small floats, as in NumPy."""
+    """Return an operand of a real function as floating point: small integers become small floats, as in NumPy."""
     if x._spec.inexact:
         return x
     name = dtype_of(x)
     wanted = f"float{16 if name == 'bool' else _FLOAT_OF_INT.get(name, 64)}"
     try:
         return astype(x, x._spec.backend.dtype(wanted))
-    except TypeError:  # no half precision there
+    except TypeError:  # the backend has no half precision
         return astype(x, "float32")
 
 
 def fresh(x: Tensor) -> Tensor:
-    """Return another tensor of the same value, in the graph: to change one does not change the other."""
+    """Return a new tensor of the same value, in the graph: changing one does not change the other."""
     return astype(x, x.dtype)
 
 
@@ -277,14 +277,14 @@ def fresh(x: Tensor) -> Tensor:
 
 
 def into(out: Any, result: Tensor, casting: str = "same_kind", *, arrays: bool = False) -> Any:
-    """Return a result, written to ``out=`` if a tensor was given for it, as far as `casting` allows.
+    """Return a result; if ``out=`` is a tensor, write the result to it, within the limits of `casting`.
 
-    With `arrays` an array of the result's backend is written to as well: the caller knows that no graph is left by that.
+    With `arrays`, also write to an array of the result's backend: the caller knows that this does not leave a graph.
 
     Raises
     ------
     TypeError
-        If `out` is no tensor: the value would leave the graph.
+        If `out` is not a tensor: the value would leave the graph.
     """
     if isinstance(out, tuple):
         (out,) = out
@@ -312,18 +312,18 @@ def into(out: Any, result: Tensor, casting: str = "same_kind", *, arrays: bool =
 
 
 def cast(x: Tensor, dtype: Any) -> Tensor:
-    """Return a tensor in a dtype that may be None."""
+    """Return a tensor in a dtype, which may be None."""
     return x if dtype is None else astype(x, dtype, copy=False)
 
 
 def begun(initial: Any, x: Tensor) -> Tensor:
-    """Return what a reduction begins with, in the dtype of what is reduced, as NumPy converts it before it is used."""
+    """Return the initial value of a reduction in the operand's dtype, as NumPy converts it before use."""
     if isinstance(initial, float) and kind_of(x) == "int":
-        initial = int(initial)  # which refuses infinities
+        initial = int(initial)  # raises for infinities
     return astype(as_operand(initial, x), x.dtype, copy=False)
 
 
-#: NumPy's texts for dtypes: kind and bytes, characters, and names of C's and Python's types.
+#: NumPy's strings for dtypes: kind and bytes, characters, and names of C and Python types.
 _TEXTS = {
     **{f"{kind}{n}": f"{name}{8 * n}" for kind, name in (("i", "int"), ("u", "uint")) for n in (1, 2, 4, 8)},
     "f2": "float16",
@@ -359,7 +359,7 @@ _TEXTS = {
 
 
 def native(dtype: Any) -> Any:
-    """Return what agrad takes for a dtype: NumPy's abstract Python types, and its texts as "f8" and "d", by name."""
+    """Return agrad's name for a dtype: for NumPy's abstract Python types, and for strings such as "f8" and "d"."""
     if dtype is None:
         return None
     name = dtypes.name_of(dtype)
@@ -375,7 +375,7 @@ def axis_of(axis: Any, rank: int) -> int:
     Raises
     ------
     IndexError
-        If there is no such axis, in NumPy's words.
+        If there is no such axis, with NumPy's message.
     """
     axis = int(operator.index(axis))
     if not -rank <= axis < rank:
@@ -384,7 +384,7 @@ def axis_of(axis: Any, rank: int) -> int:
 
 
 def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
-    """Return axes counted from the front; all for None."""
+    """Return axes counted from the front; all of them for None."""
     if axis is None:
         return tuple(range(rank))
     axes = tuple(axis_of(a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
@@ -401,7 +401,7 @@ def plain_axis(axis: Any) -> Any:
 
 
 def part(axis: int, key: Any) -> tuple[Any, ...]:
-    """Return the key of a part along an axis that is counted from the front."""
+    """Return the key of a part along an axis counted from the front."""
     return (*(slice(None),) * axis, key, ...)
 
 
@@ -413,17 +413,17 @@ def flat(x: Tensor, order: str = "C") -> Tensor:
 
 
 def count(x: Tensor, axis: Axis) -> int:
-    """Return how many elements a reduction combines."""
+    """Return the number of elements that a reduction combines."""
     return math.prod(x.shape[a] for a in axes_of(axis, x.ndim))
 
 
 def at_least_1d(x: Tensor) -> Tensor:
-    """Return a tensor, with an axis if it had none."""
+    """Return a tensor, adding an axis if it has none."""
     return x if x.ndim else reshape(x, (1,))
 
 
 def element(x: Tensor, key: Any) -> Tensor:
-    """Return elements at a key."""
+    """Return the elements at a key."""
     return getitem(x, key)
 
 

@@ -1,4 +1,4 @@
-"""NumPy's functions of elements that are no ufuncs: rounding, parts of complex numbers, comparisons, replacements."""
+"""NumPy's elementwise functions that are not ufuncs: rounding, parts of complex numbers, comparisons, replacements."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def real(val: Any) -> Tensor:
 
 @public()
 def imag(val: Any) -> Tensor:
-    """0 of a real operand."""
+    """0 for a real operand."""
     x = as_operand(val)
     return elementwise.imag(x) if x._spec.is_complex else creation.zeros_like(x)
 
@@ -100,7 +100,7 @@ def angle(z: Any, deg: bool = False) -> Tensor:
 
 @public()
 def real_if_close(a: Any, tol: float = 100) -> Tensor:
-    """Values are looked at: whether the imaginary parts are small."""
+    """Checks values: whether the imaginary parts are small."""
     x = as_operand(a)
     if not x._spec.is_complex:
         return x
@@ -121,7 +121,7 @@ def i0(x: Any) -> Tensor:
 
 @public()
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """Numbers in the places of NaN and infinities; ``copy=False`` changes the tensor itself."""
+    """Replaces NaN and infinities with numbers; ``copy=False`` changes the tensor itself."""
     tensor = as_operand(x)
     found = extra.nan_to_num(tensor, nan=nan, posinf=posinf, neginf=neginf)
     return found if copy else into(tensor, found)
@@ -138,21 +138,21 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
 
 @public(status=STEP)
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
-    """A Python truth value."""
+    """Returns a Python bool."""
     a, b = as_operands(a, b)
     return extra.allclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 @public(status=STEP)
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    """A Python truth value."""
+    """Returns a Python bool."""
     a1, a2 = as_operands(a1, a2)
     return extra.array_equal(a1, a2, equal_nan=equal_nan)
 
 
 @public(status=STEP)
 def array_equiv(a1: Any, a2: Any) -> bool:
-    """A Python truth value."""
+    """Returns a Python bool."""
     a1, a2 = as_operands(a1, a2)
     try:
         return bool(all_of(a1 == a2))
@@ -161,7 +161,7 @@ def array_equiv(a1: Any, a2: Any) -> bool:
 
 
 def _ordered(x: Any) -> Tensor:
-    """An operand of tests for the sign of infinities."""
+    """Return an operand for tests of the sign of infinities."""
     x = floating(x)
     if x._spec.is_complex:
         raise TypeError(
@@ -194,13 +194,13 @@ def isreal(x: Any) -> Tensor:
 
 @public(status=STEP)
 def iscomplexobj(x: Any) -> bool:
-    """Asks for the dtype alone."""
+    """Checks only the dtype."""
     return as_operand(x)._spec.is_complex
 
 
 @public(status=STEP)
 def isrealobj(x: Any) -> bool:
-    """Asks for the dtype alone."""
+    """Checks only the dtype."""
     return not as_operand(x)._spec.is_complex
 
 

@@ -15,7 +15,7 @@ from agrad.ops.data_type import astype
 
 
 def _operand(name: str, a: Any) -> Tensor:
-    """An operand as a transform takes it: real ones are complex to those of complex numbers, and the other way round."""
+    """Return an operand in the form that a transform takes: real for real transforms, complex for complex ones."""
     x = floating(a)
     if name in ("rfft", "rfftn", "ihfft"):
         if x._spec.is_complex:
@@ -131,7 +131,7 @@ def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Tensor:
     return ops.rfftfreq(n, d=d, device=None if device == "cpu" else device)
 
 
-if not TYPE_CHECKING:  # a type checker is to know what there is not
+if not TYPE_CHECKING:  # type checkers should report missing names
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":

@@ -69,7 +69,7 @@ def column_stack(tup: Any) -> Tensor:
 
 @public()
 def block(arrays: Any) -> Tensor:
-    """Nested lists of one depth; the innermost are joined along the last axis."""
+    """Nested lists must have one depth; the innermost are joined along the last axis."""
 
     def depths(each: Any) -> set[int]:
         if not isinstance(each, list):

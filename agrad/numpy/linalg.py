@@ -64,7 +64,7 @@ def svdvals(x: Any, /) -> Tensor:
 
 
 def _triangle(a: Any, uplo: str) -> Tensor:
-    """The Hermitian matrix of one triangle, the only one that counts; the diagonal is real."""
+    """Return the Hermitian matrix of the triangle that is read; the diagonal is real."""
     x = floating(a)
     if uplo.upper() not in ("L", "U"):
         raise ValueError(f"UPLO argument must be 'L' or 'U'{errors.called()}")
@@ -78,13 +78,13 @@ def _triangle(a: Any, uplo: str) -> Tensor:
 
 @public()
 def eigh(a: Any, UPLO: str = "L") -> Any:
-    """The gradient goes to one triangle, as only that is read."""
+    """The gradient goes to one triangle, because only that is read."""
     return eigenvalues.eigh(_triangle(a, UPLO))
 
 
 @public()
 def eigvalsh(a: Any, UPLO: str = "L") -> Tensor:
-    """The gradient goes to one triangle, as only that is read."""
+    """The gradient goes to one triangle, because only that is read."""
     return eigenvalues.eigvalsh(_triangle(a, UPLO))
 
 
@@ -242,7 +242,7 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Tensor:
 
 
 def _split_points(sizes: list[int]) -> list[list[int]]:
-    """Where to split each stretch of a chain of matrices: Cormen and others, Introduction to Algorithms, chapter 15.2."""
+    """Return where to split each stretch of a matrix chain: Cormen et al., Introduction to Algorithms, chapter 15.2."""
     n = len(sizes) - 1
     cost = [[0.0] * n for _ in range(n)]
     split = [[0] * n for _ in range(n)]
@@ -283,7 +283,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Tensor:
     return manipulation.reshape(found, shape)
 
 
-# -- those that the main namespace has too, in the standard's signatures -----------------------------------------------
+# -- also in the main namespace; here with the standard's signatures ---------------------------------------------------
 
 
 @public()
@@ -335,7 +335,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
 
 @public()
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    from agrad.numpy.shaping import trace as of_axes  # noqa: PLC0415 (its name is this one's)
+    from agrad.numpy.shaping import trace as of_axes  # noqa: PLC0415 (the same name as this function)
 
     return of_axes(x, offset, -2, -1, native(dtype))
 
@@ -343,10 +343,10 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
 if TYPE_CHECKING:
     LinAlgError: type[Exception]
 
-if not TYPE_CHECKING:  # a type checker is to know what there is not
+if not TYPE_CHECKING:  # type checkers should report missing names
 
     def __getattr__(name: str) -> Any:
-        if name == "LinAlgError":  # what the array library raises
+        if name == "LinAlgError":  # the exception that the array library raises
             for backend in (manager.default_backend(), manager.usable("numpy")):
                 found = getattr(getattr(backend.namespace(), "linalg", None), name, None)
                 if found is not None:

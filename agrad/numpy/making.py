@@ -1,6 +1,6 @@
-"""NumPy's functions that make arrays: of shapes, of data, of ranges and grids. Tensors on the current backend.
+"""NumPy's functions that create arrays: from shapes, data, ranges and grids. They return tensors on the current backend.
 
-``order=`` and ``subok=`` have no meaning for tensors; ``like=`` names the backend by an array of it.
+``order=`` and ``subok=`` have no meaning for tensors; ``like=`` selects the backend of an array.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _device(device: Any, like: Any = None) -> Any:
     return (None if like is None else home(like)) if device in (None, "cpu") else device
 
 
-# -- of shapes ---------------------------------------------------------------------------------------------------------
+# -- from shapes -------------------------------------------------------------------------------------------------------
 
 
 @public(status=CREATION)
@@ -116,7 +116,7 @@ def eye(
 
 
 def _default(dtype: Any) -> Any:
-    """A dtype, Python's float meaning the default one."""
+    """Return a dtype; Python's float means the default one."""
     return None if dtype is float else native(dtype)
 
 
@@ -131,7 +131,7 @@ def tri(N: int, M: Any = None, k: int = 0, dtype: Any = float, *, like: Any = No
     return manipulation.tril(ones, k=k)
 
 
-# -- of data -----------------------------------------------------------------------------------------------------------
+# -- from data ---------------------------------------------------------------------------------------------------------
 
 
 @public()
@@ -170,13 +170,13 @@ def asarray(
 
 @public("ascontiguousarray", "asfortranarray")
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Tensor:
-    """At least one axis; tensors have no layout to be seen."""
+    """Returns at least one axis; tensors have no visible layout."""
     return at_least_1d(_made(a, dtype, _device(None, like), None))
 
 
 @public()
 def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Tensor:
-    """Values are looked at."""
+    """Checks the values."""
     from agrad.ops.statistical import all as all_of  # noqa: PLC0415 (`all` is Python's here)
 
     made = _made(a, dtype, None, None)
@@ -202,7 +202,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Tensor:
 
 @public(status=CREATION)
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, like: Any = None, **kwargs: Any) -> Any:
-    """The function is called once, with a tensor of indices per axis."""
+    """The function is called once, with one tensor of indices per axis."""
     grids = indices(shape, dtype)
     grids = grids if like is None else grids.to_device(home(like))
     return function(*(grids[i] for i in range(len(shape))), **kwargs)
@@ -232,7 +232,7 @@ def _numbers(*values: Any) -> bool:
 
 
 def _ends(start: Any, stop: Any) -> tuple[Tensor, ...]:
-    """Both ends in one floating dtype, for which Python's numbers count by their kind alone."""
+    """Return both ends in one floating dtype; only the kind of Python numbers counts."""
     ends = aligned(start, stop)
     dtype = next(floating(x).dtype for x in ends if isinstance(x, Tensor))
     return tuple(converted(x, dtype, copy=False) for x in as_operands(*ends))
@@ -270,7 +270,7 @@ def linspace(
 
 
 def _whole(x: Tensor, dtype: Any) -> Tensor:
-    """In a dtype; integers are rounded down, as by NumPy."""
+    """Return a tensor in a dtype; integers are rounded down, as in NumPy."""
     if dtype is None:
         return x
     name = native(dtype)
@@ -293,7 +293,7 @@ def logspace(
 
 @public()
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Tensor:
-    """Differentiable in both ends; these are of one sign, or complex."""
+    """Differentiable in both ends, which must have the same sign or be complex."""
     first, last = common(*floatings(start, stop))
     sign = first / elementwise.abs(first)
     powers = linspace(elementwise.log10(first / sign), elementwise.log10(last / sign), num, endpoint)
@@ -383,7 +383,7 @@ def _matrix(arr: Any) -> Tensor:
 
 
 def _window(length: Any, *waves: float) -> Tensor:
-    """A sum of cosines, one period over the window."""
+    """Return a sum of cosines, one period over the window."""
     length = int(length)
     if length < 1:
         return creation.zeros((0,))

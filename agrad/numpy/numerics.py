@@ -54,7 +54,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = NO_VALUE, append: An
 
 
 def _end(x: Tensor, value: Any, axis: int) -> Tensor:
-    """What is put at an end of an axis: a number becomes one element."""
+    """Return a value to put at an end of an axis: a number becomes one element."""
     end = as_operand(value, x)
     if end.ndim:
         return end
@@ -70,7 +70,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
 
 
 def _check_numbers(name: str, x: Any) -> None:
-    """Truth values are no numbers to NumPy's differences; its sums would be their disjunction."""
+    """Refuse booleans, which NumPy's differences do not accept; their sum would be a logical or."""
     if kind_of(as_operand(x)) == "bool":
         raise refused(f"numpy.{name} of truth values", "convert them with np.astype")
 
@@ -90,7 +90,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
 
 @public()
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Tensor:
-    x, xp, fp = (astype(v, promoted(v, "float64"), copy=False) for v in as_operands(x, xp, fp))  # as NumPy does
+    x, xp, fp = (astype(v, promoted(v, "float64"), copy=False) for v in as_operands(x, xp, fp))  # as in NumPy
     if x._spec.is_complex or xp._spec.is_complex:
         raise TypeError(f"interp() takes real numbers as places, not complex ones{errors.called()}")
     return extra.interp(x, xp, fp, left=left, right=right, period=period)
@@ -137,7 +137,7 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def _observations(x: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
-    """Variables as rows."""
+    """Return variables as rows."""
     m = floating(x)
     if m.ndim > 2:
         raise ValueError(f"m has more than 2 dimensions{errors.called()}")
@@ -167,7 +167,7 @@ def cov(
     found = extra.cov(rows, correction=correction, fweights=fweights, aweights=aweights)
     if fweights is aweights is None:
         return found
-    return astype(found, promoted(found, "float64"), copy=False)  # that of weights
+    return astype(found, promoted(found, "float64"), copy=False)  # the dtype of the weights
 
 
 @public()
@@ -175,7 +175,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     return extra.corrcoef(_observations(x, y, rowvar, dtype))
 
 
-# -- polynomials, the highest power first ------------------------------------------------------------------------------
+# -- polynomials, highest power first ----------------------------------------------------------------------------------
 
 
 def _coefficients(p: Any) -> Tensor:
@@ -189,7 +189,7 @@ def polyval(p: Any, x: Any) -> Tensor:
 
 
 def _aligned(a1: Any, a2: Any) -> tuple[Tensor, Tensor]:
-    """Two polynomials of one length."""
+    """Return two polynomials of equal length."""
     x, y = (v if v.ndim else manipulation.reshape(v, (1,)) for v in common(a1, a2))
     n = max(x.shape[0], y.shape[0])
     if x.shape[0] == y.shape[0]:
@@ -249,7 +249,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Tensor:
 
 @public()
 def polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
-    """By synthetic division; leading coefficients that are 0 are looked at."""
+    """Uses synthetic division; checks for leading coefficients that are 0."""
     x, y = floatings(_coefficients(u), _coefficients(v))
     x, y = common(x, y)
     m, n = x.shape[0] - 1, y.shape[0] - 1
@@ -269,7 +269,7 @@ def polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
 
 @public()
 def poly(seq_of_zeros: Any) -> Tensor:
-    """Of a matrix, the characteristic polynomial."""
+    """For a matrix, the characteristic polynomial."""
     x = floating(seq_of_zeros)
     square = x.ndim == 2 and x.shape[0] == x.shape[1] and x.shape[0] != 0
     if not square and x.ndim > 1:
@@ -285,7 +285,7 @@ def poly(seq_of_zeros: Any) -> Tensor:
 
 @public()
 def roots(p: Any) -> Tensor:
-    """The eigenvalues of the companion matrix; coefficients that are 0 are looked at."""
+    """The eigenvalues of the companion matrix; checks for coefficients that are 0."""
     x = floating(_coefficients(p))
     values = x.detach().tolist()
     there = [i for i, v in enumerate(values) if v != 0]
@@ -347,7 +347,7 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: 
 
 @public()
 def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Tensor:
-    """Differentiable in the weights; how many bins there are is looked at."""
+    """Differentiable in the weights; the number of bins is computed from the values."""
     x = as_operand(x)
     w = None if weights is None else floating(as_operand(weights, x))
     if w is not None and w._spec.is_complex:
@@ -359,7 +359,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Tensor:
 
 
 def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
-    """The edges of bins: the given ones, or some at equal distances between the ends, all as differentiable as these."""
+    """Return the edges of bins: the given ones, or equidistant ones between the ends, differentiable as these are."""
     if x._spec.is_complex:
         raise refused("numpy.histogram of complex numbers", "take their real and imaginary parts")
     if isinstance(bins, str):
@@ -388,12 +388,12 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
 
 
 def _extent(x: Tensor) -> tuple[Any, Any]:
-    """The smallest and the largest element; 0 and 1 of none."""
+    """Return the smallest and the largest element; 0 and 1 if there is none."""
     return (statistical.min(x), statistical.max(x)) if x.size else (0, 1)
 
 
 def _bins(x: Tensor, edges: Tensor) -> Tensor:
-    """Which bin each element is in, -1 for none; the last bin has its right edge."""
+    """Return the bin of each element, -1 for none; the last bin includes its right edge."""
     x, edges = common(x.detach(), edges.detach())
     n = edges.shape[0] - 1
     found = searching.searchsorted(edges, x, side="right") - 1
@@ -402,7 +402,7 @@ def _bins(x: Tensor, edges: Tensor) -> Tensor:
 
 
 def _counted(places: Tensor, weights: Any, n: int) -> Tensor:
-    """How much falls into each of some bins; what is in none is counted in front and left out."""
+    """Return the total in each bin; elements outside are counted in a first bin and dropped."""
     w = None if weights is None else flat(as_operand(weights, places))
     if w is not None and kind_of(w) == "bool":
         raise refused("numpy.histogram with truth values as weights=", "convert them with np.astype")
@@ -411,13 +411,13 @@ def _counted(places: Tensor, weights: Any, n: int) -> Tensor:
 
 @public()
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Tensor:
-    """Linear in the edges or the range given, or in the smallest and the largest value, which are looked at."""
+    """Linear in the given edges or range, or in the smallest and the largest value, which are computed."""
     return _edges(flat(as_operand(a)), bins, range)
 
 
 @public()
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
-    """Differentiable in the weights and the edges; counts are steps of the values, which are looked at."""
+    """Differentiable in the weights and the edges; counts are step functions of the values, which are computed."""
     x = flat(as_operand(a))
     edges = _edges(x, bins, range)
     found = _counted(_bins(x, edges), weights, edges.shape[0] - 1)
@@ -429,7 +429,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
 
 @public()
 def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
-    """Differentiable in the weights and the edges; counts are steps of the values, which are looked at."""
+    """Differentiable in the weights and the edges; counts are step functions of the values, which are computed."""
     if isinstance(sample, Tensor) or hasattr(sample, "shape"):
         x = as_operand(sample)
         columns = list(manipulation.unstack(x, axis=1)) if x.ndim == 2 else [flat(x)]
@@ -464,7 +464,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = N
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Tensor, ...]:
-    """Differentiable in the weights and the edges; counts are steps of the values, which are looked at."""
+    """Differentiable in the weights and the edges; counts are step functions of the values, which are computed."""
     each = list(bins) if getattr(bins, "ndim", isinstance(bins, list | tuple)) and len(bins) == 2 else [bins, bins]
     found, edges = histogramdd([x, y], each, range, density, weights)
     return found, *edges

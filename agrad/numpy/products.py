@@ -75,7 +75,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def equation(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
-    """Return an equation and its operands; NumPy also takes lists of axis numbers, one after each operand."""
+    """Return an equation and its operands; NumPy also accepts lists of axis numbers, one after each operand."""
     if isinstance(operands[0], str):
         return operands[0].replace(" ", ""), list(operands[1:])
     result = operands[-1] if len(operands) % 2 else None
@@ -90,7 +90,7 @@ def equation(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
 
 @public()
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Tensor:
-    """`optimize` is a path of NumPy's or a strategy; the layout in memory has no meaning."""
+    """`optimize` is a NumPy path or a strategy; memory layout has no meaning."""
     unknown = kwargs.keys() - {"dtype", "order", "casting"}
     if unknown:
         raise TypeError(f"Did not understand the following kwargs: {sorted(unknown)}{errors.called()}")

@@ -1,6 +1,6 @@
-"""Tensors as NumPy sees them: its functions and ufuncs, ``np.asarray`` and ``tensor.numpy()``; the protocol that NumPy calls.
+"""NumPy's protocols for tensors: its functions and ufuncs, ``np.asarray`` and ``tensor.numpy()``.
 
-NumPy calls the methods at the end of this file. Only names are compared; NumPy itself is not imported.
+NumPy calls the methods at the end of this file. Functions are compared by name; NumPy itself is not imported.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from agrad.core.op import OPS
 from agrad.core.operands import is_holder
 from agrad.core.tensor import Tensor, attached
 from agrad.numpy.table import CREATION, name_of, table
-from agrad.ops import elementwise, linalg  # noqa: F401 (whose ops they are)
+from agrad.ops import elementwise, linalg  # noqa: F401 (declares these ops)
 from agrad.ops.docs import complete
 from agrad.plugin import manager
 
-#: NumPy's ufuncs that stay in the graph, and the op each stands for: those that mean the same.
+#: NumPy's ufuncs that stay in the graph, and the equivalent op of each.
 UFUNCS = {op.facts.numpy.split()[0]: name for name, op in OPS.items() if op.facts.numpy}
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call what a ufunc stands for: one of NumPy's, or one of SciPy's that `agrad.special` has.
+    """Call the equivalent of a ufunc: one of NumPy's, or one of SciPy's that `agrad.special` has.
 
     Raises
     ------
     TypeError
-        For ufuncs without a counterpart, and what has no meaning for tensors.
+        For ufuncs without a counterpart, and arguments that have no meaning for tensors.
     """
     if any(is_holder(x) or type(x).__name__ == "matrix" for x in inputs):
-        return NotImplemented  # a holder calls the ufunc on what it holds; np.matrix is no operand beside tensors
+        return NotImplemented  # a labelled array calls the ufunc on its contents; np.matrix is not an operand beside tensors
     name = ufunc.__name__
     entry = table().get(name)
     if entry is not None:
@@ -48,12 +48,12 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
 
 
 def call_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: str) -> Any:
-    """Call what a function of NumPy's stands for; one that makes an array makes it on a backend.
+    """Call the equivalent of a NumPy function; one that creates an array uses a backend.
 
     Raises
     ------
     TypeError
-        For functions that the table does not have.
+        For functions that are not in the table.
     """
     entry = table().get(name_of(function))
     if entry is None:
@@ -73,22 +73,22 @@ def to_numpy(tensor: Tensor) -> Any:
 
 
 def numpys(name: str) -> Any:
-    """Return a function of the table of NumPy's names."""
+    """Return a function from the table of NumPy's names."""
     return table()[name].function
 
 
 def _is_plain(x: Any, beside: Tensor) -> bool:
-    """Return whether an operand of a ufunc is a tensor, a number, or an array of a tensor's library and dtype."""
+    """Return whether a ufunc's operand is a tensor, a number, or an array with the tensor's library and dtype."""
     return isinstance(x, Tensor | int | float | complex) or (
         type(x) is type(beside._raw) and x.dtype == beside._spec.dtype
     )
 
 
 class ArrayMethods:
-    """Methods of ``numpy.ndarray`` that PyTorch does not have under another meaning."""
+    """Methods of ``numpy.ndarray`` that PyTorch does not have with another meaning."""
 
     def argpartition(self: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Tensor:
-        """Indices that part the elements at one or several ranks; here they sort altogether."""
+        """Indices that partition the elements at one or several ranks; here they sort completely."""
         return numpys("argpartition")(self, kth, axis, kind)
 
     def astype(self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", copy: bool = True) -> Tensor:
@@ -98,11 +98,11 @@ class ArrayMethods:
         return numpys("astype")(self, dtype, copy=copy)
 
     def choose(self: Any, choices: Any, out: Any = None, mode: str = "raise") -> Tensor:
-        """Elements of several tensors, this one saying of which."""
+        """Elements of several tensors, selected by this one."""
         return numpys("choose")(self, choices, out, mode)
 
     def compress(self: Any, condition: Any, axis: int | None = None, out: Any = None) -> Tensor:
-        """The parts along an axis where a condition is true; it is looked at."""
+        """The parts along an axis where a condition is true; its values are checked."""
         return numpys("compress")(condition, self, axis, out)
 
     def conjugate(self: Any) -> Tensor:
@@ -114,7 +114,7 @@ class ArrayMethods:
         return numpys("copy")(self, order)
 
     def fill(self: Any, value: Any) -> None:
-        """One value everywhere, in place."""
+        """Set all elements to one value, in place."""
         self.fill_(value)
 
     @property
@@ -124,25 +124,25 @@ class ArrayMethods:
 
     @property
     def itemsize(self: Any) -> int:
-        """The bytes of one element."""
+        """The number of bytes of one element."""
         return self.element_size()
 
     def put(self: Any, indices: Any, values: Any, mode: str = "raise") -> None:
-        """Values put at places of the elements counted in rows, in place."""
+        """Set the elements at positions counted in row-major order, in place."""
         numpys("put")(self, indices, values, mode)
 
     def searchsorted(self: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
-        """Where values would be inserted to keep the order."""
+        """The positions where values would be inserted to keep the order."""
         return numpys("searchsorted")(self, v, side, sorter)
 
     def take(self: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Tensor:
-        """The elements at places along an axis, or counted in rows."""
+        """The elements at positions along an axis, or counted in row-major order."""
         return numpys("take")(self, indices, axis, out, mode)
 
     def tobytes(self: Any, order: str = "C") -> bytes:
         """The bytes of the value.
 
-        Returns: As NumPy has them.
+        Returns: The same bytes as in NumPy.
         RuntimeError: While a gradient is required and recording is on.
         """
         return self.numpy().tobytes(order)
@@ -176,7 +176,7 @@ attached(ArrayMethods)
 
 @attached
 class NumpyMethods(ArrayMethods):
-    """What `Tensor` has for NumPy."""
+    """The members of `Tensor` for NumPy."""
 
     def numpy(self: Any) -> Any:
         """Return the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
@@ -184,7 +184,7 @@ class NumpyMethods(ArrayMethods):
         Returns
         -------
         numpy.ndarray
-            On the memory of this tensor.
+            Shares memory with this tensor.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class NumpyMethods(ArrayMethods):
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
         if self._is_followed():
-            from agrad.ops.scipy.names import cure_of  # noqa: PLC0415 (for this message alone)
+            from agrad.ops.scipy.names import cure_of  # noqa: PLC0415 (for this message only)
 
             known = errors.in_xarray()
             cure = cure_of(getframe(1)) or (
@@ -230,7 +230,7 @@ class NumpyMethods(ArrayMethods):
 
     @property
     def fill_value(self: Any) -> Any:
-        """What pydata/sparse asks the operands of its products for: it leaves those with tensors to them, and nobody else finds it."""
+        """The attribute that pydata/sparse reads from operands of its products: it defers those with tensors; otherwise hidden."""
         if str(getframe(1).f_globals.get("__name__")).startswith("sparse."):
             raise NotImplementedError("a product with a tensor is agrad.sparse.matmul")
         raise AttributeError("'Tensor' object has no attribute 'fill_value'", name="fill_value", obj=self)
@@ -244,5 +244,5 @@ class NumpyMethods(ArrayMethods):
 
     def __array_function__(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if any(kind.__name__ == "matrix" for kind in types):
-            return NotImplemented  # np.matrix means other things by the same names
+            return NotImplemented  # np.matrix gives these names other meanings
         return call_function(function, args, kwargs, self._spec.device)

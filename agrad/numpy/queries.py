@@ -1,4 +1,4 @@
-"""NumPy's questions about arrays and dtypes, texts of arrays, and what is the array library's own affair."""
+"""NumPy's questions about arrays and dtypes, text of arrays, and functions that belong to the array library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agrad.view.format import OPTIONS
 
 
 def _native(name: str, *values: Any) -> Any:
-    """The dtype of a name, of the backend of the first array among values."""
+    """Return the dtype of a name, for the backend of the first array among values."""
     backend, _ = manager.device_of(home(*values))
     return backend.dtype(name)
 
@@ -34,7 +34,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 
 
 def _name(value: Any) -> str:
-    """The name of a dtype, or of that of an array."""
+    """Return the name of a dtype, or of an array's dtype."""
     backend = None if isinstance(value, type | str) else backend_of(value)
     found: str = native(value.dtype if backend is not None else value)
     return found
@@ -47,7 +47,7 @@ def promote_types(type1: Any, type2: Any, /) -> Any:
 
 @public(status=STEP)
 def common_type(*arrays: Any) -> Any:
-    """The dtype of inexact numbers that holds them all."""
+    """The dtype of inexact numbers that can hold them all."""
     return _native(promoted("float16", *(v.dtype if v._spec.inexact else "float64" for v in map(as_operand, arrays))))
 
 
@@ -59,26 +59,26 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
 @public(status=STEP)
 def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
-    """Whether they are one tensor: a tensor's value is its own."""
+    """Whether they are the same tensor: tensors share no memory."""
     return a is b
 
 
 @public(status=STEP)
 def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
-    """Whether they are one tensor: a tensor's value is its own."""
+    """Whether they are the same tensor: tensors share no memory."""
     return a is b
 
 
 @public(status=STEP)
 def isfortran(a: Any) -> bool:
-    """False: tensors have no layout to be seen."""
+    """False: tensors have no visible layout."""
     as_operand(a)
     return False
 
 
 @public(status=STEP)
 def isscalar(element: Any) -> bool:
-    """Whether it is a number or text and no array; a tensor never is."""
+    """Whether it is a number or string and not an array; a tensor never is."""
     if isinstance(element, bool | int | float | complex | str | bytes):
         return True
     return not isinstance(element, Tensor) and hasattr(element, "dtype") and not hasattr(element, "__setitem__")
@@ -123,7 +123,7 @@ def set_printoptions(
     nanstr: Any = None, infstr: Any = None, formatter: Any = None, sign: Any = None, floatmode: Any = None, *,
     legacy: Any = None, override_repr: Any = None,
 ) -> None:  # fmt: skip
-    """Of plain arrays, and as far as `suppress` of tensors too, which are laid out as PyTorch's."""
+    """For plain arrays, and with `suppress` for tensors too, which are laid out like PyTorch's."""
     FromLibrary("set_printoptions").find()(
         precision, threshold, edgeitems, linewidth, suppress, nanstr, infstr, formatter, sign, floatmode, legacy=legacy,
         override_repr=override_repr,
@@ -138,7 +138,7 @@ def set_printoptions(
 @public(status=EFFECT)
 @contextlib.contextmanager
 def printoptions(*args: Any, **kwargs: Any) -> Iterator[Any]:
-    """Of plain arrays and of tensors."""
+    """For plain arrays and for tensors."""
     before = OPTIONS.get()
     with FromLibrary("printoptions").find()():
         try:
@@ -148,17 +148,17 @@ def printoptions(*args: Any, **kwargs: Any) -> Iterator[Any]:
             OPTIONS.set(before)
 
 
-# -- the array library's own -------------------------------------------------------------------------------------------
+# -- names of the array library ----------------------------------------------------------------------------------------
 
 
 class FromLibrary:
-    """A name of the array library's of the current backend, or else of NumPy's, if that is installed."""
+    """A name from the array library of the current backend, otherwise from NumPy, if that is installed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def find(self) -> Any:
-        """Return what the library has under the name."""
+        """Return the library's object of this name."""
         for backend in (manager.default_backend(), manager.usable("numpy")):
             found = getattr(backend.namespace(), self.name, None)
             if found is not None:
@@ -166,7 +166,7 @@ class FromLibrary:
         raise AttributeError(f"module 'agrad.numpy' has no attribute {self.name!r}{errors.called()}")
 
 
-#: Settings, texts of numbers, dtypes and questions about them, without arrays; and arrays of files and bytes.
+#: Settings, text of numbers, dtypes and questions about them, without arrays; and arrays from files and bytes.
 _LIBRARYS = """
 base_repr binary_repr character complexfloating clongdouble dtype errstate finfo flexible
 floating format_float_positional format_float_scientific frombuffer fromfile fromregex fromstring generic genfromtxt get_include get_printoptions getbufsize geterr geterrcall
@@ -179,26 +179,26 @@ for _name_of in _LIBRARYS.split():
 
 
 def _saved(name: str, file: Any, *values: Any, **more: Any) -> None:
-    """Let the array library write the values of tensors and arrays; of what is followed ``numpy()`` refuses it."""
+    """Let the array library write the values of tensors and arrays; ``numpy()`` refuses tensors being differentiated."""
     arrays = [v.numpy() if isinstance(v, Tensor) else v for v in values]
     FromLibrary(name).find()(file, *arrays, **{k: v.numpy() if isinstance(v, Tensor) else v for k, v in more.items()})
 
 
 @public(status=EFFECT)
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
-    """A tensor as its array, without its history."""
+    """Saves a tensor as its array, without history."""
     _saved("save", file, arr, allow_pickle=allow_pickle)
 
 
 @public(status=EFFECT)
 def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
-    """Tensors as their arrays, without their history."""
+    """Saves tensors as their arrays, without history."""
     _saved("savez", file, *args, allow_pickle=allow_pickle, **kwds)
 
 
 @public(status=EFFECT)
 def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
-    """Tensors as their arrays, without their history."""
+    """Saves tensors as their arrays, without history."""
     _saved("savez_compressed", file, *args, allow_pickle=allow_pickle, **kwds)
 
 
@@ -207,7 +207,7 @@ def savetxt(
     fname: Any, X: Any, fmt: Any = "%.18e", delimiter: str = " ", newline: str = "\n", header: str = "",
     footer: str = "", comments: str = "# ", encoding: Any = None,
 ) -> None:  # fmt: skip
-    """A tensor as its array, without its history."""
+    """Saves a tensor as its array, without history."""
     _saved(
         "savetxt", fname, X, fmt=fmt, delimiter=delimiter, newline=newline, header=header, footer=footer,
         comments=comments, encoding=encoding,
@@ -215,7 +215,7 @@ def savetxt(
 
 
 class _Arrays(type):
-    """Of ``ndarray``: what counts as an array."""
+    """The metaclass of ``ndarray``: decides what counts as an array."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         if isinstance(value, Tensor):
@@ -226,7 +226,7 @@ class _Arrays(type):
 class ndarray(metaclass=_Arrays):  # noqa: N801 (NumPy's own name)
     """As ``numpy.ndarray``: tensors are instances of it, and so are the arrays of every backend.
 
-    Called with a shape it gives an uninitialised tensor.
+    Calling it with a shape returns an uninitialised tensor.
     """
 
     def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, **layout: Any) -> Any:

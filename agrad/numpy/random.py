@@ -1,6 +1,6 @@
 """``numpy.random`` over agrad's seeded sampling: the numbers are agrad's, `seed` is `agrad.manual_seed`.
 
-What is drawn is a tensor on the current backend, or on that of the parameters. These may be tensors: samples of continuous
+Results are tensors on the current backend, or on that of the parameters. Parameters may be tensors: samples of continuous
 distributions are functions of them (``loc + scale * z``, or the inverse of the distribution function), through which gradients
 pass. Counts have no derivative: a parameter that requires one is refused.
 """
@@ -47,7 +47,7 @@ __all__ = [
     "standard_exponential", "standard_gamma", "standard_normal", "standard_t", "triangular", "uniform", "wald", "weibull",
 ]  # fmt: skip
 
-#: What NumPy has beside.
+#: Further names of NumPy's module.
 _REFUSED = frozenset([
     "BitGenerator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence", "bit_generator", "bytes",
     "get_bit_generator", "hypergeometric", "logseries", "multivariate_hypergeometric", "noncentral_chisquare",
@@ -74,9 +74,9 @@ def _no_derivative(name: str, *parameters: Any) -> None:
 
 
 def _smallest(distribution: Callable[[Tensor], Tensor], u: Tensor, high: Tensor) -> Tensor:
-    """Return the smallest counts up to a bound at which a distribution function reaches u, by bisection.
+    """Return the smallest counts, up to a bound, at which a distribution function reaches u, by bisection.
 
-    The largest bound is looked at.
+    The largest bound is computed.
     """
     high = elementwise.ceil(manipulation.broadcast_to(high, u.shape))
     low = high * 0 - 1  # below it
@@ -89,7 +89,7 @@ def _smallest(distribution: Callable[[Tensor], Tensor], u: Tensor, high: Tensor)
 
 
 def _factor(cov: Tensor) -> Tensor:
-    """Return ``L`` with ``L L^T = cov``: Cholesky's, which is differentiable; that of the eigenvectors where there is none."""
+    """Return ``L`` with ``L L^T = cov``: by Cholesky, which is differentiable; from the eigenvectors where that fails."""
     if 0 in cov.shape or not may_look(cov._spec.backend):
         return decompositions.cholesky(cov)
     values, vectors = eigenvalues.eigh(cov.detach())
@@ -97,7 +97,7 @@ def _factor(cov: Tensor) -> Tensor:
     rounding = cov.shape[-1] * finfo(values.dtype).eps
     if bool(statistical.all(smallest > rounding * largest)):
         return decompositions.cholesky(cov)
-    if bool(statistical.any(smallest < -1e-8 - (1e-8 + rounding) * largest)):  # as far as NumPy lets rounding go
+    if bool(statistical.any(smallest < -1e-8 - (1e-8 + rounding) * largest)):  # NumPy's tolerance for rounding
         raise ValueError(f"covariance is not symmetric positive-semidefinite{errors.called()}")
     if cov._is_followed():
         raise RuntimeError(
@@ -128,18 +128,18 @@ class Generator:
         self._source = seed if isinstance(seed, Source) else Source(seed)
 
     def seed(self, seed: Any = None) -> None:
-        """Start anew from a seed; from 0 for None."""
+        """Restart from a seed; None means 0."""
         self._source.manual_seed(0 if seed is None else int(seed))
 
     def _drawn(self, draw: Any, size: Any, *parameters: Any) -> tuple[Tensor, ...]:
-        """Numbers of a shape, or of that the parameters broadcast to, and these."""
+        """Return numbers of a shape, or of the parameters' broadcast shape, and the parameters."""
         values = floatings(*parameters) if parameters else ()
         shape = _shape(size) if size is not None else manipulation.broadcast_shapes(*(v.shape for v in values), ())
         arrays = (v for v, p in zip(values, parameters, strict=True) if not isinstance(p, HOMELESS))
         device = next((v.device for v in arrays), None)
         return draw(shape, generator=self._source, device=device), *values
 
-    # -- of the two that everything is made of ----------------------------------------------------------------------
+    # -- the two that all others are made of ------------------------------------------------------------------------
 
     def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
         """Uniform on [0, 1)."""
@@ -150,11 +150,11 @@ class Generator:
     random_sample = ranf = sample = random
 
     def rand(self, *shape: int) -> Tensor:
-        """Uniform on [0, 1), of a shape given as integers."""
+        """Uniform on [0, 1), with the shape given as integers."""
         return _rand(*shape, generator=self._source)
 
     def randn(self, *shape: int) -> Tensor:
-        """Standard normal, of a shape given as integers."""
+        """Standard normal, with the shape given as integers."""
         return _randn(*shape, generator=self._source)
 
     def __getattr__(self, name: str) -> Any:
@@ -163,11 +163,11 @@ class Generator:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def get_state(self) -> Any:
-        """What `set_state` takes to draw the same numbers again."""
+        """Return the state for `set_state`, to draw the same numbers again."""
         return self._source.get_state()
 
     def set_state(self, state: Any) -> None:
-        """Go on from a state that `get_state` gave."""
+        """Continue from a state returned by `get_state`."""
         self._source.set_state(state)
 
     def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
@@ -200,7 +200,7 @@ class Generator:
         return -scale * elementwise.log1p(-u)
 
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None) -> Tensor:
-        """What has a normal logarithm."""
+        """Numbers whose logarithm is normal."""
         return elementwise.exp(self.normal(mean, sigma, size))
 
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Tensor:
@@ -255,7 +255,7 @@ class Generator:
         return scale * special.gammaincinv(shape, u)
 
     def chisquare(self, df: Any, size: Any = None) -> Tensor:
-        """Sum of so many squares of standard normal numbers."""
+        """Sum of `df` squares of standard normal numbers."""
         u, df = self._drawn(_rand, size, df)
         return 2 * special.gammaincinv(df / 2, u)
 
@@ -282,9 +282,9 @@ class Generator:
         return special.fdtri(dfnum, dfden, u)
 
     def wald(self, mean: Any, scale: Any, size: Any = None) -> Tensor:
-        """Inverse Gaussian, by a transformation of two roots: Michael, Schucany and Haas, 1976.
+        """Inverse Gaussian, by a transformation with two roots: Michael, Schucany and Haas, 1976.
 
-        Which root is drawn depends on the parameters too: they have no derivative.
+        Which root is drawn also depends on the parameters, which have no derivative.
         """
         _no_derivative("wald", mean, scale)
         z, mean, scale = self._drawn(_randn, size, mean, scale)
@@ -301,9 +301,9 @@ class Generator:
         return searching.where(u < (mode - left) / (right - left), below, above)
 
     def multivariate_normal(self, mean: Any, cov: Any, size: Any = None) -> Tensor:
-        """Normal vectors with a mean and a covariance matrix that is positive semidefinite.
+        """Normal vectors with a mean and a positive semidefinite covariance matrix.
 
-        A singular covariance has no derivative. Where its values are lazy, recorded or batched, it has to be positive definite.
+        A singular covariance has no derivative. Where its values are lazy, recorded or batched, it must be positive definite.
         """
         mean, cov = floatings(mean, cov)
         factor = _factor(cov)
@@ -313,47 +313,47 @@ class Generator:
     # -- whole numbers and choices -----------------------------------------------------------------------------------
 
     def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> Tensor:
-        """Integers from `low` to before `high`."""
+        """Integers from `low` to `high` - 1."""
         low, high = (0, low) if high is None else (low, high)
         return _randint(int(low), int(high), _shape(size), dtype=native(dtype), generator=self._source)
 
     def integers(
         self, low: Any, high: Any = None, size: Any = None, dtype: Any = "int64", endpoint: bool = False
     ) -> Tensor:
-        """Integers from `low` to before `high`, or to it with `endpoint`."""
+        """Integers from `low` to `high` - 1, or to `high` with `endpoint`."""
         low, high = (0, low) if high is None else (low, high)
         return self.randint(low, int(high) + endpoint, size, dtype)
 
     def binomial(self, n: Any, p: Any, size: Any = None) -> Tensor:
-        """How many of `n` trials succeed."""
+        """The number of successes in `n` trials."""
         _no_derivative("binomial", n, p)
         u, n, p = self._drawn(_rand, size, n, p)
         n = astype(n, "float64")
-        some = elementwise.clip(p, 1e-300, 1.0)  # where none can succeed u is above the distribution function nowhere
+        some = elementwise.clip(p, 1e-300, 1.0)  # where none can succeed, u is nowhere above the distribution function
         return _smallest(lambda k: searching.where(k >= n, 1.0, special.bdtr(k, n, some)), u, n)
 
     def poisson(self, lam: Any = 1.0, size: Any = None) -> Tensor:
-        """How often something happens, with a mean."""
+        """The number of events, with a given mean."""
         _no_derivative("poisson", lam)
         u, lam = self._drawn(_rand, size, lam)
         return _smallest(lambda k: special.pdtr(k, lam), u, lam + 40 * elementwise.sqrt(lam) + 60)
 
     def geometric(self, p: Any, size: Any = None) -> Tensor:
-        """How many trials there are up to the first that succeeds."""
+        """The number of trials up to the first success."""
         _no_derivative("geometric", p)
         u, p = self._drawn(_rand, size, p)
-        p = elementwise.minimum(p, 1 - 2.0**-53)  # 1 has no logarithm here
+        p = elementwise.minimum(p, 1 - 2.0**-53)  # keeps the logarithm finite
         trials = elementwise.ceil(elementwise.log1p(-u) / elementwise.log1p(-p))
         return astype(elementwise.clip(trials, 1.0, None), dtypes.int64)
 
     def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Tensor:
-        """How many trials fail before `n` succeed: Poisson's, with a mean that is a gamma's."""
+        """The number of failures before `n` successes: Poisson, with a gamma-distributed mean."""
         _no_derivative("negative_binomial", n, p)
         n, p = floatings(n, p)
         return self.poisson(self.gamma(n, (1 - p) / p, size))
 
     def multinomial(self, n: Any, pvals: Any, size: Any = None) -> Tensor:
-        """How many of `n` trials have each of several outcomes."""
+        """The number of `n` trials with each of several outcomes."""
         _no_derivative("multinomial", n, pvals)
         (p,) = floatings(pvals)
         left = creation.full((*_shape(size), *p.shape[:-1]), int(n), dtype=dtypes.int64, device=p.device)
@@ -366,7 +366,7 @@ class Generator:
         return manipulation.stack([*counts, left], axis=-1)
 
     def permutation(self, x: Any, axis: int = 0) -> Tensor:
-        """A range or the parts of a tensor in random order."""
+        """A range, or the parts of a tensor, in random order."""
         if isinstance(x, int):
             return _randperm(x, generator=self._source)
         x = as_operand(x)
@@ -374,7 +374,7 @@ class Generator:
         return searching.take(x, _randperm(x.shape[axis], generator=self._source, device=x.device), axis=axis)
 
     def permuted(self, x: Any, axis: Any = None, out: Any = None) -> Tensor:
-        """The elements in random order: all of them, or those of each slice along an axis for itself."""
+        """The elements in random order: all of them, or each slice along an axis separately."""
         x = as_operand(x)
         flat = manipulation.reshape(x, (-1,)) if axis is None else x
         keys = _rand(flat.shape, generator=self._source, device=x.device)
@@ -383,11 +383,11 @@ class Generator:
         return into(out, manipulation.reshape(mixed, x.shape))
 
     def shuffle(self, x: Any, axis: int = 0) -> None:
-        """Put the parts of a tensor, an array or a list in random order: its own value changes."""
+        """Put the parts of a tensor, an array or a list in random order, in place."""
         if not isinstance(x, Tensor):
             if isinstance(x, list):
                 x[:] = [x[i] for i in self.permutation(len(x)).tolist()]
-            elif own_function("put", x) is not None:  # an array that can be written to
+            elif own_function("put", x) is not None:  # a writable array
                 x[...] = self.permutation(x, axis)._raw
             else:
                 raise refused(f"shuffle() of a {type(x).__name__}", "use permutation()")
@@ -428,7 +428,7 @@ RandomState = Generator
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """Return a generator of its own.
+    """Return a new generator.
 
     Parameters
     ----------
@@ -438,7 +438,7 @@ def default_rng(seed: Any = None) -> Generator:
     Returns
     -------
     Generator
-        The one given, if it is one.
+        The given one, if it is a Generator.
     """
     return seed if isinstance(seed, Generator) else Generator(seed)
 
@@ -490,7 +490,7 @@ wald = _default.wald
 weibull = _default.weibull
 
 
-if not TYPE_CHECKING:  # a type checker is to know what there is not
+if not TYPE_CHECKING:  # type checkers should report missing names
 
     def __getattr__(name: str) -> Any:
         if name in _REFUSED:

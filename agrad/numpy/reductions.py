@@ -1,4 +1,4 @@
-"""NumPy's reductions and running sums: sums, extrema, moments, ranks, with their NaN-aware kin."""
+"""NumPy's reductions and running sums: sums, extrema, moments, ranks, and their NaN-aware variants."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from agrad.ops.searching import where as choose
 
 
 def _summed(x: Tensor, dtype: Any) -> Tensor:
-    """An operand of sums: in the dtype asked for, or of at least 64 bits if it holds integers."""
+    """Return an operand of sums: in the requested dtype, or with at least 64 bits if it holds integers."""
     if dtype is not None:
         return astype(x, native(dtype), copy=False)
     if x._spec.inexact:
@@ -51,7 +51,7 @@ def _summed(x: Tensor, dtype: Any) -> Tensor:
 def _reduced(
     name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any, *, empty: Any, dtype: Any = None
 ) -> Tensor:
-    """Reduce, an element that does not count being put in place of those that ``where=`` leaves out."""
+    """Reduce, replacing elements that ``where=`` excludes with one that does not count."""
     x = as_operand(a)
     x = _summed(x, dtype) if name in ("sum", "prod") else x
     if given(initial) and initial is not None:
@@ -66,7 +66,7 @@ def _reduced(
         if isinstance(start, int):
             start = astype(as_operand(start, x), x.dtype)
         x = choose(as_operand(where), x, start)
-    if not x.ndim and axis in (0, -1):  # as NumPy's reductions by ufuncs allow
+    if not x.ndim and axis in (0, -1):  # as NumPy's ufunc reductions allow
         axis = None
     axis, keepdims = plain_axis(axis), bool(or_else(keepdims, False))
     axes_of(axis, x.ndim)
@@ -87,7 +87,7 @@ def sum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
     where: Any = NO_VALUE,
 ) -> Tensor:  # fmt: skip
-    if dtype is out is None and keepdims is initial is where is NO_VALUE:  # nothing to be done
+    if dtype is out is None and keepdims is initial is where is NO_VALUE:  # the common case
         a = a if type(a) is Tensor else as_operand(a)
         spec = a._spec
         if spec.inexact and (axis is None or (type(axis) is int and -len(spec.shape) <= axis < len(spec.shape))):
@@ -151,7 +151,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
 
 
 def _averaged(x: Tensor, dtype: Any) -> tuple[Tensor, Any]:
-    """An operand of means, and the dtype of the result where that is another one."""
+    """Return an operand of means, and the dtype of the result if it differs."""
     wanted = native(dtype)
     if wanted is not None and not dtypes.name_of(wanted).startswith(("float", "complex")):
         return floating(x), wanted
@@ -159,7 +159,7 @@ def _averaged(x: Tensor, dtype: Any) -> tuple[Tensor, Any]:
 
 
 def _mask(where: Any, x: Tensor) -> Tensor:
-    """Where elements count, in the shape of an operand."""
+    """Return a mask of the elements that count, in the shape of an operand."""
     return broadcast_to(as_operand(where, x), x.shape)
 
 
@@ -186,7 +186,7 @@ def _variance(
             raise ValueError(f"ddof and correction can't be provided simultaneously.{errors.called()}")
         ddof = correction
     x, wanted = _averaged(as_operand(a), dtype)
-    if dtype is not None:  # a complex one too, though variances are real
+    if dtype is not None:  # also a complex one, though variances are real
         wanted = native(dtype)
     axis, keepdims = plain_axis(axis), bool(or_else(keepdims, False))
     masked = given(where) and where is not True
@@ -218,7 +218,7 @@ def std(
 
 @public()
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NO_VALUE) -> Any:
-    """With `returned` also the sums of the weights."""
+    """With `returned` also returns the sums of the weights."""
     x = as_operand(a)
     axis, keepdims = plain_axis(axis), bool(or_else(keepdims, False))
     if weights is None:
@@ -248,7 +248,7 @@ _PLACES = {
     "weibull": (0.0, 0.0),
 }
 
-#: Methods that take the place of "linear", and how.
+#: Methods that replace "linear", and how.
 _ROUNDED = ("lower", "higher", "midpoint", "nearest")
 
 
@@ -267,7 +267,7 @@ def nanmedian(
 
 
 def _of_rows(x: Tensor, q: float, axis: Any, method: str, keepdims: bool) -> Tensor:
-    """A quantile of the elements that are not NaN: how many these are may differ from row to row."""
+    """Return a quantile of the elements that are not NaN, whose number may vary from row to row."""
     axes = axes_of(axis, x.ndim)
     rows = joined(x, axes) if axes else expand_dims(x, axis=-1)
     is_nan = elementwise.isnan(rows)
@@ -323,7 +323,7 @@ def _quantiles(
         found = extra.quantile(x, wanted, axis=axis, method=method, keepdims=keepdims)
     found = reshape(found, (*levels.shape, *found.shape[1:]))
     given_dtype = as_operand(a).dtype
-    if method in ("lower", "higher", "nearest") and given_dtype != x.dtype:  # elements as they are
+    if method in ("lower", "higher", "nearest") and given_dtype != x.dtype:  # elements unchanged
         found = astype(found, given_dtype)
     return into(out, found)
 
@@ -417,7 +417,7 @@ def nanmin(
 
 
 def _there(x: Tensor, where: Any) -> Tensor:
-    """Where elements count: not NaN, and in the mask."""
+    """Return a mask of the elements that count: not NaN, and in the given mask."""
     there = elementwise.logical_not(elementwise.isnan(x))
     return there & as_operand(where) if given(where) else there
 
@@ -444,7 +444,7 @@ def nanvar(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = NO_VALUE, *,
     where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
 ) -> Tensor:  # fmt: skip
-    """NaN where as many elements as `ddof`, or fewer, are none."""
+    """NaN where the number of elements is `ddof` or less."""
     _check_inexact("nanvar", dtype)
     x = floating(a)
     return _variance("var", x, axis, dtype, out, ddof, keepdims, _there(x, where), mean, correction, math.nan)
@@ -455,13 +455,13 @@ def nanstd(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = NO_VALUE, *,
     where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
 ) -> Tensor:  # fmt: skip
-    """NaN where as many elements as `ddof`, or fewer, are none."""
+    """NaN where the number of elements is `ddof` or less."""
     _check_inexact("nanstd", dtype)
     x = floating(a)
     return _variance("std", x, axis, dtype, out, ddof, keepdims, _there(x, where), mean, correction, math.nan)
 
 
-# -- on the way --------------------------------------------------------------------------------------------------------
+# -- running results ---------------------------------------------------------------------------------------------------
 
 
 def _running(name: str, a: Any, axis: Any, dtype: Any, out: Any, initial: bool = False) -> Tensor:

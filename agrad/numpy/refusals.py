@@ -1,4 +1,4 @@
-"""NumPy's functions that have no meaning for tensors, each with what to write instead."""
+"""NumPy's functions without a meaning for tensors, each with what to write instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BITS = f"tensors hold no packed bits; {_VALUE}"
 _OBJECTS = "use np.vectorize, or agrad.func.vmap for functions of tensors"
 _CLASS = "tensors are of one class: agrad.Tensor"
 
-#: By what to write.
+#: Grouped by what to write.
 _REFUSED = {
     _DATES: "busday_count busday_offset busdaycalendar datetime64 datetime_as_string datetime_data is_busday isnat "
     "timedelta64",

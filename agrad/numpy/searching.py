@@ -1,4 +1,4 @@
-"""NumPy's functions that choose, sort, search and index, and those of sets."""
+"""NumPy's functions that select, sort, search and index, and its set functions."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from agrad.ops import creation, elementwise, extra, manipulation, set_functions,
 from agrad.ops import searching as ops
 from agrad.ops.data_type import astype
 
-# -- choosing ----------------------------------------------------------------------------------------------------------
+# -- selecting ---------------------------------------------------------------------------------------------------------
 
 
 @public()
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
-    """With the condition alone, the places where it is true."""
+    """With only the condition, the positions where it is true."""
     if (x is None) != (y is None):
         raise ValueError(f"either both or neither of x and y should be given{errors.called()}")
     if x is None:
@@ -60,14 +60,14 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Tensor
 
 
 def broadcast(*values: Any) -> list[Tensor]:
-    """Return operands of one shape."""
+    """Return operands broadcast to one shape."""
     tensors = as_operands(*values)
     shape = manipulation.broadcast_shapes(*(x.shape for x in tensors))
     return [manipulation.broadcast_to(x, shape) for x in tensors]
 
 
 def _within(index: Tensor, n: int, mode: str) -> Tensor:
-    """Indices of an axis, by what is done with those outside."""
+    """Return indices of an axis, with those outside treated by the mode."""
     if mode == "wrap":
         return elementwise.remainder(index, n)
     if mode == "clip":
@@ -108,7 +108,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Tensor:
 
 @public()
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Tensor:
-    """The condition's values are looked at."""
+    """Checks the values of the condition."""
     x = as_operand(a)
     x, axis = (flat(x), 0) if axis is None else (x, axis_of(axis, x.ndim))
     places = [i for i, on in enumerate(static(condition)) if on]
@@ -117,13 +117,13 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Tenso
 
 @public()
 def extract(condition: Any, arr: Any) -> Tensor:
-    """The condition's values are looked at."""
+    """Checks the values of the condition."""
     return compress(flat(as_operand(condition)), arr)
 
 
 @public()
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Tensor:
-    """Every function sees all of `x`; what is not chosen has no gradient, NaN or not."""
+    """Every function gets all of `x`; elements that are not selected have no gradient, NaN or not."""
     x = as_operand(x)
     conditions = condlist if isinstance(condlist, list | tuple) else [condlist]
     if conditions and isinstance(conditions[0], bool | int):
@@ -149,7 +149,7 @@ def _piece(function: Any, x: Tensor, args: Any, kw: Any) -> Tensor:
     return astype(as_operand(value, x), x.dtype, copy=False)
 
 
-# -- places ------------------------------------------------------------------------------------------------------------
+# -- positions ---------------------------------------------------------------------------------------------------------
 
 
 @public(status=STEP)
@@ -202,25 +202,25 @@ def _without_nan(name: str, a: Any, value: float, axis: Any) -> Tensor:
 
 @public(status=STEP)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Tensor:
-    """Values are looked at: whether there is a number at all."""
+    """Checks values: whether there is any number."""
     return _place("argmax", _without_nan("nanargmax", a, -math.inf, axis), axis, out, keepdims)
 
 
 @public(status=STEP)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Tensor:
-    """Values are looked at: whether there is a number at all."""
+    """Checks values: whether there is any number."""
     return _place("argmin", _without_nan("nanargmin", a, math.inf, axis), axis, out, keepdims)
 
 
 # -- sorting -----------------------------------------------------------------------------------------------------------
 
 
-#: Algorithms that NumPy knows by name, and whether equal elements keep their order.
+#: NumPy's algorithm names, and whether equal elements keep their order.
 _SORTS = {None: False, "quicksort": False, "heapsort": False, "introselect": False, "mergesort": True, "stable": True}
 
 
 def _to_sort(name: str, a: Any, axis: Any, order: Any, kind: Any, stable: Any = None) -> tuple[Tensor, dict[str, Any]]:
-    """Return what is to be sorted, and how."""
+    """Return the tensor to sort, and the options."""
     if order is not None:
         raise refused(f"numpy.{name} with order=", "tensors have no fields")
     if kind not in _SORTS:
@@ -247,7 +247,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
 
 @public()
 def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tensor:
-    """Sorted altogether, which is a partition at every place."""
+    """Sorts completely, which is a partition at every position."""
     x, how = _to_sort("partition", a, axis, order, kind)
     _check_kth(kth, x.shape[how["axis"]])
     return ops.sort(x, **how)
@@ -255,7 +255,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order
 
 @public(status=STEP)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tensor:
-    """Sorted altogether, which is a partition at every place."""
+    """Sorts completely, which is a partition at every position."""
     x, how = _to_sort("argpartition", a, axis, order, kind)
     _check_kth(kth, x.shape[how["axis"]])
     return ops.argsort(x, **how)
@@ -331,7 +331,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
 
 @public()
 def ix_(*args: Any) -> tuple[Tensor, ...]:
-    """Truth values are looked at."""
+    """Checks the values of booleans."""
     found = []
     for i, arg in enumerate(args):
         x = as_operand(arg)
@@ -351,7 +351,7 @@ def mask_indices(n: int, mask_func: Any, k: Any = 0) -> tuple[Tensor, ...]:
 
 
 def _repeated(values: Any, beside: Tensor, n: int) -> Tensor:
-    """A number of values, the first ones again where there are not enough."""
+    """Return a given number of values, repeating them from the first if there are not enough."""
     x = flat(as_operand(values, beside))
     return manipulation.tile(x, (-(-n // max(x.shape[0], 1)),))[:n] if x.shape[0] != n else x
 
@@ -383,7 +383,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 
 @public()
 def place(arr: Any, mask: Any, vals: Any) -> None:
-    """Changes the tensor `arr`; the mask is looked at."""
+    """Changes the tensor `arr`; checks the values of the mask."""
     if not isinstance(arr, Tensor):
         write_into("place", arr, mask, vals)
         return
@@ -435,7 +435,7 @@ UniqueInverseResult = namedtuple("UniqueInverseResult", ["values", "inverse_indi
 
 
 def _true(mask: Tensor) -> Tensor:
-    """The places where a mask is true: known, as those of lazy operations on it would not be."""
+    """Return the positions where a mask is true, computed, as lazy operations on it could not determine them."""
     if not mask._spec.backend.is_lazy:
         return ops.nonzero(mask)[0]
     places = [i for i, on in enumerate(mask.tolist()) if on]
@@ -443,7 +443,7 @@ def _true(mask: Tensor) -> Tensor:
 
 
 def _distinct(x: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The order of the elements, the places in it where a new one begins, and which that is for each place."""
+    """Return the order of the elements, the positions where a new value starts, and the value at each position."""
     order = ops.argsort(x.detach(), axis=-1)
     ranked = ops.take(x.detach(), order, axis=0)
     new = ranked[1:] != ranked[:-1]
@@ -459,7 +459,7 @@ def unique(
     ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None,
     *, equal_nan: bool = True, sorted: bool = True,
 ) -> Any:  # fmt: skip
-    """The gradient goes to the first of several equal elements; values are looked at."""
+    """The gradient goes to the first of several equal elements; checks values."""
     x = as_operand(ar)
     if axis is not None and x.ndim > 1:
         raise refused("numpy.unique with axis=", "compare the rows: np.all(x[:, None] == x[None], axis=2)")
@@ -522,7 +522,7 @@ def union1d(ar1: Any, ar2: Any) -> Tensor:
 
 @public()
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
-    """The gradient goes to the first operand; values are looked at."""
+    """The gradient goes to the first operand; checks values."""
     x, y = (flat(v) for v in common(ar1, ar2))
     if not return_indices:
         x = _as_set(x, assume_unique)

@@ -1,4 +1,4 @@
-"""NumPy's functions of shapes: axes, repetition, padding, triangles and diagonals."""
+"""NumPy's shape functions: axes, repetition, padding, triangles and diagonals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def lengths(shape: Any) -> tuple[int, ...]:
 
 
 def _order(name: str, order: Any) -> bool:
-    """Return whether elements are counted with the first axis fastest."""
+    """Return whether elements are counted with the first axis varying fastest."""
     if order not in ("C", "F", "A", "K", None):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r}){errors.called()}")
     return bool(order == "F")
@@ -52,7 +52,7 @@ def _order(name: str, order: Any) -> bool:
 
 @public()
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Tensor:
-    """The order "A" is "C": tensors have no layout to be seen."""
+    """The order "A" means "C": tensors have no visible layout."""
     x = as_operand(a)
     if copy is False and order == "F" and x.ndim > 1:
         raise ValueError(f"Unable to avoid creating a copy while reshaping.{errors.called()}")
@@ -144,7 +144,7 @@ def _raised(arys: tuple[Any, ...], function: Any) -> Any:
 
 
 def _is_solver(frame: FrameType) -> bool:
-    """Return whether a frame is of SciPy's solvers, which so take what functions give, to write into parts of it."""
+    """Return whether a frame belongs to SciPy's solvers, which use this to get an array that they can write to."""
     return str(frame.f_globals.get("__name__")).startswith("scipy.optimize.")
 
 
@@ -207,7 +207,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tensor:
         places = list(axis) if isinstance(axis, tuple) else [axis]
         length = max(len(shifts), len(places))
         shift, axis = (tuple(v * length if len(v) == 1 else v) for v in (shifts, places))
-        if len(set(axis)) < len(axis):  # one after the other
+        if len(set(axis)) < len(axis):  # one after another
             for one, at in zip(shift, axis, strict=True):
                 x = manipulation.roll(x, one, axis=at)
             return x
@@ -246,7 +246,7 @@ def resize(a: Any, new_shape: Any) -> Tensor:
 
 @public()
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """Values are looked at: the shape depends on them."""
+    """Checks values: the shape depends on them."""
     x = as_operand(filt)
     value = x.detach()
     axes = axes_of(axis, x.ndim)
@@ -292,7 +292,7 @@ def diagflat(v: Any, k: int = 0) -> Tensor:
 
 
 def _diagonals(a: Any, offset: int, axis1: int, axis2: int) -> Tensor:
-    """The matrices of two axes, these last."""
+    """Return the matrices of two axes, which become the last."""
     x = as_operand(a)
     if x.ndim < 2:
         raise ValueError(f"diag requires an array of at least two dimensions{errors.called()}")
@@ -317,7 +317,7 @@ def trace(
 @public()
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Changes the tensor `a` itself; its history has both."""
-    # not by `extra.fill_diagonal`, which gives a new tensor, repeats no values and knows no `wrap`
+    # not by `extra.fill_diagonal`, which returns a new tensor, repeats no values and knows no `wrap`
     if not isinstance(a, Tensor):
         write_into("fill_diagonal", a, val, wrap)
         return
@@ -334,7 +334,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
         numbers = range(0, end, step)
         places = [[n // columns for n in numbers], [n % columns for n in numbers]]
     length = len(places[0])
-    if values.shape[0] > 1:  # NumPy's a.flat[...] = val repeats what is too short
+    if values.shape[0] > 1:  # NumPy's a.flat[...] = val repeats a value that is too short
         values = manipulation.tile(values, (-(-length // values.shape[0]),))[:length]
     key = tuple(creation.asarray(p, dtype="int64", device=a.device) for p in places)
     searching.assign(a, key, values if values.shape[0] > 1 else values[0])
@@ -344,7 +344,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 
 
 def _pairs(value: Any, rank: int) -> list[tuple[Any, Any]]:
-    """What NumPy takes for a pair per axis: one value, one pair, or all of them."""
+    """Return a pair per axis from any form that NumPy accepts: one value, one pair, or all of them."""
     if isinstance(value, dict):
         found = [(0, 0)] * rank
         for axis, each in value.items():
@@ -365,7 +365,7 @@ _EDGES = {"maximum": "max", "minimum": "min", "mean": "mean", "median": "median"
 
 @public()
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Tensor:
-    """All of NumPy's modes but a function, which writes to the padding."""
+    """All of NumPy's modes except a function, which writes to the padding."""
     x = as_operand(array)
     if callable(mode):
         raise refused("numpy.pad with a function", "pad with mode='constant' and write to the parts: x[:2] = ...")
@@ -393,7 +393,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Te
 
 
 def _padding(x: Tensor, mode: str, axis: int, before: int, after: int, pair: tuple[Any, Any]) -> tuple[Tensor, Tensor]:
-    """What stands in front of an axis and behind it."""
+    """Return the padding before an axis and after it."""
     n = x.shape[axis]
     if mode in ("constant", "empty"):
         return _filled(x, axis, before, pair[0]), _filled(x, axis, after, pair[1])
@@ -421,7 +421,7 @@ def _filled(x: Tensor, axis: int, width: int, value: Any) -> Tensor:
 
 
 def _source(mode: str, i: int, n: int) -> tuple[int, int]:
-    """Which element stands at a place outside of an axis, and how often the axis was reflected on the way."""
+    """Return the index of the element at a position outside an axis, and how often it was reflected."""
     period = n if mode == "symmetric" else max(n - 1, 1)
     turns, rest = divmod(i, period)
     if mode == "symmetric":
@@ -430,7 +430,7 @@ def _source(mode: str, i: int, n: int) -> tuple[int, int]:
 
 
 def _odd(x: Tensor, axis: int, sources: list[tuple[int, int]]) -> Tensor:
-    """Elements reflected at an edge, their values too: ``2 * edge - value``, again at each reflection."""
+    """Return elements reflected at an edge, including their values: ``2 * edge - value``, again at each reflection."""
     places = creation.asarray([place for place, _ in sources], dtype="int64", device=x.device)
     found = searching.take(x, places, axis=axis)
     first, last = x[part(axis, slice(0, 1))], x[part(axis, slice(-1, None))]

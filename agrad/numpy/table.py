@@ -1,8 +1,8 @@
-"""The table of NumPy's public functions: each name, what it is here, and the function that does it.
+"""The table of NumPy's public functions: each name, its status, and its implementation.
 
-Four doors lead here: ``np.sum(tensor)`` (``__array_function__`` and ``__array_ufunc__``), ``import agrad.numpy as np``,
-ndarray's methods on tensors, and the namespaces bound to a backend. The chapters fill the table when it is first asked
-for a name; NumPy itself is not imported.
+Four entry points lead here: ``np.sum(tensor)`` (``__array_function__`` and ``__array_ufunc__``), ``import agrad.numpy as np``,
+ndarray's methods on tensors, and the namespaces bound to a backend. The chapters fill the table when the first name is
+requested; NumPy itself is not imported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agrad.ops.docs import referring
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What a function is to a derivative.
+#: The status of a function with respect to derivatives.
 DIFFERENTIATED = "differentiated"
 STEP = "piecewise constant"
 CREATION = "creation"
@@ -30,12 +30,12 @@ CHAPTERS = (
     "fft", "calling", "queries", "refusals",
 )  # fmt: skip
 
-#: Chapters whose functions stand in a room of NumPy's of that name.
+#: Chapters whose functions belong to the NumPy module of that name.
 ROOMS = ("fft", "linalg")
 
 
 class Entry(NamedTuple):
-    """One name of NumPy's."""
+    """One NumPy name."""
 
     name: str
     status: str
@@ -46,14 +46,14 @@ _entries: dict[str, Entry] = {}
 
 
 def public(*names: str, status: str = DIFFERENTIATED) -> Callable[[F], F]:
-    """Enter a function into the table, under its own name or under these.
+    """Enter a function into the table, under its own name or the given ones.
 
     Parameters
     ----------
     *names : str
-        NumPy's names, without the room that the chapter stands for. Default: the function's own.
+        NumPy's names, without the module that the chapter corresponds to. Default: the function's own.
     status : str, optional
-        What it is to a derivative.
+        Its status with respect to derivatives.
     """
 
     def entered(function: F) -> F:
@@ -70,7 +70,7 @@ def public(*names: str, status: str = DIFFERENTIATED) -> Callable[[F], F]:
 
 
 def enter(name: str, function: Any, status: str) -> None:
-    """Enter what is no function of Python's into the table."""
+    """Enter an object that is not a Python function into the table."""
     _entries[name] = Entry(name, status, function)
 
 
@@ -88,14 +88,14 @@ def names_in(room: str) -> list[str]:
 
 
 def name_of(function: Any) -> str:
-    """Return the name in the table of a function of NumPy's, by its module and its own."""
+    """Return the table's name of a NumPy function, from its module and its own name."""
     room = function.__module__.removeprefix("numpy").lstrip(".")
     name: str = function.__name__
     return f"{room}.{name}" if room else name
 
 
 class Room:
-    """A module of NumPy's of which the table has few names, as ``lib.stride_tricks``.
+    """A NumPy module of which the table has only a few names, as ``lib.stride_tricks``.
 
     Parameters
     ----------

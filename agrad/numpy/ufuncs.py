@@ -73,39 +73,39 @@ from agrad.ops.statistical import prod
 from agrad.ops.statistical import sum as sum_of
 from agrad.plugin import manager
 
-#: Numbers that leave the dtype of a floating-point tensor beside them as it is.
+#: Numbers that do not change the dtype of a floating-point tensor beside them.
 _REAL_NUMBERS = frozenset([bool, int, float])
 
 
 class ufunc:  # noqa: N801 (NumPy's own name)
-    """A universal function of NumPy's, in agrad's operations.
+    """A NumPy universal function, implemented with agrad's operations.
 
     Parameters
     ----------
     name : str
         NumPy's name.
     call : callable
-        What it does to aligned operands.
+        Applied to aligned operands.
     nin, nout : int, optional
-        How many operands and results there are.
+        The numbers of operands and results.
     identity : scalar, optional
-        What a reduction of nothing gives; None where that is an error.
+        The result of an empty reduction; None where that is an error.
     reorderable : bool, optional
-        It reduces several axes at once, in any order, though it has no identity.
+        Whether it reduces several axes at once, in any order, although it has no identity.
     real : bool, optional
-        Integers are taken as floating-point numbers, small ones as small ones unless `double`.
+        Whether integers are converted to floating-point numbers, small ones to small ones unless `double`.
     reduce, accumulate : callable, optional
-        ``reduce(x, axis, keepdims)`` over axes, ``accumulate(x, axis)``. Default: one element after the other.
+        ``reduce(x, axis, keepdims)`` over axes, ``accumulate(x, axis)``. Default: one element after another.
     boolean : bool, optional
-        Results are truth values.
+        Whether results are booleans.
     mixed : bool, optional
-        Operands keep their dtypes.
+        Whether operands keep their dtypes.
     takes : tuple of str, optional
-        The kinds of dtypes that it takes, where its operations would take others.
+        The kinds of dtypes that it accepts, where its operations would accept others.
     entry : callable, optional
-        The op that it is, where floating-point tensors of one dtype need no more than that.
+        The equivalent op, if floating-point tensors of one dtype need nothing more.
     core : bool, optional
-        It combines whole axes, as matmul: there is no ``where=`` and no `reduce`.
+        Whether it combines whole axes, as matmul: there is no ``where=`` and no `reduce`.
     """
 
     def __init__(
@@ -146,19 +146,19 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         Parameters
         ----------
         *operands : Tensor, array or scalar
-            As many as `nin`, then perhaps `out`.
+            `nin` operands, optionally followed by `out`.
         out : Tensor, optional
-            What the result is written to, as by ``out[...] = result``.
+            Where to write the result, as by ``out[...] = result``.
         where : Tensor of bool, optional
-            Where to compute; the rest is what `out` had.
+            Where to compute; elsewhere `out` keeps its values.
         casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
-            How far `dtype` and that of `out` may lead away from the operands'.
+            How far `dtype` and the dtype of `out` may differ from the operands'.
         order, subok : optional
-            The layout in memory, and subclasses: without meaning for tensors.
+            Memory layout and subclasses: no effect for tensors.
         dtype : optional
-            What to compute in.
+            The dtype to compute in.
         signature : None
-            Only None; `dtype` says the same.
+            Must be None; `dtype` has the same effect.
         """
         plain = out is dtype is signature is None and where is True and casting == "same_kind" and not more
         if plain and self._entry is not None:
@@ -201,7 +201,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         return into(outs, found, casting, arrays=arrays)
 
     def _takes_arrays(self, operands: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
-        """Return whether results may be written to arrays: where nothing is followed that would be lost by it."""
+        """Return whether results may be written to arrays: only where no differentiated tensor would be lost."""
         array = next((o for o in outs if not isinstance(o, Tensor | None)), None)
         if array is None:
             return False
@@ -209,7 +209,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         if not followed and not transforming.get():
             return True
         symbol = OPS[UFUNCS[self.__name__]].facts.symbol if self.nin == 2 and self.__name__ in UFUNCS else ""
-        if symbol in BINARY and array is operands[0]:  # Python runs it for ``a += b``
+        if symbol in BINARY and array is operands[0]:  # Python calls it for ``a += b``
             name = errors.name_of(array, "y")
             raise TypeError(
                 f"out= takes a tensor, not {type(array).__name__}, by which the gradient would be lost: write"
@@ -218,7 +218,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         return False
 
     def _handed_over(self, operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Let a labelled array among operands call NumPy's ufunc on what it holds."""
+        """Let a labelled array among the operands call NumPy's ufunc on its contents."""
         holder = next(x for x in operands if is_holder(x))
         theirs = getattr(manager.usable("numpy").namespace(), self.__name__)
         found = holder.__array_ufunc__(theirs, "__call__", *operands, **options)
@@ -272,7 +272,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         return operands if self._takes is None else self._strong(operands)
 
     def _strong(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Python's numbers in the dtype of the tensors beside them, all of a kind that the function takes."""
+        """Convert Python numbers to the dtype of the tensors beside them, all of a kind that the function accepts."""
         first = next(x for x in operands if isinstance(x, Tensor))
         for x in operands:
             if type(x) is int and kind_of(first) == "int":
@@ -290,7 +290,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         self, operands: tuple[Any, ...], outs: tuple[Any, ...], where: Any, casting: str, more: dict[str, Any],
         *, arrays: bool,
     ) -> Any:  # fmt: skip
-        """Compute only where a mask is true; what is not computed may lie outside of the domain."""
+        """Compute only where a mask is true; other elements may lie outside the domain."""
         if self._core:
             raise TypeError(f"{self.__name__}() got an unexpected keyword argument 'where'{errors.called()}")
         if outs[0] is None:
@@ -325,7 +325,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             raise self._no_loop()
 
     def _lifted(self, x: Tensor, dtype: Any) -> Tensor:
-        """An array to be combined, in the dtype that it is combined in."""
+        """Return an array to be combined, in the dtype used for it."""
         if dtype is not None and not self._boolean:
             x = astype(x, dtype, copy=False)
         elif self._real:
@@ -346,15 +346,15 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         Parameters
         ----------
         array : Tensor or array
-            What to reduce.
+            The array to reduce.
         axis : int, tuple of int or None, optional
-            Where; None for all.
+            The axes; None for all.
         dtype, out, keepdims : optional
             As for NumPy's reductions.
         initial : scalar, optional
-            What to begin with.
+            The initial value.
         where : Tensor of bool, optional
-            Which elements count.
+            The elements that count.
         """
         dtype = native(dtype)
         self._binary("reduce", dtype)
@@ -387,7 +387,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         return into(out, found)
 
     def _folded(self, x: Tensor, axes: tuple[int, ...], keepdims: bool, started: bool) -> Tensor:
-        """Combine one element after the other."""
+        """Combine one element after another."""
         for axis in sorted(axes, reverse=True):
             members = unstack(x, axis=axis)
             if not members:
@@ -405,14 +405,14 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         return x
 
     def accumulate(self, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None) -> Tensor:
-        """Give the results of `reduce` on the way.
+        """Return the intermediate results of `reduce`.
 
         Parameters
         ----------
         array : Tensor or array
             At least one axis.
         axis : int, optional
-            Where.
+            The axis.
         dtype, out : optional
             As for `reduce`.
         """
@@ -429,14 +429,14 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         return into(out, stack(members, axis=axis) if members else x)
 
     def reduceat(self, array: Any, /, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Tensor:
-        """Reduce slices that begin at indices.
+        """Reduce slices that start at indices.
 
         Parameters
         ----------
         array : Tensor or array
             At least one axis.
         indices : sequence of int
-            Where slices begin; one that is not below the next is an element alone.
+            The start of each slice; one that is not below the next selects a single element.
         axis, dtype, out : optional
             As for `reduce`.
         """
@@ -451,7 +451,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         parts = []
         for a, b in zip(starts, stops, strict=True):
             slice_ = x[part(axis, slice(a, max(b, a + 1)))]
-            alone = slice_.shape[axis] == 1  # as it is, without the identity
+            alone = slice_.shape[axis] == 1  # unchanged, without the identity
             parts.append(
                 self.accumulate(slice_, axis, dtype) if alone else self.reduce(slice_, axis, dtype, keepdims=True)
             )
@@ -463,7 +463,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         Parameters
         ----------
         A, B : Tensor or array
-            Any shapes; those of the result are both, one after the other.
+            Any shapes; the result's shape is both, concatenated.
         **kwargs : optional
             As for a call.
         """
@@ -472,16 +472,16 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         return self(reshape(a, a.shape + (1,) * b.ndim), b, **kwargs)
 
     def at(self, a: Any, indices: Any, b: Any = None, /) -> None:
-        """Combine elements at indices in place, those that occur several times as often.
+        """Combine elements at indices in place, repeatedly for repeated indices.
 
         Parameters
         ----------
         a : Tensor
-            What is changed: its value, as by ``a += ...``.
+            The tensor to change, as by ``a += ...``.
         indices : index
-            Where.
+            The elements to change.
         b : Tensor or scalar
-            With what.
+            The other operand.
         """
         if not isinstance(a, Tensor):
             write_into(f"{self.__name__}.at", a, indices, *(() if b is None else (b,)))
@@ -497,14 +497,14 @@ class ufunc:  # noqa: N801 (NumPy's own name)
 
 
 def kwargs_of(out: Any, where: Any, casting: str, dtype: Any, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a call that are not as they are by default."""
+    """Return the keywords of a call that differ from the defaults."""
     found = {"out": out, "dtype": dtype, "where": None if where is True else where}
     found["casting"] = None if casting == "same_kind" else casting
     return {name: value for name, value in found.items() if value is not None} | more
 
 
 def dtype_in(operands: tuple[Any, ...], name: str) -> Any:
-    """Return the dtype of a name in the library of operands."""
+    """Return the dtype of a name in the operands' library."""
     backend = next(x for x in operands if isinstance(x, Tensor))._spec.backend
     return backend.dtype(name)
 
@@ -514,13 +514,13 @@ def _named(name: str) -> ufunc:
 
 
 def _counted(x: Tensor) -> Tensor:
-    """Return what sums of integers are computed in: at least 64 bits."""
+    """Return an operand as sums of integers take it: with at least 64 bits."""
     if x._spec.inexact:
         return x
     return astype(x, "uint64" if dtypes.name_of(x.dtype).startswith("uint") else "int64", copy=False)
 
 
-# -- what they do ------------------------------------------------------------------------------------------------------
+# -- implementations ---------------------------------------------------------------------------------------------------
 
 
 def _op(name: str) -> Callable[..., Any]:
@@ -528,7 +528,7 @@ def _op(name: str) -> Callable[..., Any]:
 
 
 def _fmod(x1: Any, x2: Any) -> Tensor:
-    """What is left of a division that rounds towards 0: it has the sign of the first."""
+    """Return the remainder of a division that rounds towards 0: it has the sign of the first operand."""
     x1, x2 = as_operands(x1, x2)
     if not x1._spec.inexact:
         return sign(x1) * remainder(absolute(x1), absolute(x2)) if kind_of(x1) == "int" else remainder(x1, x2)
@@ -541,7 +541,7 @@ def _modf(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _frexp(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mantissas from 0.5 to 1, and the powers of two."""
+    """Return mantissas from 0.5 to 1, and the powers of two."""
     value = x.detach()
     power = choose(value == 0, 0.0, floor(log2(absolute(choose(value == 0, 1.0, value)))) + 1)
     mantissa = x / 2**power
@@ -564,7 +564,7 @@ def _float_power(x1: Any, x2: Any) -> Tensor:
 
 
 def _gcd(x1: Any, x2: Any) -> Tensor:
-    """By Euclid's steps, all elements at once: there are at most 93 for 64 bits."""
+    """Use Euclid's algorithm, for all elements at once: at most 93 steps for 64 bits."""
     a, b = (absolute(x) for x in as_operands(x1, x2))
     while bool(any_of(b != 0)):
         done = b == 0
@@ -579,13 +579,13 @@ def _lcm(x1: Any, x2: Any) -> Tensor:
 
 
 def _spacing(x: Tensor) -> Tensor:
-    """The distance to the next number away from 0."""
+    """Return the distance to the next number away from 0."""
     away = choose(x < 0, -math.inf, math.inf)
     return nextafter(x, astype(away, x.dtype)) - x
 
 
 def _bit_count(x: Tensor) -> Tensor:
-    """Halving, with the bits of the absolute value."""
+    """Count by halving, with the bits of the absolute value."""
     x = absolute(x) if kind_of(x) == "int" else astype(x, "int64")
     total = x * 0
     for _ in range(64):
@@ -603,7 +603,7 @@ def _logaddexp2(x1: Any, x2: Any) -> Tensor:
 
 
 def _exact(name: str) -> Callable[[Tensor], Tensor]:
-    """An op that rounds, and leaves truth values as they are."""
+    """Return an op that rounds, and leaves booleans unchanged."""
     op = _op(name)
     return lambda x: fresh(x) if kind_of(x) == "bool" else op(x)
 
@@ -613,7 +613,7 @@ def _truth(x: Any) -> Any:
 
 
 def _logical(name: str) -> Callable[..., Tensor]:
-    """An op on truth values, of numbers: what is not 0 is true."""
+    """Return a logical op for numbers: nonzero is true."""
     op = _op(name)
     return lambda *operands: op(*(_truth(x) for x in as_operands(*operands)))
 
@@ -624,7 +624,7 @@ def _test(name: str) -> Callable[[Tensor], Tensor]:
 
 
 def _of_axes(name: str, signature: str, operands: Sequence[Tensor]) -> None:
-    """Refuse operands of fewer axes than a product's signature has."""
+    """Refuse operands with fewer axes than a product's signature."""
     for i, (x, core) in enumerate(zip(operands, signature.partition("->")[0].split("(")[1:], strict=True)):
         least = core.partition(")")[0].count(",") + 1
         if x.ndim < least:
@@ -648,7 +648,7 @@ def _vecmat(x1: Any, x2: Any) -> Tensor:
 
 
 def _core_axes(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a product of the last axes take ``axes=`` (a tuple per operand and result), ``axis=`` and ``keepdims=``."""
+    """Give a product of the last axes ``axes=`` (a tuple per operand and result), ``axis=`` and ``keepdims=``."""
 
     def product(*operands: Any, axes: Any = NO_VALUE, axis: Any = NO_VALUE, keepdims: bool = False) -> Tensor:
         operands = as_operands(*operands)
@@ -672,7 +672,7 @@ def _core_axes(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     return product
 
 
-# -- how they reduce ---------------------------------------------------------------------------------------------------
+# -- reductions --------------------------------------------------------------------------------------------------------
 
 
 def _running(function: Callable[..., Tensor]) -> Callable[[Tensor, int], Tensor]:
