@@ -607,12 +607,12 @@ def detach(input: Any) -> Tensor:
     Returns
     -------
     Tensor
-        A value of its own: changing it in place does not change `input`.
+        A separate value: changing it in place does not change `input`.
     """
 
 
 def detach_(input: Any) -> Tensor:
-    """Forget the history of `input`; a leaf keeps its `.grad` and stops requiring one.
+    """Drop the history of `input`; a leaf keeps its `.grad` and stops requiring one.
 
     Parameters
     ----------

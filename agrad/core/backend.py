@@ -648,7 +648,7 @@ class Backend:
             else:
                 return made
         places = self._places(array.shape, key, self.beside(array))
-        lead = max(value.ndim - places.ndim, 0)  # a value may have leading axes of length 1 that the assigned place lacks
+        lead = max(value.ndim - places.ndim, 0)  # a value may have leading axes of length 1 that its place lacks
         value = xp.reshape(value, value.shape[lead:]) if set(value.shape[:lead]) <= {1} else value
         value = xp.astype(xp.broadcast_to(value, places.shape), array.dtype)
         places, values = xp.reshape(places, (-1,)), xp.reshape(value, (-1,))

@@ -431,9 +431,7 @@ class Pass:
             self.masked.remove(node)
             self.masked.update(node.inputs)
         if type(node) is AccumulateGrad and (before := self.leaves.pop(node, None)) is not None:
-            self.accumulate(
-                before, node, g
-            )  # delivered before it had hooks: one was registered during the pass
+            self.accumulate(before, node, g)  # delivered before it had hooks: one was registered during the pass
             g = before[0]
         if hooks is not None and not isinstance(g, list):
             g = self.run_tensor_hooks(node, hooks, g)

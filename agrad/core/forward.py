@@ -105,7 +105,7 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
             tangents[argument.name] = tangent_of(value, at) if isinstance(value, Tensor) else None
     before = mode.get_mode()
     try:
-        mode.push(levels=tuple(number for number in now.levels if number < at))  # the levels that operands may still carry
+        mode.push(levels=tuple(number for number in now.levels if number < at))  # those that operands may still carry
         result = op.invoke(op.entry, primals)
         multi_output = isinstance(result, tuple | list)
         results = list(result) if multi_output else [result]

@@ -11,13 +11,13 @@ Axis = int | tuple[int, ...] | None
 
 
 class Picked(NamedTuple):
-    """Elements picked along an axis, and their indices there: what PyTorch's `max(dim)` and its kin give."""
+    """Elements selected along an axis, and their indices there: the result of PyTorch's `max(dim)` and similar."""
     values: Tensor
     indices: Tensor
 
 
 class Sorted(NamedTuple):
-    """What `Tensor.sort` gives."""
+    """The result of `Tensor.sort`."""
     values: Tensor
     indices: Tensor
 
@@ -170,19 +170,19 @@ class Methods(_FromTables):
         Parameters
         ----------
         gradient : Tensor, optional
-            Cotangent of this tensor's shape; may be left out for a single real element (then 1).
+            Cotangent of this tensor's shape; may be omitted for a single real element (then 1).
         retain_graph : bool, optional
-            Keep what the graph saved, to run through it again. Default: `create_graph`.
+            Whether to keep the graph's saved values, so that it can be differentiated again. Default: `create_graph`.
         create_graph : bool, optional
-            Record the backward pass itself, for higher derivatives. A `.grad` then has a history that leads back to its
-            leaf, a cycle which only the garbage collector frees: `agrad.grad` makes none.
+            Whether to record the backward pass itself, for higher derivatives. A `.grad` then has a history that leads back
+            to its leaf, a cycle that only the garbage collector frees; `agrad.grad` creates none.
         inputs : Tensor, GradientEdge, or iterable or dict of them, optional
-            Accumulate into these only.
+            Accumulate only into these.
 
         Raises
         ------
         RuntimeError
-            As PyTorch, in its words; every `.grad` is then as it was.
+            Where PyTorch does, with its message; no `.grad` has changed then.
 
         Examples
         --------
@@ -246,35 +246,35 @@ class Methods(_FromTables):
     # agrad/numpy/protocol.py, ArrayMethods
 
     def argpartition(self, kth: Any, axis: int | None=-1, kind: str='introselect') -> Tensor:
-        """Indices that part the elements at one or several ranks; here they sort altogether."""
+        """Indices that partition the elements at one or several ranks; here they sort completely."""
     def astype(self, dtype: Any, order: str='K', casting: str='unsafe', copy: bool=True) -> Tensor:
         """The elements converted to another dtype."""
     def choose(self, choices: Any, out: Any=None, mode: str='raise') -> Tensor:
-        """Elements of several tensors, this one saying of which."""
+        """Elements of several tensors, selected by this one."""
     def compress(self, condition: Any, axis: int | None=None, out: Any=None) -> Tensor:
-        """The parts along an axis where a condition is true; it is looked at."""
+        """The parts along an axis where a condition is true; its values are checked."""
     def conjugate(self) -> Tensor:
         """Complex conjugates."""
     def copy(self, order: str='C') -> Tensor:
         """A tensor of the same value, which stays in the graph."""
     def fill(self, value: Any) -> None:
-        """One value everywhere, in place."""
+        """Set all elements to one value, in place."""
     @property
     def flat(self) -> Tensor:
         """All elements as a vector."""
     @property
     def itemsize(self) -> int:
-        """The bytes of one element."""
+        """The number of bytes of one element."""
     def put(self, indices: Any, values: Any, mode: str='raise') -> None:
-        """Values put at places of the elements counted in rows, in place."""
+        """Set the elements at positions counted in row-major order, in place."""
     def searchsorted(self, v: Any, side: str='left', sorter: Any=None) -> Tensor:
-        """Where values would be inserted to keep the order."""
+        """The positions where values would be inserted to keep the order."""
     def take(self, indices: Any, axis: int | None=None, out: Any=None, mode: str='raise') -> Tensor:
-        """The elements at places along an axis, or counted in rows."""
+        """The elements at positions along an axis, or counted in row-major order."""
     def tobytes(self, order: str='C') -> bytes:
         """The bytes of the value.
 
-        Returns: As NumPy has them.
+        Returns: The same bytes as in NumPy.
         RuntimeError: While a gradient is required and recording is on.
         """
 
@@ -286,7 +286,7 @@ class Methods(_FromTables):
         Returns
         -------
         numpy.ndarray
-            On the memory of this tensor.
+            Shares memory with this tensor.
 
         Raises
         ------
@@ -296,7 +296,7 @@ class Methods(_FromTables):
     def __array__(self, dtype: Any=None, copy: bool | None=None) -> Any: ...
     @property
     def fill_value(self) -> Any:
-        """What pydata/sparse asks the operands of its products for: it leaves those with tensors to them, and nobody else finds it."""
+        """The attribute that pydata/sparse reads from operands of its products: it defers those with tensors; otherwise hidden."""
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any: ...
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any: ...
 
@@ -932,4 +932,4 @@ class Methods(_FromTables):
 
     def __repr__(self) -> str: ...
     def _repr_html_(self) -> str:
-        """What it is as a table, and its text; of a lazy one what its library shows, without computing it."""
+        """Return a table of properties, and the text; for a lazy tensor its library's view, without computing it."""

@@ -48,7 +48,7 @@ def attaching_to(target: type) -> Callable[[type[M]], type[M]]:
 
     def attached(methods: type[M]) -> type[M]:
         for name, member in vars(methods).items():
-            if isinstance(member, FunctionType | property) and not name.startswith("__annotate"):  # names that Python adds
+            if isinstance(member, FunctionType | property) and not name.startswith("__annotate"):  # added by Python
                 if isinstance(member, FunctionType) and member.__name__ == name:
                     member.__qualname__ = f"{target.__name__}.{name}"  # Python names it in messages
                 setattr(target, name, member)

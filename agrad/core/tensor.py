@@ -74,7 +74,7 @@ class Tensor(Methods):
     # see `core.buffers.own`.
     __slots__ = ("__dict__", "__weakref__", "_node", "_raw", "_spec")
 
-    __pandas_priority__ = 5000  # pandas objects leave operators to tensors, which refuse them, and to ufuncs, which take them
+    __pandas_priority__ = 5000  # pandas leaves operators to tensors, which refuse its objects, and to ufuncs
 
     _raw: Any
     _node: Node | None
@@ -610,7 +610,7 @@ class Tensor(Methods):
         self._leaves_transform("format()")
         backend, raw = self._spec.backend, self._raw
         if self.ndim == 0 and (spec or (backend.shows(raw) and backend.text_of(raw) is None)):
-            return format(self._item(), spec)  # as PyTorch: the number; a value that would need computing is shown as by print
+            return format(self._item(), spec)  # as PyTorch: the number; an uncomputed value is shown as by print
         return object.__format__(self, spec)
 
     # -- copies -------------------------------------------------------------------------------------------------------
@@ -640,7 +640,7 @@ class Tensor(Methods):
             )
         if self._tangents:
             raise RuntimeError("deepcopy of a dual tensor: the copy would lose its tangent. Use copy.copy or clone().")
-        if isinstance(self._node, AccumulateGrad) and not self._node.active:  # a name that a transform gave to an argument
+        if isinstance(self._node, AccumulateGrad) and not self._node.active:  # a name that a transform gave
             self._leaves_transform("deepcopy()")
         data = self._raw  # values are immutable: the copy may share the array
         made = _new(type(self))

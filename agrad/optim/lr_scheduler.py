@@ -417,7 +417,7 @@ class CosineAnnealingLR(LRScheduler):
         epoch, total, least = self.last_epoch, self.T_max, self.eta_min
         if self._begins or epoch == 0:
             return self._times(1.0)
-        if (epoch - 1 - total) % (2 * total) == 0:  # the previous step was at the least rate, where the quotient is 0 / 0
+        if (epoch - 1 - total) % (2 * total) == 0:  # the last step was at the least rate, where the quotient is 0 / 0
             rise = (1 - math.cos(math.pi / total)) / 2
             return [group["lr"] + (base - least) * rise for base, group in zip(self.base_lrs, self.groups, strict=True)]
         quotient = (1 + math.cos(math.pi * epoch / total)) / (1 + math.cos(math.pi * (epoch - 1) / total))

@@ -485,7 +485,7 @@ def _label(row: Row) -> list[str]:
     return [part for part in (row.name, row.result, last) if part]
 
 
-_Spot: TypeAlias = int | tuple[int, int]  # a node by its number; or the edges to a node that pass through a layer, and which layer
+_Spot: TypeAlias = int | tuple[int, int]  # a node by its number; or the edges to a node that pass a layer, and which
 
 
 def _layout(rows: list[Row]) -> tuple[list[dict[_Spot, float]], list[tuple[_Spot, _Spot]]]:

@@ -384,9 +384,7 @@ def fold(
             f" input.size={list(x.shape)}\n  in fold().{errors.called()}"
         )
     images, height, width = x.shape[0] * x.shape[1] // window, size[0] + 2 * down, size[1] + 2 * across
-    starts = arange(images, device=x.device) * (
-        height * width
-    )  # of the flattened images: a library's simplest index
+    starts = arange(images, device=x.device) * (height * width)  # of the flattened images: a library's simplest index
     where = manipulation.reshape(starts, (-1, 1)) + manipulation.reshape(places, (1, -1))
     empty = zeros((images * height * width,), dtype=x.dtype, device=x.device)
     filled = searching.scatter_add(empty._spec, manipulation.reshape(where, (-1,)), manipulation.reshape(x, (-1,)))
