@@ -864,11 +864,12 @@ class Backend:
 
         Parameters
         ----------
-        Contains no steps for histories. The function takes arrays of this backend for the inputs, in their order and with
-        the stated shapes and dtypes, and pairs of integers for keys of draws; it returns a tuple of the outputs, in their
-        order, which no later call overwrites. Several threads may call it at once. A step ``stop_unless`` has no result: if
-        its value, read by ``item``, differs from the number beside it (for a bool: in truth), the function raises
-        `agrad.plugin.programs.Stopped` before running any later step.
+        program : agrad.func.Program
+            Contains no steps for histories. The function takes arrays of this backend for the inputs, in their order and with
+            the stated shapes and dtypes, and pairs of integers for keys of draws; it returns a tuple of the outputs, in their
+            order, which no later call overwrites. Several threads may call it at once. A step ``stop_unless`` has no result: if
+            its value, read by ``item``, differs from the number beside it (for a bool: in truth), the function raises
+            `agrad.plugin.programs.Stopped` before running any later step.
         **options
             ``exact`` (bool, default False): compute sums and matrix products as operation by operation, so that results are
             bitwise equal. ``threads`` (int or None): how many may work on large arrays; None leaves the choice to the backend.

@@ -747,10 +747,10 @@ class Storage(tuple[Any, ...]):  # noqa: SLOT001 (a tuple with more than it show
 
     Attributes
     ----------
-    The result's array, as long as `x` has the value it was taken from.
-        That of the result, as long as `x` has the value it was taken from.
-    The array of `x`.
-        That of `x`.
+    array : array
+        The result's array, as long as `x` has the value it was taken from.
+    value : array
+        The array of `x`.
     """
 
     array: Any

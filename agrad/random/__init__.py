@@ -283,8 +283,8 @@ def randn(
         The shape, as integers or one tuple.
     dtype: Default: `get_default_dtype`.
     device: ``"<backend>[:<device>]"``. Default: the default backend's.
-    Whether to record operations on the result.
-        Record what is done with the result.
+    requires_grad : bool, optional
+        Whether to record operations on the result.
     generator: The source of keys. Default: the generator of `manual_seed`.
     size : int or tuple, optional
         PyTorch's name for the shape.

@@ -185,7 +185,7 @@ def text(outputs: Any, names: Any = None) -> str:
         Tensors that require grad.
     names: As for `graph`.
     Returns: For each node: its number, the numbers of the nodes that its cotangents go to, the operation, its result, the
-    values it keeps for backward, and the line of the forward call.
+        values it keeps for backward, and the line of the forward call.
     ValueError: If none of them requires grad.
 
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)

@@ -90,7 +90,7 @@ def interpolate(
     Returns: Same dtype as `input`, with other lengths after the first two axes.
     NotImplementedError: For another mode.
     ValueError: If not exactly one of `size` and `scale_factor` is given, the mode is for another number of axes, or
-    `align_corners` is set for "nearest".
+        `align_corners` is set for "nearest".
 
     >>> ag.nn.functional.interpolate(ag.tensor([[[1.0, 3.0]]]), scale_factor=2, mode="linear")
     tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
@@ -280,7 +280,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     Returns: Of the dtype of `input`, longer along the padded axes.
     NotImplementedError: For another mode.
     ValueError: If the widths are not pairs, or more than the axes; or not below the length in mode "reflect", or above it in
-    mode "circular".
+        mode "circular".
 
     >>> ag.nn.functional.pad(ag.tensor([1.0, 2.0]), (1, 2))
     tensor([0., 1., 2., 0., 0.])

@@ -207,7 +207,7 @@ def cross_entropy(
     input : Tensor, shape (N, C), (C,) or (N, C, d1, ...)
         Logits of C classes, real.
     target: Class indices: integers, of the shape of `input` without the class axis. Or probabilities: floating
-    point, of the shape of `input`.
+        point, of the shape of `input`.
     weight : Tensor, shape (C,), optional
         A weight per class. For class indices "mean" divides by the sum of the weights of the targets. No gradient.
     ignore_index: Class indices with this value do not count.

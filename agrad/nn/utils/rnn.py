@@ -91,7 +91,7 @@ def pack_padded_sequence(
 
     input: Shape (longest, sequences, ...), or (sequences, longest, ...).
     enforce_sorted: Whether to refuse sequences not ordered by length, the longest first; otherwise they are sorted, and
-    their results returned in the original order.
+        their results returned in the original order.
     RuntimeError: If lengths are not positive, not ordered, too large, or not one per sequence, or there are none.
 
     >>> ag.nn.utils.rnn.pack_padded_sequence(ag.tensor([[1.0, 3.0], [2.0, 0.0]]), [2, 1]).data
