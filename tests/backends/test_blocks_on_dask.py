@@ -315,8 +315,10 @@ def test_steps_in_time_take_as_many_tasks_each_and_hold_a_few_blocks():
         total.compute()
         seen = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert seen <= told < 55 * 1000 * 100 * 8
-    assert seen < 40 * 1000 * 100 * 8  # of 64 blocks: borders, and what they are made of
+    # Of 64 blocks: borders, and what they are made of. Dask orders tasks by their names, which are others in each run: 34 to 45
+    # blocks were seen, 52 to 58 told.
+    assert seen <= told < 62 * 1000 * 100 * 8
+    assert seen < 50 * 1000 * 100 * 8
 
 
 def coupled(h, u, k, xp=anp):

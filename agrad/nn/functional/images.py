@@ -146,9 +146,9 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     Returns: Shape (n, height, width, 2), same dtype as `theta`.
     ValueError: If the shapes do not match.
 
-    >>> ag.nn.functional.affine_grid(ag.tensor([[[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2))
-    tensor([[[[0.0000, 0.0000],
-              [1.0000, 0.0000]]]])
+    >>> ag.nn.functional.affine_grid(ag.tensor([[[1.0, 0.0, 0.25], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2))
+    tensor([[[[-0.2500,  0.0000],
+              [ 0.7500,  0.0000]]]])
     """
     maps = as_operand(theta)
     lengths = tuple(size)[2:]
