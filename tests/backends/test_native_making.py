@@ -126,7 +126,8 @@ def test_what_is_alike_is_lowered_as_if_it_were_not(monkeypatch, name, own):
     monkeypatch.setattr(lowering, "Stretches", Apart)
     apart = Native(program, NUMPY, args, own=own)
     assert not apart.low.tried.followed
-    assert len(followed) > len(program.steps) // 4
+    # Of layers whose products are written out, only the backward stretches are followed.
+    assert len(followed) > len(program.steps) // (4 if (name, own) == ("layers", True) else 3)
     assert made.text == apart.text
     assert made.low.where(made.outputs[0]) == apart.low.where(apart.outputs[0])
     assert (made._schedule._args == apart._schedule._args).all()
