@@ -16,57 +16,33 @@ import agrad as ag
 
 n = 24
 node = np.arange(n * n).reshape(n, n)
-edges = np.concatenate(
-    [
-        np.stack([node[:, :-1], node[:, 1:]]).reshape(2, -1),
-        np.stack([node[:-1], node[1:]]).reshape(2, -1),
-    ],
-    axis=1,
-)
+pairs = (node[:, :-1], node[:, 1:]), (node[:-1], node[1:])
+edges = np.hstack([np.stack(pair).reshape(2, -1) for pair in pairs])
 y, x = np.mgrid[:n, :n] / (n - 1)
-middle = np.stack([(a.ravel()[edges[0]] + a.ravel()[edges[1]]) / 2 for a in (x, y)])
+middle = [(a.ravel()[edges[0]] + a.ravel()[edges[1]]) / 2 for a in (x, y)]
 
 # %%
 # The matrix is the graph's Laplacian of the inner nodes. Its pattern is constant, and its values are sums of conductivities: a
 # constant sparse matrix times these. Which, says how often each edge counts for each entry.
 
 inner = (x.ravel() > 0) & (x.ravel() < 1)  # left and right are kept at zero
-number = np.where(inner, np.cumsum(inner) - 1, -1)
+number, m = np.where(inner, np.cumsum(inner) - 1, -1), int(inner.sum())
 i, j = number[edges]
 e = np.arange(i.size)
 rows, columns = np.concatenate([i, j, i, j]), np.concatenate([i, j, j, i])
 edge, sign = np.tile(e, 4), np.repeat([1.0, 1.0, -1.0, -1.0], i.size)
 inside = (rows >= 0) & (columns >= 0)
 rows, columns, edge, sign = rows[inside], columns[inside], edge[inside], sign[inside]
-pattern = csr_array(
-    coo_array((np.ones(rows.size), (rows, columns)), shape=(inner.sum(), inner.sum()))
-)
-pattern.sum_duplicates()
-stored = csr_array(
-    (np.arange(1, pattern.nnz + 1), pattern.indices, pattern.indptr),
-    shape=pattern.shape,
-)
-counts = csr_array(
-    (sign, (stored[rows, columns] - 1, edge)), shape=(pattern.nnz, i.size)
-)
+pattern = coo_array((np.ones(rows.size), (rows, columns)), shape=(m, m)).tocsr()
+stored = pattern.copy()
+stored.data = np.arange(pattern.nnz)
+where = np.asarray(stored[rows, columns]), edge
+counts = csr_array((sign, where), shape=(pattern.nnz, i.size))
 laplacian = ag.sparse.from_scipy(pattern)
-print(laplacian)
 
-heat = np.zeros((8, inner.sum()))
-for source, (a, b) in zip(
-    heat,
-    [
-        (0.2, 0.2),
-        (0.5, 0.2),
-        (0.8, 0.2),
-        (0.2, 0.8),
-        (0.5, 0.8),
-        (0.8, 0.8),
-        (0.3, 0.5),
-        (0.7, 0.5),
-    ],
-    strict=True,
-):
+spots = [(a, b) for b in (0.2, 0.8) for a in (0.2, 0.5, 0.8)]
+heat = np.zeros((8, m))
+for source, (a, b) in zip(heat, [*spots, (0.3, 0.5), (0.7, 0.5)], strict=True):
     source[number[node[round(b * (n - 1)), round(a * (n - 1))]]] = 1.0
 
 
@@ -78,22 +54,19 @@ def temperatures(log_conductivity):
 # %%
 # Measurements: a medium that conducts four times as well within a disc.
 
-truth = np.where(
-    (middle[0] - 0.6) ** 2 + (middle[1] - 0.45) ** 2 < 0.06, np.log(4.0), 0.0
-)
+disc = (middle[0] - 0.6) ** 2 + (middle[1] - 0.45) ** 2 < 0.06
+truth = np.log(4.0) * disc
 rng = np.random.default_rng(0)
-seen = rng.choice(inner.sum(), inner.sum() // 5, replace=False)
-measured = temperatures(ag.asarray(truth)).numpy()[seen]
-noise = 0.005 * measured.std()
-measured = measured + noise * rng.normal(size=measured.shape)
+seen = rng.choice(m, m // 5, replace=False)
+measured = temperatures(ag.asarray(truth)).numpy()[seen].copy()
+measured += (noise := 0.005 * measured.std()) * rng.normal(size=measured.shape)
 
 # %%
 # What is minimised: the misfit, and how much neighbouring edges differ. Edges meet at a node, so the differences are one more
 # product with a sparse matrix. SciPy's optimiser gets the gradient.
 
-meet = coo_array(
-    (np.ones(2 * i.size), (edges.ravel(), np.tile(e, 2))), shape=(n * n, i.size)
-).tocsr()
+ends = edges.ravel(), np.tile(e, 2)
+meet = coo_array((np.ones(2 * i.size), ends), shape=(n * n, i.size)).tocsr()
 mean = csr_array(meet / meet.sum(axis=1)[:, None])
 
 
@@ -114,21 +87,14 @@ for ax, c, title in zip(axes, (truth, found.x), ("true", "found"), strict=True):
     shown = ax.scatter(*middle, c=np.exp(c), s=9, vmin=0.8, vmax=4.5)
     ax.set(title=f"conductivity, {title}", aspect="equal")
 fig.colorbar(shown, ax=axes)
-
-disc = truth > 0
-print(
-    f"within the disc {np.exp(found.x[disc].mean()):.2f}, outside {np.exp(found.x[~disc].mean()):.2f}"
-)
-assert np.exp(found.x[disc].mean()) > 2.5
-assert np.exp(found.x[~disc].mean()) < 1.3
+within, outside = (np.exp(found.x[part].mean()) for part in (disc, ~disc))
+print(f"within the disc {within:.2f}, outside {outside:.2f}")
+assert outside < 1.3 < 2.5 < within
 
 # %%
 # The gradient is that of finite differences, along any direction.
 
 along, step = rng.normal(size=i.size), 1e-5
-slope = (float(loss(truth + step * along)) - float(loss(truth - step * along))) / (
-    2 * step
-)
-np.testing.assert_allclose(
-    np.asarray(value_and_grad(truth)[1]) @ along, slope, rtol=1e-5
-)
+rise = float(loss(truth + step * along)) - float(loss(truth - step * along))
+found = np.asarray(value_and_grad(truth)[1]) @ along
+np.testing.assert_allclose(found, rise / (2 * step), rtol=1e-5)

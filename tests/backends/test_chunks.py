@@ -46,6 +46,7 @@ WHOLE = {
     **{f"fft.{name}": Whole(1, _FOURIER) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
     **{f"fft.{name}": Whole(ALL, _FOURIER) for name in ("fftn", "ifftn", "rfftn", "irfftn")},
     "linalg.cross": Whole(1, "the axis has three places"),
+    **{f"scipy.sparse_{name}": Whole(1, "a matrix in one piece") for name in ("matmul", "sampled", "solve")},
     **{
         f"linalg.{name}": Whole(2, _MATRIX)
         for name in (

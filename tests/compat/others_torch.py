@@ -14,6 +14,8 @@ import types
 from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 from others import ROUNDING, Anything, difference, digits, printed, write
 
 #: The line that tells agrad of PyTorch's default.

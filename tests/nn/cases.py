@@ -589,7 +589,7 @@ LAYERS = {
     ),
     "Transformer": (
         lambda nn: nn.Transformer(4, 2, 1, 2, 3, 0.0),
-        lambda n, c, x, y: n(x, y, tgt_mask=n.generate_square_subsequent_mask(3, dtype=x.dtype)),
+        lambda n, c, x, y: n(x, y, tgt_mask=n.generate_square_subsequent_mask(3, device=x.device, dtype=x.dtype)),
         wave(4, 2, 4),
         wave(3, 2, 4, phase=1),
     ),

@@ -192,7 +192,7 @@ def _libraries():
 
     matrix = sparse.csr_array(np.eye(2))
     return {
-        "A.toarray\\(\\) @ x": (lambda x: matrix @ x, lambda x: x @ matrix, lambda x: matrix.dot(x)),
+        "ag.sparse.matmul\\(A, x\\)": (lambda x: matrix @ x, lambda x: matrix.dot(x)),
         "convolve filters": (lambda x: ndimage.gaussian_filter(x, 1.0),),
         "np.linalg.norm\\(x\\[:, None\\] - y": (lambda x: distance.cdist(x[:, None], x[:, None]),),
     }
@@ -203,6 +203,13 @@ def test_what_takes_arrays_only_says_what_to_write():
         for call in calls:
             with pytest.raises(RuntimeError, match=f"(?s){words}.*test_plain_arrays"):
                 grad(lambda x, call=call: np.sum(call(x)))(np.ones(2))
+
+
+def test_a_product_with_a_sparse_matrix_on_the_right():
+    sparse = pytest.importorskip("scipy.sparse")
+    matrix = sparse.csr_array(np.array([[1.0, 2.0], [0.0, 3.0]]))
+    found = grad(lambda x: np.sum((x @ matrix) ** 2))(np.array([1.0, -1.0]))
+    np.testing.assert_allclose(found, 2 * matrix.toarray() @ (matrix.toarray().T @ [1.0, -1.0]))
 
 
 def test_scikit_learn_says_which_switches_it_needs():
