@@ -170,22 +170,12 @@ class Source:
         self.name: str = method or op.name.rpartition(".")[2]
 
     def __str__(self) -> str:
-        return _Writer(self.op, self.method, reflected=self.reflected).text() if writable(self.op) else self._general()
+        if writable(self.op):
+            return _Writer(self.op, self.method, reflected=self.reflected).text()
+        lines, call = _outline(self.op, self.method, reflected=self.reflected)
+        return "\n".join([*lines, f"    return {call}"]) + "\n"
 
     __repr__ = __str__
-
-    def _general(self) -> str:
-        if self.method:
-            names = [a.name for _, a in self.op.array_slots]
-            given = names[::-1] if self.reflected else names
-            return f"def {self.method}({', '.join(given)}, /):\n    return operate(op, {_tuple(names)})\n"
-        values = _tuple(a.name for a in self.op.arguments)
-        lines = [
-            f"def {self.name}({_signature_text(self.op)}):",
-            *_first_lines(self.op),
-            f"    return general(op, {values})",
-        ]
-        return "\n".join(lines) + "\n"
 
     def compile(self, names: dict[str, Any]) -> FunctionType:
         """Return the function, whose globals are `names`."""
@@ -262,6 +252,19 @@ def _takes_unknown(op: Op) -> bool:
     )
 
 
+def _outline(op: Op, method: str, *, reflected: bool) -> tuple[list[str], str]:
+    """Return the first lines of a function, and the call that handles every case.
+
+    Operators call `operate`, which may return NotImplemented; a reflected one has its Tensor second.
+    """
+    if method:
+        names = [a.name for _, a in op.array_slots]
+        given = names[::-1] if reflected else names
+        return [f"def {method}({', '.join(given)}, /):"], f"operate(op, {_tuple(names)})"
+    head = f"def {op.name.rpartition('.')[2]}({_signature_text(op)}):"
+    return [head, *_first_lines(op)], f"general(op, {_tuple(a.name for a in op.arguments)})"
+
+
 def _first_lines(op: Op) -> list[str]:
     """Write the first statements: unknown keywords, and other names of known ones."""
     name = op.name.rpartition(".")[2]
@@ -324,17 +327,10 @@ class _Writer:
         required = [a for a in self.arrays if not self._optional(a)]
         self.lead = next((a for a in required if a.kind == "operand"), required[0]).name
         self.elementwise = self.rule.kind == "elementwise"
-        if method:
-            self.head = f"def {method}({', '.join(a.name for a in self.arrays)}, /):"
-            self.rest = f"operate(op, {_tuple(self.names)})"
-        else:
-            self.head = f"def {op.name.rpartition('.')[2]}({_signature_text(op)}):"
-            self.rest = f"general(op, {_tuple(a.name for a in op.arguments)})"
-        self.lines: list[str] = []
+        self.lines, self.rest = _outline(op, method, reflected=reflected)
 
     def text(self) -> str:
         """Return the source."""
-        self.lines = [self.head, *([] if self.method else _first_lines(self.op))]
         self._mode()
         self._operands()
         self._call()
