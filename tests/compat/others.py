@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -231,10 +232,15 @@ def main(checkout: Path, names: list[str], repeat: int) -> None:
         write("HIPS autograd's examples", head, rows)
 
 
-if __name__ == "__main__":
+def from_command_line(main: Callable[[Path, list[str], int], None], run_one: Callable[..., None]) -> None:
+    """Run what the command line says: ``CHECKOUT [--repeat=N] [NAME ...]``, or one by ``CHECKOUT --one ...``."""
     place, *options = sys.argv[1:]
     if options[:1] == ["--one"]:
         run_one(Path(place), *options[1:])
     else:
         again = int(options.pop(0).removeprefix("--repeat=")) if options and options[0].startswith("--repeat=") else 1
         main(Path(place).resolve(), options, again)
+
+
+if __name__ == "__main__":
+    from_command_line(main, run_one)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from others import ROUNDING, Anything, difference, digits, printed, write
+from others import ROUNDING, Anything, difference, digits, from_command_line, printed, write
 
 #: The line that tells agrad of PyTorch's default.
 FLOAT32 = "torch.set_default_dtype(torch.float32)"
@@ -387,9 +387,4 @@ def main(checkout: Path, names: list[str], repeat: int) -> None:
 
 
 if __name__ == "__main__":
-    place, *options = sys.argv[1:]
-    if options[:1] == ["--one"]:
-        run_one(Path(place), *options[1:])
-    else:
-        again = int(options.pop(0).removeprefix("--repeat=")) if options and options[0].startswith("--repeat=") else 1
-        main(Path(place).resolve(), options, again)
+    from_command_line(main, run_one)

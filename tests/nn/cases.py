@@ -763,60 +763,27 @@ CASES |= {
     "affine_grid": (lambda F, c, t: F.affine_grid(t, (2, 3, 3, 4), align_corners=False), wave(2, 2, 3)),
     "affine_grid, corners": (lambda F, c, t: F.affine_grid(t, (2, 3, 4, 1), align_corners=True), wave(2, 2, 3)),
     "affine_grid, volumes": (lambda F, c, t: F.affine_grid(t, (1, 1, 2, 3, 2), align_corners=False), wave(1, 3, 4)),
-    "grid_sample, bilinear, zeros": (
-        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "zeros", False),
-        wave(2, 3, 4, 5),
-        wave(2, 3, 2, 2, phase=1),
-    ),
-    "grid_sample, bilinear, zeros, corners": (
-        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "zeros", True),
-        wave(2, 3, 4, 5),
-        wave(2, 3, 2, 2, phase=1),
-    ),
-    "grid_sample, bilinear, border": (
-        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "border", False),
-        wave(2, 3, 4, 5),
-        wave(2, 3, 2, 2, phase=1),
-    ),
-    "grid_sample, bilinear, border, corners": (
-        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "border", True),
-        wave(2, 3, 4, 5),
-        wave(2, 3, 2, 2, phase=1),
-    ),
-    "grid_sample, bilinear, reflection": (
-        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "reflection", False),
-        wave(2, 3, 4, 5),
-        wave(2, 3, 2, 2, phase=1),
-    ),
-    "grid_sample, bilinear, reflection, corners": (
-        lambda F, c, x, g: F.grid_sample(x, 1.7 * g, "bilinear", "reflection", True),
-        wave(2, 3, 4, 5),
-        wave(2, 3, 2, 2, phase=1),
-    ),
-    "grid_sample, nearest, zeros": (
-        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "zeros", False),
-        wave(2, 3, 4, 5),
-    ),
-    "grid_sample, nearest, zeros, corners": (
-        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "zeros", True),
-        wave(2, 3, 4, 5),
-    ),
-    "grid_sample, nearest, border": (
-        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "border", False),
-        wave(2, 3, 4, 5),
-    ),
-    "grid_sample, nearest, border, corners": (
-        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "border", True),
-        wave(2, 3, 4, 5),
-    ),
-    "grid_sample, nearest, reflection": (
-        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "reflection", False),
-        wave(2, 3, 4, 5),
-    ),
-    "grid_sample, nearest, reflection, corners": (
-        lambda F, c, x: F.grid_sample(x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", "reflection", True),
-        wave(2, 3, 4, 5),
-    ),
+    **{
+        f"grid_sample, bilinear, {padding}{', corners' * corners}": (
+            lambda F, c, x, g, padding=padding, corners=corners: F.grid_sample(
+                x, 1.7 * g, "bilinear", padding, corners
+            ),
+            wave(2, 3, 4, 5),
+            wave(2, 3, 2, 2, phase=1),
+        )
+        for padding in ("zeros", "border", "reflection")
+        for corners in (False, True)
+    },
+    **{
+        f"grid_sample, nearest, {padding}{', corners' * corners}": (
+            lambda F, c, x, padding=padding, corners=corners: F.grid_sample(
+                x, c(1.7 * wave(2, 3, 2, 2, phase=1)), "nearest", padding, corners
+            ),
+            wave(2, 3, 4, 5),
+        )
+        for padding in ("zeros", "border", "reflection")
+        for corners in (False, True)
+    },
     "grid_sample, volumes": (
         lambda F, c, x, g: F.grid_sample(x, 1.3 * g, align_corners=False),
         wave(1, 2, 3, 2, 4),
