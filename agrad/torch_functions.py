@@ -47,7 +47,7 @@ METHODS = {
     "addcdiv", "addcmul", "addmm", "amax", "amin", "bmm", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min",
     "clamp_min_", "clone", "det", "detach", "detach_", "diagonal", "digamma", "div", "eq", "erf", "erfc", "erfinv",
     "exp2", "fill_", "ge", "gt", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "inverse", "is_complex", "le", "lgamma",
-    "logit", "logsumexp", "lt", "matrix_power", "mm", "movedim", "mul", "mv", "nan_to_num", "narrow", "ne", "neg",
+    "logit", "logsumexp", "lt", "matrix_power", "movedim", "mul", "mv", "nan_to_num", "narrow", "ne", "neg",
     "numel", "permute", "relu_", "repeat_interleave", "round_", "rsqrt", "scatter", "scatter_reduce", "select", "sigmoid_", "sub",
     "swapdims", "t", "take_along_dim", "trace", "transpose", "unbind", "unflatten", "unsqueeze", "zero_",
     *(f"{name}_" for name in UNARY_METHODS if name not in {"sign", "isnan", "isinf", "isfinite"}),
@@ -103,7 +103,7 @@ __all__ = [
     "BoolTensor", "ByteTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "Size", "accelerator", "addbmm", "addmv", "addr", "adjoint", "aminmax", "angle", "argwhere", "baddbmm", "bernoulli", "bincount",
     "bucketize", "cartesian_prod", "cdist", "chain_matmul", "cholesky_solve", "complex", "cross", "cuda", "cummax", "cummin",
     "cumulative_trapezoid", "device", "diag_embed", "diagflat", "dist", "fliplr", "flipud", "float_power", "fmod", "frac",
-    "get_rng_state", "initial_seed", "is_nonzero", "kthvalue", "ldexp", "logdet", "logspace", "mode", "msort", "multinomial",
+    "get_rng_state", "initial_seed", "is_nonzero", "kthvalue", "ldexp", "logdet", "logspace", "mm", "mode", "msort", "multinomial",
     "mvlgamma", "normal", "polar", "randint_like", "rot90", "set_rng_state", "split", "std_mean", "svd", "tensor_split",
     "trapezoid", "trapz", "tril_indices", "triu_indices", "unique", "unique_consecutive", "vander", "var_mean", "vdot",
     "view_as_complex", "view_as_real",
@@ -306,6 +306,18 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Picked
     tensor(2.)
     """
     return pairs.kth(_input("kthvalue", input), k, dim, keepdim)
+
+
+def mm(input: Any, mat2: Any) -> Tensor:
+    """Product of two matrices, one of which may be sparse; see `agrad.matmul`.
+
+    mat2: The second factor.
+
+    >>> ag.mm(ag.eye(2).to_sparse(), ag.ones((2, 1)))
+    tensor([[1.],
+            [1.]])
+    """
+    return linalg.matmul(input, mat2)
 
 
 def msort(input: Any) -> Tensor:

@@ -89,6 +89,7 @@ from agrad.torch_functions import ldexp as ldexp
 from agrad.torch_functions import logdet as logdet
 from agrad.torch_functions import logspace as logspace
 from agrad.scipy.linalg import expm as _expm
+from agrad.torch_functions import mm as mm
 from agrad.torch_functions import mode as mode
 from agrad.torch_functions import msort as msort
 from agrad.torch_functions import multinomial as multinomial
@@ -1212,23 +1213,6 @@ def matrix_power(input: Any, n: builtins.int) -> Tensor:
         The tensor.
     n : int
         The exponent.
-
-    Returns
-    -------
-    Tensor
-        The result.
-    """
-
-
-def mm(input: Any, mat2: Any) -> Tensor:
-    """Product of two matrices; see `agrad.matmul`.
-
-    Parameters
-    ----------
-    input : Tensor or array
-        The tensor.
-    mat2 : Tensor
-        A matrix.
 
     Returns
     -------

@@ -197,7 +197,7 @@ def multilinear(
     shapes : callable, optional
         ``shapes(x1_shape, x2_shape, *params)`` raises where a library's kernel would accept shapes that the op does not.
     others : callable, optional
-        ``others(x1, x2)``: the operator's result where an operand is no array of any backend, or NotImplemented.
+        ``others(x1, x2)``: the result where an operand is no array of any backend, or NotImplemented.
     **adjoints : callable
         Per operand, its cotangent from ``g``, as for `linear`; it may request the values of the other operands.
 

@@ -323,6 +323,10 @@ def general(op: Op, values: tuple[Any, ...], *, whole: bool = False) -> Any:
     TypeError
         If an operand is not an array.
     """
+    if op.others is not None and not all(isinstance(value, Tensor) for value in values):
+        made = op.others(*values)
+        if made is not NotImplemented:
+            return made
     for i in op.number_slots:
         check_number(op.name, op.arguments[i].name, values[i])
     mode = get_mode()

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from agrad.core.backend import backend_of
 from agrad.core.errors import called
 from agrad.core.facts import BINARY, UNARY
 from agrad.core.mode import not_recorded
@@ -17,7 +18,7 @@ from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import arange, asarray, ones, zeros
 from agrad.ops.data_type import astype
-from agrad.ops.elementwise import conj
+from agrad.ops.elementwise import add, conj
 from agrad.ops.manipulation import moveaxis, reshape, stack
 from agrad.ops.scipy.sparse import sparse_matmul, sparse_solve
 from agrad.ops.searching import nonzero, scatter_add, searchsorted, take, where
@@ -223,7 +224,7 @@ def sparse_coo_tensor(
     indices : Tensor or array, integers, shape (2, nnz)
         Row and column of each value. They are a constant.
     values : Tensor or array, shape (nnz,)
-        Real or complex.
+        Numbers. Integers cannot be differentiated by; products take them in the dtype of the other operand.
     size : tuple of int, optional
         Rows and columns. Default: as many as the places take.
     dtype, device : optional
@@ -241,7 +242,7 @@ def sparse_coo_tensor(
     ValueError
         If the shapes do not fit, or a place lies outside of the matrix.
     TypeError
-        If values are not floating-point.
+        If values are no numbers.
 
     Examples
     --------
@@ -259,8 +260,8 @@ def sparse_coo_tensor(
         if isinstance(values, Tensor) and dtype is None and device is None
         else asarray(values, dtype=dtype, device=device)
     )
-    if not given._spec.inexact:
-        raise TypeError(f"sparse_coo_tensor: values must be floating-point, not {given.dtype}{called()}")
+    if _is_bool(given):
+        raise TypeError(f"sparse_coo_tensor: values must be numbers, not {given.dtype}{called()}")
     places = _there(as_operand(indices).detach(), given)
     if places.ndim != 2 or places.shape[0] != 2 or given.shape != (places.shape[1],):
         raise ValueError(
@@ -282,12 +283,14 @@ def sparse_coo_tensor(
     return _by_rows(data, keys // max(1, wide), keys % max(1, wide), (high, wide))
 
 
+def _is_bool(x: Tensor) -> bool:
+    return x._spec.backend.kind(x.dtype) == "bool"
+
+
 def of_dense(x: Tensor) -> SparseTensor:
     """Return a matrix as one that stores what is not 0."""
-    if x.ndim != 2 or not x._spec.inexact:
-        raise TypeError(
-            f"to_sparse: takes a matrix of floating-point numbers, not {x.dtype} of shape {x.shape}{called()}"
-        )
+    if x.ndim != 2 or _is_bool(x):
+        raise TypeError(f"to_sparse: takes a matrix of numbers, not {x.dtype} of shape {x.shape}{called()}")
     rows, columns = nonzero(x.detach())
     return _by_rows(x[rows, columns], rows, columns, x.shape)
 
@@ -479,7 +482,30 @@ class SparseTensor:
         """
         return self
 
-    # -- products -----------------------------------------------------------------------------------------------------
+    def to(self, *args: Any, **kwargs: Any) -> SparseTensor:
+        """Return this matrix with its values of another dtype or on another device.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            As for `agrad.Tensor.to`.
+
+        Returns
+        -------
+        SparseTensor
+        """
+        data = self.data.to(*args, **kwargs)
+        indptr, indices = (_there(part, data) for part in (self._indptr, self._indices))
+        return SparseTensor(data, indptr, indices, self.shape, by_columns=self._by_columns)
+
+    # -- sums and products --------------------------------------------------------------------------------------------
+
+    def __add__(self, x: Any) -> Tensor:
+        if (not isinstance(x, Tensor) and backend_of(x) is None) or tuple(x.shape) != self.shape:
+            raise TypeError(f"a SparseTensor has '+' with a dense matrix of its shape only. {_WAY_OUT}{called()}")
+        return add(self.to_dense(), x)
+
+    __radd__ = __add__
 
     def __matmul__(self, x: Any) -> Tensor:
         return matmul(self, x)
@@ -536,6 +562,8 @@ class SparseTensor:
         ------
         ValueError
             If the matrix is not square, or the shapes do not fit.
+        TypeError
+            If both are integers.
         LinAlgError
             NumPy's, if it is singular.
 
@@ -551,6 +579,8 @@ class SparseTensor:
         if b.ndim not in (1, 2) or b.shape[0] != n:
             raise ValueError(f"solve: a matrix of shape {self.shape} and a right side of shape {b.shape}{called()}")
         data, b = _alike(self.data, b)
+        if not data._spec.inexact:
+            raise TypeError(f"solve: the matrix or the right side must be floating-point, not {data.dtype}{called()}")
         return sparse_solve(data, b, self._indptr, self._indices, transposed=self._by_columns)
 
     # -- entries ------------------------------------------------------------------------------------------------------
@@ -647,7 +677,7 @@ def _refusing(what: str) -> Any:
 
 
 for _symbol, _name in BINARY.items():
-    if _symbol != "@":
+    if _symbol not in ("@", "+"):
         setattr(SparseTensor, f"__{_name}__", _refusing(f"{_symbol!r}"))
         setattr(SparseTensor, f"__r{_name}__", _refusing(f"{_symbol!r}"))
 for _symbol, _name in UNARY.items():

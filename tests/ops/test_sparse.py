@@ -496,6 +496,52 @@ def test_a_graph_network_is_the_dense_one():
             assert_close(a, b)
 
 
+def test_the_functions_of_dense_matrices_take_sparse_ones():
+    values = leaf([1.0, 2.0, 5.0])
+    A, M = ag.sparse_coo_tensor([[1, 0, 1], [0, 2, 2]], values, (2, 3)), np.array([[0, 0, 2], [1, 0, 5.0]])
+    x, y = leaf(draw(3, 2)), leaf(draw(4, 2))
+    for product, of, dense in (
+        (ag.mm(A, x), x, M @ x.detach().numpy()),
+        (ag.mm(y, A), y, y.detach().numpy() @ M),
+        (ag.matmul(A, x), x, M @ x.detach().numpy()),
+    ):
+        assert_close(product.detach(), dense)
+        assert_close(
+            ag.grad(ag.sum(product), of)[0],
+            M.sum(0)[:, None] + ag.zeros((3, 2)) if of is x else M.sum(1) + ag.zeros((4, 2)),
+        )
+    with pytest.raises(TypeError, match=r"matmul\(\): argument 'x1' must be Tensor, not object"):
+        ag.mm(object(), x)
+
+
+def test_a_sum_with_a_dense_matrix_is_dense():
+    values, x = leaf([1.0, 2.0]), leaf(draw(2, 3))
+    A, M = ag.sparse_coo_tensor([[1, 0], [0, 2]], values, (2, 3)), np.array([[0, 0, 2], [1, 0, 0.0]])
+    for total in (A + x, x + A, x.detach().numpy() + A):
+        assert_close(total.detach(), M + x.detach().numpy())
+    by_values, by_x = ag.grad(ag.sum((x + A) ** 2) / 2, [values, x])
+    assert_close(by_x, M + x.detach().numpy())
+    assert_close(by_values, by_x.numpy()[[1, 0], [0, 2]])
+    for other in (A, 1, "x"):
+        with pytest.raises(TypeError, match="with a dense matrix of its shape only"):
+            A + other
+
+
+def test_integers_are_values_too():
+    A = ag.sparse_coo_tensor([[0, 1, 0], [0, 1, 0]], ag.ones(3), (2, 2), dtype=ag.int64)
+    assert A.to_dense().tolist() == [[2, 0], [0, 1]]
+    assert (ag.eye(2) + A).tolist() == [[3.0, 0.0], [0.0, 2.0]]
+    x = leaf([3.0, 4.0])
+    assert (A @ x).tolist() == [6.0, 4.0]
+    assert ag.grad(ag.sum(A @ x), x)[0].tolist() == [2.0, 1.0]
+    assert A.solve(x).tolist() == [1.5, 4.0]
+    with pytest.raises(TypeError, match="solve: the matrix or the right side must be floating-point, not int64"):
+        A.solve(ag.asarray([1, 2]))
+    assert A.to(ag.float32).dtype == ag.float32
+    assert A.to("numpy").to_dense().tolist() == [[2, 0], [0, 1]]
+    assert ag.asarray([[0, 3]]).to_sparse().data.tolist() == [3]
+
+
 def test_pytorchs_names_of_sparse_tensors():
     A = ag.sparse_coo_tensor([[1, 0, 1], [0, 2, 0]], [1.0, 2.0, 5.0])
     assert A.shape == (2, 3)
@@ -523,8 +569,8 @@ def test_pytorchs_names_of_sparse_tensors():
         ag.sparse_coo_tensor([[-1], [0]], [1.0], (2, 2))
     with pytest.raises(ValueError, match=r"shape \(2, nnz\)"):
         ag.sparse_coo_tensor([[0]], [1.0], (2, 2))
-    with pytest.raises(TypeError, match="floating-point"):
-        ag.sparse_coo_tensor([[0], [0]], [1])
+    with pytest.raises(TypeError, match="must be numbers, not bool"):
+        ag.sparse_coo_tensor([[0], [0]], [True])
     with pytest.raises(TypeError, match="takes a matrix"):
         ag.ones(3).to_sparse()
     with pytest.raises(ValueError, match="takes matrices"):
