@@ -75,6 +75,10 @@ def pytest_configure(config):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
+    if name := config.getoption("--without"):  # nor what looks at the optimisation itself
+        shown = [item for item in items if any(name in mark.args for mark in item.iter_markers("shows"))]
+        config.hook.pytest_deselected(items=shown)
+        items[:] = [item for item in items if item not in shown]
     seed = config.getoption("--shuffle")
     if seed is not None:
         files = {}

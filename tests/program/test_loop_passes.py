@@ -36,6 +36,7 @@ def same_bits(program, *args):
     return fewer
 
 
+@pytest.mark.shows("passes")
 def test_what_does_not_vary_is_done_before():
     def f(c, xs, w):
         def step(c, x):
@@ -54,6 +55,7 @@ def test_what_does_not_vary_is_done_before():
     assert {"matmul", "add", "tanh", "multiply"} <= {*inside}
 
 
+@pytest.mark.shows("passes")
 def test_what_nobody_needs_is_left_out():
     def f(c, xs, w):
         def step(c, x):
@@ -100,6 +102,7 @@ def test_a_loop_that_does_nothing_is_still_one(carries):
     np.testing.assert_array_equal(capture(f)(INIT, ROWS)(INIT, ROWS), np.ones((5, 2)))
 
 
+@pytest.mark.shows("passes")
 def test_loops_in_each_other():
     def f(c, xs, w):
         def outer(c, x):

@@ -183,11 +183,13 @@ def steps_of(program):
     return [step.op for step in program.steps]
 
 
+@pytest.mark.shows("passes")
 def test_the_derivative_of_a_square_is_a_product():
     program = capture(ag.func.grad(lambda x: ag.sum(x**2)), normal(5))
     assert steps_of(optimized(program.without_detach())) == ["multiply"]
 
 
+@pytest.mark.shows("passes")
 def test_what_follows_from_constants_is_computed_once():
     program = capture(ag.func.grad(lambda x: ag.mean(ag.sin(x) / 2)), normal(5))
     made = optimized(program.without_detach())
@@ -195,11 +197,13 @@ def test_what_follows_from_constants_is_computed_once():
     assert [float(c) for c in made.constants.values()] == [np.float32(1 / 5) * np.float32(0.5)]
 
 
+@pytest.mark.shows("passes")
 def test_computed_once_where_written_twice():
     made = optimized(capture(lambda x: ag.sum(ag.sin(x) * ag.sin(x)), normal(5)))
     assert steps_of(made) == ["sin", "multiply", "sum"]
 
 
+@pytest.mark.shows("passes")
 def test_draws_and_recomputations_stay():
     made = optimized(capture(lambda x: x * ag.randn(5) * ag.randn(5), normal(5)))
     assert steps_of(made).count("random") == 2
@@ -216,6 +220,7 @@ def test_one_and_true_and_zeros_with_signs_are_not_the_same():
     assert passes.key_of(0.0) != passes.key_of(-0.0)
 
 
+@pytest.mark.shows("passes")
 def test_residuals_are_asked_for_together():
     shapes = {0: Shaped((2, 3), "float32"), 1: Shaped((2, 3), "float32"), 2: Shaped((2, 1), "float32")}
     shapes |= {3: shapes[1], 4: shapes[2]}
@@ -233,6 +238,7 @@ def test_lines_and_regions_are_kept():
         assert all(before[number] == (step.line, step.region) for number in step.made if number in before)
 
 
+@pytest.mark.shows("passes")
 def test_a_program_of_many_steps():
     steps = tuple(Step("multiply", (Ref(i), 1.5 if i % 2 else 1.0), {}, (i + 1,)) for i in range(20_000))
     program = Program((0,), steps, (20_000,), dict.fromkeys(range(20_001), Shaped((3,), "float64")))
@@ -268,6 +274,7 @@ def test_what_may_give_its_operand_counts_so():
     assert passes.is_elementwise(Step("astype", (Ref(0),), {}, (1,)))
 
 
+@pytest.mark.shows("passes")
 @pytest.mark.parametrize(("memory", "steps"), [("fresh", 1), ("may share", 2), ("lent", 2)])
 def test_copies_of_what_a_users_op_gives_anew_are_left_out(memory, steps):
     name = f"tests.{memory.replace(' ', '_')}"
