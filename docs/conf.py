@@ -2,6 +2,7 @@
 
 Pages are the Markdown files of this folder. The gallery's are the scripts of ``docs/gallery/``, which run while the site is
 built. The reference is written from the public names and their docstrings, into ``docs/reference/``; git ignores both results.
+All of it as one text for assistants is ``llms-full.txt``, and its table of contents ``llms.txt``, beside the pages.
 """
 
 from __future__ import annotations
@@ -52,12 +53,27 @@ autodoc_typehints = "none"  # numpydoc's sections say it
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
+#: The gallery's pages in order: first ten minutes, then what only agrad can do, then what others can do, too.
+GALLERY = """
+    tutorial
+    glm_on_zarr xarray_calibration sparse_inverse uncertainty shallow_water
+    pca_by_chunks fit_per_cell sparse_jacobian compile_and_export
+    gaussian_process kalman_filter hamiltonian_monte_carlo ode_adjoint
+    implicit_differentiation per_sample_gradients deconvolution cnn_digits
+""".split()
+
+
+def in_gallery(_folder: str) -> Any:
+    """Return the key by which a folder's pages are sorted; a page that `GALLERY` lacks is an error."""
+    return lambda name: GALLERY.index(name.removesuffix(".py"))
+
+
 sphinx_gallery_conf: dict[str, Any] = {
     "examples_dirs": "gallery",
     "gallery_dirs": "auto_gallery",
     "filename_pattern": r"\.py$",
     "capture_repr": (),
-    "within_subsection_order": "ExampleTitleSortKey",
+    "within_subsection_order": in_gallery,
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
@@ -116,6 +132,8 @@ NAMESPACES = {
     "agrad.testing": "The conformance kit, for authors of backends.",
     "agrad_dask": "The Dask backend's own functions: sources, functions of blocks, and one task per chunk.",
 }
+#: The members that each of them has a page for, filled in by `write_reference`.
+DESCRIBED: dict[str, list[str]] = {}
 autosummary_generate = [str(HERE / "reference" / f"{name}.rst") for name in NAMESPACES]
 
 
@@ -159,6 +177,7 @@ def write_reference(*_: Any) -> None:
         if module is ag:
             described.clear()
         described.update(id(getattr(module, member)) for member in own)
+        DESCRIBED[name] = own
         names = "\n".join(f"   {member}" for member in own)
         text = f"{name}\n{'=' * len(name)}\n\n{line}\n\n.. currentmodule:: {name}\n\n"
         text += f".. autosummary::\n   :toctree: names\n\n{names}\n" if own else of_objects(module)
@@ -208,6 +227,68 @@ def name_files(app: Any, page: str, source: list[str]) -> None:  # noqa: ARG001
     source[0] = re.sub(r"\[([^\]]*)\]\(\.\./([^)]+)\)", r"\1 (`\2`)", text)
 
 
+def names_as_text(namespace: str) -> str:
+    """Return the reference of a namespace: signatures and docstrings, and of classes the first lines of their methods."""
+    module, parts = importlib.import_module(namespace), []
+    for member in DESCRIBED[namespace]:
+        value = getattr(module, member)
+        try:
+            signature = str(inspect.signature(value))
+        except (TypeError, ValueError):
+            signature = ""
+        parts.append(f"### {namespace}.{member}{signature}\n\n{inspect.getdoc(value)}\n")
+        for name in dir(value) if inspect.isclass(value) else ():
+            method = getattr(value, name)
+            if not name.startswith("_") and inspect.isfunction(method) and method.__doc__:
+                parts[-1] += (
+                    f"\n- `{name}{inspect.signature(method)}`: {(inspect.getdoc(method) or '').splitlines()[0]}"
+                )
+    return f"# {namespace}\n\n{NAMESPACES[namespace]}\n\n" + "\n\n".join(parts)
+
+
+def page_as_text(page: str) -> str:
+    """Return the source of a page: Markdown, a program of the gallery, or a namespace's docstrings."""
+    folder, _, name = page.rpartition("/")
+    if folder == "reference":
+        return names_as_text(name) if name in NAMESPACES else ""
+    if folder == "auto_gallery":
+        script = HERE / "gallery" / f"{name}.py"
+        return f"# docs/gallery/{name}.py\n\n```python\n{script.read_text('utf-8')}```\n" if script.exists() else ""
+    source = [(HERE / f"{page}.md").read_text("utf-8")]
+    name_files(None, page, source)
+    text = re.sub(
+        r"^```\{include\} (\S+)\n.*?^```$", lambda m: (HERE / m[1]).read_text("utf-8"), source[0], flags=re.M | re.S
+    )
+    return re.sub(r"^```\{toctree\}.*?^```\n", "", text, flags=re.M | re.S)
+
+
+def write_as_text(app: Any, exception: Exception | None) -> None:
+    """Write all pages, in the order of the navigation, as one text, and the list of them."""
+    if exception or app.builder.name != "html":
+        return
+    children, pages, waiting = app.env.toctree_includes, [], [app.config.root_doc]
+    while waiting:
+        page = waiting.pop()
+        if page not in pages and not page.startswith("reference/names/"):
+            pages.append(page)
+            waiting += reversed(children.get(page, []))
+    texts = {page: page_as_text(page) for page in pages}
+    titles = {page: app.env.titles[page].astext() for page in pages}
+    whole = [
+        f"<!-- {page}.html: {titles[page]} -->\n\n{text.strip()}\n" for page, text in texts.items() if text.strip()
+    ]
+    contents = [f"- [{titles[page]}]({page}.html)" for page in pages]
+    about = "> Automatic differentiation for any array library, with PyTorch's semantics over the Python array API standard.\n"
+    out = Path(app.outdir)
+    (out / "llms-full.txt").write_text("\n\n".join([f"<!-- agrad {release}, all pages -->", *whole]), "utf-8")
+    (out / "llms.txt").write_text(
+        f"# agrad {release}\n\n{about}\nAll pages as one text: [llms-full.txt](llms-full.txt)\n\n## Pages\n\n"
+        + "\n".join(contents)
+        + "\n",
+        "utf-8",
+    )
+
+
 def check_links(app: Any, exception: Exception | None) -> None:
     """Warn of links within the site that lead nowhere, the written HTML's own among them."""
     if exception or app.builder.name != "html":
@@ -226,8 +307,9 @@ def check_links(app: Any, exception: Exception | None) -> None:
 
 
 def setup(app: Any) -> None:
-    """Let Sphinx write the reference first, and look at the links last."""
+    """Let Sphinx write the reference first, and all pages as one text and look at the links last."""
     sys.setrecursionlimit(5000)
+    app.connect("build-finished", write_as_text, priority=400)
     app.connect("build-finished", check_links)
     app.connect("config-inited", write_reference)
     app.connect("source-read", name_files)
