@@ -54,18 +54,31 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 #: The gallery's pages in order: first ten minutes, then what only agrad can do, then what others can do, too.
-GALLERY = """
-    tutorial
-    glm_on_zarr xarray_calibration sparse_inverse uncertainty shallow_water
-    pca_by_chunks fit_per_cell sparse_jacobian compile_and_export
-    gaussian_process kalman_filter hamiltonian_monte_carlo ode_adjoint
-    implicit_differentiation per_sample_gradients deconvolution cnn_digits
-""".split()
+GALLERY = [
+    "tutorial",
+    "glm_on_zarr",
+    "xarray_calibration",
+    "sparse_inverse",
+    "uncertainty",
+    "shallow_water",
+    "pca_by_chunks",
+    "fit_per_cell",
+    "sparse_jacobian",
+    "compile_and_export",
+    "gaussian_process",
+    "kalman_filter",
+    "hamiltonian_monte_carlo",
+    "ode_adjoint",
+    "implicit_differentiation",
+    "per_sample_gradients",
+    "deconvolution",
+    "cnn_digits",
+]
 
 
-def in_gallery(_folder: str) -> Any:
-    """Return the key by which a folder's pages are sorted; a page that `GALLERY` lacks is an error."""
-    return lambda name: GALLERY.index(name.removesuffix(".py"))
+def in_gallery(name: str) -> int:
+    """Return the position of a page in the gallery; one that `GALLERY` lacks is an error."""
+    return GALLERY.index(name.removesuffix(".py"))
 
 
 sphinx_gallery_conf: dict[str, Any] = {
@@ -257,9 +270,12 @@ def page_as_text(page: str) -> str:
     source = [(HERE / f"{page}.md").read_text("utf-8")]
     name_files(None, page, source)
     text = re.sub(
-        r"^```\{include\} (\S+)\n.*?^```$", lambda m: (HERE / m[1]).read_text("utf-8"), source[0], flags=re.M | re.S
+        r"^```\{include\} (\S+)\n.*?^```$",
+        lambda m: (HERE / m[1]).read_text("utf-8"),
+        source[0],
+        flags=re.MULTILINE | re.DOTALL,
     )
-    return re.sub(r"^```\{toctree\}.*?^```\n", "", text, flags=re.M | re.S)
+    return re.sub(r"^```\{toctree\}.*?^```\n", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def write_as_text(app: Any, exception: Exception | None) -> None:

@@ -82,10 +82,14 @@ def svg() -> str:
         for row in rows:
             near = {p: [x[t] for a, t in arrows if a == p] + [x[a] for a, t in arrows if t == p] for p in row}
             row.sort(key=lambda p: (sum(near[p]) / len(near[p]) if near[p] else 0.0, p))
-            step = max(BOX + GAP, min(150, (WIDTH - 2 * GAP) / len(row)))
+            step = min(150, (WIDTH - 2 * GAP) / len(row))
             for place, part in enumerate(row):
                 x[part] = WIDTH / 2 + (place - (len(row) - 1) / 2) * step
     y = {part: 20 + (len(rows) - 1 - rank[part]) * ROW for part in rank}
+    for row in rows:
+        if len(row) * (BOX + GAP) > WIDTH:  # in two lines, box by box
+            for part in row[1::2]:
+                y[part] += HEIGHT + 8
 
     def line(a: str, b: str, kind: str = "") -> str:
         if rank[a] == rank[b]:
@@ -96,7 +100,7 @@ def svg() -> str:
         return f'<path{kind} d="M{x[a]:.0f} {start} C{x[a]:.0f} {middle} {x[b]:.0f} {middle} {x[b]:.0f} {end}"/>'
 
     waiting = {(part_of(a), part_of(b)) for a, b in house.UPWARD}
-    height = 20 + len(rows) * ROW + 40
+    height = max(y.values()) + HEIGHT + 84
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}">', STYLE]
     out.append(f'<rect width="{WIDTH}" height="{height}" fill="#fff" style="stroke: none"/>')
     out += [line(a, b) for a, b in arrows]
