@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
 from typing import Any, Self
 
@@ -136,8 +138,8 @@ def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool =
 
     *tensors : Tensor, DataArray, Dataset, or dict, list, tuple, dataclass or None in any nesting; or a function and its arguments
         Lazy tensors or arrays of one backend, as a loss, or a loss and gradients by parameters on Dask. Those of backends
-        that are not lazy have their values. A function is called up to where it would compute first, as
-        ``explain(agrad_dask.value_and_grad(loss), w, X)``.
+        that are not lazy have their values. A function, as in ``explain(agrad_dask.value_and_grad(loss), w, X)``, is called up to
+        where it would get a value that Python code may look at; a backward pass inside of another goes on beyond.
     max_memory : int or str, optional
         As for `compute`, which then takes more passes, or fewer tasks at a time.
     backward : bool, optional
@@ -159,13 +161,17 @@ def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool =
     >>> ag.explain(ag.ones(3))
     nothing is to be computed
     """
+    before: list[Any] = []
     if tensors and callable(tensors[0]) and not _is_data(tensors[0]):
         with asking() as asked:
             tensors = (tensors[0](*tensors[1:]),)
-        told = [found for found in asked if isinstance(found, Outlook)]
-        if told:
-            return told[0]
-        tensors = tuple(asked) or tensors
+            asked.append([])  # what it returns is computed last
+        *before, last = asked
+        if isinstance(last, Outlook):
+            before.append(last)
+            tensors = ()
+        elif last:
+            tensors = tuple(last)
     arrays, followed = [], []
     for leaf in tree.flatten(tensors)[0]:
         for value in _held_by(leaf):
@@ -181,15 +187,23 @@ def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool =
     nodes = list(ancestors([t._node for t in followed if t._node is not None]))
     if backward:
         arrays += _of_backward(followed, nodes)
+    each = [_outlook(asked, max_memory) for asked in (*before, arrays)]
+    found = functools.reduce(Outlook.followed_by, [one for one in each if one.passes] or each[:1])
+    found.kept, found.keeper = _kept_in_memory(nodes)
+    return found
+
+
+def _outlook(arrays: Any, max_memory: int | str | None) -> Outlook:
+    """Return what one computation will read and hold."""
+    if isinstance(arrays, Outlook):
+        return arrays
     lazy = {id(array): array for array in arrays if is_lazy(array)}
     backends = {backend_of(array) for array in lazy.values()}
     if len(backends) > 1:
         names = " and ".join(sorted(backend.name for backend in backends if backend is not None))
         raise BackendError(f"explain() takes tensors of one lazy backend, not of {names}{called()}")
     backend = backends.pop() if backends else None
-    found = Outlook() if backend is None else backend.outlook(*lazy.values(), max_memory=max_memory)
-    found.kept, found.keeper = _kept_in_memory(nodes)
-    return found
+    return Outlook() if backend is None else backend.outlook(*lazy.values(), max_memory=max_memory)
 
 
 def _is_data(value: Any) -> bool:
@@ -217,8 +231,8 @@ def _of_backward(outputs: list[Tensor], nodes: list[Node]) -> list[Any]:
         return []
     with asking() as asked:
         gradients = grad(outputs, leaves, retain_graph=True, allow_unused=True)
-        asked += [g._raw for g in gradients if g is not None]
-    return asked
+        asked.append([g._raw for g in gradients if g is not None])
+    return list(itertools.chain.from_iterable(asked))
 
 
 def _kept_in_memory(nodes: list[Node]) -> tuple[int, str]:

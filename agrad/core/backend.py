@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -148,6 +149,22 @@ class Outlook:
 
     def __init__(self, **known: Any) -> None:
         vars(self).update(known)
+
+    def followed_by(self, later: Outlook) -> Outlook:
+        """Return the outlook of this computation and of another after it, whose results are those that are wanted."""
+        most = max(self, later, key=operator.attrgetter("largest"))
+        return Outlook(
+            passes=self.passes + later.passes,
+            tasks=self.tasks + later.tasks,
+            threads=max(self.threads, later.threads),
+            chunks=self.chunks + later.chunks,
+            read=self.read + later.read,
+            peak=max(self.peak, later.peak + self.result),
+            stored=max(self.peak, later.stored + self.result),
+            largest=most.largest,
+            task=most.task,
+            result=later.result,
+        )
 
     def __repr__(self) -> str:
         kept = ""

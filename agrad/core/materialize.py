@@ -31,18 +31,75 @@ class _Asked(BaseException):
     """Ends a computation that is only queried for what it would compute."""
 
 
-#: Collects the arrays that would be computed, during a query.
-_ASKING: ContextVar[list[Any] | None] = ContextVar("agrad_asking", default=None)
+class Query:
+    """What would be computed, one computation after another.
+
+    Attributes
+    ----------
+    found : list
+        For each computation its raw lazy arrays in a list, or the `Outlook` of one that no arrays stand for.
+    goes_on : bool
+        Whether the next computation is answered by values that stand for its own, and the code goes on with these.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+        self.goes_on = False
+
+
+#: Collects what would be computed, during a query.
+_ASKING: ContextVar[Query | None] = ContextVar("agrad_asking", default=None)
 
 
 @contextmanager
 def asking() -> Iterator[list[Any]]:
-    """Query instead of compute: the block ends at the first computation it would start; the list then holds its arrays."""
-    found: list[Any] = []
-    token = _ASKING.set(found)
+    """Query instead of compute; gives the list of what would be computed, see `Query`.
+
+    The block ends where the first value would be handed to code that may look at it.
+    """
+    query = Query()
+    token = _ASKING.set(query)
     try:
         with suppress(_Asked):
-            yield found
+            yield query.found
+    finally:
+        _ASKING.reset(token)
+
+
+@contextmanager
+def going_on() -> Iterator[None]:
+    """Let a query go on beyond what the block computes: only arithmetic follows, and no code looks at the values."""
+    query = _ASKING.get()
+    if query is None:
+        yield
+        return
+    before, query.goes_on = query.goes_on, True
+    try:
+        yield
+    finally:
+        query.goes_on = before
+
+
+def is_asked(arrays: Iterable[Any]) -> bool:
+    """Return whether to answer with values that stand for those of arrays: a query notes these, and goes on, or ends here."""
+    query = _ASKING.get()
+    if query is None:
+        return False
+    query.found.append(list(arrays))
+    if not query.goes_on:
+        raise _Asked
+    return True
+
+
+@contextmanager
+def computing_anyway(arrays: Iterable[Any]) -> Iterator[None]:
+    """Compute arrays although a query is active, which notes them: what follows has shapes by their values."""
+    query = _ASKING.get()
+    if query is not None:
+        query.found.append(list(arrays))
+    token = _ASKING.set(None)
+    try:
+        yield
     finally:
         _ASKING.reset(token)
 
@@ -55,9 +112,9 @@ def told(make: Callable[[], Any]) -> None:
     make : callable
         Returns an `Outlook`.
     """
-    asked = _ASKING.get()
-    if asked is not None:
-        asked.append(make())
+    query = _ASKING.get()
+    if query is not None:
+        query.found.append(make())
         raise _Asked
 
 
@@ -76,10 +133,8 @@ def realised(arrays: Iterable[Any], **how: Any) -> dict[int, Any]:
     dict
         By the ``id`` of each array, an array of the same backend that holds the values.
     """
-    asked = _ASKING.get()
-    if asked is not None:
-        asked += arrays
-        raise _Asked
+    arrays = list(arrays)
+    is_asked(arrays)  # its tensors keep what they are given: this is where a query ends
     groups: dict[Any, dict[int, Any]] = {}
     for array in arrays:
         groups.setdefault(backend_of(array), {})[id(array)] = array

@@ -11,6 +11,7 @@ from agrad.core.cotangents import fit
 from agrad.core.declare import linear, primitive
 from agrad.core.engine import running
 from agrad.core.facts import Facts
+from agrad.core.materialize import going_on
 from agrad.core.mode import current
 from agrad.core.op import OPS, finish
 from agrad.core.operands import as_tensor
@@ -60,7 +61,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T
 def _back(g: Any, x_spec: Any) -> Any:
     """Take a cotangent back to where its operand was; a lazy one may stay lazy until the pass ends."""
     if isinstance(g, Tensor):
-        return fit(x_spec.backend.functions, to_device(g, x_spec.device), x_spec)
+        with going_on():
+            return fit(x_spec.backend.functions, to_device(g, x_spec.device), x_spec)
     source = backend_of(g)
     assert source is not None
     task = running()

@@ -20,7 +20,7 @@ from agrad.core.errors import (
 from agrad.core.executor import Executor, Refused
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.kernels import PRIMITIVES, SUBNAMESPACES, check_bounds, forget_kernels, is_mask, key_parts, visits_once
-from agrad.core.materialize import told
+from agrad.core.materialize import computing_anyway, is_asked, told
 from agrad.core.mode import not_recorded
 from agrad.core.names import MissingName
 from agrad.core.node import ancestors
@@ -58,12 +58,14 @@ __all__ = [
     "backend_of",
     "called",
     "check_bounds",
+    "computing_anyway",
     "facts_of",
     "forget_kernels",
     "getframe",
     "in_dask",
     "inexact_only",
     "internal",
+    "is_asked",
     "is_followed",
     "is_internal",
     "is_mask",

@@ -25,7 +25,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from agrad import UnsupportedOp
-from agrad.plugin.backend import is_mask, key_parts
+from agrad.plugin.backend import computing_anyway, is_mask, key_parts
 from agrad_dask import computing
 from agrad_dask.reductions import added_up
 
@@ -86,7 +86,9 @@ def _remember(array: Any, host: Any) -> None:
 def values_of(*arrays: Any) -> list[Any]:
     """Return the values of index arrays; those that are lazy are computed, in one pass, and remembered."""
     lazy = [array for array in arrays if host_of(array) is None]
-    for array, value in zip(lazy, computing.values(*lazy), strict=True):
+    with computing_anyway(lazy):
+        found = computing.values(*lazy)
+    for array, value in zip(lazy, found, strict=True):
         _remember(array, np.array(value.get() if hasattr(value, "get") else value))
     return [host_of(array) for array in arrays]
 
