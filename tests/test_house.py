@@ -175,8 +175,7 @@ CPYTHON = {
 #: may have one: kernels, which a backend lists by their names; texts of kernels in another language; rules of a pass, each
 #: about one op. Of the kit the samples are not asked, which are by op. This list may only become shorter.
 TABLES = {
-    ("agrad_dask.held", "VIEWS"): "functions of NumPy's and of tasks, by name, that make no memory; no rule of an op",
-    ("agrad_dask.held", "DIRECT"): "those that make nothing beside their result",
+    ("agrad_dask.held", "ALIKE"): "functions of NumPy's and Dask's whose names are no ops'",
     ("agrad.compiled.calling", "SPECIAL"): "Python's functions",
     ("agrad.compiled.hooks", "BINARY"): "Python's operators",
     ("agrad.compiled.rewriting", "OPERATORS"): "Python's operators",

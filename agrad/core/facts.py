@@ -57,6 +57,9 @@ class Facts:
         The value with which it fills that array.
     broadcasts_exactly : bool
         Whether each element of the result has the same bits however the operands are broadcast.
+    direct : bool
+        Whether libraries' functions for it make no array beside the result. Of functions that create, move, choose or convert
+        elements this need not be declared, see `makes_its_result_alone`.
     in_order : bool
         Whether the result is in C order where the first operand is.
     dynamic : bool or str
@@ -95,6 +98,7 @@ class Facts:
     creates: str = ""
     fills: int | None = None
     broadcasts_exactly: bool = False
+    direct: bool = False
     in_order: bool = False
     dynamic: bool | str = False
     symbol: str = ""
@@ -111,6 +115,12 @@ class Facts:
     def is_view(self) -> bool:
         """Whether the result's elements are in the first operand's memory, or take no memory of their own."""
         return self.memory in ("view", "lent")
+
+    @property
+    def makes_its_result_alone(self) -> bool:
+        """Whether libraries' functions for it make no array beside the result."""
+        alone = self.memory == "fresh" and self.sparsity in ("elements", "chooses", "moves")
+        return self.direct or alone or self.creates in ("here", "like")
 
     def __post_init__(self) -> None:
         if self.memory not in MEMORY:

@@ -110,7 +110,7 @@ def _with_sparse(x1: Any, x2: Any) -> Any:
     others=_with_sparse,
     contracts=lambda specs: ((-1,), (-2 if len(specs[1].shape) > 1 else -1,)),
     memory="fresh",
-    facts=Facts(symbol="@", numpy="matmul", needs=("zero-size reductions",), sparsity="matmul"),
+    facts=Facts(symbol="@", numpy="matmul", direct=True, needs=("zero-size reductions",), sparsity="matmul"),
 )
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """The matrix product over the last two axes; the others are broadcast.

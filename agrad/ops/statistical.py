@@ -64,6 +64,7 @@ def _sum_there_jvp(xp: Any, t_x: Any, x: Any, axis: Axis, keepdims: bool) -> Any
     memory="fresh",
     facts=Facts(
         sparsity="reduces",
+        direct=True,
         in_order=True,
         needs=("zero-size reductions",),
         missing={"vjp": {"x": _sum_there}, "jvp": _sum_there_jvp},
@@ -112,6 +113,7 @@ def _mean_there_jvp(xp: Any, t_x: Any, x: Any, axis: Axis, keepdims: bool) -> An
     memory="fresh",
     facts=Facts(
         sparsity="reduces",
+        direct=True,
         in_order=True,
         needs=("zero-size reductions",),
         missing={"vjp": {"x": _mean_there}, "jvp": _mean_there_jvp},
@@ -186,7 +188,10 @@ def _prod_there_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, ans_spec: 
     batch=reduced,
     memory="fresh",
     facts=Facts(
-        sparsity="reduces", needs=("zero-size reductions",), missing={"vjp": {"x": _prod_there}, "jvp": _prod_there_jvp}
+        sparsity="reduces",
+        direct=True,
+        needs=("zero-size reductions",),
+        missing={"vjp": {"x": _prod_there}, "jvp": _prod_there_jvp},
     ),
 )
 def prod(
@@ -235,7 +240,7 @@ def max(x: Any, /, dim: Any, keepdim: bool = False) -> Any: ...
     batch=reduced,
     by_dim=pairs.largest,
     memory="fresh",
-    facts=Facts(sparsity="reduces", in_order=True, needs=("zero-size reductions",), missing=True),
+    facts=Facts(sparsity="reduces", direct=True, in_order=True, needs=("zero-size reductions",), missing=True),
 )
 def max(x: Any, /, dim: Any = None, keepdim: bool = False, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Largest element over axes, all by default.
@@ -269,7 +274,7 @@ def min(x: Any, /, dim: Any, keepdim: bool = False) -> Any: ...
     batch=reduced,
     by_dim=pairs.smallest,
     memory="fresh",
-    facts=Facts(sparsity="reduces", in_order=True, needs=("zero-size reductions",), missing=True),
+    facts=Facts(sparsity="reduces", direct=True, in_order=True, needs=("zero-size reductions",), missing=True),
 )
 def min(x: Any, /, dim: Any = None, keepdim: bool = False, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Smallest element over axes, all by default.
@@ -532,7 +537,7 @@ def cumulative_prod(
     """
 
 
-@nondifferentiable("x", batch=reduced, memory="fresh")
+@nondifferentiable("x", batch=reduced, memory="fresh", facts=Facts(direct=True))
 def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Whether all elements along axes are true.
 
@@ -546,7 +551,7 @@ def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = Non
     """
 
 
-@nondifferentiable("x", batch=reduced, memory="fresh")
+@nondifferentiable("x", batch=reduced, memory="fresh", facts=Facts(direct=True))
 def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Whether any element along axes is true.
 

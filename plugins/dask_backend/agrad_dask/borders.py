@@ -495,8 +495,9 @@ class Needed:
 
 
 def parts_of(block: Any, parts: tuple[int | None, ...], taken: tuple[slice, ...]) -> list[Any]:
-    """Return a copy of a part of a block, or of some of several results."""
-    return [(block if part is None else block[part])[taken].copy() for part in parts]
+    """Return a copy of a part of a block, or of some of several results; of one that is asked for twice it is the same."""
+    made = {part: (block if part is None else block[part])[taken].copy() for part in dict.fromkeys(parts)}
+    return [made[part] for part in parts]
 
 
 class Put(NamedTuple):

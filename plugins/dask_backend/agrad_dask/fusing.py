@@ -20,6 +20,7 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.highlevelgraph import Layer
 
 from agrad.plugin.backend import once
+from agrad_dask.making import NOTHING, makes
 from agrad_dask.staging import Graph
 
 #: Neighbouring chunks share a task while they have at most this many bytes together; the task reads them in turn.
@@ -506,6 +507,7 @@ def run_group(adders: tuple[Adder, ...], group: Group, keys: tuple[Any, ...], *v
     return (*blocks, tuple(total.result() for total in totals))
 
 
+@makes(NOTHING)
 def sums_of(value: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return what a task's adders made, without the blocks beside it."""
     return value[-1:]

@@ -1,8 +1,8 @@
 """What the tasks of a pass read and hold in memory, told by what they do, before any of them runs.
 
 A value is new memory, or a view of what it was made of, which then lives as long (`Effect`). What a task makes inside
-follows from its steps, one after another, as it runs them; of a program, from the program; of a function, from what NumPy's functions
-are known to make. `peak` follows the scheduler through the tasks. All of it errs on the side of more.
+follows from its steps, one after another, as it runs them; of a program, from the program; of a function, from what is declared about
+it (`making`), or about the operation that it is the function for (`Facts`). `peak` follows the scheduler through the tasks. All of it errs on the side of more.
 """
 
 from __future__ import annotations
@@ -19,81 +19,33 @@ from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.array.optimization import GETTERS
 from dask.order import order
 
-from agrad.plugin.backend import backend_of
-from agrad_dask import blocks, borders, fusing, lowering, origins, repeats, writing
+from agrad.plugin.backend import backend_of, facts_of
+from agrad_dask import blocks, borders, fusing, lowering, making, origins, repeats, writing
 from agrad_dask.staging import Graph, Peak, Size, culled, name_of, users_of
 
-#: Functions that give a part of their first operand, or all of it, and make nothing.
-VIEWS = frozenset(
-    [
-        "parts_of",
-        "only",
-        "getitem",
-        "transpose",
-        "squeeze",
-        "expand_dims",
-        "broadcast_to",
-        "moveaxis",
-        "swapaxes",
-        "flip",
-        "flipud",
-        "fliplr",
-        "asarray",
-        "asanyarray",
-        "identity",
-        "real",
-        "imag",
-        "atleast_1d",
-        "atleast_2d",
-        "sums_of",
-        "_identity",
-        "reshape",
-        "permute_dims",
-        "matrix_transpose",
-    ]
-)
-#: Functions that make nothing beside their result.
-DIRECT = frozenset(
-    [
-        "_reduce_block",
-        "where",
-        "concatenate",
-        "concatenate3",
-        "stack",
-        "full_like",
-        "zeros_like",
-        "ones_like",
-        "full",
-        "zeros",
-        "ones",
-        "empty",
-        "empty_like",
-        "linspace",
-        "astype",
-        "clip",
-        "pad",
-        "sum",
-        "max",
-        "min",
-        "prod",
-        "any",
-        "all",
-        "amax",
-        "amin",
-        "take",
-        "tile",
-        "repeat",
-        "roll",
-        "arange",
-        "eye",
-        "matmul",
-        "dot",
-        "tensordot",
-        "isclose",
-        "copyto",
-        "copy",
-    ]
-)
+#: Functions of NumPy's and Dask's that make what those of one of agrad's operations make, under another name.
+ALIKE = {
+    "_getitem": "take",
+    "_identity": "permute_dims",
+    "_matmul": "matmul",
+    "amax": "max",
+    "amin": "min",
+    "asanyarray": "asarray",
+    "atleast_1d": "expand_dims",
+    "atleast_2d": "expand_dims",
+    "concatenate": "concat",
+    "concatenate3": "concat",
+    "concatenate_shaped": "concat",
+    "copy": "astype",
+    "dot": "matmul",
+    "fliplr": "flip",
+    "flipud": "flip",
+    "identity": "permute_dims",
+    "pad": "concat",
+    "sliding_window_view": "broadcast_to",
+    "swapaxes": "permute_dims",
+    "transpose": "permute_dims",
+}
 #: How many chunks of a store zarr decodes at a time, when a block takes several.
 AT_A_TIME = 10
 #: A loss that no program holds is taken to make so many times its rows.
@@ -370,8 +322,7 @@ class Effects:
         operands = [size(d) for d in needs]
         if result is None:
             result = max(operands, default=0)
-        while isinstance(function, functools.partial):
-            function = function.func
+        function = self._unwrapped(node, function)
         function = getattr(function, "method", function) if type(function).__name__ == "methodcaller" else function
         args = self._arguments(node)
         name = function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
@@ -381,6 +332,9 @@ class Effects:
             return self._read(args, key, needs, result)
         if function is blocks._run:
             return self._of_program(args, needs, size)
+        if function is borders.parts_of:
+            copied = self._copied(needs[0], *args[1:])
+            return Effect(copied, copied)
         if function is borders.put_together:
             assembly = args[0].assembly
             return Effect(0, 0, needs) if assembly is None or assembly.is_view else Effect(result, result)
@@ -391,16 +345,27 @@ class Effects:
             return Effect(result, result + max(operands, default=0), needs)
         if name == "getitem" and len(args) > 1 and not _is_basic(args[1]):
             return Effect(result, result)
-        if name in VIEWS or isinstance(function, repeats._Seen):
+        makes = making.declared(function) or _made_by(function, name)
+        if makes == making.NOTHING:
             return Effect(0, 0, needs)
-        if not needs and name not in DIRECT and not name_of(key).startswith(repeats._CONSTANTS):
+        if not needs and makes is None and not name_of(key).startswith(repeats._CONSTANTS):
             read = (Read(key, None, None),) if self._is_outside(node, key) else ()
             return Effect(result, 2 * result, (), read)
-        if isinstance(function, np.ufunc) or getattr(function, "__module__", "") == "_operator" or name in DIRECT:
-            return Effect(result, result)
-        if name_of(key).startswith(repeats._CONSTANTS):
+        if makes == making.RESULT or name_of(key).startswith(repeats._CONSTANTS):
             return Effect(result, result)
         return Effect(result, result + max(operands, default=0))
+
+    @staticmethod
+    def _unwrapped(node: Any, function: Any) -> Any:
+        """Return the function that Dask calls for a task, under what it wraps functions in."""
+        if (
+            getattr(function, "__name__", "") == "_enforce_dtype"
+        ):  # which converts a result of another dtype; few have one
+            function = node.kwargs["enforce_dtype_function"]
+            function = function.value if isinstance(function, DataNode) else function
+        while isinstance(function, functools.partial):
+            function = function.func
+        return function
 
     @staticmethod
     def _arguments(node: Any) -> list[Any]:
@@ -455,6 +420,12 @@ class Effects:
         parts = tuple(dict.fromkeys(args[2 + i].key for i in running.views))
         return Effect(outputs, given + max(outputs, self.program(kind.program)), parts)
 
+    def _copied(self, block: Any, parts: tuple[Any, ...], taken: Any) -> int:
+        """Return the bytes of copies of a part of a block, or of some of several."""
+        said = getattr(self.written.get(name_of(block)), "collection_annotations", None) or {}
+        items = math.prod(each.stop - each.start for each in self._value(taken))
+        return len({*parts}) * items * int(said["dtype"].itemsize) if "dtype" in said else self.size(block)
+
     def program(self, program: Any) -> int:
         """Return what a program makes at most, without what it is given."""
         found = self._programs.get(id(program))
@@ -462,6 +433,17 @@ class Effects:
             memory = program.memory()
             found = self._programs[id(program)] = memory.peak - memory.inputs
         return found
+
+
+def _made_by(function: Any, name: str) -> str | None:
+    """Return what a function of an array library makes, as what is declared about the operation of its name says it."""
+    if isinstance(function, np.ufunc):
+        return making.RESULT
+    module = getattr(function, "__module__", None) or ""
+    facts = facts_of("" if module.startswith("agrad") else ALIKE.get(name, name))
+    if facts.is_view or facts.creates == "from data":
+        return making.NOTHING
+    return making.RESULT if facts.makes_its_result_alone or module == "_operator" else None
 
 
 class _Memory:
@@ -547,8 +529,11 @@ def peak(graph: Graph, targets: Iterable[Any], effects: Effects, threads: int) -
             whole = effect.inside + sum(memory.own.get(d, 0) for d in needs[key])
             if whole > largest:
                 largest, worst = whole, key
-        # threads go at their own pace: what one does now, all others may be doing
-        most = max(most, memory.now + max(busy, threads * max(inside for *_, inside in running)))
+        # threads go at their own pace: beside what one does, others may do what comes next
+        then = (user for *_, key, _ in running for user in users[key] if waiting[user] == 1)
+        following = [effects(key).inside for key in (*ready[-threads:], *then)]
+        inside = heapq.nlargest(threads, (*following, *(each for *_, each in running)))
+        most = max(most, memory.now + max(busy, sum(inside)))
         now, _, key, _ = heapq.heappop(running)
         effect = effects(key)
         busy -= effect.inside
@@ -562,8 +547,8 @@ def peak(graph: Graph, targets: Iterable[Any], effects: Effects, threads: int) -
             if left[d] == 0 and d not in kept:
                 memory.drop(d)
         lingering = lingering if key in kept else max(lingering, effect.result)
-    # every thread, and the loop that feeds them, keeps the last result that it saw
-    return Peak(most + (threads + (threads > 1)) * lingering, worst, largest)
+    # while one thread begins a task, others may still hold what they have just used
+    return Peak(most + (threads - 1) * lingering, worst, largest)
 
 
 def taken(nbytes: int, threads: int) -> int:

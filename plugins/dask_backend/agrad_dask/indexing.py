@@ -27,6 +27,7 @@ from dask.highlevelgraph import HighLevelGraph
 from agrad import UnsupportedOp
 from agrad.plugin.backend import computing_anyway, is_mask, key_parts
 from agrad_dask import computing
+from agrad_dask.making import RESULT, makes
 from agrad_dask.reductions import added_up
 
 #: Data of up to this many bytes is kept beside the Dask array made of it, to be looked at without computing.
@@ -730,6 +731,7 @@ def _spread(g: Any, axis: int, chunks: tuple[int, ...], start: int, step: int) -
     return da.concatenate(pieces, axis=axis)
 
 
+@makes(RESULT)
 def _spread_block(g: Any, first: Any, size: Any, axis: int, step: int) -> Any:
     made = np.zeros_like(g, shape=(*g.shape[:axis], int(size[0]), *g.shape[axis + 1 :]))
     low = int(first[0])

@@ -19,6 +19,7 @@ from agrad.plugin.programs import infer
 from agrad_dask import factors, indexing
 from agrad_dask.image_kernels import IMAGE_KERNELS
 from agrad_dask.indexing import UnknownSizes
+from agrad_dask.making import RESULT, makes
 from agrad_dask.reductions import folded, only, reduction
 from agrad_dask.windows import WINDOW_KERNELS
 from agrad_numpy.kernels import in_single
@@ -107,6 +108,7 @@ def _reshape_rest(x: Any, kept: int, rest: tuple[int, ...]) -> Any:
     )
 
 
+@makes(RESULT)  # where a block has to be copied; it lives no longer than the block that it else lies in
 def _reshape_block(x: Any, *_: Any, kept: int, rest: tuple[int, ...]) -> Any:
     x = only(x)
     return x.reshape((*x.shape[:kept], *rest))

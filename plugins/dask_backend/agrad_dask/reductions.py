@@ -16,6 +16,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from agrad_dask.fusing import Adder, Fold, Folded
+from agrad_dask.making import NOTHING, RESULT, makes
 
 #: What reduces two values of each reduction to one.
 OF_TWO = {
@@ -125,10 +126,12 @@ def reduction(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
+@makes(RESULT)
 def _reduce_block(x: Any, function: Callable[..., Any], axes: tuple[int, ...], kept: bool) -> Any:
     return function(only(x), axis=axes, keepdims=kept)
 
 
+@makes(NOTHING)
 def only(block: Any) -> Any:
     """Return the block that stands in lists, one for each axis that the result lacks."""
     while type(block) is list:

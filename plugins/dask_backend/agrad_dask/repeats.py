@@ -27,6 +27,7 @@ from dask.highlevelgraph import MaterializedLayer
 from agrad import RecomputeWarning
 from agrad.plugin.backend import backend_of, getframe
 from agrad_dask import origins
+from agrad_dask.making import NOTHING
 
 #: Layers by their ``id``: parameters, and those that were computed.
 _PARAMETERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -85,6 +86,8 @@ class _Seen:
 
     def __init__(self, layers: dict[str, Any]) -> None:
         self.layers = weakref.WeakValueDictionary(layers)
+
+    _agrad_makes = NOTHING
 
     def __call__(self, block: Any) -> Any:
         remember(dict(self.layers))

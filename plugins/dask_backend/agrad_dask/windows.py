@@ -14,6 +14,7 @@ from dask.array.lib.stride_tricks import sliding_window_view
 from dask.array.overlap import ensure_minimum_chunksize
 
 from agrad.plugin.backend import OPS, backend_of
+from agrad_dask.making import NOTHING, RESULT, makes
 from agrad_numpy.kernels import in_single
 
 _FULL = slice(None)
@@ -107,10 +108,12 @@ def _part(x: Any, axis: int, part: slice, along: tuple[int, ...]) -> Any:
     return x.map_blocks(_at, key, chunks=chunks, dtype=x.dtype, meta=x._meta)
 
 
+@makes(NOTHING)
 def _at(block: Any, key: tuple[Any, ...]) -> Any:
     return block[key]
 
 
+@makes(RESULT)
 def _add_block(block: Any, axis: int) -> Any:
     """Add the windows of a block one place of the window after another: no more memory than the result."""
     count, size = block.shape[axis], block.shape[-1]
@@ -121,6 +124,7 @@ def _add_block(block: Any, axis: int) -> Any:
     return made
 
 
+@makes(RESULT)
 def _add_front(block: Any, front: Any, axis: int) -> Any:
     made = block.copy()
     made[(_FULL,) * axis + (slice(front.shape[axis]),)] += front
