@@ -16,6 +16,7 @@ from typing import Any, Literal, NoReturn
 
 from agrad import tree
 from agrad.core import mode
+from agrad.core.blank import Blank
 from agrad.core.errors import called
 from agrad.core.function import Function
 from agrad.core.tensor import Tensor, wrap
@@ -33,6 +34,15 @@ from agrad.program.arguments import argument_of, bare_all, is_raw, split_aux
 from agrad.program.closures import search
 
 Residual = Callable[..., Any]
+
+
+#: Why no function of blocks has one, and what to do.
+_NO_VALUES = (
+    "func.implicit runs a solver on values and looks at what it found, but this function is captured without values, as those"
+    " of agrad_dask.map_blocks are.\n  Solve without gradients, x = map_blocks(solve, a.detach()), and take one step of"
+    " Newton's method from there with them, as map_blocks(lambda x, a: x - residual(x, a) / slope(x, a), x, a): it has the"
+    " derivative of the solution, and does not move x"
+)
 
 
 class ImplicitError(RuntimeError):
@@ -133,6 +143,8 @@ def implicit(
         leaves, arguments = tree.flatten((args, kwargs))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._spec.inexact]
         theta = [leaves[i] for i in places]
+        if any(isinstance(t._raw, Blank) for t in theta):
+            mode.not_recorded(_NO_VALUES)
 
         def with_values(values: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
             given = list(leaves)

@@ -363,3 +363,24 @@ def test_a_logistic_fit_and_its_implicit_derivative():
         step = 1e-2 * np.eye(12)[7]
         slope = (by_scipy(chances[cell] + step) - by_scipy(chances[cell] - step))[1] / 2e-2
         np.testing.assert_allclose(x.grad.numpy()[cell][7], slope, rtol=1e-3)
+
+
+def test_an_implicit_derivative_is_refused_with_what_does_the_same():
+    values = np.linspace(1.0, 8.0, 12)
+
+    def solve(a):
+        x = ag.ones_like(a)
+        for _ in range(20):
+            x = x - (x**3 - a) / (3 * x**2)
+        return x
+
+    a = ag.asarray(da.from_array(values, chunks=4)).requires_grad_(True)
+    with pytest.raises(
+        ag.func.CaptureError, match=r"func.implicit runs a solver on values.*\n.*take one step of Newton's"
+    ):
+        agrad_dask.map_blocks(ag.func.implicit(solve, lambda x, a: x**3 - a), a)
+    x = agrad_dask.map_blocks(solve, a.detach())
+    x = agrad_dask.map_blocks(lambda x, a: x - (x**3 - a) / (3 * x**2), x, a)
+    ag.sum(x).backward()
+    np.testing.assert_allclose(x.detach().numpy(), np.cbrt(values))
+    np.testing.assert_allclose(a.grad.numpy(), np.cbrt(values) ** -2 / 3)

@@ -21,6 +21,7 @@ from agrad.view import tracebacks
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
+from dask._task_spec import DataNode  # noqa: E402 (needs Dask)
 
 import agrad_dask  # noqa: E402 (needs Dask)
 from agrad_dask import computing  # noqa: E402 (needs Dask)
@@ -369,6 +370,60 @@ def test_what_a_client_says_of_tensors_is_answered(threads):
     with pytest.raises(RuntimeError, match="requires grad") as refused:
         threads.scatter(ag.ones(3, requires_grad=True) * 2)
     assert "asyncio" not in str(refused.value)
+
+
+# -- what is told before ------------------------------------------------------------------------------------------------
+
+
+class Stored:
+    """Blocks on disk, each as large as 2**20 float64; every read is noted there, whichever process does it."""
+
+    ndim, dtype, shape = 2, np.dtype("f8"), (16 * 2**17, 8)
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __getitem__(self, key):
+        with (self.folder / "reads").open("a") as file:
+            file.write(".")
+        start, stop, _ = key[0].indices(self.shape[0])
+        return np.random.default_rng(start).normal(size=(stop - start, 8))
+
+
+def of_itself(key, *, forget=False):
+    """Return what Linux says of this process under a key, in bytes; or forget the peak so far, too."""
+    if forget:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(f"{key}:"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is Linux's")
+def test_what_runs_is_what_was_told(processes, monkeypatch, tmp_path):
+    def loss_of(stored):
+        x = ag.asarray(da.from_array(stored, chunks=(2**17, 8), name=False, meta=np.empty((0, 0))))
+        w = ag.full(8, 0.5, requires_grad=True)
+        return ag.mean((ag.tanh(x - ag.mean(x, axis=0)) @ w - 1) ** 2), w
+
+    loss, _ = loss_of(Stored(tmp_path))
+    sent, real = [], computing._Run.shipped
+    monkeypatch.setattr(computing._Run, "shipped", lambda self, graph, *a: sent.append(graph) or real(self, graph, *a))
+    (tmp_path / "first").mkdir()
+    loss_of(Stored(tmp_path / "first"))[0].backward()  # imports, pools and stacks are there
+    sent.clear()
+    told = ag.explain(loss, backward=True)
+    assert not sent
+    assert not (tmp_path / "reads").exists()
+    before = processes.run(of_itself, "VmRSS", forget=True)
+    loss.backward()
+    grown = sum(after - before[worker] for worker, after in processes.run(of_itself, "VmHWM").items())
+    tasks = [node for graph in sent for node in graph.values() if not isinstance(node, DataNode)]
+    assert (told.passes, told.tasks) == (len(sent), len(tasks))
+    assert told.chunks == len((tmp_path / "reads").read_text()) == 2 * 16
+    assert told.read == 2 * 16 * 2**23
+    assert told.threads == 2
+    assert grown <= told.peak
 
 
 # -- workers that are too small ---------------------------------------------------------------------------------------
