@@ -77,8 +77,11 @@ def checkpoint_sequence(
     -----
     The initial state is kept in addition to those of the schedule. Backward through a retained graph runs all steps forward
     again from it. Higher orders are correct, and differentiate the loop with a `checkpoint` per step, which keeps all states.
-    Where nothing is recorded, and in forward mode, the loop runs unchanged; `ag.compile` cannot capture a schedule, so a
-    function that calls this runs uncompiled.
+    Where nothing is recorded, and in forward mode, the loop runs unchanged.
+
+    `ag.compile` cannot capture a schedule, so a function that calls this runs uncompiled. Compile what a step computes:
+    ``f = ag.compile(...)``, ``step = lambda state, i: f(state)``. The number of the step, a Python number, would be part of the
+    program, and each step would have its own: pass ``ag.asarray(i)`` to `f` instead.
 
     Griewank and Walther: Algorithm 799: revolve (2000). Stumm and Walther: MultiStage approaches for optimal offline
     checkpointing (2009). Maddison: Step-based checkpointing with high-level algorithmic differentiation (2024), for ``MixedCheckpointSchedule``.
@@ -106,7 +109,10 @@ def checkpoint_sequence(
             first = steps.called(first, i)
         found = first
     else:
-        mode.not_recorded("checkpoint_sequence keeps what a schedule says when it runs, which no program does")
+        mode.not_recorded(
+            "checkpoint_sequence follows a schedule while it runs, and a program is the same steps in each run: compile what a"
+            " step computes, and call that function in `step`"
+        )
         found = _recorded(steps, first, actions, directory)
     result = tree.unflatten(form, found)
     return bare_all(result) if is_raw(state) else result
