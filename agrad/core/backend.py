@@ -264,6 +264,10 @@ class Backend:
     #: ``run_function(function, args, kwargs)`` runs a `Function` with a tensor of this backend among its arguments, as the
     #: backend of batched arrays does. None: agrad runs the function's own methods.
     run_function: Callable[..., Any] | None = None
+    #: ``_csr(values, pattern, rows, known)`` makes a sparse matrix of the library's own: of values in the order of a pattern, whose
+    #: rows are the elements of arrays; what it keeps for the next call of the same pattern goes into a dictionary. A lazy library
+    #: takes `proof` besides: a tangent, the vector along it, and what to raise where the product is another one. None: SciPy's.
+    _csr: Callable[..., Any] | None = None
 
     # -- the library ---------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ from agrad.program.arguments import (
 )
 from agrad.program.blanks import ShapeDtype
 from agrad.program.capture import capture
+from agrad.program.program import spec_of_value
 from agrad.program.recording import CaptureError
 
 __all__ = [
@@ -163,9 +164,10 @@ def _pattern(
 
     def apart(leaf: Any) -> Any:
         """Give an array that is an argument twice as two."""
+        spec = None if isinstance(leaf, NUMBERS | str | None) else spec_of_value(leaf)
+        if spec is not None and (spec.backend.is_batched or (spec.backend.is_lazy and spec.inexact and not local)):
+            return ShapeDtype(spec.shape, spec.backend.dtype_name(spec.dtype))
         if isinstance(leaf, Tensor):
-            if leaf._spec.backend.is_batched:
-                return ShapeDtype(leaf.shape, leaf.dtype)
             leaf = wrap(leaf._raw, leaf._spec)
         raw = leaf._raw if isinstance(leaf, Tensor) else leaf
         if isinstance(raw, NUMBERS) or id(raw) not in seen:
@@ -237,14 +239,16 @@ def sparse_jacobian(
     -------
     SparseDerivative
         Called with the arguments of `func`, it gives a ``scipy.sparse.csr_array``: a row for each element of the results, a
-        column for each element of the chosen arguments, in the order of containers.
+        column for each element of the chosen arguments, in the order of containers. For CuPy's arguments it is a matrix of
+        ``cupyx.scipy.sparse``, for Dask's a Dask array in chunks of rows.
 
     Raises
     ------
     BackendError
         If SciPy is not installed.
     ValueError
-        When called: if a pattern does not hold: at the 1st, 2nd, 4th, 8th... call a product with a random vector is compared.
+        When called: if a pattern does not hold: at the 1st, 2nd, 4th, 8th... call a product with a random vector is compared;
+        on Dask, where the matrix is computed.
     TypeError
         When called: if arguments or results are complex.
 
@@ -288,7 +292,7 @@ def sparse_hessian(
     -------
     SparseDerivative
         Called with the arguments of `func`, it gives a ``scipy.sparse.csr_array``, with a row and a column for each element of
-        the chosen arguments. Products are made forward over reverse.
+        the chosen arguments; of other libraries as by `sparse_jacobian`. Products are made forward over reverse.
 
     Raises
     ------
@@ -322,10 +326,13 @@ class _Kept:
         The pattern was found here, and is not the user's.
     calls : int
         How often it was called.
+    known : dict
+        What the library keeps of the pattern, if its matrices are its own.
     """
 
     def __init__(self, found: Coloring, run: Callable[..., Any], outside: list[tuple[Any, Any]], *, own: bool) -> None:
         self.coloring, self.run, self.outside, self.own, self.calls = found, run, outside, own, 0
+        self.known: dict[Any, Any] = {}
         self.often = Often(run)
         self.often._before = BEFORE
 
@@ -378,6 +385,7 @@ class SparseDerivative:
         if sparsity is not None and not isinstance(sparsity, Coloring):
             self._given = coloring(sparsity, mode, symmetric=symmetric)
         self._symmetric = symmetric
+        self._is_own = True
         self._kept: dict[Any, _Kept] = {}
         functools.update_wrapper(self, func, updated=())
 
@@ -402,22 +410,45 @@ class SparseDerivative:
         kept, tensors = self._for(args, kwargs)
         programs = len(kept.often._ways)
         entries, value = self._entries(kept, tensors)
+        is_later = self._makes_its_own(entries) and entries._spec.backend.is_lazy
         # a program that is new, or none, may be of another state of Python
         asked = kept.calls & (kept.calls - 1) == 0 or len(kept.often._ways) != programs or not kept.often._is_open
-        if asked and not self._holds(kept, entries, args, kwargs):
+        asked |= is_later and kept.own
+        if asked and not is_later and not self._holds(kept, entries, args, kwargs):
             self._kept.clear()  # what the function finds outside of its arguments has changed since
             kept, tensors = self._for(args, kwargs)
             entries, value = self._entries(kept, tensors)
             self._holds(kept, entries, args, kwargs)
-        found = kept.coloring.matrix(_host(entries))
+        proof = self._proof(kept, args, kwargs) if asked and is_later else None
+        found = self._matrix(kept, entries, value if self.order == 1 else self._inputs(args, kwargs), proof)
         if not self.with_value:
             return found
         return found, bare_all(value) if is_raw(*args, *kwargs.values()) else value
 
+    def _makes_its_own(self, entries: Tensor) -> bool:
+        return self._is_own and entries._spec.backend._csr is not None
+
+    def _matrix(self, kept: _Kept, entries: Tensor, rows: Any, proof: Any) -> Any:
+        """Return the matrix of entries: of their library, if that has sparse ones, else of SciPy's."""
+        if not self._makes_its_own(entries):
+            return kept.coloring.matrix(_host(entries))
+        make: Any = entries._spec.backend._csr
+        arrays = [leaf._raw for leaf in tree.flatten(rows)[0]]
+        more = {} if proof is None else {"proof": proof}
+        return make(entries.detach()._raw, kept.coloring.pattern, arrays, kept.known, **more)
+
+    def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        """Return the leaves of the chosen arguments."""
+        chosen = of_chosen(self.func, self.argnums, args, kwargs)[1]
+        return [argument_of(leaf, self.what) for leaf in tree.flatten(chosen)[0]]
+
     def _entries(self, kept: _Kept, tensors: Sequence[Any]) -> tuple[Tensor, Any]:
         kept.calls += 1
         plain = [t for t in tensors if isinstance(t, Tensor)]
-        run = kept.run if moves(plain) or len(plain) < len(tensors) else kept.often
+        as_it_is = moves(plain) or len(plain) < len(tensors)
+        if not as_it_is and self._is_own:  # before a program is kept it is compared, which computes
+            as_it_is = any(t._spec.backend.is_lazy and t._spec.backend._csr is not None for t in plain)
+        run = kept.run if as_it_is else kept.often
         entries, value = run(*tensors)
         return entries, value
 
@@ -501,7 +532,9 @@ class SparseDerivative:
             seeds.append(_there(part.astype(x._spec.backend.dtype_name(x.dtype)), x))
             first += size
         cotangents = _there(back, like)
-        places = _there(found.places, like)
+        by_rows = like._spec.backend.is_lazy and not found.reverse  # what one row needs lies together then
+        m = max(found.pattern.shape[0], 1)
+        places = _there(found.places % m * found.forward + found.places // m if by_rows else found.places, like)
         chunk = self.chunk_size or max(1, AT_A_TIME // max(1, sum(found.pattern.shape)))
         vector, of = self._vector(structure)
 
@@ -533,7 +566,7 @@ class SparseDerivative:
                 count = chunk if chunk < found.forward else None
                 made, value = vmap(push, out_dims=(0, None), chunk_size=count)(*seeds)
                 checked(made.shape[1])
-                parts.append(reshape(made, (-1,)))
+                parts.append(reshape(made.mT if by_rows else made, (-1,)))
             if found.reverse or not parts:
                 y, pull, value = vjp(functools.partial(vector, function), *chosen, has_aux=True)
                 checked(y.shape[0])
@@ -567,6 +600,20 @@ class SparseDerivative:
         return vector, of
 
     # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def _proof(self, kept: _Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, str]:
+        """Return the derivative along a random vector, which is computed with the matrix; the vector; and what is wrong else."""
+        np = get("numpy").module("numpy")
+        leaves, structure = tree.flatten((args, kwargs))
+        vector, of = self._vector(structure)
+        chosen, function = of(self._tensors(leaves))
+        inputs = [x.detach() for x in chosen]
+        along = np.random.default_rng(kept.calls).integers(64, 192, kept.coloring.pattern.shape[1]) / 128
+        _, tangent, _ = jvp(functools.partial(vector, function), tuple(inputs), _split(along, inputs), has_aux=True)
+        wrong = f"{self.what}: the pattern of {name_of(self.func)} is too small"
+        if kept.own:
+            wrong += ": what it finds outside of its arguments has changed. Make a new one of it"
+        return tangent._raw, along, wrong
 
     def _holds(self, kept: _Kept, entries: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Compare a product of the matrix and a random vector with the derivative along that.
@@ -864,6 +911,7 @@ def propagate(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., A
     (tensor(5.), array([[0.0725]]))
     """
     jacobian = sparse_jacobian(func, argnums, with_value=True)
+    jacobian._is_own = False
 
     @functools.wraps(func)
     def propagated(*args: Any, **kwargs: Any) -> Any:

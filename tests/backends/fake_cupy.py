@@ -18,6 +18,7 @@ from pathlib import Path
 import fake_streams as streams
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 import scipy.special
 from fake_streams import CUDARuntimeError
 
@@ -220,6 +221,28 @@ def _argsort(a, axis=-1, kind=None):
     return np.argsort(a, axis=axis, kind="stable")
 
 
+class csr_matrix:
+    """Of `cupyx.scipy.sparse`: arrays on the current device, of the dtypes that CuPy 13 and 14 take."""
+
+    __module__ = "cupyx.scipy.sparse"
+
+    def __init__(self, parts, shape):
+        for part in parts:
+            if not isinstance(part, ndarray) or part.ndim != 1:
+                raise ValueError("Only CuPy arrays of one axis make a matrix")
+            plain(part)
+        self.data, self.indices, self.indptr = parts
+        if self.data.dtype.char not in "?fdFD":
+            raise ValueError("Only bool, float32, float64, complex64 and complex128 are supported")
+        if self.indices.dtype != np.int32 or self.indptr.dtype != np.int32:
+            self.indices, self.indptr = (made(plain(part).astype(np.int32)) for part in parts[1:])
+        self.shape, self.dtype, self.nnz = shape, self.data.dtype, self.data.size
+
+    def get(self):
+        parts = self.data.get(), self.indices.get(), self.indptr.get()
+        return scipy.sparse.csr_matrix(parts, shape=self.shape)
+
+
 def _waiting(name):
     def call(*args, **kwargs):
         _waits(name)
@@ -420,6 +443,8 @@ def install():
     special = cupyx.scipy.special = sys.modules["cupyx.scipy.special"] = types.ModuleType("cupyx.scipy.special")
     special.gammaln, special.psi = function(scipy.special.gammaln), function(scipy.special.psi)
     special.polygamma = function(_polygamma)
+    sparse = cupyx.scipy.sparse = sys.modules["cupyx.scipy.sparse"] = types.ModuleType("cupyx.scipy.sparse")
+    sparse.csr_matrix = csr_matrix
     linalg = cupyx.scipy.linalg = sys.modules["cupyx.scipy.linalg"] = types.ModuleType("cupyx.scipy.linalg")
     linalg.lu = function(_lu)
     for library in ("nvrtc", "cublas"):

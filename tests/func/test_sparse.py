@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from cupy_stand_in import fake
 from sparse_functions import OF_LIBRARIES, TIGHT, points
 
 import agrad as ag
@@ -414,8 +415,117 @@ def test_monte_carlo_agrees_with_propagate():
     np.testing.assert_allclose(func.propagate(f)(x, covariance)[1], wanted, rtol=0.02)
 
 
-def test_on_dask():
-    pytest.importorskip("dask")
-    x = points(6)
-    found = func.sparse_jacobian(tridiagonal)(ag.asarray(x.numpy(), device="dask"))
-    np.testing.assert_allclose(found.toarray(), func.jacrev(tridiagonal)(x).numpy())
+# -- on other libraries -------------------------------------------------------------------------------------------------
+
+
+CUT = np.random.default_rng(5).uniform(0.5, 1.5, (40, 3))
+
+
+def in_chunks(loaded):
+    """Return an array in four chunks of rows, which are noted when they are loaded."""
+    da = pytest.importorskip("dask.array")
+
+    def load(block_id=None):
+        loaded.append(block_id[0])
+        return CUT[10 * block_id[0] : 10 * block_id[0] + 10]
+
+    return da.map_blocks(load, chunks=((10,) * 4, (3,)), dtype=float, meta=np.empty((0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("f", "chunks", "needed"),
+    [
+        (lambda x: x[:, 1:] * x[:, :-1] ** 2, [20] * 4, [0]),
+        (lambda x: {"a": ag.sin(x), "b": ag.sum(x**2, axis=1)}, [*[30] * 4, *[10] * 4], [0, 1]),
+        (lambda x: ag.sum(x, axis=0) ** 2, [3], [0, 1, 2, 3]),
+        (lambda x: ag.concat([ag.sum(x**2).reshape((1,)), x[:, 0]]), [1, *[10] * 4], [0, 1, 2, 3]),
+    ],
+)
+def test_on_dask_in_chunks_of_rows(f, chunks, needed):
+    """Nothing is computed in the call; where rows are independent, a block needs its own chunk alone."""
+    loaded = []
+    x = in_chunks(loaded)
+    jacobian = func.sparse_jacobian(f)
+    dense = np.concatenate(
+        [leaf.numpy().reshape(-1, 120) for leaf in ag.tree.flatten(func.jacrev(f)(ag.asarray(CUT)))[0]]
+    )
+    for _ in range(4):
+        found = jacobian(x)
+        assert not loaded
+        assert [list(sizes) for sizes in found.chunks] == [chunks, [120]]
+        assert type(found._meta) is sp.csr_array
+        first = found.blocks[0].compute()
+        assert sorted({*loaded}) == needed
+        whole = found.compute()
+        assert type(first) is type(whole) is sp.csr_array
+        np.testing.assert_allclose(whole.toarray(), dense, rtol=1e-14)
+        np.testing.assert_array_equal(first.toarray(), whole.toarray()[: chunks[0]])
+        loaded.clear()
+
+
+def test_hessians_and_values_on_dask():
+    loaded = []
+    x = in_chunks(loaded)
+    f = lambda x: ag.sum(x[:, 1:] * x[:, :-1] ** 3)
+    found, value = func.sparse_hessian(f, with_value=True)(x)
+    assert not loaded
+    assert [list(sizes) for sizes in found.chunks] == [[30] * 4, [120]]
+    dense = func.hessian(f)(ag.asarray(CUT)).numpy().reshape(120, 120)
+    np.testing.assert_allclose(found.compute().toarray(), dense, rtol=1e-13)
+    np.testing.assert_allclose(np.asarray(value), f(ag.asarray(CUT)).numpy())
+    variances = np.full(120, 0.25)
+    _, covariance = func.propagate(ag.sin)(ag.asarray(x), variances)
+    np.testing.assert_allclose(covariance.toarray(), np.diag(0.25 * np.cos(CUT.ravel()) ** 2))
+
+
+def test_patterns_are_compared_where_dask_computes():
+    x = in_chunks([])
+    f = lambda x: x[:, 1:] * x[:, :-1]
+    wrong = func.sparse_jacobian(f, sparsity=np.eye(80, 120))(x)
+    with pytest.raises(ValueError, match="the pattern of <lambda> is too small, as in row"):
+        wrong.compute()
+    step = 1
+    jacobian = func.sparse_jacobian(lambda x: ag.roll(x, step, axis=1) * x)
+    jacobian(x).compute()
+    step = 2
+    changed = jacobian(x)
+    with pytest.raises(ValueError, match=r"has changed\. Make a new one of it, as in row"):
+        changed.compute()
+
+
+def test_on_cupy():
+    """On the stand-in: matrices of cupyx.scipy.sparse on the device of the argument, and no value but those compared leaves it."""
+    fake("""
+        import cupyx.scipy.sparse
+        from agrad import func
+        f = lambda x: ag.concat([x[:1] ** 2, x[1:] * x[:-1]])
+        host = np.linspace(1.0, 2.0, 9)
+        dense = func.jacrev(f)(ag.asarray(host)).numpy()
+        for device in ("cupy:0", "cupy:1"):
+            x = ag.asarray(host, device=device)
+            jacobian = func.sparse_jacobian(f)
+            for call in range(1, 6):
+                before = len(fake_cupy.WAITS)
+                found = jacobian(x)
+                if call == 5 and device == "cupy:0":
+                    assert "get" not in fake_cupy.WAITS[before:], fake_cupy.WAITS[before:]
+                assert type(found) is cupyx.scipy.sparse.csr_matrix
+                assert {f"cupy:{part.device.id}" for part in (found.data, found.indices, found.indptr)} == {device}
+                np.testing.assert_allclose(found.get().toarray(), dense)
+                with found.data.device:
+                    found.data[:] = 0.0
+                    found.indices[:] = 0
+        small = ag.asarray(host.astype("float16"), device="cupy:0")
+        assert func.sparse_jacobian(f)(small).dtype == np.float32
+        g = lambda x: ag.sum(x[1:] * x[:-1] ** 2)
+        found = func.sparse_hessian(g)(cupy.asarray(host))
+        np.testing.assert_allclose(found.get().toarray(), func.hessian(g)(ag.asarray(host)).numpy())
+        value, covariance = func.propagate(ag.sin)(ag.asarray(host, device="cupy:0"), np.full(9, 0.25))
+        np.testing.assert_allclose(covariance.toarray(), np.diag(0.25 * np.cos(host) ** 2))
+        try:
+            func.sparse_jacobian(f, sparsity=np.eye(9))(ag.asarray(host, device="cupy:0"))
+        except ValueError as error:
+            assert "is too small" in str(error)
+        else:
+            raise AssertionError("the pattern lacks entries")
+    """)

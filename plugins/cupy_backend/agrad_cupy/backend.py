@@ -372,6 +372,18 @@ class CupyBackend(Backend):
     def may_hold_nan(self, array: Any) -> bool:
         return True  # to look would wait for the device
 
+    def _csr(self, values: Any, pattern: Any, rows: Any, known: dict[Any, Any]) -> Any:
+        """Return a matrix of ``cupyx.scipy.sparse``, on the device of its values."""
+        from cupyx.scipy import sparse  # noqa: PLC0415 (CuPy loads late)
+
+        with values.device:
+            parts = known.get(values.device.id)
+            if parts is None:
+                parts = known[values.device.id] = cupy.asarray(pattern.indices), cupy.asarray(pattern.indptr)
+            indices, indptr = (part.copy() for part in parts)
+            values = values.astype(cupy.result_type(values.dtype, cupy.float32))  # of halves it has none; a copy
+            return sparse.csr_matrix((values, indices, indptr), shape=pattern.shape)
+
     def to_host(self, array: Any) -> Any:
         return array.get()
 

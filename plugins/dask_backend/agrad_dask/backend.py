@@ -21,6 +21,7 @@ from agrad.plugin.backend import Backend, Outlook, Spec, backend_of, in_dask, in
 from agrad_dask import computing, factors, indexing, kernels, origins, repeats, scipy_kernels, special_kernels
 from agrad_dask.indexing import UnknownSizes
 from agrad_dask.sampling import sample
+from agrad_dask.sparse_rows import rows_of_matrix
 
 internal(__file__)
 
@@ -162,6 +163,9 @@ class DaskBackend(Backend):
         """Compute an array: gives one of the chunks' library."""
         host = indexing.host_of(array)
         return computing.values(array)[0] if host is None else host
+
+    def _csr(self, values: Any, pattern: Any, rows: Any, known: dict[Any, Any], proof: Any = None) -> Any:
+        return rows_of_matrix(values, pattern, rows, proof)
 
     def to_host(self, array: Any) -> Any:
         value = self.computed(array) if hasattr(array, "chunks") else array
