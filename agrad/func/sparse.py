@@ -681,7 +681,7 @@ def _form(leaf: Any, tensor: Any) -> Any:
     if not isinstance(tensor, Tensor):
         return type(leaf), leaf if isinstance(leaf, NUMBERS | str | None) else id(leaf)
     spec = tensor._spec
-    form = tuple(spec.shape), spec.backend.name, spec.backend.dtype_name(spec.dtype), spec.device
+    form = tuple(spec.shape), spec.backend.name, spec.dtype, spec.device
     if spec.inexact or spec.backend.is_batched:
         return form
     return *form, _host(tensor).tobytes()
