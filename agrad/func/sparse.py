@@ -53,6 +53,9 @@ AT_A_TIME = 2**24
 #: Of fewer columns and rows a dense matrix is no news.
 SMALL = 100
 
+#: So many rows are looked at of those whose products with a vector are nearly what they are to be.
+LINES = 10
+
 #: So many calls go before the one that is captured as a program.
 BEFORE = 2
 
@@ -639,27 +642,44 @@ class SparseDerivative:
             wanted = _joined(pull(_there(along.astype(str(_host(y).dtype)), y)), np)
             product = matrix.T @ along
         scale = abs(matrix if is_forward else matrix.T) @ abs(along)
-        tolerance = max(float(np.finfo(_host(t).dtype).eps) for t in (y, *inputs)) ** 0.5
-        apart = abs(product - wanted) > tolerance * np.maximum(scale, abs(wanted))
+        eps = max(float(np.finfo(_host(t).dtype).eps) for t in (y, *inputs))
+        away = abs(product - wanted)
+        apart = away > eps**0.5 * np.maximum(scale, abs(wanted))
         if not apart.any():
             return True
-        if kept.own and kept.calls > 1:
+        clear = apart & (
+            away > eps**0.5 * scale.max()
+        )  # else it may be what rounding left of a 0, as pattern and entries say
+        if kept.own and kept.calls > 1 and clear.any():
             return False
-        line = int(np.flatnonzero(apart)[0])
-        if is_forward:
-            _, pull, _ = vjp(function_of, *inputs, has_aux=True)
-            unit = np.zeros(m, dtype=str(_host(y).dtype))
-            unit[line] = 1
-            whole = _joined(pull(_there(unit, y)), np)
-            lacking = np.setdiff1d(np.flatnonzero(whole), matrix.indices[matrix.indptr[line] : matrix.indptr[line + 1]])
-            where = f"row {line}: there columns {_listed(lacking)} are not 0"
+        for line in np.flatnonzero(clear if clear.any() else apart)[:LINES].tolist():
+            lacking = self._lacking(kept.coloring.pattern, function_of, inputs, y, line, is_forward=is_forward)
+            if clear.any() or len(lacking):
+                break
         else:
-            where = f"column {line}"
-        count = int(apart.sum())
+            return True
+        lines, others = ("row", "column") if is_forward else ("column", "row")
         raise ValueError(
-            f"{self.what}: the pattern of {name_of(self.func)} is too small, in {count} {'rows' if is_forward else 'columns'}, as in"
-            f" {where}. A product with a random vector says so; without sparsity= the pattern is found{called()}"
+            f"{self.what}: the pattern of {name_of(self.func)} is too small, in {int(apart.sum())} {lines}s, as in {lines} {line}:"
+            f" there {others}s {_listed(lacking)} are not 0. A product with a random vector says so; without sparsity= the pattern"
+            f" is found{called()}"
         )
+
+    @staticmethod
+    def _lacking(
+        pattern: Any, function: Callable[..., Any], inputs: Sequence[Tensor], y: Tensor, line: int, *, is_forward: bool
+    ) -> Any:
+        """Return where a row, or else a column, of the derivative is not 0 and the pattern has no entry."""
+        np = get("numpy").module("numpy")
+        unit = np.zeros(pattern.shape[0 if is_forward else 1], dtype=str(_host(y).dtype))
+        unit[line] = 1
+        if is_forward:
+            _, pull, _ = vjp(function, *inputs, has_aux=True)
+            whole, known = _joined(pull(_there(unit, y)), np), pattern[[line]].indices
+        else:
+            _, tangent, _ = jvp(function, tuple(inputs), _split(unit, inputs), has_aux=True)
+            whole, known = _host(tangent), pattern[:, [line]].nonzero()[0]
+        return np.setdiff1d(np.flatnonzero(whole), known)
 
 
 def _as_vector(what: str, results: Any) -> Tensor:

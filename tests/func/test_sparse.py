@@ -415,6 +415,27 @@ def test_monte_carlo_agrees_with_propagate():
     np.testing.assert_allclose(func.propagate(f)(x, covariance)[1], wanted, rtol=0.02)
 
 
+@pytest.mark.parametrize("mode", ["forward", "mixed", "reverse"])
+@pytest.mark.parametrize("scale", [10.0, 30.0])
+def test_what_rounding_leaves_of_a_zero_is_not_compared(mode, scale):
+    """The derivative of a loss that is all but 0 is a difference of equal numbers, which two ways of computing it round apart."""
+    F = ag.nn.functional
+    f = lambda x: ag.concat([x.reshape((-1,)), F.cross_entropy(scale * x, ag.asarray([0])).reshape((1,))])
+    for seed in range(6):
+        x = ag.asarray(np.random.default_rng(seed).normal(size=(1, 3)) + np.array([[3, 0, 0]]))
+        found = func.sparse_jacobian(f, mode=mode)(x).toarray()
+        np.testing.assert_allclose(found, func.jacrev(f)(x).numpy().reshape(4, 3), rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_entries_that_are_small_are_not_0(mode):
+    for small in (1.0, 1e-12, 1e-30):
+        factor = ag.asarray([1.0, small])
+        lines, others = ("row", "column") if mode == "forward" else ("column", "row")
+        with pytest.raises(ValueError, match=f"as in {lines} 1: there {others}s 1 are not 0"):
+            func.sparse_jacobian(lambda x: x * factor, mode=mode, sparsity=[[1, 0], [0, 0]])(ag.ones(2))  # noqa: B023
+
+
 # -- on other libraries -------------------------------------------------------------------------------------------------
 
 

@@ -1077,7 +1077,7 @@ class Judge:
             self.alike(f"native, {dtypes}", found[2], found[0], rtol=1e-8 if dtypes is None else 2e-3)
 
     def patterned(self):
-        """No element of the Jacobian, by backward passes, lies outside of the pattern of the captured program."""
+        """No element of the Jacobian, by backward passes, lies outside of the pattern of the captured program, and by colours it is the same."""
 
         def values(*leaves):
             ag.manual_seed(7)
@@ -1112,6 +1112,14 @@ class Judge:
             outside = (np.nan_to_num(dense) != 0) & ~pattern
             assert not outside.any(), f"outside of the pattern, local={local}: {np.argwhere(outside)[:5].tolist()}"
             self.tally[f"entries that may be 0, local={local}"] += int((~pattern).sum())
+        if not np.isfinite(dense).all():
+            return
+        with arrays_as_constants():
+            found = ag.func.sparse_jacobian(
+                values, places, mode="reverse" if self.traits & (NO_JVP | NO_VMAP) else "mixed"
+            )(*leaves)
+        self.alike("by colours", [found.toarray()], [dense])
+        self.tally["found by colours"] += 1
 
     def compiled(self):
         """Compiled, and called at several points: values and gradients are the function's."""

@@ -22,6 +22,7 @@ def check(count, judges, longest):
             message = f"{type(error).__name__}: {error}\nseed {seed}: judge({shrunk(program, 30.0)!r})"
             raise AssertionError(message) from error
     assert tally["judged"] >= 0.9 * tally["programs"], tally
+    return tally
 
 
 def test_programs_on_numpy():
@@ -34,7 +35,8 @@ def test_programs_are_captured_and_replayed():
 
 def test_patterns_of_their_jacobians_are_never_too_small():
     pytest.importorskip("scipy.sparse")
-    check(40, ("patterned",), 25)
+    tally = check(80, ("patterned",), 25)
+    assert tally["found by colours"] >= 10, tally
 
 
 def test_programs_are_compiled():
