@@ -164,7 +164,10 @@ def parser() -> argparse.ArgumentParser:
         description="Write a distribution: a backend, its entry point, a test, and a workflow that runs the conformance kit.",
     )
     made.add_argument("name", metavar="NAME", help="the backend's name, a plain word")
-    made.add_argument("--library", metavar="MODULE", help="the namespace of the array library (default: NAME)")
+    library = (
+        "the module whose functions are the standard's (default: NAME); if they are an object in it, change `namespace`"
+    )
+    made.add_argument("--library", metavar="MODULE", help=library)
     made.add_argument(
         "--array", metavar="CLASS", default="Array", help="the name of its class of arrays (default: Array)"
     )
@@ -199,7 +202,9 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     clone = Path(HERE).parents[2]  # that of agrad/testing
     if given.agrad is None and not (clone / "plugins" / "numpy_backend").is_dir():
-        sys.stderr.write("this agrad stands in no clone: say where pip finds it, --agrad git+https://...\n")
+        sys.stderr.write(
+            "this agrad stands in no clone: say where pip finds it, --agrad git+https://... or the path of a clone\n"
+        )
         return 2
     where = given.agrad or str(clone)
     folder = Path(given.into or f"agrad-{name}")

@@ -50,4 +50,4 @@ def test_what_is_no_name(name, tmp_path, capsys):
 def test_without_a_clone_it_asks_where_agrad_is(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(new_backend, "HERE", str(tmp_path / "site-packages" / "agrad" / "testing" / "new_backend.py"))
     assert new_backend.main(["mine", "--into", str(tmp_path / "made")]) == 2
-    assert "--agrad git+https://" in capsys.readouterr().err
+    assert "--agrad git+https://... or the path of a clone" in capsys.readouterr().err
