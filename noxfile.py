@@ -284,6 +284,8 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
     "cubed": (["-e", "examples/lazy_backend[test]"], [*SUITE, "--agrad-backend=cubed", "--agrad-quick"]),
     "marray": (["marray>=0.0.12"], [*SUITE, "--agrad-backend=marray", "--agrad-plugin=examples/marray_backend.py"]),
     "units": (["pint>=0.25"], [*SUITE, "--agrad-backend=units", "--agrad-plugin=examples/units_backend.py"]),
+    "sparse": (["sparse>=0.19"], [*SUITE, "--agrad-backend=sparse", "--agrad-plugin=examples/sparse_backend.py"]),
+    "blosc2": (["blosc2>=4.14"], [*SUITE, "--agrad-backend=blosc2", "--agrad-plugin=examples/blosc2_backend.py"]),
     # CuPy itself, without a GPU: what it says of itself, views, and NVRTC's compilation of the fused kernels.
     "cupy": (
         [*CUPY, "array-api-strict>=2.4", "cupy-cuda12x", "nvidia-cuda-nvrtc-cu12"],
@@ -292,8 +294,12 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 #: By backend: settings of its library. XLA compiles each operation for each shape: in half the time where it optimises less,
-#: and without its emitters by MLIR, which cost the same for three numbers as for a million.
-ENVIRONMENTS = {"jax": {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}}
+#: and without its emitters by MLIR, which cost the same for three numbers as for a million. Numba compiles the functions of
+#: sparse for each dtype and number of axes; Python runs them sooner on a few numbers.
+ENVIRONMENTS = {
+    "jax": {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"},
+    "sparse": {"NUMBA_DISABLE_JIT": "1"},
+}
 
 
 @nox.session

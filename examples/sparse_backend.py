@@ -16,6 +16,7 @@ import random
 import array_api_compat.numpy as xp
 import numpy as np
 import pluggy
+import sparse
 
 import agrad as ag
 
@@ -23,39 +24,32 @@ hookimpl = pluggy.HookimplMarker("agrad")
 
 #: Functions that give 0 for 0, or move elements, and do so in the library.
 KEEP_ZEROS = {
-    *(
-        "abs",
-        "add",
-        "asin",
-        "asinh",
-        "astype",
-        "atan",
-        "atanh",
-        "broadcast_to",
-        "ceil",
-        "concat",
-        "conj",
-        "expand_dims",
-    ),
-    *("expm1", "floor", "imag", "log1p", "matmul", "matrix_transpose", "maximum", "minimum", "multiply", "negative"),
-    *("permute_dims", "real", "reshape", "round", "sign", "sin", "sinh", "sqrt", "square", "squeeze", "stack"),
-    *("subtract", "sum", "tan", "tanh", "tensordot", "trunc", "vecdot", "zeros", "zeros_like"),
+    *("abs", "add", "asin", "asinh", "astype", "atan", "atanh", "broadcast_to", "ceil", "concat", "conj"),
+    *("expand_dims", "expm1", "floor", "imag", "log1p", "matmul", "matrix_transpose", "maximum", "minimum"),
+    *("multiply", "negative", "permute_dims", "real", "reshape", "round", "sign", "sin", "sinh", "sqrt", "square"),
+    *("squeeze", "stack", "subtract", "sum", "tan", "tanh", "tensordot", "trunc", "vecdot", "zeros", "zeros_like"),
 }
 
 #: Chapters of which the rest is refused.
 REFUSED = "it would be made dense: to_device('numpy') does that, where it may"
 
 
-def sparse_of(value):
-    """Return NumPy's arrays, also in a tuple, as sparse ones."""
-    import sparse
+class COO(sparse.COO):  # the library finds a format by the name of its class
+    """An array whose operators do not warn of what is not stored: of 0 / 0, where a divisor stores all its elements."""
 
+    def __array_ufunc__(self, *args, **options):
+        with np.errstate(all="ignore"):
+            return sparse_of(super().__array_ufunc__(*args, **options))
+
+
+def sparse_of(value):
+    """Return NumPy's arrays and the library's, also in a tuple, as sparse ones."""
     if isinstance(value, tuple | list):
         made = map(sparse_of, value)
         return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
-    return (
-        sparse.COO.from_numpy(np.asarray(value), fill_value=0) if isinstance(value, np.ndarray | np.generic) else value
-    )
+    if isinstance(value, np.ndarray | np.generic):
+        value = sparse.COO.from_numpy(np.asarray(value), fill_value=0)
+    return COO(value) if type(value) is sparse.COO else value
 
 
 def dense_of(value):
@@ -69,7 +63,8 @@ def zero_filled(value):
     """Return an array that stores what is not 0; that of an operator, as ``1 - x``, may leave out another number."""
     if isinstance(value, tuple | list):
         return type(value)(map(zero_filled, value))
-    return sparse_of(value if getattr(value, "fill_value", 0) == 0 else dense_of(value))
+    other = any(np.asarray(getattr(value, "fill_value", 0)).tobytes())  # also -0.0, which the library tells from 0.0
+    return sparse_of(dense_of(value) if other else value)
 
 
 def sparse_kernel(function):
@@ -83,8 +78,7 @@ def dense_kernel(function):
 class Namespace:
     """The library's functions where they keep zeros, else NumPy's."""
 
-    def __init__(self, library):
-        self.library, self.__version__ = library, library.__version__
+    __version__ = sparse.__version__
 
     def __getattr__(self, name):
         found = getattr(xp, name)
@@ -92,7 +86,7 @@ class Namespace:
             raise AttributeError(name)
         if name.startswith("__") or name in NO_ARRAYS or isinstance(found, type) or not callable(found):
             return found
-        return sparse_kernel(getattr(self.library, name)) if name in KEEP_ZEROS else dense_kernel(found)
+        return sparse_kernel(getattr(sparse, name)) if name in KEEP_ZEROS else dense_kernel(found)
 
 
 NO_ARRAYS = ("can_cast", "finfo", "iinfo", "isdtype", "result_type")
@@ -112,12 +106,13 @@ class SparseBackend(ag.Backend):
 
     @functools.cached_property
     def _namespace(self):
-        import sparse
-
-        return Namespace(sparse)
+        return Namespace()
 
     def namespace(self):
         return self._namespace
+
+    def taken(self, value):
+        return sparse_of(value)
 
     def as_array(self, value):
         return sparse_of(value)
@@ -165,12 +160,10 @@ class SparseBackend(ag.Backend):
     def mixed(self, op, others):
         """Products with NumPy's arrays are the library's, and dense."""
         dense = all(other.is_duck_array and not other.is_batched for other in others)
-        return getattr(self._namespace.library, op) if dense and op in ("matmul", "tensordot") else None
+        return getattr(sparse, op) if dense and op in ("matmul", "tensordot") else None
 
     def quiet(self):
-        return np.errstate(
-            all="ignore"
-        )  # a function is computed of 0, too, as which the library keeps what it leaves out
+        return np.errstate(all="ignore")  # functions are computed of 0, too, for what the library leaves out
 
     def to_host(self, array):
         return dense_of(array)
@@ -199,8 +192,6 @@ def agrad_backend_of(array_type):
 
 if __name__ == "__main__":
     import sys
-
-    import sparse
 
     ag.register(sys.modules[__name__])
     a = sparse.random((2000, 50), density=0.02, random_state=0)  # a constant: rows of data

@@ -447,3 +447,10 @@ def test_products_of_sparse_and_dense_arrays():
     first, second = run("sparse_backend.py").stdout.splitlines()
     assert re.fullmatch(r"loss [\d.]+; the gradient is a ndarray True", first)
     assert second.startswith("linalg.inv is not supported by the sparse backend: it would be made dense")
+
+
+def test_compressed_gradients():
+    pytest.importorskip("blosc2")
+    first, second = run("blosc2_backend.py").stdout.splitlines()
+    assert first == "by the first and the last element: 0.0 2.0"
+    assert second.endswith(": True")
