@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad.core import errors
-from agrad.core.entry import make_entry
+from agrad.core.entry import make_entry, make_whole
 from agrad.core.facts import UNKNOWN, WITHOUT_OP, Facts, Primitive
 from agrad.core.op import OPS, Op, aliases_in
 from agrad.core.rule import Derivative, Rule
@@ -471,6 +471,8 @@ def _declare(
         raise errors.RuleError(f"{full}: the name of an op is made of identifiers, as name='mine.square'")
     op = Op(full, public, rule, aliases=aliases, keys=keys, facts=facts, **of_op)
     op.entry = make_entry(op, stub)
+    if rule.residuals:
+        op.whole = make_whole(op)
     OPS[full] = op
     MADE.pop(full, {}).pop(full, None)
     return op.entry  # type: ignore[return-value]

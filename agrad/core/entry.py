@@ -25,7 +25,7 @@ from agrad.core.once import FIRST_USE
 from agrad.core.op import PAIR, Argument, Op, frozen, general, operate
 from agrad.core.plan import compile_source
 from agrad.core.rule import requests_of
-from agrad.core.tensor import Tensor, bases, check_number
+from agrad.core.tensor import Tensor, bases, check_number, wrap
 
 
 def make_entry(op: Op, stub: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,6 +54,11 @@ _OPERATOR_SIGNATURES = {
     1: inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]),
     2: inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in ("self", "other")]),
 }
+
+
+def make_whole(op: Op) -> Callable[..., Any]:
+    """Make the function of a fused op that returns the residuals of its kernel too, as tensors without history."""
+    return _lazy_function(Source(op, whole=True))
 
 
 def _first_call(*args: Any, **kwargs: Any) -> Any:
@@ -130,6 +135,7 @@ _NAMES: dict[str, Any] = {
     "ref": weakref.ref,
     "unexpected": UnexpectedKeyword,
     "user_frame": errors.user_frame,
+    "wrap": wrap,
 }
 
 #: Names that generated code uses: an op with an argument of such a name goes through `general`.
@@ -146,7 +152,7 @@ _NO_LIST = ("bool", "bool | None", "float", "int", "int | None", "str")
 
 
 class Source:
-    """The source of an op's entry point, or of an operator method of `Tensor`: print it to read it.
+    """The source of an op's entry point, of an operator method of `Tensor`, or of `Op.whole`: print it to read it.
 
     The i-th array of the signature has the spec ``s<i>``, the raw array ``d<i>`` and the node ``n<i>``; the result
     is ``r``, and its Tensor ``t``.
@@ -161,18 +167,19 @@ class Source:
             recording = True
     """
 
-    __slots__ = ("method", "name", "op", "reflected")
+    __slots__ = ("method", "name", "op", "reflected", "whole")
 
-    def __init__(self, op: Op, method: str = "", *, reflected: bool = False) -> None:
+    def __init__(self, op: Op, method: str = "", *, reflected: bool = False, whole: bool = False) -> None:
         self.op: Op = op
         self.method: str = method
         self.reflected: bool = reflected
+        self.whole: bool = whole
         self.name: str = method or op.name.rpartition(".")[2]
 
     def __str__(self) -> str:
         if writable(self.op):
-            return _Writer(self.op, self.method, reflected=self.reflected).text()
-        lines, call = _outline(self.op, self.method, reflected=self.reflected)
+            return _Writer(self.op, self.method, reflected=self.reflected, whole=self.whole).text()
+        lines, call = _outline(self.op, self.method, reflected=self.reflected, whole=self.whole)
         return "\n".join([*lines, f"    return {call}"]) + "\n"
 
     __repr__ = __str__
@@ -192,7 +199,7 @@ class Source:
                 ):
                     op.plan(needs, same_spec=same_spec).use_in(names, _vjp_name(needs, same_spec=same_spec))
         used = names.get(self.name)
-        file = f"<agrad Tensor.{self.method}>" if self.method else f"<agrad.{op.name}>"
+        file = f"<agrad Tensor.{self.method}>" if self.method else f"<agrad.{op.name}{' whole' * self.whole}>"
         function: FunctionType = compile_source(str(self), file, names)[self.name]
         if used is not None:  # the op is named like something else in its own code, as `op`
             names[self.name] = used
@@ -252,7 +259,7 @@ def _takes_unknown(op: Op) -> bool:
     )
 
 
-def _outline(op: Op, method: str, *, reflected: bool) -> tuple[list[str], str]:
+def _outline(op: Op, method: str, *, reflected: bool, whole: bool) -> tuple[list[str], str]:
     """Return the first lines of a function, and the call that handles every case.
 
     Operators call `operate`, which may return NotImplemented; a reflected one has its Tensor second.
@@ -262,7 +269,8 @@ def _outline(op: Op, method: str, *, reflected: bool) -> tuple[list[str], str]:
         given = names[::-1] if reflected else names
         return [f"def {method}({', '.join(given)}, /):"], f"operate(op, {_tuple(names)})"
     head = f"def {op.name.rpartition('.')[2]}({_signature_text(op)}):"
-    return [head, *_first_lines(op)], f"general(op, {_tuple(a.name for a in op.arguments)})"
+    given = _tuple(a.name for a in op.arguments)
+    return [head, *_first_lines(op)], f"general(op, {given}, whole=True)" if whole else f"general(op, {given})"
 
 
 def _first_lines(op: Op) -> list[str]:
@@ -316,8 +324,8 @@ class _Writer:
         The call that handles all other cases; operators return NotImplemented through `operate`.
     """
 
-    def __init__(self, op: Op, method: str, *, reflected: bool) -> None:
-        self.op, self.rule, self.method = op, op.rule, method
+    def __init__(self, op: Op, method: str, *, reflected: bool, whole: bool) -> None:
+        self.op, self.rule, self.method, self.whole = op, op.rule, method, whole
         self.names = [a.name for _, a in op.array_slots]
         self.number = {name: i + 1 for i, name in enumerate(self.names)}
         self.raw = [f"d{i}" for i in self.number.values()]
@@ -327,7 +335,7 @@ class _Writer:
         required = [a for a in self.arrays if not self._optional(a)]
         self.lead = next((a for a in required if a.kind == "operand"), required[0]).name
         self.elementwise = self.rule.kind == "elementwise"
-        self.lines, self.rest = _outline(op, method, reflected=reflected)
+        self.lines, self.rest = _outline(op, method, reflected=reflected, whole=whole)
 
     def text(self) -> str:
         """Return the source."""
@@ -339,7 +347,10 @@ class _Writer:
             self._record()
         else:
             self._add(1, "t._node = None")
-        self._add(1, "return t")
+        backend = f"s{self.number[self.lead]}.backend"
+        kept = [f"kept_{name}" for name in self.rule.residuals * self.whole]
+        residuals = [f"None if {name} is None else wrap({name}, {backend}.spec({name}))" for name in kept]
+        self._add(1, f"return {', '.join(['t', *residuals])}")
         return "\n".join(self.lines) + "\n"
 
     def _add(self, depth: int, *lines: str) -> None:
@@ -415,7 +426,7 @@ class _Writer:
         """Write the look-up of a Python number beside a tensor (a 0-d array that its spec keeps), or of an array of its library."""
         i, j = self.number[name], self.number[lead]
         self._add(depth, f"kept = s{j}.floats if type({name}) is float else s{j}.ints if type({name}) is int else None")
-        self._add(depth, f"if kept is not None and s{j}.inexact:")
+        self._add(depth, "if kept is not None:")
         self._add(depth + 1, f"d{i} = kept.get({name})", f"if d{i} is None:", f"    d{i} = s{j}.scalar({name})")
         # the tensor's spec serves, except for a derivative that requests the shape
         asked = any(f"{name}_spec" in requests_of(derivative) for derivative in self.rule.vjp.values())

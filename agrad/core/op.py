@@ -110,9 +110,12 @@ class Op:
         does not: such a write warns while the operand is alive (see `core.buffers.rebind`).
     entry : callable
         The public function, made by `core.entry.make_entry`.
+    whole : callable
+        Of a fused op, the function that returns the residuals of its kernel too, without history: ``(result, *residuals)``.
     """
 
     entry: Callable[..., Any]
+    whole: Callable[..., Any]
 
     _leads_to = ()  # for a search of what a function uses: everything in here is agrad's
 
@@ -333,7 +336,11 @@ def general(op: Op, values: tuple[Any, ...], *, whole: bool = False) -> Any:
     if mode is not None and mode.thread != get_ident():
         mode = None  # another thread's mode
     if mode is not None and mode.levels and any(t._tangents for t in tensors_in(op, values)):
-        return mode.levels[-1].push(op, values, mode)
+        made = mode.levels[-1].push(op, values, mode)
+        if not whole:
+            return made
+        bare = tuple(wrap(value._raw, value._spec) if isinstance(value, Tensor) else value for value in values)
+        return (made, *general(op, bare, whole=True)[1:])
     backends, spec = _backends_in(op, values)
     if len(backends) > 1:
         mixed = _mixed_kernel(op, backends)

@@ -77,8 +77,9 @@ class Spec:
         self.is_float: bool = kind == "float"
         self.accumulates: bool = not backend.is_lazy and math.prod(shape) > 1
         self.booleans: Spec | None = None
-        self.floats: dict[float, Any] = {}
-        self.ints: dict[int, Any] = {}
+        # numbers beside this spec by exact type; None where their dtype is the default one, which may change
+        self.floats: Any = {} if self.inexact else None
+        self.ints: Any = None if kind == "bool" else {}
 
     @property
     def ndim(self) -> int:
@@ -93,8 +94,9 @@ class Spec:
     def scalar(self, value: complex) -> Any:
         """Return a Python scalar as a 0-d array, by the standard's promotion with an array of this spec.
 
-        Floats and ints are cached, by exact type, and read-only where the library supports that: all programs share them. Zeros
-        among floats are not (0.0 == -0.0), nor is NaN (it equals nothing, and would be stored again at every use).
+        Floats and ints of the dtype of this spec are cached, by exact type, and read-only where the library supports that: all
+        programs share them. Zeros among floats are not (0.0 == -0.0), nor is NaN (it equals nothing, and would be stored again
+        at every use).
         """
         array = self.backend.scalar(value, self)
         kept: Any = self.floats if type(value) is float else self.ints if type(value) is int else None
@@ -107,7 +109,7 @@ class Spec:
     def number(self, value: complex) -> Any:
         """Return a Python scalar as `scalar` does, from the cache if it is there."""
         kept: Any = self.floats if type(value) is float else self.ints if type(value) is int else None
-        if kept is None or not self.inexact:  # the default dtype may change
+        if kept is None:
             return self.backend.scalar(value, self)
         array = kept.get(value)
         return self.scalar(value) if array is None else array

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agrad.core.buffers import rebind
 from agrad.core.errors import called
 from agrad.core.materialize import carry
 from agrad.core.mode import no_grad
@@ -328,7 +329,7 @@ class _BatchNorm(Module):
         )
         if counted is not None:  # last, so that a failing call counts nothing
             with no_grad:
-                self.num_batches_tracked.copy_(counted)
+                rebind(self.num_batches_tracked, counted, "BatchNorm")
             if self.num_batches_tracked._spec.backend.is_lazy:
                 carry(self.num_batches_tracked)
         return result
@@ -383,7 +384,7 @@ class BatchNorm1d(_BatchNorm):
     >>> norm = ag.nn.BatchNorm1d(2)
     >>> norm(ag.tensor([[1.0, 0.0], [3.0, 4.0]]))
     tensor([[-1.0000, -1.0000],
-            [ 1.0000,  1.0000]], grad_fn=<AddBackward0>)
+            [ 1.0000,  1.0000]], grad_fn=<BatchNormBackward0>)
     >>> norm.running_mean
     tensor([0.2000, 0.2000])
     """

@@ -457,6 +457,65 @@ def layer_norm(input: Any, weight: Any = None, bias: Any = None, rank: int = 1, 
     """Mean 0 and variance 1 over the last `rank` axes, then times `weight` plus `bias`."""
 
 
+def _over_channels(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes that are not the channels', and the shape of a number per channel that broadcasts with x (N, C, ...)."""
+    return (0, *range(2, x.ndim)), (1, -1, *(1,) * (x.ndim - 2))
+
+
+def _batch_norm_parts(xp: Any, x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, Any]:
+    """The result; per channel mean, variance, and 1 / sqrt(variance + eps)."""
+    axes, each = _over_channels(x)
+    reduce = xp.sum if 0 in x.shape else xp.mean
+    mean = reduce(x, axis=axes)
+    centred = x - xp.reshape(mean, each)
+    variance = reduce(centred * centred, axis=axes)
+    scale = 1 / xp.sqrt(variance + eps)
+    y = centred * xp.reshape(scale if weight is None else scale * weight, each)
+    return y if bias is None else y + xp.reshape(bias, each), mean, variance, scale
+
+
+def _batch_norm_adjoint_kernel(xp: Any, g: Any, input: Any, weight: Any, mean: Any, scale: Any) -> tuple[Any, Any, Any]:
+    """With c = input - mean: scale weight (g - mean(g) - c scale**2 mean(g c)), scale sum(g c), and sum(g)."""
+    axes, each = _over_channels(input)
+    centred = input - xp.reshape(mean, each)
+    by_bias = xp.sum(g, axis=axes)
+    by_weight = scale * xp.sum(g * centred, axis=axes)
+    count = max(1, math.prod(input.shape[axis] for axis in axes))
+    rest = g - xp.reshape(by_bias / count, each) - centred * xp.reshape(by_weight * scale / count, each)
+    return rest * xp.reshape(scale if weight is None else scale * weight, each), by_weight, by_bias
+
+
+@nondifferentiable(
+    *("g", "input", "weight", "mean", "scale"),
+    name="nn.batch_norm_adjoint",
+    kernel=_batch_norm_adjoint_kernel,
+    outputs=3,
+    adjoint_of="nn.batch_norm",
+    memory="fresh",
+)
+def _batch_norm_adjoint(g: Any, input: Any, weight: Any, mean: Any, scale: Any, /) -> tuple[Tensor, ...]:
+    """The first-order vjp of `batch_norm`; higher orders go through its definition."""
+
+
+@fused(
+    name="nn.batch_norm",
+    real=True,
+    define=lambda xp, input, weight, bias, eps: _batch_norm_parts(xp, input, weight, bias, eps)[0],
+    kernel=_batch_norm_parts,
+    residuals=("mean", "variance", "scale"),
+    joint=("input", "weight", "bias"),
+    vjp=dict.fromkeys(
+        ("input", "weight", "bias"),
+        lambda xp, g, input, weight, mean, scale: xp.nn.batch_norm_adjoint(g, input, weight, mean, scale),
+    ),
+    source="Ioffe, Szegedy: Batch normalization (2015)",
+    memory="fresh",
+    facts=Facts(needs=("zero-size reductions",)),
+)
+def batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, /) -> Tensor:
+    """Mean 0 and variance 1 per channel, axis 1, then times `weight` plus `bias`; the kernel gives mean and variance too."""
+
+
 @linear(
     name="nn.dropout",
     index=("mask",),

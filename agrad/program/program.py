@@ -30,7 +30,7 @@ from agrad.core.errors import BackendError
 from agrad.core.history import fresh
 from agrad.core.kernels import SUBNAMESPACES
 from agrad.core.once import once, shared
-from agrad.core.op import OPS, Op, facts_of, general
+from agrad.core.op import OPS, Op, facts_of
 from agrad.core.operands import from_raw
 from agrad.core.plan import compile_source, forget_source
 from agrad.core.port import attaching_to
@@ -988,7 +988,7 @@ class Functions:
         if any(isinstance(arg, Tensor) and (arg._tangents or (self._adjoints and arg._is_followed())) for arg in args):
             assert op.kernel is not None
             return op.kernel(self._functions, *args)
-        return _without_history(op.name, *args) if op.rule.adjoint_of else general(op, args, whole=True)
+        return _without_history(op.name, *args) if op.rule.adjoint_of else op.whole(*args)
 
 
 def _without_history(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -65,6 +65,19 @@ def test_gradients_are_finite_differences():
         assert ag.autograd.gradgradcheck(layer, (x,))
 
 
+def test_running_values_in_forward_mode_have_no_tangent():
+    norm = nn.BatchNorm1d(2).double()
+    x, t = ag.asarray(wave(4, 2)), ag.asarray(wave(4, 2, phase=3))
+    result, tangent = ag.func.jvp(norm, (x,), (t,))
+    step = 1e-6
+    ahead, behind = (nn.BatchNorm1d(2).double()(x + h * t).detach().numpy() for h in (step, -step))
+    np.testing.assert_allclose(tangent.detach().numpy(), (ahead - behind) / (2 * step), rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(result.detach().numpy(), (ahead + behind) / 2, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(norm.running_mean.numpy(), 0.1 * x.numpy().mean(0), rtol=1e-12)
+    np.testing.assert_allclose(norm.running_var.numpy(), 0.9 + 0.1 * x.numpy().var(0, ddof=1), rtol=1e-12)
+    assert norm.running_mean._tangents is None
+
+
 @pytest.mark.parametrize(
     ("layer", "shape", "text"),
     [

@@ -281,6 +281,53 @@ def test_layer_norm_in_blocks(rows, length):
     np.testing.assert_allclose(by_weight, (g * normal).sum(0), rtol=1e-9, atol=1e-10)
 
 
+def batch_norm(x, w, b, g, eps):
+    """The result, mean, variance and scale, and the cotangents of x, w and b."""
+    axes, each = (0, *range(2, x.ndim)), (1, -1, *(1,) * (x.ndim - 2))
+    mean, variance = x.mean(axes), x.var(axes)
+    scale = 1 / np.sqrt(variance + eps)
+    normal = (x - mean.reshape(each)) * scale.reshape(each)
+    h = g * w.reshape(each)
+    slope = h - h.mean(axes, keepdims=True) - normal * (h * normal).mean(axes, keepdims=True)
+    gradients = slope * scale.reshape(each), (g * normal).sum(axes), g.sum(axes)
+    return (normal * w.reshape(each) + b.reshape(each), mean, variance, scale), gradients
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f4", 1e-5), ("f8", 1e-12), ("f2", 1e-2)])
+@pytest.mark.parametrize("block", [1, 200, 2**17])
+@pytest.mark.parametrize("shape", [(5, 4), (2, 3, 1, 1), (5, 2, 2), (3, 2, 3, 5), (3, 4, 9, 9), (2, 2, 100)])
+def test_batch_norm_in_blocks(shape, block, dtype, tolerance, monkeypatch):
+    monkeypatch.setattr(nn_kernels, "BLOCK_BYTES", block)
+    x, g = RNG.normal(size=(2, *shape)).astype(dtype)
+    w, b = RNG.normal(size=(2, shape[1])).astype(dtype)
+    expected, gradients = batch_norm(*(a.astype("f8") for a in (x, w, b, g)), 1e-3)
+    made = nn_kernels._batch_norm(x, w, b, 1e-3)
+    adjoints = nn_kernels._batch_norm_adjoint(g, x, w, made[1], made[3])
+    for found, known in zip((*made, *adjoints), (*expected, *gradients), strict=True):
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, known, rtol=tolerance, atol=30 * tolerance)
+
+
+def test_batch_norm_of_half_precision_sums_beyond_its_range():
+    x = np.full((2048, 1), 100, "f2")
+    x[::2] = 101
+    _, mean, variance, _ = nn_kernels._batch_norm(x)
+    assert (mean.tolist(), variance.tolist()) == ([100.5], [0.25])
+
+
+@pytest.mark.parametrize("dtypes", [("f4", "f8"), ("f8", "f4")])
+def test_batch_norm_with_weights_of_another_dtype(dtypes):
+    x, g = RNG.normal(size=(2, 6, 3)).astype(dtypes[0])
+    w, b = RNG.normal(size=(2, 3)).astype(dtypes[1])
+    (y, *_), (by_input, by_weight, _) = batch_norm(x.astype("f8"), w, b, g, 1e-5)
+    made = nn_kernels._batch_norm(x, w, b)
+    assert [part.dtype for part in made] == ["f8", *dtypes[:1] * 3]
+    np.testing.assert_allclose(made[0], y, rtol=1e-5, atol=1e-5)
+    found = nn_kernels._batch_norm_adjoint(g, x, w, made[1], made[3])
+    np.testing.assert_allclose(found[0], by_input, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found[1], by_weight, rtol=1e-5, atol=1e-5)
+
+
 def test_residuals_have_the_shapes_of_the_composed_kernels():
     """A batch of cotangents, or a lazy one, runs the composed derivative on what these kernels have left."""
     from agrad.core.op import OPS
@@ -291,6 +338,13 @@ def test_residuals_have_the_shapes_of_the_composed_kernels():
         arguments = (RNG.normal(size=shape), None, None, rank, 1e-5)
         with np.errstate(all="ignore"):
             ours, composed = xp.nn.layer_norm(*arguments), OPS["nn.layer_norm"].kernel(xp, *arguments)
+        for a, b in zip(ours, composed, strict=True):
+            assert a.shape == b.shape
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    for shape in [(4, 3), (2, 3, 1), (2, 3, 4, 20), (0, 3), (2, 0), (2, 3, 0)]:
+        arguments = (RNG.normal(size=shape), None, None, 1e-5)
+        with np.errstate(all="ignore"):
+            ours, composed = xp.nn.batch_norm(*arguments), OPS["nn.batch_norm"].kernel(xp, *arguments)
         for a, b in zip(ours, composed, strict=True):
             assert a.shape == b.shape
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.buffers import rebind
 from agrad.core.materialize import carry
 from agrad.core.mode import no_grad
+from agrad.core.op import OPS
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.nn.functional.checks import along, check_real, shape_of
@@ -181,7 +183,7 @@ def batch_norm(
             [ 1.2247]])
     """
     input = as_operand(input)
-    size = list(input.shape)
+    size = list(input._spec.shape)
     if len(size) < 2:
         raise RuntimeError(f"batch_norm() takes input of shape (N, C, ...), not {tuple(size)}{errors.called()}")
     check_real("batch_norm", input)
@@ -194,36 +196,33 @@ def batch_norm(
             )
         if value is None and not training and name.startswith("running"):
             raise RuntimeError(f"{name} must be defined in evaluation mode{errors.called()}")
-    axes = (0, *range(2, len(size)))
-    each = (1, size[1], *(1,) * (len(size) - 2))
-    count = math.prod(size[axis] for axis in axes)
-    if training and count == 1:
-        raise ValueError(
-            f"Expected more than 1 value per channel when training, got input size {size}{errors.called()}"
-        )
     if training:
-        reduce = statistical.mean if count else statistical.sum
-        mean = reduce(input, axis=axes)
-        centred = input - manipulation.reshape(mean, each)
-        variance = reduce(elementwise.square(centred), axis=axes)
+        count = math.prod(size[:1] + size[2:])
+        if count == 1:
+            raise ValueError(
+                f"Expected more than 1 value per channel when training, got input size {size}{errors.called()}"
+            )
+        result, mean, variance, _ = OPS["nn.batch_norm"].whole(input, weight, bias, eps)
         if count:
             _run_on(running_mean, mean, momentum)
             _run_on(running_var, variance * (count / (count - 1)), momentum)
     else:
-        mean, variance = as_operand(running_mean), as_operand(running_var)
-        centred = input - manipulation.reshape(mean, each)
-    scale = 1 / elementwise.sqrt(variance + eps)
-    result = centred * manipulation.reshape(scale if weight is None else scale * weight, each)
-    result = result if bias is None else result + manipulation.reshape(as_operand(bias), each)
-    return result if result.dtype == input.dtype else astype(result, input.dtype)
+        each = (1, size[1], *(1,) * (len(size) - 2))
+        centred = input - manipulation.reshape(as_operand(running_mean), each)
+        scale = 1 / elementwise.sqrt(as_operand(running_var) + eps)
+        result = centred * manipulation.reshape(scale if weight is None else scale * weight, each)
+        result = result if bias is None else result + manipulation.reshape(as_operand(bias), each)
+    return result if result._spec.dtype is input._spec.dtype else astype(result, input.dtype, copy=False)
 
 
 def _run_on(running: Tensor | None, value: Tensor, momentum: float | Tensor) -> None:
     """Update a running value, if there is one; a lazy one is computed together with the next computation."""
     if running is None:
         return
+    if value._spec.device != running._spec.device:
+        value = to_device(value, running.device)
     with no_grad:
-        running.copy_((1 - momentum) * running + momentum * to_device(value.detach(), running.device))
+        rebind(running, (1 - momentum) * running + momentum * value, "batch_norm()")
     if running._spec.backend.is_lazy:
         carry(running)
 

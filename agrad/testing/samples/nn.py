@@ -44,6 +44,12 @@ add("nn.layer_norm", real(3, 3), None, real(3), 1, 0.1)
 add("nn.layer_norm", real(2, 2, 1, 3), real(2, 1, 3), real(2, 1, 3), 3)
 add("nn.layer_norm", real(0, 3), real(3), real(3))
 
+add("nn.batch_norm", real(3, 2), real(2), real(2))
+add("nn.batch_norm", real(2, 3, 2))
+add("nn.batch_norm", real(2, 2, 1, 3), real(2), None, 1e-3)
+add("nn.batch_norm", real(3, 2, 1, 1), None, real(2), 0.1)
+add("nn.batch_norm", real(0, 2), real(2), real(2))
+
 add("nn.dropout", real(2, 3), mask(1, 0, 1, 1, 1, 0, shape=(2, 3)), 1.5)
 
 #: A row of padding among the indices counts as a constant, which differences cannot tell: tests of agrad's own do that.
