@@ -5,25 +5,29 @@ Run from an environment where agrad, its NumPy backend and torch are installed::
     python benchmarks/layers.py                     # every layer, some minutes
     python benchmarks/layers.py --only conv2d       # by a part of the name; may be given several times
     python benchmarks/layers.py --dtype float64 --rounds 15 --split
+    python benchmarks/layers.py --only "[small]" --compiled   # layers of few numbers, and compiled
 
 Method: that of ``overhead.py``. Runs are paired in one process, the order alternates, the clock is the CPU time of the
 process, and ratios are formed within a round; medians are printed. A sample is one forward pass, one backward pass from a
 fixed cotangent and the freeing of both; leaves are not timed. Before the timing the values and gradients of both libraries
-are compared; where they differ the mark is WRONG. ``--split`` prints the forward pass alone, too.
+are compared; where they differ the mark is WRONG. ``--split`` prints the forward pass alone, too; ``--compiled`` the same
+step through ``agrad.compile``, without and with ``executor="native"`` (which needs llvmlite), beside PyTorch's eager mode.
 
-The mark is judged by the ratio agrad/torch: at most 3 for convolutions, 2 for the rest.
+The mark is judged by the ratio agrad/torch: at most 3 for convolutions, 2 for the rest; 1.25 for the rows marked [small],
+whose compiled columns may be at most 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import math
 import operator
 import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from measuring import Samples, cell, describe, in_turn, load_peer, version_of  # isort: skip (sets the number of threads)
@@ -37,12 +41,17 @@ CHECKS = {"float32": 2e-4, "float64": 1e-10}
 
 @dataclass(frozen=True)
 class Layer:
-    """One row: a function of a library and leaves, the shapes of the leaves, and the ratio that is allowed."""
+    """One row: a function of a library and leaves, the shapes of the leaves, and the ratio that is allowed.
+
+    With `module`, which makes a module of a library, the function is called with that in place of the library, and the
+    module's parameters are leaves too.
+    """
 
     title: str
     function: Callable[..., Any]
     shapes: tuple[tuple[int, ...], ...]
     goal: float = 2.0
+    module: Callable[[Any], Any] | None = None
 
 
 def conv(
@@ -108,7 +117,78 @@ def dropped(shape: tuple[int, ...]) -> Layer:
     return simple("dropout", shape, 0.5)
 
 
+#: Of a layer of few numbers, where the overhead of calls is what it costs.
+SMALL = 1.25
+
+
+def small(layer: Layer) -> Layer:
+    """Mark a layer as one of few numbers."""
+    return replace(layer, title=f"{layer.title} [small]", goal=SMALL)
+
+
+def batch_norm(*shape: int) -> Layer:
+    """Give a batch norm in training, with running values."""
+    name = "BatchNorm2d" if len(shape) == 4 else "BatchNorm1d"
+    title = f"{name} {'x'.join(map(str, shape))}"
+    return small(Layer(title, lambda norm, x: norm(x), (shape,), module=lambda lib: getattr(lib.nn, name)(shape[1])))
+
+
+def recurrent(name: str, length: int, batch: int, width: int, hidden: int, layers: int = 1) -> Layer:
+    """Give a recurrent network over a whole sequence."""
+    title = f"{name} {length}x{batch}x{width} to {hidden}" + (f", {layers} layers" if layers > 1 else "")
+    return small(
+        Layer(
+            title,
+            lambda net, x: net(x)[0],
+            ((length, batch, width),),
+            module=lambda lib: getattr(lib.nn, name)(width, hidden, layers),
+        )
+    )
+
+
+def sinkhorn(lib: Any, x: Any, y: Any, *, eps: float = 0.5, rounds: int = 50) -> Any:
+    """Give the cost of moving points x to y, by Sinkhorn's iteration in logarithms."""
+    cost = ((x[:, None, :] - y[None, :, :]) ** 2).sum(-1)
+    n, m = cost.shape
+    g = lib.zeros(m, dtype=cost.dtype)
+    for _ in range(rounds):
+        f = -eps * (lib.logsumexp((g[None, :] - cost) / eps, 1) + math.log(n))
+        g = -eps * (lib.logsumexp((f[:, None] - cost) / eps, 0) + math.log(m))
+    plan = lib.exp((f[:, None] + g[None, :] - cost) / eps)
+    return (plan * cost).sum()
+
+
+def soft_dtw(lib: Any, x: Any, y: Any, *, gamma: float = 0.5) -> Any:
+    """Give the soft distance of two series under dynamic time warping (Cuturi and Blondel 2017), cell by cell."""
+    cost = (x[:, None] - y[None, :]) ** 2
+    far = lib.full((), 1e4, dtype=cost.dtype)
+    before = [lib.zeros((), dtype=cost.dtype), *[far] * len(y)]
+    for i in range(len(x)):
+        row = [far]
+        for j in range(len(y)):
+            ways = lib.stack([before[j], before[j + 1], row[j]])
+            row.append(cost[i, j] - gamma * lib.logsumexp(ways / -gamma, 0))
+        before = row
+    return before[-1]
+
+
 LAYERS = (
+    # few numbers
+    batch_norm(4, 512, 1, 1),
+    batch_norm(4, 256, 2, 2),
+    batch_norm(4, 64, 7, 7),
+    batch_norm(64, 128),
+    recurrent("LSTM", 28, 64, 28, 64),
+    recurrent("LSTM", 35, 20, 200, 200, layers=2),
+    recurrent("GRU", 28, 64, 28, 64),
+    recurrent("GRU", 35, 20, 200, 200, layers=2),
+    small(conv((4, 64, 7, 7), 64, 3, padding=1)),
+    small(conv((4, 512, 1, 1), 512, 3, padding=1)),
+    small(conv((4, 256, 2, 2), 512, 3, padding=1, stride=2)),
+    small(conv((4, 256, 2, 2), 512, 1, stride=2)),
+    small(Layer("logsumexp 30x40", lambda lib, x: lib.logsumexp(x, 1), ((30, 40),))),
+    small(Layer("Sinkhorn 30 to 40 points, 50 rounds", sinkhorn, ((30, 2), (40, 2)))),
+    small(Layer("soft-DTW 20 and 20", soft_dtw, ((20,), (20,)))),
     # dense
     conv((64, 1, 28, 28), 16, 3, padding=1),
     conv((64, 1, 8, 8), 16, 3),
@@ -193,33 +273,35 @@ class Steps:
     def __init__(self, layer: Layer, lib: Any, dtype: str) -> None:
         rng = np.random.default_rng(0)
         self.lib, self.function = lib, layer.function
-        self.leaves = [
+        self.operands = [
             lib.tensor(rng.standard_normal(shape).astype(dtype), requires_grad=True) for shape in layer.shapes
         ]
-        y = self.function(lib, *self.leaves)
+        self.leaves = self.operands
+        if layer.module is not None:
+            self.lib = layer.module(lib).to(getattr(lib, dtype))
+            self.leaves = [*self.operands, *self.lib.parameters()]
+            for parameter in self.lib.parameters():
+                size = 1 / math.sqrt(parameter.shape[-1])
+                parameter.data = lib.asarray((size * rng.standard_normal(tuple(parameter.shape))).astype(dtype))
+        y = self.function(self.lib, *self.operands)
         self.cotangent = lib.asarray(rng.standard_normal(tuple(y.shape)).astype(dtype))
 
-    def both(self) -> None:
-        """Forward and backward; gradients do not outlive the step."""
-        self.function(self.lib, *self.leaves).backward(self.cotangent)
+    def both(self) -> list[Any]:
+        """Forward and backward; return the gradients, which the leaves do not keep."""
+        self.function(self.lib, *self.operands).backward(self.cotangent)
+        found = [leaf.grad for leaf in self.leaves]
         for leaf in self.leaves:
             leaf.grad = None
+        return found
 
     def forward(self) -> None:
         """Forward, recorded."""
-        self.function(self.lib, *self.leaves)
+        self.function(self.lib, *self.operands)
 
     def results(self, dtype: str) -> list[Any]:
         """Values and gradients, to be compared."""
-        y = self.function(self.lib, *self.leaves)
-        y.backward(self.cotangent)
-        made = [
-            np.asarray(y.detach().tolist(), dtype),
-            *(np.asarray(leaf.grad.tolist(), dtype) for leaf in self.leaves),
-        ]
-        for leaf in self.leaves:
-            leaf.grad = None
-        return made
+        y = self.function(self.lib, *self.operands)
+        return [np.asarray(made.detach().tolist(), dtype) for made in (y, *self.both())]
 
 
 def differs(one: Sequence[Any], other: Sequence[Any], dtype: str) -> bool:
@@ -254,22 +336,38 @@ def measure(steps: dict[str, Callable[[], None]], rounds: int) -> Samples:
     return samples
 
 
-def row(layer: Layer, libs: dict[str, Any], dtype: str, rounds: int, split: bool) -> tuple[list[str], float | None]:
-    """Measure one layer: what is printed, and the ratio."""
+def compiled_steps(steps: Steps, ag: Any) -> dict[str, Callable[[], list[Any]]]:
+    """Give the step of a layer as `compile` runs it, on NumPy and as machine code."""
+    made = {"compiled": ag.compile(steps.both), "native": ag.compile(steps.both, executor="native")}
+    for step in made.values():
+        for _ in range(3):  # what compiles, does so at its first calls
+            step()
+    return made
+
+
+def row(layer: Layer, libs: dict[str, Any], dtype: str, rounds: int, options: argparse.Namespace) -> list[str]:
+    """Measure one layer, and give what is printed."""
     steps = {peer: Steps(layer, lib, dtype) for peer, lib in libs.items()}
+    known = {peer: s.results(dtype) for peer, s in steps.items()}
+    timed: dict[str, Callable[[], Any]] = {peer: s.both for peer, s in steps.items()}
+    compiled = compiled_steps(steps["agrad"], libs["agrad"]) if options.compiled else {}
+    for peer, step in compiled.items():
+        known[peer] = [known["agrad"][0], *(np.asarray(gradient.tolist(), dtype) for gradient in step())]
     random = layer.title.startswith("dropout")
-    wrong = not random and differs(*(s.results(dtype) for s in steps.values()), dtype)
-    samples = measure({peer: s.both for peer, s in steps.items()}, rounds)
-    ratio = samples.paired(operator.truediv, *PEERS)
-    numbers = [cell((samples.median(peer) or 0) * 1e3) for peer in PEERS]
-    columns = [layer.title, *numbers, f"{ratio:.2f}"]
-    if split:
+    wrong = not random and any(differs(found, known["torch"], dtype) for found in known.values())
+    samples = measure(timed | compiled, rounds)
+    ratios = {peer: samples.paired(operator.truediv, peer, "torch") or math.inf for peer in ("agrad", *compiled)}
+    numbers = [cell((samples.median(peer) or 0) * 1e3) for peer in (*PEERS, *compiled)]
+    columns = [layer.title, *numbers, *(f"{ratio:.2f}" for ratio in ratios.values())]
+    if options.split:
         alone = measure({peer: s.forward for peer, s in steps.items()}, rounds)
         columns.append(f"{alone.paired(operator.truediv, *PEERS):.2f}")
-    columns.append(
-        "WRONG" if wrong else "pass" if ratio is not None and ratio <= layer.goal else f"over {layer.goal:g}"
-    )
-    return columns, ratio
+    over = [
+        f"{peer} over {goal:g}"
+        for peer, goal in {"agrad": layer.goal, **dict.fromkeys(compiled, 1.0)}.items()
+        if ratios[peer] > goal
+    ]
+    return [*columns, "WRONG" if wrong else ", ".join(over) or "pass"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -279,24 +377,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", choices=tuple(CHECKS), default="float32")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--split", action="store_true", help="also the ratio of the forward pass alone")
+    parser.add_argument("--compiled", action="store_true", help="also agrad.compile, by NumPy and as machine code")
     arguments = parser.parse_args(argv)
     libs = {peer: load_peer(peer) for peer in PEERS}
     versions = ", ".join(f"{name} {version_of(lib)}" for name, lib in libs.items())
     print(
         f"Python {platform.python_version()}, {versions}, NumPy {np.__version__}; {arguments.dtype}, 1 thread, CPU time\n"
     )
-    titles = ["ms, forward and backward", *PEERS, "ratio", *(["forward"] if arguments.split else []), "mark"]
-    print(f"{titles[0]:<66}" + "".join(f"{title:>9}" for title in titles[1:]))
+    compiled = ["compiled", "native"] * arguments.compiled
+    ratios = ["ratio", *(f"{title[:3]}/torch" for title in compiled)]
+    titles = [*PEERS, *compiled, *ratios, *["forward"] * arguments.split]
+    print(f"{'ms, forward and backward':<66}" + "".join(f"{title:>10}" for title in titles) + "  mark")
     bad = False
     for layer in LAYERS:
         if arguments.only and not any(part in layer.title for part in arguments.only):
             continue
         try:
-            columns, _ = row(layer, libs, arguments.dtype, arguments.rounds, arguments.split)
+            columns = row(layer, libs, arguments.dtype, arguments.rounds, arguments)
         except Exception as error:  # the other rows are worth printing
             columns, bad = [layer.title, describe(error)], True
         bad |= columns[-1] == "WRONG"
-        print(f"{columns[0]:<66}" + "".join(f"{column:>9}" for column in columns[1:]), flush=True)
+        numbers = "".join(f"{column:>10}" for column in columns[1:-1])
+        print(f"{columns[0]:<66}{numbers}  {columns[-1]}", flush=True)
     return 1 if bad else 0
 
 
