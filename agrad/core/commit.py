@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.backend import BACKENDS
 from agrad.core.cotangents import fit
 from agrad.core.cpython import assign_all
 from agrad.core.history import as_gradient
@@ -59,7 +60,8 @@ def commit(
     with ACCUMULATING:
         for leaf, total in leaves.items():
             spec = leaf.spec
-            if leaf.grad is None and leaf.hooks is None and spec.accumulates and not (as_tensors or leaf.moved):
+            simple = spec.accumulates and not as_tensors and (not leaf.moved or has_spec(total[0], spec))
+            if simple and leaf.grad is None and leaf.hooks is None:
                 if leaf.active:  # the first gradient is stored as is: values are immutable, so it may be shared
                     made = _new(Tensor)
                     made._raw, made._spec, made._node = total[0], spec, None
@@ -74,7 +76,7 @@ def commit(
         for leaf in rest:
             g, mine = total = leaves[leaf]
             spec, old = leaf.spec, leaf.grad
-            simple = not (as_tensors or leaf.moved) and spec.accumulates
+            simple = spec.accumulates and not as_tensors and (not leaf.moved or has_spec(g, spec))
             if leaf.hooks is not None:
                 hooked.append((leaf, leaf.hooks, g))
                 simple = False
@@ -175,6 +177,11 @@ class Sums:
         set_grads = map(setattr, self.places, _GRAD, self.values)
         assign_all(set_grads, map(array_slot.__set__, tensors, arrays))
         del before
+
+
+def has_spec(g: Any, spec: Spec) -> bool:
+    """Return whether an array is of a spec: that of a leaf whose data may have changed since it was used."""
+    return BACKENDS.get(type(g)) is spec.backend and spec.backend.spec(g) is spec
 
 
 def fitted(g: Tensor, leaf: AccumulateGrad) -> Tensor:

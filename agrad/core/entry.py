@@ -269,8 +269,8 @@ def _outline(op: Op, method: str, *, reflected: bool, whole: bool) -> tuple[list
         given = names[::-1] if reflected else names
         return [f"def {method}({', '.join(given)}, /):"], f"operate(op, {_tuple(names)})"
     head = f"def {op.name.rpartition('.')[2]}({_signature_text(op)}):"
-    given = _tuple(a.name for a in op.arguments)
-    return [head, *_first_lines(op)], f"general(op, {given}, whole=True)" if whole else f"general(op, {given})"
+    values = _tuple(a.name for a in op.arguments)
+    return [head, *_first_lines(op)], f"general(op, {values}{', whole=True' if whole else ''})"
 
 
 def _first_lines(op: Op) -> list[str]:

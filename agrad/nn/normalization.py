@@ -328,8 +328,7 @@ class _BatchNorm(Module):
             input, self.running_mean, self.running_var, self.weight, self.bias, training, momentum, self.eps
         )
         if counted is not None:  # last, so that a failing call counts nothing
-            with no_grad:
-                rebind(self.num_batches_tracked, counted, "BatchNorm")
+            rebind(self.num_batches_tracked, counted, "BatchNorm")
             if self.num_batches_tracked._spec.backend.is_lazy:
                 carry(self.num_batches_tracked)
         return result
