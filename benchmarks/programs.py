@@ -18,11 +18,12 @@ is wrong gets the mark WRONG. One thread, float32; the garbage collector stays o
 
 Sides: ``agrad`` is the eager library, ``compiled`` the same step through ``agrad.compile``, ``native`` that with
 ``executor="native"`` (it needs llvmlite), ``exact`` that with ``exact=True``, ``torch`` PyTorch's eager mode, ``hand`` the gradient of the suite's own in plain
-NumPy (``workloads.py``), and ``again`` the same once more, which shows what of a ratio is chance. The goals are: eager beside PyTorch, compiled and native beside NumPy by hand. Two sides more take
+NumPy (``workloads.py``), and ``again`` the same once more, which shows what of a ratio is chance. The goals are: eager beside PyTorch, compiled and native beside NumPy by hand. Three sides more take
 part where they are asked for, in columns of their own beside
-``compiled`` and ``native``: ``torch-compile``, the same step with the loss through ``torch.compile`` (which needs a C compiler), and ``jax``,
-``jax.jit`` of ``jax.grad``, on one thread too. What they compile is not timed. Programs that need more than NumPy's names have
-no form for JAX.
+``compiled`` and ``native``: ``torch-compile``, the same step with the loss through ``torch.compile`` (which needs a C compiler), ``jax``,
+``jax.jit`` of ``jax.grad``, with ``lax.scan`` where a program is a loop, and ``numba``, the gradients by hand in loops that numba
+compiles; on one thread too. What they compile is not timed, but a process that is not done within ``--limit`` seconds is
+out. Some programs have no form for JAX, and some none for numba.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from measuring import WrongGradientError, cell, check, describe, environment, in_turn, interval, load_peer, version_of
 
@@ -51,7 +53,7 @@ import workloads as w  # isort: skip (likewise)
 HERE = Path(__file__).resolve()
 RESULTS = HERE.parent / "results" / "programs.md"
 SIDES = ("agrad", "compiled", "native", "exact", "torch", "hand", "again")
-COMPILERS = ("torch-compile", "jax")
+COMPILERS = ("torch-compile", "jax", "numba")
 
 LIBRARIES = {
     "compiled": "agrad",
@@ -180,8 +182,8 @@ class Comparison:
         Per side that is out, why.
     """
 
-    def __init__(self, name: str, sides: Sequence[str], pythons: dict[str, str]) -> None:
-        self.name, self.row, self.pythons = name, ROWS[name], pythons
+    def __init__(self, name: str, sides: Sequence[str], pythons: dict[str, str], limit: float = 300) -> None:
+        self.name, self.row, self.pythons, self.limit = name, ROWS[name], pythons, limit
         self.sides = sides
         self.seconds: dict[str, list[float]] = {side: [] for side in sides}
         self.failures: dict[str, str] = {}
@@ -191,7 +193,8 @@ class Comparison:
         """Run one process."""
         python = self.pythons.get(side, sys.executable)
         command = [python, str(HERE), "--measure", side, self.name, *([] if save is None else ["--save", save])]
-        done = subprocess.run(command, env=environment(HERE.parents[1]), capture_output=True, text=True, check=False)
+        options: dict[str, Any] = {"capture_output": True, "text": True, "check": False, "timeout": self.limit}
+        done = subprocess.run(command, env=environment(HERE.parents[1]), **options)
         if done.returncode:
             raise RuntimeError((done.stderr.strip().splitlines() or ["no message"])[-1])
         found = json.loads(done.stdout)
@@ -209,6 +212,8 @@ class Comparison:
                         check(side, list(got.values()), list(expected.values()))
                 except WrongGradientError as error:
                     self.failures[side] = f"WRONG: {error}"
+                except subprocess.TimeoutExpired:
+                    self.failures[side] = f"not done within {self.limit:g} s"
                 except Exception as error:
                     self.failures[side] = describe(error)
 
@@ -236,7 +241,8 @@ class Comparison:
         times = [cell(statistics.median(found) * 1e3 if found else None) for found in map(self.seconds.get, self.sides)]
         row = self.row
         goals = {"agrad": row.eager, "compiled": row.compiled, "native": row.native, "exact": row.exact, "again": None}
-        beside = {("native", "torch"): row.of_torch, ("native", "jax"): row.of_jax, ("native", "torch-compile"): None}
+        beside = {("native", "torch"): row.of_torch, ("native", "jax"): row.of_jax}
+        beside |= {("native", side): None for side in ("torch-compile", "numba")}
         pairs = compared(self.sides)
         ratios = [self.ratio(a, b, beside[a, b] if (a, b) in beside else goals.get(a, 1.0)) for a, b in pairs]
         return f"| {' | '.join([row.title, *times, *ratios])} |"
@@ -271,6 +277,8 @@ def main() -> int:
     )
     parser.add_argument("--torch-compile", action="store_true", help="also PyTorch's loss through torch.compile")
     parser.add_argument("--jax-python", help="also jax.jit, by the Python that has JAX")
+    parser.add_argument("--numba-python", help="also the gradients by hand through numba, by the Python that has it")
+    parser.add_argument("--limit", type=float, default=300, help="seconds that a process may take")
     parser.add_argument("--pairs", type=int, default=9, help="rounds, of a process per side each")
     parser.add_argument("--torch-python", default=sys.executable, help="the Python that has PyTorch")
     parser.add_argument(
@@ -286,8 +294,10 @@ def main() -> int:
     if options.measure:
         measure(*options.measure, options.save)
         return 0
-    compilers = [*(["torch-compile"] * options.torch_compile), *(["jax"] * (options.jax_python is not None))]
-    pythons = {"torch": options.torch_python, "torch-compile": options.torch_python, "jax": options.jax_python}
+    pythons = {"torch": options.torch_python, "torch-compile": options.torch_python}
+    pythons |= {"jax": options.jax_python, "numba": options.numba_python}
+    asked = {"torch-compile": options.torch_compile, "jax": options.jax_python, "numba": options.numba_python}
+    compilers = [side for side in COMPILERS if asked[side]]
     sides = [*(options.side or SIDES), *compilers]
     titles = ["CPU time of a step, ms", *sides, *(f"{a} / {b}" for a, b in compared(sides))]
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
@@ -296,7 +306,7 @@ def main() -> int:
     versions: set[str] = set()
     loads = [os.getloadavg()[0]]
     for name in options.only or ROWS:
-        comparison = Comparison(name, sides, pythons)
+        comparison = Comparison(name, sides, pythons, options.limit)
         comparison.run(options.pairs)
         lines.append(comparison.line())
         print(lines[-1], flush=True)

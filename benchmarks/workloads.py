@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+import peers
+
 Step = Callable[[], Sequence[Any]]
 
 
@@ -19,6 +21,7 @@ class Program:
 
     leaves: list[np.ndarray]
     constants: Sequence[np.ndarray] = ()
+    settings: Sequence[Any] = ()  # numbers that the forms for numba take first
 
     def forward(self, xp: Any, *leaves: Any) -> Any:
         """Return the scalar to differentiate; `xp` is agrad, torch or ``autograd.numpy``."""
@@ -32,7 +35,7 @@ class Program:
         """Return the function to time for one library; it returns the gradients."""
         if peer == "NumPy":
             return self.by_hand
-        return {"HIPS": self.hips, "jax": self.jax}.get(peer, self.tensors)(lib)
+        return {"HIPS": self.hips, "jax": self.jax, "numba": self.numba}.get(peer, self.tensors)(lib)
 
     def tensors(self, lib: Any) -> Step:
         """Return forward and backward in PyTorch's way; gradients do not outlive the step."""
@@ -60,13 +63,29 @@ class Program:
 
     def jax(self, jax: Any) -> Step:
         """Return forward and backward in JAX's way, compiled."""
-        self.inputs, leaves = (list(map(jax.numpy.asarray, arrays)) for arrays in (self.constants, self.leaves))
-
-        def function(*leaves: Any) -> Any:
-            return self.forward(jax.numpy, *leaves)
-
-        gradient = jax.jit(jax.grad(function, tuple(range(len(leaves)))))
+        leaves = self._in_jax(jax)
+        gradient = jax.jit(jax.grad(self._function(jax), tuple(range(len(leaves)))))
         return lambda: jax.block_until_ready(gradient(*leaves))
+
+    def _in_jax(self, jax: Any) -> list[Any]:
+        """Put the constants among the inputs, and return the leaves, as JAX's arrays of their dtypes."""
+        jax.config.update("jax_enable_x64", any(array.dtype == np.float64 for array in self.leaves))
+        self.inputs, leaves = (list(map(jax.numpy.asarray, arrays)) for arrays in (self.constants, self.leaves))
+        return leaves
+
+    def _function(self, jax: Any) -> Callable[..., Any]:
+        names = peers.Names(jax)
+        return lambda *leaves: self.forward(names, *leaves)
+
+    def numba(self, numba: Any) -> Step:
+        """Return forward and backward by hand, in the loops that numba compiles."""
+        name = {"HessianProduct": "hessian_product", "RungeKutta": "runge_kutta"}.get(type(self).__name__)
+        function = getattr(peers, name or type(self).__name__.lower(), None)
+        if function is None:
+            raise NotImplementedError("there is no form for numba")
+        compiled = numba.njit(function)
+        given = (*self.settings, *self.leaves, *self.constants)
+        return lambda: compiled(*given)[: len(self.leaves)]
 
 
 def leaf(lib: Any, array: np.ndarray) -> Any:
@@ -84,6 +103,7 @@ class Chain(Program):
 
     def __init__(self, ops: int, shape: tuple[int, ...] = (4,), dtype: str = "float64") -> None:
         self.turns = ops // self.ops_per_turn
+        self.settings = (self.turns,)
         spread = np.linspace(-0.004, 0.004, int(np.prod(shape)), dtype=dtype).reshape(shape)
         self.leaves = [0.15 + spread, 0.66 + spread, -0.1 - spread]
 
@@ -130,23 +150,38 @@ class RungeKutta(Program):
     """Predator and prey over time, by the classical method of fourth order: arrays of two elements."""
 
     def __init__(self, steps: int, dt: float = 0.05) -> None:
-        self.steps, self.dt = steps, dt
+        self.steps, self.dt = self.settings = steps, dt
         self.leaves = [np.array([1.1, 0.4, 0.4, 0.1]), np.array([1.0, 0.8])]
 
     def forward(self, xp: Any, rates: Any, start: Any) -> Any:
-        dt, u = self.dt, start
+        u = start
+        for _ in range(self.steps):
+            u = self._moved(xp, rates, u)
+        return xp.sum(u * u)
+
+    def _moved(self, xp: Any, rates: Any, u: Any) -> Any:
+        dt = self.dt
 
         def slope(u: Any) -> Any:
             x, y = u[0], u[1]
             return xp.stack([rates[0] * x - rates[1] * x * y, rates[3] * x * y - rates[2] * y])
 
-        for _ in range(self.steps):
-            k1 = slope(u)
-            k2 = slope(u + k1 * (dt / 2))
-            k3 = slope(u + k2 * (dt / 2))
-            k4 = slope(u + k3 * dt)
-            u = u + (k1 + k2 * 2.0 + k3 * 2.0 + k4) * (dt / 6)
-        return xp.sum(u * u)
+        k1 = slope(u)
+        k2 = slope(u + k1 * (dt / 2))
+        k3 = slope(u + k2 * (dt / 2))
+        k4 = slope(u + k3 * dt)
+        return u + (k1 + k2 * 2.0 + k3 * 2.0 + k4) * (dt / 6)
+
+    def jax(self, jax: Any) -> Step:
+        """Return forward and backward by ``lax.scan``, compiled."""
+        leaves = self._in_jax(jax)
+
+        def function(rates: Any, start: Any) -> Any:
+            last, _ = jax.lax.scan(lambda u, _: (self._moved(jax.numpy, rates, u), None), start, length=self.steps)
+            return jax.numpy.sum(last * last)
+
+        gradient = jax.jit(jax.grad(function, (0, 1)))
+        return lambda: jax.block_until_ready(gradient(*leaves))
 
     def by_hand(self) -> Sequence[np.ndarray]:
         rates, u = self.leaves
@@ -214,8 +249,8 @@ class Kalman(Program):
 
     def jax(self, jax: Any) -> Step:
         """Return forward and backward by ``lax.scan``, compiled, in double precision as the others."""
-        jax.config.update("jax_enable_x64", True)
-        (seen, x, p, q, r), leaves = (list(map(jax.numpy.asarray, a)) for a in (self.constants, self.leaves))
+        leaves = self._in_jax(jax)
+        seen, x, p, q, r = self.inputs
 
         def function(moves: Any, sees: Any) -> Any:
             def one(state: Any, row: Any) -> Any:
@@ -548,6 +583,23 @@ class Descent(Program):
 
         return step
 
+    def jax(self, jax: Any) -> Step:
+        """Return gradients and the leaves after a step, compiled as one."""
+        leaves = self.program._in_jax(jax)
+        gradient = jax.grad(self.program._function(jax), tuple(range(len(leaves))))
+
+        @jax.jit  # type: ignore[untyped-decorator]
+        def moved(*leaves: Any) -> tuple[Any, Any]:
+            gradients = gradient(*leaves)
+            return gradients, tuple(w - self.rate * g for w, g in zip(leaves, gradients, strict=True))
+
+        def step() -> Sequence[Any]:
+            nonlocal leaves
+            gradients, leaves = jax.block_until_ready(moved(*leaves))
+            return [*gradients, *leaves]
+
+        return step
+
     def by_hand(self) -> Sequence[np.ndarray]:
         gradients = self.program.by_hand()
         for w, g in zip(self.leaves, gradients, strict=True):
@@ -628,7 +680,8 @@ class Rnn(Program):
 
     def jax(self, jax: Any) -> Step:
         """Return forward and backward by ``lax.scan``, compiled."""
-        (x, y, zeros), leaves = (list(map(jax.numpy.asarray, arrays)) for arrays in (self.constants, self.leaves))
+        leaves = self._in_jax(jax)
+        x, y, zeros = self.inputs
 
         def function(w: Any, u: Any, b: Any, v: Any) -> Any:
             def one(h: Any, x_t: Any) -> Any:
@@ -704,7 +757,8 @@ class Lstm(Program):
 
     def jax(self, jax: Any) -> Step:
         """Return forward and backward by ``lax.scan``, compiled."""
-        (x, zeros), leaves = (list(map(jax.numpy.asarray, arrays)) for arrays in (self.constants, self.leaves))
+        leaves = self._in_jax(jax)
+        x, zeros = self.inputs
 
         def function(w: Any, u: Any, b: Any) -> Any:
             def one(state: Any, x_t: Any) -> Any:
@@ -962,6 +1016,13 @@ class HessianProduct(Program):
 
         return step
 
+    def jax(self, jax: Any) -> Step:
+        """Return the product by forward over reverse mode, compiled."""
+        leaves = self._in_jax(jax)
+        gradient = jax.grad(self._function(jax))
+        product = jax.jit(lambda x, v: jax.jvp(gradient, (x,), (v,))[1])
+        return lambda: [jax.block_until_ready(product(*leaves, *self.inputs))]
+
     def by_hand(self) -> Sequence[np.ndarray]:
         (x,), (v,) = self.leaves, self.constants
         inner = x[1:] - x[:-1] * x[:-1]
@@ -985,6 +1046,12 @@ class Hessian(Program):
         (x,) = (lib.asarray(array) for array in self.leaves)
         hessian = lib.func.hessian(lambda x: self.forward(lib, x))
         return lambda: [hessian(x)]
+
+    def jax(self, jax: Any) -> Step:
+        """Return the Hessian in JAX's way, compiled."""
+        leaves = self._in_jax(jax)
+        hessian = jax.jit(jax.hessian(self._function(jax)))
+        return lambda: [jax.block_until_ready(hessian(*leaves))]
 
     def by_hand(self) -> Sequence[np.ndarray]:
         (x,) = self.leaves
@@ -1013,6 +1080,12 @@ class Jacobian(Program):
         (x,) = (lib.asarray(array) for array in self.leaves)
         jacobian = lib.func.jacrev(lambda x: self.forward(lib, x))
         return lambda: [jacobian(x)]
+
+    def jax(self, jax: Any) -> Step:
+        """Return the Jacobian in JAX's way, compiled."""
+        leaves = self._in_jax(jax)
+        jacobian = jax.jit(jax.jacrev(self._function(jax)))
+        return lambda: [jax.block_until_ready(jacobian(*leaves))]
 
     def by_hand(self) -> Sequence[np.ndarray]:
         (x,), (w,) = self.leaves, self.constants

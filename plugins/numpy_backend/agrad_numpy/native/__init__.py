@@ -90,14 +90,16 @@ class NativeExecutor(Executor):
 
 def _exactly(program: Any) -> Any:
     """Return a program whose results are the same bits."""
+    from agrad_numpy.native.diagonals import on_diagonals  # noqa: PLC0415 (as above)
     from agrad_numpy.native.expanding import exactly  # noqa: PLC0415 (as above)
 
-    return exactly(program)
+    return on_diagonals(exactly(program), own=False)
 
 
 def _loosely(program: Any) -> Any:
     """Return a program whose results differ in the last bits."""
     from agrad_numpy.executor import turned  # noqa: PLC0415 (as above)
+    from agrad_numpy.native.diagonals import on_diagonals  # noqa: PLC0415 (as above)
     from agrad_numpy.native.expanding import expanded  # noqa: PLC0415 (as above)
 
-    return expanded(turned(program))
+    return on_diagonals(expanded(turned(program)), own=True)

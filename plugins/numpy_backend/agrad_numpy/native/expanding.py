@@ -20,8 +20,25 @@ REQUIRED = "native.required"
 #: The largest of elements, where it is nothing to a result which zero that is; of zeros of two signs NumPy takes either.
 LARGEST = "native.largest"
 
+#: A matrix by its diagonals.
+DIAGONALS = "native.diagonals"
+
+
+def diagonals(shape: tuple[int, int], below: Sequence[int | None], rows: Sequence[Any]) -> Any:
+    """Return a matrix of rows, None, and of diagonals so many rows below the main one."""
+    found = np.zeros(shape, rows[0].dtype)
+    for k, values in zip(below, rows, strict=True):
+        if k is None:
+            found[...] = values
+        else:
+            start = max(0, -k)
+            at = np.arange(start, min(shape[1], shape[0] - k))
+            found[at + k, at] = values
+    return found
+
+
 #: What runs the steps that only native programs have.
-KERNELS: dict[str, Callable[..., Any]] = {REQUIRED: lambda _: (), LARGEST: np.max}
+KERNELS: dict[str, Callable[..., Any]] = {REQUIRED: lambda _: (), LARGEST: np.max, DIAGONALS: diagonals}
 
 #: Operations of agrad's own that become what their kernels do.
 WRITTEN_OUT = frozenset({

@@ -14,7 +14,7 @@ import numpy as np
 
 from agrad.plugin.programs import Ref, Step
 from agrad_numpy.native import elementwise, linalg, spreading
-from agrad_numpy.native.expanding import LARGEST
+from agrad_numpy.native.expanding import DIAGONALS, LARGEST
 from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, literal, vector
 from agrad_numpy.native.lowering import Group, Lowered, Place, collapsed, contiguous
 from agrad_numpy.native.vector_math import Math, any_of
@@ -907,6 +907,8 @@ class Copied(Kernel):
         place = low.places[made]
         slot, start = low.where(made)
         self.zeros = place.nbytes if step.op == "scatter_add" else 0
+        if step.op == DIAGONALS and None not in step.args[1]:
+            self.zeros = place.nbytes
         parts: list[
             tuple[int, tuple[int, ...], tuple[int, ...], int]
         ] = []  # operand, shape, strides in the result, offset
@@ -941,6 +943,14 @@ class Copied(Kernel):
                 at += 1 if step.op == "stack" else shape[along]
         elif step.op == "getitem":
             parts.append((step.refs[0], place.shape, place.strides, 0))
+        elif step.op == DIAGONALS:
+            down, across = place.strides
+            for below, ref in zip(*step.args[1:], strict=True):
+                if below is None:
+                    parts.append((ref.number, place.shape, place.strides, 0))
+                    continue
+                count = min(place.shape[1], place.shape[0] - below) - max(0, -below)
+                parts.append((ref.number, (count,), (down + across,), max(0, below) * down + max(0, -below) * across))
         else:
             key = step.args[1]
             if step.op == "setitem":

@@ -38,7 +38,7 @@ from agrad.plugin.programs import (
 from agrad_numpy.executor import OPERATORS, address, turned
 from agrad_numpy.kernels import DOT_BELOW
 from agrad_numpy.native import elementwise
-from agrad_numpy.native.expanding import KERNELS, LARGEST, REQUIRED, expanded
+from agrad_numpy.native.expanding import DIAGONALS, KERNELS, LARGEST, REQUIRED, expanded
 from agrad_numpy.native.ir import FLOATS, TYPES
 from agrad_numpy.native.jit import vector_bytes
 from agrad_numpy.native.numpy_loops import loop_of, resolves
@@ -590,7 +590,7 @@ class Lowered:
         """Return whether a step puts operands into parts of its result, element by element as they are."""
         if not self.is_movable(step.made[0]) or step.several:
             return False
-        if step.op == "reshape":
+        if step.op in ("reshape", DIAGONALS):
             return True
         if step.op == "getitem":  # of one element: NumPy gives no view
             return is_basic(step.args[1:])
