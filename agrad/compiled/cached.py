@@ -221,6 +221,8 @@ class Kept:
         self.specs: dict[int, Spec] = {}
         self._settings: dict[int, tuple[float, Any]] = {}
         self._givers: dict[bool, Giver | None] = {}  # by whether all that is given is raw
+        #: What gives the results as tensors, where none of them is differentiated.
+        self.gives: Giver | None = None
         #: Of a number, or a Python float, of that very class: the input.
         #: As at every call: they are part of what programs are found by.
         self.defaults = defaults()
@@ -288,9 +290,13 @@ class Kept:
         except Stopped:
             raise
         except Exception as error:
-            if not self.goes_on:  # else the function itself will raise it
-                self.stopping.explain(error, self.backend, values)
+            self.explain(error, values)
             raise
+
+    def explain(self, error: Exception, values: Sequence[Any]) -> None:
+        """Say of an error which line raised it, unless the function itself will raise it."""
+        if not self.goes_on:
+            self.stopping.explain(error, self.backend, values)
 
     def setting(self, at: int, value: float) -> Any:
         """Return the input that a setting is: the last call's where it has not changed."""
@@ -376,7 +382,9 @@ class Kept:
             else:
                 results.append(leaf)
         if plain and whole not in self._givers:  # by now the specs of what it makes are known
-            self._givers[whole] = giver_of(self, whole)
+            self._givers[whole] = giver = giver_of(self, whole)
+            if not whole and self.backward is None:
+                self.gives = giver
         if self.one:
             return results[0]
         assert self.program.results is not None

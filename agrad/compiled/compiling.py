@@ -396,14 +396,18 @@ class Compiled:
             return self._compare(kept, values, leaves, args, kwargs)
         if kept.only_computes:
             try:
-                outs = kept.run(values)
+                outs = kept.runner(*values)
             except Stopped:
                 return MISSED
-            except Exception:
+            except Exception as error:
                 if kept.goes_on:
                     return MISSED
+                kept.explain(error, values)
                 raise
-            return kept.returned(outs, values, leaves, whole=whole)
+            gives = kept.gives
+            if gives is None or whole:
+                return kept.returned(outs, values, leaves, whole=whole)
+            return gives(outs, leaves, None)
         before = [held.copy() for held in kept.held]
         targets = kept.writing(leaves)
         try:

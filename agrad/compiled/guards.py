@@ -60,7 +60,7 @@ class Link(NamedTuple):
         holder = getattr(self.get, "__self__", None)
         if isinstance(holder, types.MappingProxyType):  # of a class, made anew whenever it is asked for
             holder = self.value
-        return id(holder), id(self.key), self.name
+        return id(holder), self.key if type(self.key) is int else id(self.key), self.name
 
 
 class Has:
@@ -351,8 +351,6 @@ class Entry:
             return f"{self.called(holder)}[{self.key(key)}]"
         if type(get) is Has:
             return f"({self.key(key)} in {self.called(get.table)})"
-        if get is has_grad and type(key._node) is AccumulateGrad:
-            return f"({self.called(key)}._node.grad is not None)"
         return f"{self.called(get)}({self.called(key)})"
 
     def key(self, key: Any) -> str:
@@ -363,6 +361,9 @@ class Entry:
         """Add a link: what was there must be there."""
         if hasattr(type(link.get), "differs"):
             self.refuse(link.get.differs(self, link.key), link.name)  # type: ignore[attr-defined]
+            return
+        if link.get is has_grad and type(link.key._node) is AccumulateGrad:
+            self.refuse(f"{self.called(link.key)}._node.grad is {'None' if link.value else 'not None'}", link.name)
             return
         there = self.at(link)
         if link.get is len:
@@ -384,12 +385,17 @@ class Entry:
             self.refuse(f"(now := {there}) is not {value} and differs(now, {value})", link.name)
         else:
             self.refuse(f"{there} is not {value}", link.name)
+            if isinstance(link.value, Tensor):  # it is known from here on what is there
+                self._variables.setdefault(link.place, value)
 
     def tensor(self, outside: Outside) -> str:
         """Add a tensor or array from outside; return what its array is called."""
-        found, name = f"x{len(self._variables)}", outside.link.name
-        self._lines.append(f"{found} = {self.at(outside.link)}")
-        self._variables[outside.link.place] = found
+        name = outside.link.name
+        found = self._variables.get(outside.link.place)
+        if found is None:
+            found = f"x{len(self._variables)}"
+            self._lines.append(f"{found} = {self.at(outside.link)}")
+            self._variables[outside.link.place] = found
         if not isinstance(outside.link.value, Tensor):
             self._refuse_other(f"spec_of_value({found})", outside.spec, name)
             return found
@@ -404,12 +410,14 @@ class Entry:
 
     def apart(self, arrays: Sequence[str]) -> None:
         """Add that no two of these are one array."""
-        if len(arrays) <= FEW:
-            shared = " or ".join(f"{one} is {other}" for one, other in itertools.combinations(arrays, 2))
-        else:
-            shared = f"len(set(map(id, ({', '.join(arrays)})))) < {len(arrays)}"
-        if shared:
-            self.refuse(shared, "which tensors share one array")
+        name = "which tensors share one array"
+        if len(arrays) > FEW:
+            self._lines.append(f"arrays = [*map(id, ({', '.join(arrays)}))]")
+            seen = self.called([[]])  # the last ones: distinct numbers, whatever has them now
+            self.refuse(f"arrays != {seen}[0] and len(set(arrays)) < {len(arrays)}", name)
+            self._lines.append(f"{seen}[0] = arrays")
+        elif shared := " or ".join(f"{one} is {other}" for one, other in itertools.combinations(arrays, 2)):
+            self.refuse(shared, name)
 
     def _refuse_other(self, there: str, spec: Spec, name: str) -> None:
         if spec.backend.is_lazy:

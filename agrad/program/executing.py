@@ -69,6 +69,7 @@ class Asked:
         self.why_not = ""  # why another one runs the program
         self._program, self._backend, self._options = program, backend, options
         self._run: Callable[..., Any] | None = None
+        self._quiet: Callable[..., Any] | None = None  # the same, of an executor's that gives no warnings
 
     def __call__(self, *values: Any) -> Any:
         failed = None
@@ -87,10 +88,9 @@ class Asked:
 
     def quietly(self, *values: Any) -> Any:
         """Run the program without floating-point warnings."""
-        run = self._run
-        if run is not None and not self.why_not and getattr(self.executor, "quiet", False):
+        if self._quiet is not None:
             try:
-                return run(*values)
+                return self._quiet(*values)
             except Stopped:
                 raise
             except Exception:  # noqa: BLE001, S110 (the call runs again)
@@ -108,6 +108,7 @@ class Asked:
             run = self.following()
             outs = run(*values)
         self._run = run
+        self._quiet = run if not self.why_not and getattr(self.executor, "quiet", False) else None
         return outs
 
     def _made(self, values: Sequence[Any]) -> Callable[..., Any]:

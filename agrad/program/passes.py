@@ -448,7 +448,8 @@ class Walk:
         owner = backend_of(self.constants[step.refs[0]])
         assert owner is not None
         used = {number: self.constants[number] for number in step.refs}
-        part = Program((), (step,), tuple(step.made), self.shapes, used, device=owner.device_of(used[step.refs[0]]))
+        shapes = {number: self.shapes[number] for number in (*step.refs, *step.made)}
+        part = Program((), (step,), tuple(step.made), shapes, used, device=owner.device_of(used[step.refs[0]]))
         with owner.quiet():
             made = iter(part.function(owner)())
         return [None if number is None else owner.as_array(next(made)) for number in step.outs]
@@ -701,7 +702,7 @@ def is_elementwise(step: Step) -> bool:
 
 def is_like(step: Step) -> bool:
     """Return whether a step makes an array laid out as its operand is, without a look at its elements."""
-    return facts_of(step.op).creates == "like"
+    return _is_like(step.op)
 
 
 def is_fresh(step: Step) -> bool:
@@ -715,10 +716,16 @@ def is_foreign(op: str) -> bool:
     return op in OPS and OPS[op].rule.guarded
 
 
+@functools.cache
+def _is_like(op: str) -> bool:
+    return facts_of(op).creates == "like"
+
+
 def _copies(step: Step) -> bool:
     return not step.kwargs or step.kwargs.get("copy", True) is True
 
 
+@functools.cache
 def _is_elementwise(op: str) -> bool:
     known = OPS.get(op)
     if known is None:
@@ -726,6 +733,7 @@ def _is_elementwise(op: str) -> bool:
     return _is_fresh(op) and not is_foreign(op) and rule_of(known) is pointwise
 
 
+@functools.cache
 def _is_fresh(op: str) -> bool:
     return facts_of(op).memory == "fresh"
 
@@ -738,6 +746,8 @@ def kind_of(dtype: str) -> str:
 def key_of(part: Any) -> Any:
     """Return an argument as something to be looked up, by which 1, 1.0 and True differ, and 0.0 and -0.0."""
     kind = type(part)
+    if kind is Ref:
+        return part
     if kind is tuple or kind is list:
         return kind, tuple(map(key_of, part))
     if kind is slice:
