@@ -1,4 +1,4 @@
-"""How backends are found and what they give: hookspecs, the manager, the `Backend` contract and `Device`."""
+"""How backends are found and what they provide: hookspecs, the manager, the `Backend` contract and `Device`."""
 
 from agrad.core.backend import Plugins, plugins
 from agrad.plugin import manager

@@ -1,6 +1,7 @@
-"""What a plugin imports of agrad beside `agrad` itself: the contract, and what kernels and backends need of the core.
+"""The API that plugins import from agrad, beside `agrad` itself: the contract, and the parts of the core that kernels and backends need.
 
-Part of the contract and its version, as `agrad.plugin.programs` is. docs/plugin.md says in a sentence what each name is.
+These names belong to the contract and its version, like `agrad.plugin.programs`. docs/plugin.md describes each in one
+sentence.
 """
 
 from agrad.core.backend import CONTRACT, SPECS_KEPT, Backend, Device, Outlook, Place, backend_of, spec_of

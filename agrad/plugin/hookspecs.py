@@ -1,4 +1,4 @@
-"""The hooks a plugin may implement. Marker and specifications; pluggy calls them, never per operation."""
+"""The hooks a plugin may implement: marker and specifications. pluggy calls them, but never per operation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("agrad")
 def agrad_backends() -> Mapping[str, str] | Sequence[Backend]:  # type: ignore[empty-body]
     """Return the backends of this plugin: paths by name, as ``{"dask": "agrad_dask.backend:DaskBackend"}``, or objects.
 
-    The module of a path is imported when its backend is first needed, so it may import the array library.
+    The module of a path is imported when its backend is first used, so it may import the array library.
     """
 
 
@@ -34,16 +34,16 @@ def agrad_kernel(op: str, backend: Backend) -> Callable[..., Any] | None:
 
 @hookspec(firstresult=True)
 def agrad_rule(op: str, backend: str) -> Mapping[str, Any] | None:
-    """Return the derivatives of one operation on the backend of a name, which take the place of agrad's there.
+    """Return derivatives of one operation that replace agrad's on one backend.
 
-    Keywords of `agrad.custom`: ``{"vjp": {"x": function}, "jvp": function}``. Asked of every operation and backend, without the
-    library, so it must not import that.
+    Keywords of `agrad.custom`: ``{"vjp": {"x": function}, "jvp": function}``. agrad calls this hook for every operation
+    and backend, with or without the library, so it must not import the library.
     """
 
 
 @hookspec(firstresult=True)
 def agrad_harness(backend: str) -> str | None:
-    """Return the path of the `agrad.testing.Harness` with which the conformance kit tests a backend of this name."""
+    """Return the path of the `agrad.testing.Harness` that the conformance kit uses to test the named backend."""
 
 
 @hookspec

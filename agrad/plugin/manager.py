@@ -1,7 +1,7 @@
-"""The manager: finds backends, says which are usable, and keeps the default one.
+"""The manager: finds backends, reports which are usable, and holds the default one.
 
-pluggy and the installed plugins load at the first tensor, and a plugin's module that needs the array library when its
-backend is first used.
+pluggy and the installed plugins are loaded at the first tensor; a plugin module that needs the array library, at the
+first use of its backend.
 """
 
 from __future__ import annotations
@@ -32,32 +32,33 @@ if TYPE_CHECKING:
 #: The distribution to install for an array library that no plugin claims.
 PACKAGES = {"numpy": "numpy", "dask": "dask", "cupy": "cuda12"}
 
-CPU = "cpu"  # PyTorch's word for where NumPy's arrays are.
+CPU = "cpu"  # PyTorch's word for the host's memory
 
-#: What a backend of an earlier version of the contract has to change, by that version.
+#: The change that a backend written for an earlier version of the contract needs, by version.
 CHANGES = {
     1: (
-        "join(others) takes the place of absorbs; specimen and computing_nothing belong to a Harness, which the hook"
-        " agrad_harness gives; asarray also takes like"
+        "join(others) takes the place of absorbs; specimen and computing_nothing belong to a Harness, returned by the hook"
+        " agrad_harness; asarray also takes like"
     ),
 }
 
 _backends: dict[str, Backend] = {}
 _executors: dict[
     str, tuple[Any, str]
-] = {}  # by name: an object, or the path of one made when it is first named; the plugin
-_paths: dict[str, str] = {}  # "module:class" of backends that are made when they are first needed
-_givers: dict[str, str] = {}  # the plugin that gave a backend
-_sources: dict[str, str] = {}  # the distribution of an installed plugin
+] = {}  # by name: an object, or the path from which it is created at first use; and the plugin
+_paths: dict[str, str] = {}  # "module:class" of backends that are created at first use
+_givers: dict[str, str] = {}  # the plugin that provides each backend
+_sources: dict[str, str] = {}  # the distribution of each installed plugin
 _failures: dict[str, str] = {}
 _unreported: list[str] = []
 _plugins: pluggy.PluginManager | None = None
 _loaded = False
 
-#: Classes that no plugin claims. Another set, once a plugin has registered: who asked before notes it in the old one.
+#: Classes that no plugin claims. Registering a plugin replaces the set, so that a lookup in progress adds its class to
+#: the old one.
 _unclaimed: weakref.WeakSet[type] = weakref.WeakSet()
 
-#: What a plugin may raise without taking the others with it: its module may also end by `sys.exit`.
+#: What a plugin may raise without affecting the others: its module may also call `sys.exit`.
 FAILURES = (Exception, SystemExit)
 
 _chosen: ContextVar[str | None] = ContextVar("agrad_backend", default=None)
@@ -73,7 +74,7 @@ class BackendInfo:
     version: str
     devices: tuple[str, ...]
     reason: str
-    failed: bool = False  # something is wrong with the plugin, and not merely missing here
+    failed: bool = False  # the plugin is faulty, as opposed to a missing library or device
 
     def __str__(self) -> str:
         state = f"{self.version}, {', '.join(self.devices)}" if self.available else f"unavailable: {self.reason}"
@@ -98,7 +99,7 @@ class Rows(tuple[BackendInfo, ...]):
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        from agrad.view import notebook  # noqa: PLC0415 (for notebooks alone)
+        from agrad.view import notebook  # noqa: PLC0415 (needed only in notebooks)
 
         lines = [(row.name, row.version, ", ".join(row.devices), row.reason) for row in self]
         return notebook.table(("backend", "version", "devices", "why it is not usable"), lines)
@@ -108,17 +109,17 @@ class Rows(tuple[BackendInfo, ...]):
 
 
 def plugins() -> pluggy.PluginManager:
-    """Return the plugin manager; loads pluggy and every installed plugin at the first call."""
+    """Return the plugin manager; the first call loads pluggy and every installed plugin."""
     if not _loaded:
         with _loading:
-            if _plugins is None:  # else a plugin asks while it is being loaded
+            if _plugins is None:  # otherwise: a plugin calls this while it is being loaded
                 _load()
     assert _plugins is not None
     return _plugins
 
 
 def _forget() -> None:
-    """Drop what an interrupted load has left, so that the next call loads again."""
+    """Drop what an interrupted load left behind, so that the next call loads again."""
     global _plugins  # noqa: PLW0603 (as in `_load`)
     if not _loaded:
         _plugins = None
@@ -149,10 +150,10 @@ def _find() -> None:
 
     _plugins = pluggy.PluginManager("agrad")
     _plugins.add_hookspecs(hookspecs)
-    entries = importlib.metadata.entry_points(group="agrad")  # in the order of a folder's listing
+    entries = importlib.metadata.entry_points(group="agrad")  # in the order in which the folder lists them
     for name, source, entry in sorted((e.name, "" if e.dist is None else e.dist.name, e) for e in entries):
         if name in _sources:
-            taken = f"{_sources[name]!r} has an entry point of that name, too: one of them needs another"
+            taken = f"{_sources[name]!r} also has an entry point of that name: rename one of them"
             _fail(f"{name} of {source}", errors.BackendError(taken))
             continue
         _sources[name] = source
@@ -169,7 +170,7 @@ def _find() -> None:
 
 
 def _check_hooks(plugin: Any, name: str) -> None:
-    """Note a failure of a plugin that implements a hook of a name that there is not; its others count."""
+    """Record the failure of a plugin that implements a hook that does not exist; its other hooks count."""
     assert _plugins is not None
     hooks = [known for known, caller in vars(_plugins.hook).items() if caller.has_spec()]
     unknown = [caller.name for caller in _plugins.get_hookcallers(plugin) or () if not caller.has_spec()]
@@ -188,14 +189,14 @@ def register(plugin: Any, name: str | None = None) -> None:
     plugin : module or object
         Implements hooks of ``agrad.plugin.hookspecs``.
     name : str, optional
-        What to call it. Default: the module's name, or that of the object's class.
+        Its name. Default: that of the module, or of the object's class.
 
     Raises
     ------
     ValueError
-        If it is registered already.
+        If it is already registered.
     """
-    global _unclaimed  # noqa: PLW0603 (what was said before does not count any more)
+    global _unclaimed  # noqa: PLW0603 (the results of earlier lookups no longer hold)
     manager = plugins()
     if name is None:
         name = str(getattr(plugin, "__name__", None) or type(plugin).__name__)
@@ -205,7 +206,7 @@ def register(plugin: Any, name: str | None = None) -> None:
         try:
             _check_hooks(plugin, name)
             _collect()
-        except BaseException:  # a faulty plugin is noted; this is an interrupt, after which it can be registered again
+        except BaseException:  # a faulty plugin is recorded; this is an interrupt, after which it can be registered again
             manager.unregister(plugin)
             for given in [given for given, giver in _givers.items() if giver == name]:
                 _givers.pop(given)
@@ -219,19 +220,19 @@ def register(plugin: Any, name: str | None = None) -> None:
         _renew_rules()
         _unclaimed = weakref.WeakSet()
         for kind in [kind for kind, backend in list(BACKENDS.items()) if _backends.get(backend.name) is backend]:
-            del BACKENDS[kind]  # it may claim a class that was another's, as masked arrays were NumPy's
+            del BACKENDS[kind]  # it may claim a class of another plugin, as masked arrays were NumPy's
     _report()
 
 
 def packages() -> set[str]:
-    """Return the packages of the plugins that are registered so far; loads none."""
+    """Return the packages of the plugins registered so far; load none."""
     known = () if _plugins is None else _plugins.get_plugins()
     modules = (p.__name__ if isinstance(p, ModuleType) else type(p).__module__ for p in known)
     return {module.partition(".")[0] for module in modules}
 
 
 def _collect() -> None:
-    """Ask every plugin for its backends; one that fails becomes a row of `backends`, with a warning."""
+    """Ask every plugin for its backends; a plugin that fails becomes a row of `backends`, with a warning."""
     assert _plugins is not None
     for implementation in _plugins.hook.agrad_backends.get_hookimpls():
         giver = implementation.plugin_name
@@ -243,10 +244,10 @@ def _collect() -> None:
                     _check_version(one, giver)
                 elif not re.fullmatch(r"[\w.]+:[\w.]+", one):
                     raise errors.BackendError(
-                        f"the backend {name!r} is given as {one!r}, which is no path such as 'agrad_mine.backend:Mine'"
+                        f"the backend {name!r} is given as {one!r}, which is not a path such as 'agrad_mine.backend:Mine'"
                     )
                 if _givers.setdefault(name, giver) != giver:
-                    raise errors.BackendError(f"the plugin {_givers[name]!r} gives a backend named {name!r} already")
+                    raise errors.BackendError(f"the plugin {_givers[name]!r} already provides a backend named {name!r}")
                 (_paths if isinstance(one, str) else _backends).setdefault(name, one)
         except FAILURES as error:
             _fail(giver, error)
@@ -259,17 +260,17 @@ def _collect() -> None:
             ):
                 if _executors.setdefault(name, (one, giver))[1] != giver:
                     raise errors.BackendError(
-                        f"the plugin {_executors[name][1]!r} gives an executor named {name!r} already"
+                        f"the plugin {_executors[name][1]!r} already provides an executor named {name!r}"
                     )
         except FAILURES as error:
             _fail(giver, error)
 
 
 def _check_version(backend: Any, giver: str) -> None:
-    """Refuse a backend that is written for another version of the contract."""
-    found = 1 if "absorbs" in dir(backend) else backend.contract  # a backend need not say its version
+    """Refuse a backend written for another version of the contract."""
+    found = 1 if "absorbs" in dir(backend) else backend.contract  # a backend may omit its version
     if found != CONTRACT:
-        change = CHANGES.get(found, "install a newer agrad" if found > CONTRACT else "that is long gone")
+        change = CHANGES.get(found, "install a newer agrad" if found > CONTRACT else "it is no longer supported")
         raise errors.BackendError(
             f"the backend {backend.name!r} of the plugin {giver!r} is written for version {found} of the contract, this is"
             f' {CONTRACT}: {change}.\n  docs/plugin.md, "Versions of the contract", says what to change.'
@@ -278,20 +279,20 @@ def _check_version(backend: Any, giver: str) -> None:
 
 @shared
 def at_path(path: str) -> Any:
-    """Return the object at a path such as ``"agrad_dask.backend:DaskBackend"``, an instance of it if it is a class."""
+    """Return the object at a path such as ``"agrad_dask.backend:DaskBackend"``; if it is a class, an instance of it."""
     module, _, name = path.partition(":")
     found = functools.reduce(getattr, name.split("."), importlib.import_module(module))
     return found() if isinstance(found, type) else found
 
 
 class _BrokenError(ImportError):
-    """What a path leads to is no backend that agrad can use, whatever is installed."""
+    """A path does not lead to a backend that agrad can use, whatever is installed."""
 
 
 def _made(name: str) -> Backend | None:
-    """Return a backend by name, made of its path when it is first asked for; None if no plugin gives it.
+    """Return a backend by name, created from its path at first use; None if no plugin provides it.
 
-    What fails is raised as an ImportError whose text says why the backend cannot be used.
+    Any failure is raised as an ImportError whose text says why the backend cannot be used.
     """
     path = _paths.get(name)
     if name in _backends or path is None:
@@ -299,25 +300,25 @@ def _made(name: str) -> Backend | None:
     try:
         backend = at_path(path)
         if not isinstance(backend, Backend):
-            raise TypeError(f"it is a {type(backend).__name__}, no Backend")
+            raise TypeError(f"it is a {type(backend).__name__}, not a Backend")
         _check_version(backend, _givers[name])
         if backend.name != name:
             raise errors.BackendError(f"it is named {backend.name!r}, its plugin says {name!r}")
     except FAILURES as error:
-        if type(error) is ImportError:  # the plugin's own words
+        if type(error) is ImportError:  # the plugin's own message
             raise
         module = path.partition(":")[0]
         if isinstance(error, ModuleNotFoundError) and not f"{module}.".startswith(f"{error.name}."):
             raise ImportError(f"not installed ({error})") from error
         raise _BrokenError(f"{path}: {type(error).__name__}: {error}") from error
     made = _backends.setdefault(name, backend)
-    if made.missing:  # other rules count for its arrays
+    if made.missing:  # its arrays have rules of their own
         _renew_rules()
     return made
 
 
 def _checked_executor(executor: Any) -> Executor:
-    """Return an executor, an object that has all that one needs."""
+    """Return an executor, checked to have all required attributes."""
     missing = [name for name in ("name", "backends", "supports", "build") if not hasattr(executor, name)]
     if missing or not isinstance(executor.name, str) or not executor.name:
         lacks = f"it has no {' and no '.join(missing)}" if missing else f"its name is {executor.name!r}"
@@ -331,12 +332,12 @@ def _checked_executor(executor: Any) -> Executor:
 
 
 def executor_named(which: Any) -> Executor:
-    """Return an executor by its name; an object that is one, as it is.
+    """Return an executor by name; an object that is an executor is returned unchanged.
 
     Raises
     ------
     BackendError
-        If there is none of the name, or it does not work here; the message says what there is, or what to install.
+        If there is none of that name, or it does not work here; the message says which exist, or what to install.
     """
     plugins()
     if not isinstance(which, str):
@@ -357,7 +358,7 @@ def executors() -> tuple[ExecutorInfo, ...]:
 
 
 def _executor_row(name: str) -> tuple[ExecutorInfo, Executor | None]:
-    """Return what `executors` says of one, and the executor if it can be used."""
+    """Return an executor's row of `executors`, and the executor if it can be used."""
     one, _ = _executors[name]
     backends: tuple[str, ...] = ()
     try:
@@ -374,7 +375,7 @@ def _executor_row(name: str) -> tuple[ExecutorInfo, Executor | None]:
 
 
 def _check_name(name: Any) -> None:
-    """Raise unless a name can stand in front of a device's, as in ``"cupy:0"``."""
+    """Raise unless a name can serve as the first part of a device, as in ``"cupy:0"``."""
     if not isinstance(name, str) or not name or ":" in name or name.split() != [name] or name == CPU:
         raise errors.BackendError(
             f"a backend is named {name!r}: its name is a str without ':' and white space, and not empty or {CPU!r}"
@@ -382,30 +383,30 @@ def _check_name(name: Any) -> None:
 
 
 def _fail(name: str, error: BaseException) -> None:
-    """Note that a plugin failed, once."""
+    """Record that a plugin failed, once."""
     if name not in _failures:
         _failures[name] = f"{type(error).__name__}: {error}"
         _unreported.append(name)
 
 
 def _report() -> None:
-    """Warn of the plugins that failed. Last of all, as warnings may be errors."""
+    """Warn of the plugins that failed. Called last, because warnings may be errors."""
     while _unreported:
         name = _unreported.pop()
         _warn(f"the agrad plugin {name!r} failed: {_failures[name]}")
 
 
 def _warn(message: str) -> None:
-    """Warn at the user's line."""
+    """Warn at the line of the user's call."""
     errors.warn_at(errors.calling_frame(), message, RuntimeWarning)
 
 
 def ask(hook: str, **arguments: Any) -> Any:
-    """Return the first answer of the plugins to a hook; one that raises is passed over, with a warning."""
+    """Return the first answer of the plugins to a hook; skip one that raises, with a warning."""
     caller = getattr(plugins().hook, hook)
     try:
         return caller(**arguments)
-    except Exception:  # noqa: BLE001 (a faulty plugin must not take the others with it)
+    except Exception:  # noqa: BLE001 (a faulty plugin must not affect the others)
         found = None
         for implementation in reversed(caller.get_hookimpls()):
             found = _answer(implementation, arguments)
@@ -416,9 +417,9 @@ def ask(hook: str, **arguments: Any) -> Any:
 
 
 def own_rules(op: str) -> dict[str, Mapping[str, Any]]:
-    """Return the derivatives of an op that count on single backends, by their names.
+    """Return the derivatives of an op that apply to single backends, by backend.
 
-    Those that plugins give, and its own for backends whose arrays may have missing elements.
+    They come from plugins, and from the op itself for backends whose arrays may have missing elements.
     """
     found: dict[str, Mapping[str, Any]] = {}
     if isinstance(of_missing := OPS[op].facts.missing, Mapping):
@@ -430,7 +431,7 @@ def own_rules(op: str) -> dict[str, Mapping[str, Any]]:
 
 
 def _renew_rules() -> None:
-    """Have ops ask for rules of backends again, and check those: one that does not fit is the failure of its plugin."""
+    """Make ops look up their rules for backends again, and check these: a rule that does not fit counts as a failure of its plugin."""
     assert _plugins is not None
     for implementation in _plugins.hook.agrad_rule.get_hookimpls():
         try:
@@ -447,7 +448,7 @@ def _renew_rules() -> None:
 
 
 def _answer(implementation: Any, arguments: Mapping[str, Any]) -> Any:
-    """Return what one plugin answers to a hook, None where it fails, which is noted."""
+    """Return one plugin's answer to a hook, or None if the plugin fails, which is recorded."""
     try:
         return implementation.function(*(arguments[name] for name in implementation.argnames))
     except FAILURES as error:
@@ -458,7 +459,7 @@ def _answer(implementation: Any, arguments: Mapping[str, Any]) -> Any:
 def _claimed(array_type: type) -> str | None:
     """Return the name of the backend that claims an array type; warn where installed plugins claim it for several.
 
-    A claim that is made last (``@hookimpl(trylast=True)``), as NumPy's of all subclasses of its arrays, gives way to others.
+    A claim made last (``@hookimpl(trylast=True)``), as NumPy's of all subclasses of its arrays, yields to others.
     """
     claims = [
         (str(name), one)
@@ -469,30 +470,30 @@ def _claimed(array_type: type) -> str | None:
     first = [(name, one.plugin_name) for name, one in claims if one.plugin_name in _sources and not one.trylast]
     if (
         first and first[0][0] == claims[0][0] and len({name for name, _ in first}) > 1
-    ):  # else one was registered by hand
+    ):  # otherwise one was registered by hand
         told = " and ".join(
             f"{plugin!r} of the distribution {_sources[plugin]!r}, for {name!r}" for name, plugin in first
         )
         _warn(
-            f"{array_type.__module__}.{array_type.__qualname__} is claimed by the plugins {told}: it is one of"
-            f" {first[0][0]!r}. Uninstall one, or have it claim its own types alone"
+            f"{array_type.__module__}.{array_type.__qualname__} is claimed by the plugins {told}; it counts as one of"
+            f" {first[0][0]!r}. Uninstall one of them, or make it claim only its own types"
         )
     return claims[0][0] if claims else None
 
 
 def find_backend(array_type: type) -> Backend | None:
-    """Return the backend of an array type, asking the plugins; None if none claims it.
+    """Return the backend of an array type, as the plugins say; None if none claims it.
 
     Raises
     ------
     BackendError
-        If the type is that of a known library whose plugin is not installed.
+        If the type belongs to a known library whose plugin is not installed.
     """
     unclaimed = _unclaimed
     if array_type in unclaimed:
         return None
     own = getattr(array_type, "backend", None)
-    if isinstance(own, Backend):  # arrays of vmap say it themselves
+    if isinstance(own, Backend):  # arrays of vmap raise their own error
         return own
     name = _claimed(array_type)
     if name is not None:
@@ -503,23 +504,23 @@ def find_backend(array_type: type) -> Backend | None:
             f"No backend for {array_type.__module__}.{array_type.__name__}. Install agrad-{library}.\n"
             f"  {install(library)}"
         )
-    if not _failures:  # else a plugin may have failed to say
+    if not _failures:  # otherwise a plugin may have failed to claim it
         unclaimed.add(array_type)
     return None
 
 
 def install(library: str) -> str:
-    """Return what brings the plugin of a library: from a package index, or from a clone of the repository."""
+    """Return the command that installs the plugin of a library: from a package index, or from a clone of the repository."""
     return f'pip install "agrad[{PACKAGES[library]}]", or in a clone: pip install -e plugins/{library}_backend'
 
 
 def get(name: str) -> Backend:
-    """Return a backend by name, or by a device's first part.
+    """Return a backend by name, or by the first part of a device.
 
     Raises
     ------
     BackendError
-        If there is none of the name, or it is unusable here; the message says why and what to install.
+        If there is none of that name, or it is unusable here; the message says why and what to install.
     """
     plugins()
     name = name.partition(":")[0]
@@ -535,9 +536,9 @@ def get(name: str) -> Backend:
         known = ", ".join(sorted(_givers)) or "none"
         remedy = f" Install it with {install(name)}." if name in PACKAGES else ""
         if name == "cuda":  # PyTorch's word
-            remedy = ' CUDA devices are those of the cupy backend: "cupy:0".'
-        elif name in {"cudnn", "mkldnn", "mkl", "openmp", "mps"}:  # of torch.backends
-            remedy = " PyTorch's switches of libraries are not there: leave the line out."
+            remedy = ' CUDA devices belong to the cupy backend: "cupy:0".'
+        elif name in {"cudnn", "mkldnn", "mkl", "openmp", "mps"}:  # an attribute of torch.backends
+            remedy = " PyTorch's library switches do not exist here: delete the line."
         failed = f" Its plugin failed to load: {_failures[name]}." if name in _failures else ""
         line = errors.line_of(*errors.caller())
         raise errors.BackendError(
@@ -547,14 +548,14 @@ def get(name: str) -> Backend:
 
 
 def scipys(module: str, by: str = "") -> Any:
-    """Return a module of SciPy's, as ``"optimize"``, which the NumPy backend imports (`Backend.module`).
+    """Return a module of SciPy, such as ``"optimize"``; the NumPy backend imports it (`Backend.module`).
 
     Parameters
     ----------
     module : str
         Its name.
     by : str, optional
-        What of agrad's runs its functions, for the message. Default: agrad's module of that name.
+        The part of agrad that runs its functions, for the message. Default: agrad's module of the same name.
 
     Raises
     ------
@@ -564,7 +565,7 @@ def scipys(module: str, by: str = "") -> Any:
     found = get("numpy").module(f"scipy.{module}")
     if found is None:
         by = by or f"agrad.scipy.{module}"
-        raise errors.BackendError(f"{by} runs SciPy's, which is not installed: pip install scipy{errors.called()}")
+        raise errors.BackendError(f"{by} needs SciPy, which is not installed: pip install scipy{errors.called()}")
     return found
 
 
@@ -574,7 +575,7 @@ def usable(name: str) -> Backend:
     Raises
     ------
     BackendError
-        If it is not, with the reason, or has no such device.
+        If it is not available, with the reason, or has no such device.
     """
     backend = get(name)
     if backend.name not in _checked:
@@ -606,7 +607,7 @@ def backends() -> tuple[BackendInfo, ...]:
 
 
 def backend_info(name: str) -> BackendInfo | None:
-    """Return what `backends` says of one backend, None where no plugin gives it; libraries of others are not imported."""
+    """Return the row of one backend in `backends`, None if no plugin provides it; import no library of another backend."""
     plugins()
     if name in _givers:
         return _row(name)
@@ -614,7 +615,7 @@ def backend_info(name: str) -> BackendInfo | None:
 
 
 def _row(name: str) -> BackendInfo:
-    """Return what `backends` says of one backend, which may not be usable."""
+    """Return the row of one backend in `backends`; it may be unusable."""
     try:
         backend = _made(name)
     except ImportError as error:
@@ -632,10 +633,10 @@ def _row(name: str) -> BackendInfo:
 
 
 def default_backend() -> Backend:
-    """Return the backend of creation functions that are given no device.
+    """Return the backend of creation functions that are called without a device.
 
     In this order: `use_backend`, `set_default_backend`, the environment variable AGRAD_BACKEND, numpy, the only usable
-    one.
+    backend.
 
     Returns
     -------
@@ -651,17 +652,17 @@ def default_backend() -> Backend:
 
 
 def choice() -> tuple[str | None, str | None]:
-    """Return what `use_backend` and `set_default_backend` have chosen: while it is the same, so is the default backend."""
+    """Return the choice made by `use_backend` and `set_default_backend`: while it is unchanged, so is the default backend."""
     return _chosen.get(), _default
 
 
 def _default_name() -> str:
-    """Return the backend or device that was chosen as default, empty where none was."""
+    """Return the backend or device chosen as the default; empty if none was chosen."""
     return _chosen.get() or _default or os.environ.get("AGRAD_BACKEND") or ""
 
 
 def _default_named(name: str) -> Backend:
-    """Return the default backend, of the name that was chosen."""
+    """Return the default backend, given the name that was chosen."""
     if name:
         return usable(name)
     plugins()
@@ -680,12 +681,12 @@ def _default_named(name: str) -> Backend:
 
 
 def default_device() -> str:
-    """Return the device of creation functions that are given none."""
+    """Return the device of creation functions that are called without one."""
     return device_of(None)[1]
 
 
 def set_default_backend(device: str) -> None:
-    """Choose where creation functions put tensors.
+    """Choose where creation functions create tensors.
 
     Parameters
     ----------
@@ -695,7 +696,7 @@ def set_default_backend(device: str) -> None:
     Raises
     ------
     BackendError
-        If it is unknown or unusable; the default is then as it was.
+        If it is unknown or unusable; the default is then unchanged.
     """
     global _default  # noqa: PLW0603 (the one process-wide choice)
     usable(device)
@@ -704,7 +705,7 @@ def set_default_backend(device: str) -> None:
 
 
 class use_backend(Setting):  # noqa: N801 (a function to its users)
-    """Choose where creation functions put tensors, within a block and this context.
+    """Choose where creation functions create tensors, within a block and this context.
 
     Parameters
     ----------
@@ -733,13 +734,13 @@ _by: ContextVar[Any] = ContextVar("agrad_executor", default=None)
 
 
 class use_executor(Setting):  # noqa: N801 (a function to its users)
-    """Have programs that are called run by an executor, within a block and this context.
+    """Run programs by an executor, within a block and this context.
 
-    A function that `compile` gave has the executor that was named there.
+    A function returned by `compile` uses the executor that was named there.
 
     Parameters
     ----------
-    executor : str or Executor
+    The name of an installed executor, or an executor object. Programs that it cannot run, run as without it.
         The name of an installed one, or an object that is one. Programs that it does not run, run as without it.
 
     Examples
@@ -764,12 +765,12 @@ class use_executor(Setting):  # noqa: N801 (a function to its users)
 
 
 def chosen_executor() -> Any:
-    """Return what `use_executor` has chosen, None where it has not."""
+    """Return the choice made by `use_executor`, None if there is none."""
     return _by.get()
 
 
 def device_of(device: Any) -> tuple[Backend, str]:
-    """Return the backend and the full device for what a user passed as ``device=``; None is the default.
+    """Return the backend and the full device for the user's ``device=``; None means the default.
 
     Raises
     ------

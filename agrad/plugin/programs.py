@@ -1,6 +1,7 @@
-"""What a plugin imports of programs: to read, run and write them, and for functions of its own that take functions.
+"""The API that plugins import to read, run and write programs, and to define functions that take functions.
 
-Part of the contract and its version, as `agrad.plugin.backend` is. docs/plugin.md says in a sentence what each name is.
+These names belong to the contract and its version, like `agrad.plugin.backend`. docs/plugin.md describes each in one
+sentence.
 """
 
 from __future__ import annotations
@@ -115,43 +116,43 @@ __all__ = [
 
 
 class Kept(Protocol):
-    """A program of `Programs`, with what tells how a call is run by it."""
+    """A program of `Programs`, with the data that a call needs to run it."""
 
-    #: How often it has been called for, as far as those who run it count.
+    #: How often it has been requested, as counted by the code that runs it.
     calls: int
 
     @property
     def program(self) -> Program:
-        """Gives what the function returns."""
+        """Computes what the function returns."""
 
     @property
     def keys(self) -> list[tuple[int, int]]:
-        """Per key of a draw the place among the inputs, and the input's number."""
+        """For each random key, its position among the inputs, and the number of the input."""
 
     @property
     def from_arguments(self) -> list[tuple[int, int]]:
-        """Per tensor or array among the arguments the place among the inputs, and that among the leaves of the arguments."""
+        """For each tensor or array among the arguments, its position among the inputs, and among the leaves of the arguments."""
 
     @property
     def leaves(self) -> list[tuple[Any, int]]:
-        """Per leaf of what the function returns what stands for it, and its place among the outputs; -1: it is none of them."""
+        """For each leaf of the function's result, its placeholder, and its position among the outputs; -1 if it is not an output."""
 
     def gather(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return the inputs, but for keys, of a call for which the program holds, by the leaves of its arguments."""
+        """Return the inputs, without keys, of a call for which the program holds, from the leaves of its arguments."""
 
 
 class Programs:
-    """The programs of a function, one for each form of its arguments, for those who run them themselves.
+    """The programs of a function, one for each form of its arguments, for callers that run them themselves.
 
-    They hold as those of `agrad.compile` do: for as long as what the function reads beside its arguments is as it was. Of a
-    function that does more than give results there is none.
+    They hold as long as those of `agrad.compile`: while everything that the function reads beside its arguments is
+    unchanged. A function that does more than compute results has no program.
 
     Parameters
     ----------
     function : callable
         The function.
     **options
-        As of `agrad.compile`: ``pure``, and how the programs are to run, ``exact`` and ``threads``.
+        Options of `agrad.compile`: ``pure``, and those for running programs, ``exact`` and ``threads``.
 
     Examples
     --------
@@ -171,35 +172,35 @@ class Programs:
 
     @property
     def programs(self) -> list[Program]:
-        """The programs that there are."""
+        """The programs captured so far."""
         return self._compiled.programs
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept | None:
-        """Return the program for a call; None where there is none yet.
+        """Return the program for a call, None if there is none yet.
 
         Raises
         ------
         CaptureError
-            If it is known that there can be none.
+            If there can be no program, as an earlier call has shown.
         """
         return self._compiled.find(args, kwargs)
 
     def record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
-        """Call the function for nothing but its program, which is kept for `find`.
+        """Call the function only to capture its program, which is kept for `find`.
 
         Raises
         ------
         CaptureError
-            If no program can hold the call, or none that gives results of its inputs and does nothing else; or if it fails.
+            If no program can hold the call, if the call does more than compute results from its inputs, or if it fails.
         """
         return self._compiled.record(args, kwargs)
 
     def compare(self, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Call the function, and check that a program it has gives the same.
+        """Call the function, and check that its program gives the same result.
 
         Raises
         ------
         CompileError
-            If it does not.
+            If the results differ.
         """
-        self._compiled.compare(kept, args, kwargs)  # type: ignore[arg-type] # it gave it
+        self._compiled.compare(kept, args, kwargs)  # type: ignore[arg-type] # the program has checked it
