@@ -1,1 +1,1 @@
-"""Functions compiled by instrumented capture: what is not seen is not compiled."""
+"""Functions compiled by instrumented capture: anything that the capture cannot observe is not compiled."""

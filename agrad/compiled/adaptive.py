@@ -1,4 +1,4 @@
-"""Functions that a solver calls often: as they are at first, then as programs."""
+"""Functions that a solver calls often: run unchanged at first, then as programs."""
 
 from __future__ import annotations
 
@@ -21,27 +21,29 @@ from agrad.program.in_c import CFunction, CFunctionError
 from agrad.program.program import Leaf, Number, Stopped
 from agrad.program.recording import CaptureError
 
-#: How many calls go before the one that is captured, which costs as much as about a hundred of them.
+#: The number of calls before the one that is captured; capturing costs as much as about a hundred calls.
 BEFORE = 100
 
-#: How many calls with plain arrays, which are quicker, go before a capture in the midst of a solver's run.
+#: The number of calls with plain arrays, which are quicker, before a capture during a solver's run.
 BEFORE_WITHIN = 1000
 
-#: How many calls of an integrand, or of a right side, go before it becomes machine code: making that takes less than these took.
+#: The number of calls of an integrand, or of a right side, before it is compiled to machine code: compiling takes less
+#: time than these calls took.
 BEFORE_C = 5000
 
-#: How many replays on plain arrays are compared with the function.
+#: The number of replays on plain arrays that are compared with the function.
 COMPARED = 5
 
 
 class Often(Compiled):
     """A function that is called often, with tensors of the same shapes, none of which is differentiated.
 
-    Its programs run by the executor that `use_executor` has chosen where it is made; else, from a counted call on, as machine
-    code where agrad may choose that: with the bits of the function.
+    The executor chosen by `use_executor` where it is created runs its programs; without one, from a certain number of
+    calls on, they run as machine
+    code where agrad may choose that: with the same bits as the function.
 
-    Other than `compile` it says nothing where no program can hold what the function does, but goes on as it is: where that
-    draws, writes or changes Python's state, and where the first replay gives something else.
+    Unlike `compile` it is silent: where no program can hold the function's behaviour (it draws, writes or changes
+    Python's state), or the first replay gives another result, it keeps calling the function.
     """
 
     def __init__(self, function: Any) -> None:
@@ -82,7 +84,7 @@ class Often(Compiled):
         return returned
 
     def _compared(self, kept: Kept, values: list[Any], tensors: tuple[Tensor, ...]) -> Any:
-        """Call the function, and keep its program only if that gives the same."""
+        """Call the function, and keep its program only if that gives the same result."""
         kept.calls = 1
         found = self.function(*tensors)
         try:
@@ -103,16 +105,16 @@ class Often(Compiled):
 
 
 def _is_usual() -> bool:
-    """Return whether nothing wants to know of the single operations."""
+    """Return whether nothing observes the single operations."""
     now = mode.current()
     return (now is None or (now.simple_in is not None and now.anomaly is None)) and not mode.batch_levels.get()
 
 
 class _KnownOf:
-    """What is known of a function that is called often: kept among the attributes of the function, and so as long as that."""
+    """The data about a function that is called often: stored among the attributes of the function, so it lives as long."""
 
-    _leads_to = ()  # nothing of this is state of the function
-    #: The attribute that it is kept in.
+    _leads_to = ()  # none of this is state of the function
+    #: The attribute that stores it.
     _kept_as: ClassVar[str]
 
     def __init__(self, function: types.FunctionType) -> None:
@@ -120,7 +122,7 @@ class _KnownOf:
 
     @classmethod
     def of(cls, function: Any) -> Self | None:
-        """Return what is known of a function; None for what has no attributes of its own to keep it in."""
+        """Return the data about a function; None if the function cannot have attributes."""
         if not isinstance(function, types.FunctionType):
             return None
         known: Self | None = vars(function).get(cls._kept_as)
@@ -130,7 +132,7 @@ class _KnownOf:
 
 
 class OftenPlain(_KnownOf):
-    """A function of plain arrays that solvers call often, with what is known of it from one run of a solver to the next."""
+    """A function of plain arrays that solvers call often, with its data from one run of a solver to the next."""
 
     _kept_as = "_often_plain"
 
@@ -140,12 +142,12 @@ class OftenPlain(_KnownOf):
         self._programs = Compiled(function, check=False, explain=False, exact=True, threads=1)
 
     def during(self, plain: Callable[[float, Any], Any], args: tuple[Any, ...], place: int) -> Callable[..., Any]:
-        """Return what a solver is to call in one run, in which nothing but the function changes what the function reads.
+        """Return the function for a solver to call in one run, during which only the function itself changes what it reads.
 
         Parameters
         ----------
         plain : callable
-            ``plain(t, y)``: the array that the function gives.
+            ``plain(t, y)``: the array that the function returns.
         args : tuple
             The function's arguments, the state and the time at the start among them.
         place : int
@@ -179,7 +181,7 @@ class OftenPlain(_KnownOf):
         return called
 
     def _program(self, args: tuple[Any, ...], place: int) -> Callable[[float, Any], Any] | None:
-        """Return a program of what the function gives; None where it does more than compute one array of its arguments."""
+        """Return a program of the function's result; None if the function does more than compute one array from its arguments."""
         if not _is_usual():
             return None
         try:
@@ -217,7 +219,7 @@ class OftenPlain(_KnownOf):
 
 
 class OftenInC(_KnownOf):
-    """A function of numbers that integrators of SciPy's call often: from a counted call on, a function of C with the same bits.
+    """A function of numbers that SciPy's integrators call often: from a certain number of calls on, a C function with the same bits.
 
     Attributes
     ----------
@@ -232,19 +234,20 @@ class OftenInC(_KnownOf):
         self.calls: int = 0
         self._is_open: bool = True
         self._programs = Compiled(function, check=False, explain=False, exact=True, threads=1)
-        self._kept: list[list[Any]] = []  # programs, each with its function of C and what it is found by
+        self._kept: list[list[Any]] = []  # programs, each with its C function and the key it is found by
 
     def taken(
         self, number: Callable[..., float], place: tuple[Any, ...], args: tuple[Any, ...]
     ) -> tuple[Any, tuple[float, ...]]:
-        """Return what an integrator of SciPy's is to call in one run, and which numbers it is to pass on behind its own.
+        """Return the function for a SciPy integrator to call in one run, and the numbers for it to pass after its own.
 
         Parameters
         ----------
         number : callable
-            What the function gives of numbers, as a float.
+            The function's result for numbers, as a float.
         place : tuple
-            The function's own first arguments, numbers or tensors of them, near which both are compared before.
+            The function's own first arguments, numbers or tensors of them; both functions are first compared near
+            these.
         args : tuple
             Its further arguments.
         """
@@ -280,7 +283,7 @@ class OftenInC(_KnownOf):
     def _in_c(
         self, number: Callable[..., float], place: tuple[Any, ...], args: tuple[Any, ...]
     ) -> tuple[Any, tuple[float, ...]] | None:
-        """Return the function of C, and the numbers that it takes beside; None where there is no program for such a call."""
+        """Return the C function, and the further numbers that it takes; None if there is no program for such a call."""
         leaves, treedef = tree.flatten(((*place, *args), {}))
         key = self._programs._key(leaves, treedef, mode.current())
         for row in self._kept:
@@ -314,7 +317,7 @@ def tensor_like(number: float, like: Tensor) -> Tensor:
 def _gives_the_same(
     made: CFunction, number: Callable[..., float], place: tuple[Any, ...], numbers: tuple[float, ...]
 ) -> bool:
-    """Return whether a function of C gives what another one does, at some places."""
+    """Return whether two C functions give the same results at some points."""
     for factor in (1.0, 0.9375, 1.0625):
         xs = [factor * float(x) for x in place]
         given = (*xs, *numbers)
@@ -324,7 +327,7 @@ def _gives_the_same(
 
 
 def _made(kept: Kept, places: tuple[int, ...]) -> CFunction | None:
-    """Return the function of C of a program whose inputs are taken in another order."""
+    """Return the C function of a program, with its inputs in another order."""
     program = kept.program
     inputs = tuple(program.inputs[at] for at in places)
     program = program.replaced(inputs=inputs, outputs=(program.outputs[kept.leaves[0][1]],), outside={})
@@ -336,7 +339,7 @@ def _made(kept: Kept, places: tuple[int, ...]) -> CFunction | None:
 
 
 def _taking(kept: Kept, count: int) -> list[int] | None:
-    """Return the places among a program's inputs of its first arguments, numbers; None if it does more than compute one of them."""
+    """Return the positions, among a program's inputs, of its first arguments, numbers; None if it does more than compute one of them."""
     program, backend = kept.program, kept.backend
     fails = any(step.op.startswith("linalg.") for step in program.steps)
     alone = kept.only_computes and not kept.conditions and not kept.settings and kept.backward is None

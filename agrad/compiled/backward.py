@@ -1,9 +1,10 @@
-"""The captured backward pass of a call: a program for each choice of results and of what they are differentiated by.
+"""The captured backward pass of a call: a program for each choice of results and of targets to differentiate with respect to.
 
-The pass was recorded once, from all results. Which of its steps each node ran is known (`Part`), so the pass from some of the
-results alone is made of it: what would not have run is left out, and where one of two cotangents that were added up is
-missing the other stands for the sum. What none of these results depends on so gets no gradient, as in eager code. What a
-pass has freed is told by the nodes of the capture (`Use`): a later one that comes to one of them is an error.
+The pass was recorded once, from all results. It is known which of its steps each node ran (`Part`), so the pass from
+some of the
+results is derived from it: steps that would not have run are left out, and if one of two summed cotangents is missing,
+the other replaces the sum. So targets that none of these results depends on get no gradient, as in eager code. The
+nodes of the capture (`Use`) tell which values a pass has freed: a later pass that reaches such a node is an error.
 
 Sets of results, of targets and of uses are integers, a bit for each.
 """
@@ -23,18 +24,18 @@ from agrad.program.program import DETACH, DType, Program, Ref, Shaped, Step
 
 
 class Part(NamedTuple):
-    """What one node, or one sum, added to the steps of a pass.
+    """The steps that one node, or one sum, added to a pass.
 
     Attributes
     ----------
     begin, end : int
         Its steps.
     taken : tuple of (int or None)
-        The numbers of the cotangents that it took.
+        The numbers of the cotangents that it consumed.
     given : tuple of (int or None)
-        The numbers of those that it gave.
+        The numbers of the cotangents that it produced.
     is_sum : bool
-        It added two cotangents up.
+        Whether it added two cotangents.
     """
 
     begin: int
@@ -50,9 +51,9 @@ class Use(NamedTuple):
     Attributes
     ----------
     results : int
-        From which a pass comes to them.
+        The results from which a pass reaches them.
     targets : int
-        To which they lead; a bit past the last one for what leads to none.
+        The targets they lead to; a bit past the last one if they lead to none.
     """
 
     results: int
@@ -60,7 +61,7 @@ class Use(NamedTuple):
 
 
 class Unclear(Exception):
-    """What a pass from some of the results would do does not follow from what one from all of them did."""
+    """The pass from some of the results cannot be derived from the pass from all of them."""
 
 
 class Some(NamedTuple):
@@ -69,11 +70,11 @@ class Some(NamedTuple):
     Attributes
     ----------
     program : Program
-        Takes saved values, then a cotangent of each of these results; gives the gradients.
+        Takes saved values, then a cotangent of each of these results; returns the gradients.
     saved : tuple of int
-        Which of the saved values of all it takes, by their place.
+        The positions of the saved values that it takes among all of them.
     gradients : tuple of (int or None)
-        Per target, of all, the place of its gradient among what the program gives; None where it gets none.
+        For each of all targets, the position of its gradient among the program's outputs; None if it gets none.
     """
 
     program: Program
@@ -88,19 +89,20 @@ class Backward:
     Attributes
     ----------
     whole : Program
-        From what the forward pass keeps, and a cotangent per result, to a gradient per target, with all its steps.
+        From the values kept by the forward pass, and a cotangent per result, to a gradient per target, with all its
+        steps.
     saved : tuple of int
-        The numbers of what the forward pass keeps.
+        The numbers of the values kept by the forward pass.
     cotangents : tuple of int
         The numbers of the cotangents, one per result.
     parts : sequence of Part
-        What its nodes did, in order.
+        The actions of its nodes, in order.
     uses : sequence of Use
         The nodes that saved values.
     reach : sequence of int
-        Per result the targets that it depends on.
+        For each result, the targets that it depends on.
     dropped : sequence of int
-        The places of the targets whose gradients come from ops that drop elements.
+        The positions of the targets whose gradients come from ops that drop elements.
     """
 
     whole: Program
@@ -115,7 +117,7 @@ class Backward:
     _left: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def of(self, results: int, targets: int) -> Some | None:
-        """Return the pass from results to targets, made when it is first asked for; None if it is unclear."""
+        """Return the pass from results to targets, created at first use; None if it cannot be derived."""
         key = results, targets & (1 << len(self.whole.outputs)) - 1
         if key not in self._some:
             try:
@@ -143,7 +145,7 @@ class Backward:
         )
 
     def visited(self, results: int, targets: int) -> int:
-        """Return the uses that a pass comes to; -1 is all targets, and what leads to none."""
+        """Return the uses that a pass reaches; -1 means all targets, and everything that leads to none."""
         key = results, targets
         if key not in self._visited:
             met = (1 << i for i, use in enumerate(self.uses) if use.results & results and use.targets & targets)
@@ -151,7 +153,7 @@ class Backward:
         return self._visited[key]
 
     def left(self, spent: int) -> frozenset[int]:
-        """Return the places of the saved values that passes may still need when some uses are spent."""
+        """Return the positions of the saved values that passes may still need when some uses are spent."""
         if spent not in self._left:
             self._left[spent] = frozenset(self._still_needed(spent))
         return self._left[spent]
@@ -189,23 +191,23 @@ def uses_of(roots: Sequence[Node], targets: Sequence[Node], first: int) -> tuple
 
 
 def restricted(program: Program, parts: Sequence[Part], absent: set[int]) -> tuple[Program, list[int | None]]:
-    """Return a backward program where some cotangents do not come, and its outputs; None for those that nothing comes to.
+    """Return a backward program for a pass in which some cotangents are missing, and its outputs; None for those that no cotangent reaches.
 
     Raises
     ------
     Unclear
-        If that cannot be told.
+        If that cannot be determined.
     """
     steps: list[Step] = []
     shapes: dict[int, Shaped] = {}
-    same: dict[int, int] = {}  # a sum of which one side does not come is the other side
+    same: dict[int, int] = {}  # if one side of a sum is missing, the sum is the other side
     next_number = max(program.shapes, default=-1) + 1
 
     def known(number: int | None) -> int | None:
         return None if number is None else same.get(number, number)
 
     def between(begin: int, end: int) -> None:
-        """Take over steps that no node ran."""
+        """Copy steps that no node ran."""
         for step in program.steps[begin:end]:
             if absent.isdisjoint(step.refs):
                 steps.append(step.taking({n: Ref(same[n]) for n in step.refs if n in same}))
@@ -224,7 +226,7 @@ def restricted(program: Program, parts: Sequence[Part], absent: set[int]) -> tup
         made = {number for step in run for number in step.made}
         if len(gone) == len(taken):
             if any(n is not None and n not in made and known(n) not in absent for n in part.given):
-                raise Unclear  # a gradient that is none of its own
+                raise Unclear  # a gradient that is another tensor's too
             absent |= made
             continue
         if part.is_sum and gone:
@@ -236,7 +238,7 @@ def restricted(program: Program, parts: Sequence[Part], absent: set[int]) -> tup
             continue
         other = dict(same)
         for number in dict.fromkeys(gone):
-            if number is not None:  # of a node with several results: zeros, as where none comes to one of them
+            if number is not None:  # for a node with several results: zeros, as if none reaches one of them
                 zeros = other[number] = next_number
                 next_number += 1
                 shapes[zeros] = shape, dtype = program.shapes[number]
@@ -250,7 +252,7 @@ def restricted(program: Program, parts: Sequence[Part], absent: set[int]) -> tup
 
 
 class UpTo(Pass):
-    """A backward pass that ends at its targets, before their hooks, also where one was computed from another."""
+    """A backward pass that ends at its targets, before their hooks, even if one target was computed from another."""
 
     def visit(self, node: Node, g: Any) -> tuple[Sequence[Node], Any]:
         assert self.targets is not None
@@ -265,12 +267,12 @@ class UpTo(Pass):
 
 
 class Noted(UpTo):
-    """Such a pass within a recording, of which it is noted what its nodes do.
+    """Such a pass within a recording, which also records what its nodes do.
 
     Attributes
     ----------
     parts : list of Part
-        What its nodes did.
+        The actions of its nodes.
     dropped : set of Node
         The targets that get cotangents from ops that drop elements.
     """
@@ -279,7 +281,7 @@ class Noted(UpTo):
     dropped: set[Node]
 
     def run(self) -> dict[Node, Any]:
-        """Run the pass, within a recording; return what it gives to the targets."""
+        """Run the pass, within a recording; return the targets' cotangents."""
         self.parts, self.dropped = [], set()
         self.begin: int = len(self.recorder.steps)
         self.execute()
@@ -321,7 +323,7 @@ class Noted(UpTo):
 
 
 def let_go(node: Any, backward: Backward, visited: int) -> None:
-    """Let go of what a pass that has run a node was the last to need, unless it retains the graph."""
+    """Release the values that a pass, having run a node, was the last to need, unless it retains the graph."""
     task = running()
     if task is None or task.retain_graph or not visited:
         return

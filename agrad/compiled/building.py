@@ -1,4 +1,4 @@
-"""Keep a call: the kept program of what a function did in a call that was watched, with all that must hold for it."""
+"""Build the kept program of a traced call, with all conditions under which it holds."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from agrad.program.recording import CaptureError, Hooked, grad_of
 
 
 class Watched(NamedTuple):
-    """A call that was watched.
+    """A call that was traced.
 
     Attributes
     ----------
     watcher : Watcher
         What it did.
     arguments : Structure
-        Its arguments as a program has them.
+        Its arguments in the form for a program.
     values : list
-        The leaves of its arguments as the function got them.
+        The leaves of its arguments in the form that the function received.
     captured : Captured
-        What it returned, what it found outside of its arguments, and the conditions for that.
+        Its result, the values it found outside of its arguments, and the conditions on these.
     first : int
         The creation number of its first node.
     function : callable
         What was called.
     pure : bool
-        All that it found, but for tensors' values, is taken to be constant.
+        Assume that everything it found is constant, except for tensors' values.
     """
 
     watcher: Watcher
@@ -56,23 +56,23 @@ class Watched(NamedTuple):
 
     @property
     def returned(self) -> Any:
-        """What the function returned."""
+        """The function's result."""
         return self.captured.returned
 
     def looked_at(self) -> Iterable[Found]:
-        """Return what it found outside of its arguments, in the order of reading."""
+        """Return the values that it found outside of its arguments, in the order of reading."""
         return self.captured.seen.looked_at()
 
 
 def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
-    """Return the kept program of a call that was watched.
+    """Return the kept program of a traced call.
 
     Parameters
     ----------
     call : Watched
         The call.
     options : mapping
-        How the program is to run.
+        How to run the program.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
     refuse_changed_histories(watcher)
     demand_what_python_saw(call)
     results = Results.of(call)
-    if isinstance(watcher, BlankWatcher):  # what runs the program differentiates it
+    if isinstance(watcher, BlankWatcher):  # the code that runs the program differentiates it
         results = results._replace(followed=[])
     with judged(watcher, hooks, nodes, alone=len(results.followed) == 1) as judge:
         backward, targets, saved = backward_of(watcher, [t for _, t in results.followed], call.first, hooks)
@@ -100,7 +100,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
     asked = [item[1] for item in watcher.prologue if item[0] == "setting"]
     program = program_of(watcher, results.structure, call.arguments, call.values, call.captured.seen, asked)
     if not {one.number for one in hooks} <= {number for step in program.steps for number in step.made}:
-        raise CaptureError("capture: a hook is registered on a value that no result is computed from")
+        raise CaptureError("capture: a hook is registered on a value that no result depends on")
     refuse_escaped(call, program)
     if backward is not None:
         refuse_changes(watcher, program)
@@ -151,7 +151,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
 
 
 def hooks_of(call: Watched) -> tuple[list[Hooked], list[Node]]:
-    """Return the hooks that the call registered on the way of a backward pass from its results, and the nodes there."""
+    """Return the hooks that the call registered along a backward pass from its results, and the nodes there."""
     nodes = graph_of(call.returned, call.first)
     hooks = hooks_left(call.watcher, nodes)
     refuse_hooks(call.watcher, hooks)
@@ -159,7 +159,7 @@ def hooks_of(call: Watched) -> tuple[list[Hooked], list[Node]]:
 
 
 def refuse_hooks(watcher: Watcher, left: Sequence[Hooked]) -> None:
-    """Refuse hooks that no backward program can hold; `left` are those on what is differentiated outside."""
+    """Refuse hooks that no backward program can hold; `left` are those on values that are differentiated outside."""
     outside = {id(tensor._node) for tensor, *_ in watcher.met.values()}
     if any(id(one.node) in outside and one.hook is not None for one in watcher.hooked):
         raise CaptureError(
@@ -176,7 +176,7 @@ def refuse_hooks(watcher: Watcher, left: Sequence[Hooked]) -> None:
 
 
 def refuse_changed_settings(watcher: Watcher) -> None:
-    """Refuse settings of optimisers and schedules that were changed otherwise than by themselves."""
+    """Refuse settings of optimisers and schedules that were changed by other code than their own."""
     for key, found in changed_between(watcher.settings, settings_of(watcher.tellers)).items():
         if key not in watcher.told:
             raise CaptureError(
@@ -186,7 +186,7 @@ def refuse_changed_settings(watcher: Watcher) -> None:
 
 
 def refuse_shared_arrays(call: Watched) -> None:
-    """Refuse several tensors on one array: a later call may mean either."""
+    """Refuse several tensors that share one array: a later call could mean either."""
     watcher = call.watcher
     before = {key: array for key, (_, array, _) in watcher.met.items()}
     owner = {id(before.get(id(t), t._raw)): id(t) for t in call.values if isinstance(t, Tensor)}
@@ -210,12 +210,12 @@ def refuse_shared_arrays(call: Watched) -> None:
         if owner.setdefault(id(array), id(found.value)) != id(found.value):
             raise CaptureError(
                 f"capture: {found.origin} is found outside of the arguments and shares its array with an argument, or"
-                " with another tensor from outside: which of them a later call means no program can tell"
+                " with another tensor from outside: no program can tell which of them a later call means"
             )
 
 
 def refuse_changed_histories(watcher: Watcher) -> None:
-    """Refuse tensors from outside that have got another history: a replay writes values alone."""
+    """Refuse outer tensors whose history has changed: a replay writes values only."""
     if any(history_of(tensor) != before for tensor, before in watcher.histories.values()):
         raise CaptureError(
             "capture: a tensor that the function did not make gets another history (it is written to where operations are"
@@ -224,7 +224,7 @@ def refuse_changed_histories(watcher: Watcher) -> None:
 
 
 def demand_what_python_saw(call: Watched) -> None:
-    """Make conditions of numbers that agrad's own code has read unseen; refuse all conditions beside effects."""
+    """Turn numbers that agrad's own code has read unobserved into conditions; refuse all conditions combined with effects."""
     watcher = call.watcher
     for live in watcher.lives:
         if not live.used:
@@ -236,7 +236,7 @@ def demand_what_python_saw(call: Watched) -> None:
 
 
 def refuse_changes(watcher: Watcher, program: Program) -> None:
-    """Refuse to change anything where results are differentiated through a `Function`: the function may have to run again."""
+    """Refuse any change if results are differentiated through a `Function`: the function may have to run again."""
     changes = watcher.prologue or watcher.epilogue or watcher.held_by_python
     if program.functions and (program.writes or changes):
         what = f"writes to {program.writes[0].target}" if program.writes else "changes the settings of an optimiser"
@@ -247,7 +247,7 @@ def refuse_changes(watcher: Watcher, program: Program) -> None:
 
 
 def refuse_escaped(call: Watched, program: Program) -> None:
-    """Refuse tensors that the function made, and that live on elsewhere than in what a program gives."""
+    """Refuse tensors that the function created and that live on outside the program's results."""
     watcher = call.watcher
     tensors = [leaf for leaf in tree.flatten(call.returned)[0] if isinstance(leaf, Tensor)]
     tensors += watcher.written
@@ -264,9 +264,9 @@ def refuse_escaped(call: Watched, program: Program) -> None:
 
 
 def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
-    """Return the arrays of tensors, and those that the graphs behind them keep, parcels of saved-tensor hooks included.
+    """Return the arrays of tensors, and those that the graphs behind them keep, including values packed by saved-tensor hooks.
 
-    Among these is the gradient of a leaf that is gone: the function made it, and nothing but the graph has it.
+    These include the gradient of a leaf that is gone: the function created it, and only the graph holds it.
     """
     left, looked_at = list(tensors), set[Node]()
     pending: list[Any] = []
@@ -292,7 +292,7 @@ def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
             pending.extend(referents(value))
 
 
-#: What a graph refers to and does not keep values for.
+#: Attributes of a graph that keep no values alive.
 NOT_KEPT = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType, str, int, float, Spec, Backend)
 
 
@@ -306,18 +306,18 @@ def may_catch(code: types.CodeType) -> bool:
 
 
 class Results(NamedTuple):
-    """What a call returned.
+    """The result of a call.
 
     Attributes
     ----------
     structure : Structure
-        As the program has it.
+        In the form of the program.
     leaves : list
-        As the function gave it, containers taken apart.
+        As the function returned it, flattened.
     ways : dict of int to Origin
-        Where tensors from outside among the leaves are found, by their id.
+        Where outer tensors among the leaves are found, by their id.
     followed : list of (int, Tensor)
-        What may be differentiated, with the number of its value.
+        The values that may be differentiated, with their numbers.
     """
 
     structure: Structure
@@ -338,7 +338,7 @@ class Results(NamedTuple):
             if isinstance(leaf, Leaf) and (leaf.number in taken_in or id(t) in watcher.met)
         }
         ways: dict[int, Origin] = {}
-        for found in call.looked_at():  # where it was found first: later ones may be places that the call has put it
+        for found in call.looked_at():  # where it was found first: later places may be ones where the call has put it
             if id(found.value) in sought:
                 ways.setdefault(id(found.value), found.origin)
         new = [
@@ -348,22 +348,22 @@ class Results(NamedTuple):
         ]
         followed = [*{number: (number, tensor) for number, tensor in new if not tensor.is_leaf}.values()]
         if any(tensor.is_leaf for _, tensor in new):
-            raise CaptureError("capture: it returns a leaf that it makes itself, and that requires a gradient")
+            raise CaptureError("capture: it returns a new leaf that requires a gradient")
         return cls(structure, leaves, ways, followed)
 
     def firsts(self) -> list[int]:
-        """Return per result the place of the first one that is the very same object."""
+        """Return for each result the position of the first one that is the same object."""
         places: dict[int, int] = {}
         return [places.setdefault(id(leaf), at) for at, leaf in enumerate(self.leaves)]
 
 
 class Ways:
-    """The ways to what a program takes from outside, and the links on them, which must be where they were.
+    """The ways to the outer values that a program takes, and the links on them, which must be unchanged.
 
     Attributes
     ----------
     links : list of Link
-        What the ways lead by.
+        The links that the ways follow.
     """
 
     def __init__(self, call: Watched) -> None:
@@ -371,12 +371,12 @@ class Ways:
         self.links: list[Link] = []
 
     def conditions(self, taken: Iterable[Outside | int | Link]) -> list[Link]:
-        """Return all that must be where it was: what the function read of Python's state, and what the ways lead by.
+        """Return all places that must be unchanged: the parts of Python's state that the function read, and the links of the ways.
 
         Parameters
         ----------
         taken : iterable of Outside, int or Link
-            What the program looks up at every call.
+            The values that the program looks up at every call.
         """
         call = self._call
         if call.pure:
@@ -389,11 +389,11 @@ class Ways:
         return [*read, *ways.values(), *call.watcher.guards]
 
     def end_of(self, origin: Origin) -> Link:
-        """Return the last link of a way, to what is looked up at every call; the others are guarded."""
+        """Return the last link of a way, to a value that is looked up at every call; the others are guarded."""
         try:
             *way, last = links_along(origin)
         except (AttributeError, LookupError, ValueError, TypeError, StopIteration) as error:
-            raise CaptureError(f"capture: {origin} is not there any more after the call") from error
+            raise CaptureError(f"capture: {origin} no longer exists after the call") from error
         self.links += way
         if origin.way[-1] == ("attribute", "grad"):  # as it was before the call
             met = self._call.watcher.met.get(id(last.key))
@@ -401,13 +401,13 @@ class Ways:
         return last
 
     def to_returned(self, results: Results) -> dict[int, Link]:
-        """Return the links to tensors from outside that are returned, by place among the results."""
+        """Return the links to outer tensors that are returned, by position among the results."""
         return {
             i: self.end_of(results.ways[id(leaf)]) for i, leaf in enumerate(results.leaves) if id(leaf) in results.ways
         }
 
     def to_outside(self, program: Program) -> list[Outside]:
-        """Return the tensors and arrays from outside whose values are inputs."""
+        """Return the outer tensors and arrays whose values are inputs."""
         before = dict(self._call.watcher.inputs.values())
         outside = []
         for number, origin in program.outside.items():
@@ -426,7 +426,7 @@ class Ways:
         return [target.place if isinstance(target, Argument) else self.end_of(target) for target in targets]
 
     def to_given(self, program: Program) -> list[int | Link | None]:
-        """Return, per write, where the tensor is found that becomes a gradient, if the function did not make it."""
+        """Return, for each write, where the tensor that becomes a gradient is found, if the function did not create it."""
         call = self._call
         put = [
             grad_of(tensor) if write.what == "grad" else None
@@ -440,7 +440,7 @@ class Ways:
         return [places.get(id(grad)) for grad in put]
 
     def to_alone(self, outside: Sequence[Outside]) -> list[Outside]:
-        """Return the tensors that require a gradient, beside arguments and those whose values are inputs."""
+        """Return the tensors that require a gradient and are neither arguments nor inputs."""
         taken = {id(value) for value in (*(one.link.value for one in outside), *self._call.values)}
         met = self._call.watcher.met
         followed = {key for key, (t, *_) in met.items() if t._node is not None and key not in taken}
@@ -451,7 +451,7 @@ class Ways:
         ]
 
     def to_again(self, taken: Iterable[int | Link]) -> list[tuple[Link, Link]]:
-        """Return the other ways that were gone to what is taken, each with the link that is taken."""
+        """Return the other ways by which a value that the program takes was reached, each with the link that is used."""
         taken_at = {id(link.value): link for link in taken if isinstance(link, Link)}
         again = []
         for found in self._others(taken_at):
@@ -461,24 +461,24 @@ class Ways:
         return again
 
     def to_found_too(self) -> list[tuple[Link, int]]:
-        """Return the ways that were gone to what is an argument, too, each with its place there."""
+        """Return the ways that also led to an argument, each with its position."""
         places = {id(value): at for at, value in enumerate(self._call.values) if is_array(value)}
         return [(self.end_of(found.origin), places[id(found.value)]) for found in self._others(places)]
 
     def to_distinct(self) -> list[tuple[Link, int]]:
-        """Return the ways to what was compared with an argument and is another tensor, each with the argument's place."""
+        """Return the ways to tensors that were compared with an argument and differ from it, each with the argument's position."""
         places = {id(value): at for at, value in enumerate(self._call.values)}
         return [(self.end_of(found.origin), places[id(given)]) for given, found in self._call.captured.distinct]
 
     def _others(self, wanted: Container[int]) -> Iterator[Found]:
-        """Return where some values, by ``id``, were found, but for gradients."""
+        """Return where some values, by ``id``, were found, gradients excluded."""
         for found in self._call.looked_at():
             is_grad = found.step == ("attribute", "grad")
             if found.before is not None and id(found.value) in wanted and not is_grad and not self._call.pure:
                 yield found
 
     def guard_gradients(self, program: Program) -> list[tuple[int, bool]]:
-        """Guard whether there is a gradient where one was looked for and none is written; return it of arguments."""
+        """Guard whether a gradient exists where one was looked for and none is written; return this for arguments."""
         call, watcher = self._call, self._call.watcher
         targets = zip(program.writes, watcher.written, strict=True)
         written = {id(tensor) for write, tensor in targets if write.what == "grad"}

@@ -1,7 +1,7 @@
-"""Kept programs: what runs in place of a compiled function, what must hold for that, and what its results are made of.
+"""Kept programs: the replacement of a compiled function, the conditions under which it holds, and the construction of its results.
 
-A `Kept` is a program with its guards, its writes and draws, and the backward pass of its results; `CompiledNode` stands for
-one call of it in the graph.
+A `Kept` is a program with its guards, its writes and draws, and the backward pass of its results; `CompiledNode`
+represents one call of it in the graph.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _new = object.__new__
 
 
 class Target(NamedTuple):
-    """What a replay writes to, as it was before.
+    """A tensor that a replay writes to, as it was before.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Target(NamedTuple):
     grad : Tensor or None
         Its gradient.
     given : Tensor or None
-        What becomes its gradient, if the function did not make that.
+        The tensor that becomes its gradient, if the function did not create it.
     """
 
     tensor: Tensor
@@ -58,74 +58,75 @@ class Target(NamedTuple):
 
     @property
     def is_written(self) -> bool:
-        """Whether it has another value or gradient by now."""
+        """Whether its value or gradient has changed by now."""
         return self.tensor._raw is not self.array or grad_of(self.tensor) is not self.grad
 
 
 @dataclass
 class Kept:
-    """A program that is kept for a compiled function, with what must hold for it.
+    """A program that is kept for a compiled function, with the conditions under which it holds.
 
     Attributes
     ----------
     program : Program
-        What it does; its outputs are the results, the writes, the conditions, and what `backward` needs.
+        The program; its outputs are the results, the writes, the conditions, and the values that `backward` needs.
     backend : Backend
-        Whose kernels it runs on.
+        The backend whose kernels it runs.
     backward : Backward or None
-        From what `program` kept, and cotangents of followed results, to gradients; None where none is wanted.
+        From the values kept by `program`, and cotangents of followed results, to gradients; None if no gradients are
+        wanted.
     links : list of Link
-        What must be where it was; the ways to tensors from outside included.
+        The places that must be unchanged, including those on the ways to outer tensors.
     outside : list of Outside
-        Tensors from outside, with the last link to each.
+        Outer tensors, with the last link to each.
     alone : list of Outside
         Tensors that require a gradient, and whose values are not needed.
     again : list of (Link, Link)
-        Another way to a tensor or array from outside that was read, and the one that the program takes.
+        Another way to an outer tensor or array that was read, and the way that the program uses.
     found_too : list of (Link, int)
-        Where an argument was found outside, too, and its place among the leaves.
+        A way by which an argument was also found outside, and its position among the leaves.
     distinct : list of (Link, int)
-        Ways to what an argument, whose place stands beside it, was compared with, and was not.
+        Ways to values that were compared with an argument, whose position follows, and differ from it.
     hooked : list of (int, tuple)
-        Arguments that require a gradient: the place among the leaves, and the hooks on it.
+        Arguments that require a gradient: the position among the leaves, and the hooks on it.
     had_grad : list of (int, bool)
-        Arguments of which it was asked: the place among the leaves, and whether there was a gradient.
+        Arguments whose gradient was looked for: the position among the leaves, and whether there was a gradient.
     written : list of (int or Link)
-        Per write its target: the place among the leaves of the arguments, or the last link to it.
+        The target of each write: the position among the leaves of the arguments, or the last link to it.
     given : list of (int, Link or None)
-        Per write where the gradient it assigns is found: a tensor that the function did not make.
+        For each write, where the gradient it assigns is found, if the function did not create it.
     conditions : list of Condition
-        Values it must compute as they were: it stops at the first that is another. Those of floats among the arguments are
-        asked before it runs.
+        Values that must be the same as in the capture: the program stops at the first that differs. Floats among the
+        arguments are checked before it runs.
     prologue : list
-        What is done before it runs.
+        Actions before it runs.
     epilogue : list
-        What is done when it has run.
+        Actions after it has run.
     held : list of dict
-        Whose entries these change.
+        The dicts whose entries these actions change.
     followed : tuple of int
         The numbers of the results that may be differentiated.
     targets : tuple of int
-        The inputs that gradients go to.
+        The inputs that receive gradients.
     saved : tuple of int
-        What `backward` needs of `program`.
+        The values of `program` that `backward` needs.
     same : dict of int to Link
-        Per result that is a tensor from outside, the very object, its place among the results, and where it is found.
+        For each result that is itself an outer tensor, its position among the results, and where it is found.
     firsts : list of int
-        Per result, the place of the first one that is the very same object: two tensors may share a value.
+        For each result, the position of the first one that is the same object: two tensors may share a value.
     hooks : list of (int, callable)
-        The hooks that `backward` holds: the number of the value on whose gradient each is, and the hook.
+        The hooks that `backward` holds: the number of the value whose gradient each is on, and the hook.
     late : list of Link
-        What must be as it was when `backward` runs, too.
+        Further places that must be unchanged when `backward` runs.
     goes_on : bool
-        The function may go on after an error: where a replay raises, it runs itself.
+        Whether the function may continue after an error: then a replay that raises runs the function itself.
     function : callable
-        What was captured. It runs again for the second derivative of a program with a `Function`, of which no step knows more
-        than the first; such a call changes nothing.
+        The captured function. It runs again for the second derivative of a program with a `Function`, whose steps only
+        know the first derivative; such a call changes nothing.
     options : mapping
-        How both programs are to run.
+        How to run both programs.
     calls : int
-        How often it has run.
+        The number of its runs.
     """
 
     program: Program
@@ -178,8 +179,8 @@ class Kept:
         for (write, link, at), given in zip(self.puts, self.given, strict=True):
             puts = by_place.setdefault(link if isinstance(link, int) else link.place, (link, {}))[1]
             puts |= {write.what: at, "given": given} if write.what == "grad" else {write.what: at}
-        #: Of each tensor that is written to: where it is, the outputs that its value and its gradient are (-1 is none), and
-        #: where that gradient is found, if it is another tensor from outside.
+        #: For each tensor that is written to: its place, the outputs that are its value and its gradient (-1: none),
+        #: and where that gradient is found, if it is another outer tensor.
         self.assigned: list[tuple[Any, int | None, int | None, Any]] = [
             (link, puts.get("data"), puts.get("grad"), puts.get("given")) for link, puts in by_place.values()
         ]
@@ -187,17 +188,17 @@ class Kept:
         self.followed_outs: list[Any] = [outs[number] for number in self.followed]
         leaves = program.arguments.leaves
         arguments = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Leaf}
-        #: Per input that is a tensor or array among the arguments, its place there.
+        #: For each input that is a tensor or array among the arguments, its position there.
         self.from_arguments: list[tuple[int, Any]] = [(place[number], at) for number, at in arguments.items()]
         tensors = [(at, i) for at, i in self.from_arguments if not leaves[i].raw]
-        #: Per input that is a tensor, its place, and where it is found.
+        #: For each input that is an outer tensor, its position, and where it is found.
         self.tensors: list[tuple[int, int | Link]] = [
             *tensors,
             *((place[one.number], one.link) for one in self.outside if isinstance(one.link.value, Tensor)),
         ]
-        #: By number the place among the leaves of the arguments, of those that are Python floats.
+        #: By number, the positions among the leaves of the arguments of those that are Python floats.
         self.floats: dict[int, int] = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Number}
-        #: Whether a call that goes as in the capture is nothing but what it returns.
+        #: Whether a call that takes the captured path does nothing but return its results.
         self.only_computes: bool = not (self.prologue or self.epilogue or self.held or program.keys or program.writes)
         places: dict[int, int | Link] = {**arguments}
         places |= {outside.number: outside.link for outside in self.outside}
@@ -205,17 +206,18 @@ class Kept:
         treedef = program.results.treedef
         flat = all(child.kind is None for child in treedef.children)
         self.one: bool = treedef.kind is None
-        #: What makes the results' container of a list of them; None if there is more to it.
+        #: Builds the results' container from a list of them; None if more is needed.
         self.many: type | None = treedef.kind if treedef.kind in (tuple, list) and flat else None
         asked = [(c.number, c.value) for c in self.conditions if c.number not in self.floats]
-        #: What runs: `program`, which stops where a value is another one.
+        #: Runs `program`, and stops at a value that differs.
         self.stopping: Program = program.stopping(asked) if asked else program
-        #: What runs where the results are differentiated by way of the steps: gives the values that have hooks, too.
+        #: Runs the steps if the results are differentiated through them: also returns the values that have hooks.
         self.stepwise: Program = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
         entry = Entry()
         for link in self.late:
             entry.guard(link)
-        #: Of (): whether what hooks and `Function`s read is as it was; a list, or the name of what is not.
+        #: A function of (): whether everything that hooks and `Function`s read is unchanged; a list, or the name of the
+        #: first change.
         self.enter_backward: Callable[..., Any] = entry.function(())
         self.silent: bool = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
@@ -229,11 +231,12 @@ class Kept:
         default = self.defaults[1]
         as_number = functools.partial(default.asarray, dtype="float64")
         self.number, self.of_float = (brought_by(f, self.backend, program) for f in (as_number, default._of_float))
-        #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
+        #: A function of a call's leaves: the inputs, without settings and keys, or the name of the first thing that
+        #: differs from the capture.
         self.enter: Callable[..., Any] = self.entry(place)
 
     def entry(self, place: Mapping[int, int]) -> Callable[[Sequence[Any]], list[Any] | str]:
-        """Return what checks the guards, and gathers the inputs."""
+        """Return the function that checks the guards, and gathers the inputs."""
         assert self.program.arguments is not None
         entry = Entry(len(self.program.arguments.leaves))
         values = ["None"] * len(place)
@@ -267,7 +270,7 @@ class Kept:
             elif type(leaf) is Leaf:
                 values[place[leaf.number]] = entry.leaf(at) if leaf.raw else entry.raw(at)
                 arrays.add(values[place[leaf.number]])
-        apart = list(values)  # what was told apart in the capture is told apart
+        apart = list(values)  # objects that the capture found to differ must differ
         if self.puts or self.alone or self.silent:
             targets = (
                 entry.raw(link) if isinstance(link, int) else f"{entry.at(link)}._raw" for _, link, _ in self.puts
@@ -280,11 +283,11 @@ class Kept:
 
     @once
     def runner(self) -> Callable[..., Sequence[Any]]:
-        """What runs the program on raw values; without floating-point warnings if it has a backward pass, as such a pass has none."""
+        """Runs the program on raw values; without floating-point warnings if it has a backward pass, because that pass gives none."""
         return self.stopping.chosen(self.backend, quiet=self.silent, **self.options)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Run the program on raw values; raise `Stopped` where one is another than Python chose its way by."""
+        """Run the program on raw values; raise `Stopped` at a value other than the one by which Python branched."""
         try:
             return self.runner(*values)
         except Stopped:
@@ -299,21 +302,21 @@ class Kept:
             self.stopping.explain(error, self.backend, values)
 
     def setting(self, at: int, value: float) -> Any:
-        """Return the input that a setting is: the last call's where it has not changed."""
+        """Return the input for a setting: the last call's if it has not changed."""
         last = self._settings.get(at)
         if last is None or last[0] is not value:
             last = self._settings[at] = value, self.number(value)
         return last[1]
 
     def gather(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return the inputs, but for settings and keys, for a call for which the program holds."""
+        """Return the inputs, without settings and keys, for a call for which the program holds."""
         values: list[Any] | str = self.enter(leaves)
         if isinstance(values, str):
             raise CaptureError(f"capture: {values} differs from what it was")
         return values
 
     def beside(self) -> str:
-        """Return what it takes beside running the program to do what the function does; "" if nothing."""
+        """Return the actions needed besides running the program to do what the function does; "" if none."""
         for condition in self.conditions:
             if condition.number not in self.floats:
                 return f"capture: a value decides which way it goes ({condition.line})"
@@ -324,7 +327,7 @@ class Kept:
         return "capture: it reads or changes the settings of an optimiser" if self.prologue or self.epilogue else ""
 
     def made(self, out: Any, at: int) -> Tensor:
-        """Return a tensor of an output."""
+        """Return the tensor of an output."""
         backend = self.backend
         spec = self.specs.get(at)
         if spec is None:
@@ -347,7 +350,7 @@ class Kept:
         whole: bool,
         made_of: dict[int, Tensor] | None = None,
     ) -> Any:
-        """Return what the function would; `made_of` gets the tensors of outputs, by their places."""
+        """Return what the function would; `made_of` receives the tensors of outputs, by position."""
         node = self.node(outs, values, leaves) if self.backward is not None else None
         plain = made_of is None and (not whole or mode.transforming.get() is None)
         if plain and (give := self._givers.get(whole)) is not None:
@@ -376,7 +379,7 @@ class Kept:
                     given = as_given(given)
                 results.append(bare(given) if whole else given)
             elif kind is Link:
-                found = leaf.get(leaf.key)  # its new value, if it gets one, is put there later
+                found = leaf.get(leaf.key)  # its new value, if any, is assigned later
                 is_own = not whole or not isinstance(found, Tensor) or found._node is not None
                 results.append(found if is_own else bare(self.made(outs[at], at)))
             else:
@@ -391,7 +394,7 @@ class Kept:
         return tree.unflatten(self.program.results.treedef, results) if self.many is None else self.many(results)
 
     def writing(self, leaves: Sequence[Any]) -> list[Target]:
-        """Return what is written to, looked up before anything is: a gradient that is dropped may get a value, too."""
+        """Return the targets of writes, looked up before any write: a gradient that is dropped may also get a value."""
         found = []
         for link, _, _, given in self.assigned:
             tensor = at_place(link, leaves)
@@ -401,10 +404,10 @@ class Kept:
         return found
 
     def write(self, outs: Sequence[Any], targets: Sequence[Target], made_of: Mapping[int, Tensor]) -> None:
-        """Write what the function would, all or none; a gradient that it returned is that very tensor."""
+        """Write what the function would, all or nothing; a gradient that it returned is the same tensor."""
         changed: list[Tensor] = []
         arrays, specs, grads = [], [], []
-        others: list[tuple[Tensor, Tensor | None]] = []  # gradients alone: of what is no leaf, or gets none
+        others: list[tuple[Tensor, Tensor | None]] = []  # only gradients: of non-leaves, or of leaves without a value
         for (target, _, had, given), (_, data, grad, _) in zip(targets, self.assigned, strict=True):
             value = given
             if value is None and grad is not None and grad >= 0:
@@ -455,7 +458,7 @@ class Kept:
 
 
 def brought_by(make: Callable[[float], Any], backend: Backend, program: Program) -> Callable[[float], Any]:
-    """Return what makes inputs of numbers: arrays of the default backend, brought to one that does not take those."""
+    """Return the function that converts numbers to inputs: arrays of the default backend, transferred for a backend that does not accept these."""
     default = default_backend()
     if joined({default, backend}) is backend:
         return make
@@ -464,14 +467,14 @@ def brought_by(make: Callable[[float], Any], backend: Backend, program: Program)
 
 
 def as_given(leaf: Any) -> Any:
-    """Return an argument as the function gets it: an array of a library as a Tensor."""
+    """Return an argument as the function receives it: an array of a library as a Tensor."""
     if isinstance(leaf, Tensor | NUMBERS) or owner_of(leaf) is None:
         return leaf
     return argument_of(leaf, "compile")
 
 
 def give_back(kept: Kept, values: list[Any]) -> None:
-    """Let the generators draw again what a program drew in vain, unless others have drawn since."""
+    """Rewind the generators by what a program drew in vain, unless others have drawn since."""
     for at, number in reversed(kept.keys):
         key = values[at]
         if key is None:  # not drawn yet
@@ -485,30 +488,30 @@ def give_back(kept: Kept, values: list[Any]) -> None:
 
 
 class CompiledNode(Node):
-    """The call of a kept program whose results are differentiated: runs the captured backward pass of those that are."""
+    """One call of a kept program whose results are differentiated: runs the captured backward pass of the chosen results."""
 
     __slots__ = ("freed", "given", "kept", "leaves", "spent")
     title = "CompiledBackward0"
 
     kept: Kept
     given: tuple[Any, ...]
-    leaves: tuple[Any, ...]  # of the arguments, where the function may run again
+    leaves: tuple[Any, ...]  # of the arguments, if the function may run again
     spent: int  # the uses of saved values, as bits, that passes have freed
     freed: Freed | None  # knows of the last of these passes
 
 
 class SpentNode(Node):
-    """Stands for a history that was freed."""
+    """Replaces a history that was freed."""
 
     __slots__ = ()
     title = "CompiledBackward0"
 
 
 def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: bool = False) -> tuple[Any, ...]:
-    """Return a cotangent per target of a kept program, from those of followed results.
+    """Return a cotangent per target of a kept program, given those of followed results.
 
-    Where these come from an op that drops elements, the program's own steps are differentiated, as they would be outside of
-    a program.
+    If these come from an op that drops elements, the program's own steps are differentiated, as they would be outside
+    of a program.
     """
     kept: Kept = node.kept
     backend, backward = node.spec.backend, kept.backward
@@ -546,7 +549,7 @@ CompiledNode.nan_safe_vjp = staticmethod(functools.partial(_backward, masked=Tru
 
 
 def _as_it_was(node: Any) -> bool:
-    """Return whether what hooks and `Function`s of a backward pass read is as it was in the capture."""
+    """Return whether everything that hooks and `Function`s of a backward pass read is unchanged since the capture."""
     kept: Kept = node.kept
     other = kept.enter_backward(()) if kept.late else []
     if isinstance(other, str) and kept.program.functions:
@@ -555,7 +558,7 @@ def _as_it_was(node: Any) -> bool:
 
 
 def _recorded_backward(gs: list[Any], node: Any, *, masked: bool) -> tuple[Any, ...]:
-    """Return the same as tensors, recorded: by way of the program's own steps, or of the function where these do not do."""
+    """Return the same as tensors, recorded: by the program's own steps, or by the function if these do not suffice."""
     kept: Kept = node.kept
     before = mode.get_mode()
     recording = mode.is_grad_enabled()
@@ -578,7 +581,7 @@ def _recorded_backward(gs: list[Any], node: Any, *, masked: bool) -> tuple[Any, 
 
 
 def _run_by_steps(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
-    """Run the steps of a program on tensors; return results by number, and the nodes of what they are differentiated by."""
+    """Run the steps of a program on tensors; return results by number, and the nodes of the tensors to differentiate with respect to."""
     kept: Kept = node.kept
     functions = node.spec.backend.functions
     edges = dict(zip(kept.targets, node.inputs, strict=True))
@@ -587,7 +590,7 @@ def _run_by_steps(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
     for number, value in zip(kept.program.inputs, node.given, strict=True):
         if number in kept.program.keys:
             given.append(value)
-        elif number in edges:  # a node of its own: one may have been made from another
+        elif number in edges:  # a separate node: one may have been computed from another
             given.append(functions.positive(restore(value, edges[number])))
             targets[number] = given[-1]._node
         else:
@@ -601,12 +604,12 @@ def _run_by_steps(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
 
 
 def _run_again(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
-    """Run the function itself likewise: a `Function` on its way has its own backward, of which the steps know nothing.
+    """Run the function itself likewise: a `Function` in it has its own backward, unknown to the steps.
 
     Raises
     ------
     RuntimeError
-        If something that it reads is not as it was at the call.
+        If something that it reads has changed since the call.
     """
     kept: Kept = node.kept
     mode.not_recorded("a compiled function that was called before is differentiated twice, through a Function")
@@ -629,17 +632,17 @@ def _run_again(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
 
 
 def defaults() -> tuple[Any, ...]:
-    """Return what a call means beside all that it reads."""
+    """Return the settings that affect a call besides everything it reads."""
     return dtypes.get_default_dtype(), default_backend()
 
 
 def name_at(place: int | Link) -> str:
-    """Return what is at a place is called."""
+    """Return the name of the object at a place."""
     return f"argument {place}" if isinstance(place, int) else place.name
 
 
 def _changed(what: str, node: Any) -> RuntimeError:
-    """Return the error where a derivative goes through a `Function`, and what the function reads is not as it was."""
+    """Return the error for a derivative through a `Function` if something that the function reads has changed."""
     return RuntimeError(
         f"{what} is another than at the call of the compiled function, and its backward pass goes through the Function"
         f" {node.kept.program.functions[0]}: do not change it in between, or do not compile{errors.at(node)}"
@@ -647,7 +650,7 @@ def _changed(what: str, node: Any) -> RuntimeError:
 
 
 def spent_node(result: Tensor) -> Node:
-    """Return the node of a result whose history a backward pass within the compiled function has freed."""
+    """Return the node of a result whose history has been freed by a backward pass within the compiled function."""
     node: Node = object.__new__(SpentNode)
     node.seq = next_seq()
     freed = Freed()

@@ -1,4 +1,4 @@
-"""How instrumented code calls and computes: Python functions, classes, C functions, agrad's own, operators and comparisons."""
+"""How instrumented code calls and computes: Python functions, classes, C functions, agrad's own functions, operators and comparisons."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from agrad.core.tensor import Tensor
 from agrad.dtypes import float64
 from agrad.program.closures import Found
 
-#: What instrumented code may compute by.
+#: The functions that instrumented code may compute with.
 OPERATORS: Final = {name: getattr(operator, name) for name in dir(operator) if not name.startswith("_")}
 
-#: Ways of comparing that are no functions of `operator`.
+#: Comparisons that are not functions of `operator`.
 COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "is_": operator.is_,
     "is_not": operator.is_not,
@@ -57,7 +57,7 @@ COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "not_in": lambda l, r: l not in r,
 }
 
-#: Why what is called by these names is no part of a program.
+#: Why calls of these names cannot be part of a program.
 REASONS: Final = {
     "builtins.print": "it prints, which a program would not",
     "numpy.errstate": "the function sets what happens at floating-point errors (np.errstate)",
@@ -74,25 +74,25 @@ REASONS: Final = {
     "_warnings.warn": "it warns, which a program would not",
 }
 
-#: What `importlib.import_module` calls with a name, a package, and how many packages above that it counts from.
+#: Called by `importlib.import_module` with a name, a package, and the number of packages to go up.
 IMPORT: Final = importlib._bootstrap._gcd_import  # type: ignore[attr-defined]
-#: What stands for no default of a dataclass's field.
+#: Marks a field of a dataclass without a default.
 MISSING_DEFAULT: Final = dataclasses.MISSING
 
-#: Special methods by which C sets and deletes.
+#: Special methods through which C sets and deletes.
 SETTING: Final = frozenset({"__setattr__", "__delattr__"})
 
-#: Special methods of C that read all attributes of an object.
+#: Special methods in C that read all attributes of an object.
 WHOLLY: Final = frozenset({"__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__"})
 
 
 class Tracker(Reading):
-    """The hooks: what is known, and how instrumented code reads, writes, calls and computes."""
+    """The hooks: how instrumented code reads, writes, calls and computes, and what is known of the objects."""
 
     # -- small ones ---------------------------------------------------------------------------------------------------
 
     def made(self, v: Any) -> Any:
-        """Take note of what a display, a comprehension, a definition or the call of a function has made."""
+        """Record the result of a display, a comprehension, a definition or a function call."""
         kind = type(v)
         if kind not in PLAIN:
             self.fresh(v)
@@ -104,7 +104,7 @@ class Tracker(Reading):
         return v
 
     def truth(self, v: Any) -> Any:
-        """Take note of what decides."""
+        """Record a value that decides a branch."""
         kind = type(v)
         if kind in PLAIN:
             self.condition(v)
@@ -125,13 +125,13 @@ class Tracker(Reading):
         return v
 
     def formatted(self, v: Any) -> Any:
-        """Take note of what becomes text."""
+        """Record a value that is converted to text."""
         if isinstance(v, Tensor):
-            self.no("text is made of a tensor")
+            self.no("a tensor is converted to text")
         return self.use(v)
 
     def returned(self, v: Any) -> Any:
-        """Take note of what a function gives to code that is not instrumented."""
+        """Record what a function passes to code that is not instrumented."""
         if self.native and type(v) not in (bool, str, type(None)):
             frame = getframe(2)
             if id(frame) not in self.driven:
@@ -141,7 +141,7 @@ class Tracker(Reading):
     def _given_out(self, v: Any) -> None:
         if type(v) in PLAIN:
             self.condition(v)
-        elif self.native == "c":  # which may compare it, or ask whether it is true
+        elif self.native == "c":  # which may compare it, or test its truth
             self.use(v)
         elif type(v) in (list, tuple):
             for inside in v:
@@ -149,7 +149,7 @@ class Tracker(Reading):
                     self.condition(inside)
 
     def matched(self, v: Any) -> Any:
-        """Take note of what patterns look into."""
+        """Record what patterns look into."""
         if isinstance(v, Tensor):
             self.facts(v)
             return v
@@ -159,16 +159,16 @@ class Tracker(Reading):
         return v
 
     def caught(self, e: Any) -> None:
-        """Take note of an error that goes no further."""
+        """Record an error that is handled."""
         error = sys.exc_info()[1]
         if isinstance(error, NameError):
-            self.no("a name is asked for that is not there")
+            self.no("a name is looked up that does not exist")
         if e is not None:
             self.fresh(e)
             self.fresh_all(getattr(e, "args", ()))
 
     def failed(self, e: BaseException) -> None:
-        """Take note of an error of an operation, which may be one of values."""
+        """Record an error of an operation, which may depend on values."""
         if self.raised is None:
             last = e.__traceback__
             while last is not None and last.tb_next is not None:
@@ -179,7 +179,7 @@ class Tracker(Reading):
                 self.raised = e
 
     def entering(self, cm: Any) -> Any:
-        """Take note of what a block is entered by."""
+        """Record what a block is entered with."""
         kind = type(cm)
         if whose_class(kind) == "agrad":
             if not isinstance(cm, Tensor):
@@ -193,11 +193,11 @@ class Tracker(Reading):
         return cm
 
     def entered(self, v: Any) -> Any:
-        """Take note of what entering a block has given."""
+        """Record the result of entering a block."""
         return v if type(v) in PLAIN or self.is_known(v) else self.fresh_all(v)
 
     def importing(self, module: str, names: Sequence[str], level: int) -> None:
-        """Take note of an import within a function."""
+        """Record an import within a function."""
         frame = getframe(2)
         if level:
             package = frame.f_globals.get("__package__") or ""
@@ -217,7 +217,7 @@ class Tracker(Reading):
     # -- computing ----------------------------------------------------------------------------------------------------
 
     def watcher_out(self, value: Any) -> Any:
-        """Return what agrad's code gave, with plain floats for numbers of the program."""
+        """Return the result of agrad's code, with plain floats for numbers of the program."""
         kind = type(value)
         if kind in LIVE:
             return self.watcher.out(value)
@@ -229,17 +229,17 @@ class Tracker(Reading):
         return value
 
     def binary(self, op: str, l: Any, r: Any) -> Any:
-        """Return what an operator gives: a step where one side is a tensor or a number of the program."""
+        """Return the result of an operator: a step if one side is a tensor or a number of the program."""
         return self._computed(OPERATORS[op], op, l, r)
 
     def inplace(self, op: str, l: Any, r: Any) -> Any:
-        """Return what an operator in place gives."""
+        """Return the result of an in-place operator."""
         kind = type(l)
         if isinstance(l, MUTABLE):
             self.changing(l)
         elif not isinstance(l, Tensor) and kind not in PLAIN and is_an_array(l):
             self.writing(l)
-            if isinstance(r, Tensor):  # it may have other names, so that no step can stand for it
+            if isinstance(r, Tensor):  # it may have other names, so no step can represent it
                 self.no(f"{self.called(l)} is written to by values of a tensor")
                 return OPERATORS[f"i{op.rstrip('_')}"](l, r)
         return self._computed(OPERATORS[f"i{op.rstrip('_')}"], op, l, r)
@@ -276,11 +276,11 @@ class Tracker(Reading):
         return made
 
     def _native(self, function: Any, *args: Any) -> Any:
-        """Call what is not instrumented, and take what it gives."""
+        """Call code that is not instrumented, and record its result."""
         return self._taken(self.lending(function, args, {}))
 
     def _taken(self, made: Any) -> Any:
-        """Return what agrad's or C's code gave, as instrumented code gets it."""
+        """Return the result of agrad's or C's code, as instrumented code receives it."""
         kind = type(made)
         if kind in PLAIN or isinstance(made, Tensor):
             return made
@@ -291,18 +291,18 @@ class Tracker(Reading):
         return made
 
     def _is_computed(self, made: Any) -> None:
-        """Take note of arrays that agrad has computed and given without history: no one else may read them."""
+        """Record arrays that agrad has computed without history: no other code may read them."""
         if isinstance(made, list | tuple | dict):
             for inside in made.values() if isinstance(made, dict) else made:
                 if type(inside) not in PLAIN and not isinstance(inside, Tensor):
                     self._is_computed(inside)
         elif not (self.watcher.inputs or self.watcher.lives or self.watcher.draws):
-            self.fresh(made)  # of constants alone
+            self.fresh(made)  # from constants only
         elif (is_an_array(made) or hasattr(type(made), "__array__")) and id(made) not in self.known:
             self.known[id(made)] = Tracked(made, ARGUMENT)
 
     def unary(self, op: str, v: Any) -> Any:
-        """Return what an operator of one operand gives."""
+        """Return the result of a unary operator."""
         live = self.lively(v)
         if live is not v and op in ("neg", "pos"):
             return self._native(operator.mul, live, -1.0) if op == "neg" else v
@@ -313,7 +313,7 @@ class Tracker(Reading):
         return made if type(made) in PLAIN or self.is_known(made) else self.fresh(made)
 
     def compare(self, op: str, l: Any, r: Any) -> Any:
-        """Return what a comparison gives."""
+        """Return the result of a comparison."""
         function = COMPARISONS.get(op) or OPERATORS[op]
         if op in ("is_", "is_not"):
             for one, other in () if id(l) in self.arguments and id(r) in self.arguments else ((l, r), (r, l)):
@@ -328,7 +328,7 @@ class Tracker(Reading):
                         self.identity(one)
                 elif type(one) not in PLAIN:
                     if self.at(one).status == ARGUMENT and other is not None and type(other) not in PLAIN:
-                        self.no("which object an argument is decides")
+                        self.no("the identity of an argument decides")
                     if is_array(one) and self.is_found(one) and other is not None:
                         self.identity(one)
             return function(l, r)
@@ -372,8 +372,8 @@ class Tracker(Reading):
         return made if type(made) in PLAIN or self.is_known(made) else self.fresh(made)
 
     def _is_told_apart(self, argument: Any, other: Any) -> bool:
-        """Make it a condition that an argument is, or is not, a tensor from outside; return whether that is one."""
-        if argument is other:  # found, too, which is a condition
+        """Make it a condition that an argument is, or is not, a certain outer tensor; return whether it is one."""
+        if argument is other:  # found as well, which is a condition
             return any(found.value is other and found.before is not None for found in self.order)
         tracked = self.known.get(id(other))
         if not isinstance(other, Tensor) or tracked is None or tracked.at is None or tracked.at.before is None:
@@ -384,7 +384,7 @@ class Tracker(Reading):
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call something, as what it is."""
+        """Call an object, according to its kind."""
         kind = type(f)
         if kind is types.FunctionType:
             return self._python(f, f, args, args, kwargs)
@@ -422,7 +422,7 @@ class Tracker(Reading):
         caller = member_of(kind, "__call__")
         if kind.__name__ in ("ReferenceType", "weakref"):
             return self._referred(f)
-        if kind.__name__ == "cython_function_or_method":  # as NumPy's own that draw
+        if kind.__name__ == "cython_function_or_method":  # as NumPy's own functions that draw
             return self._unknown(f, args, kwargs)
         self.at(f)
         self.ensure(f)
@@ -433,7 +433,7 @@ class Tracker(Reading):
         return self._unknown(f, args, kwargs)
 
     def _is_output(self, f: Any) -> bool:
-        """Return whether a function puts something out, and that is asked for at captures only."""
+        """Return whether a function produces output, and output is only wanted at captures."""
         if self.watcher.effects != "first":
             return False
         if f is print or str(getattr(f, "__module__", None)).partition(".")[0] in ("logging", "_warnings"):
@@ -442,7 +442,7 @@ class Tracker(Reading):
         return type(owner).__module__ == "_io" and f.__name__ in ("write", "writelines", "flush")
 
     def _put_out(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Put something out, at this capture and at no replay: what is read for it is no part of the program."""
+        """Produce output, at this capture and at no replay: values read for it are not part of the program."""
         before = mode.get_mode()
         NOW.tracker = None
         mode.push(recorder=None)
@@ -462,7 +462,7 @@ class Tracker(Reading):
             if f"{module}.{name}".startswith(part):
                 self.no(reason)
         self.no(
-            f"{f'{module}.' if module and module != 'builtins' else ''}{name} is called, of which it is not known what it reads and changes"
+            f"{f'{module}.' if module and module != 'builtins' else ''}{name} is called, and it is unknown what it reads and changes"
         )
         return self._outwards(f, args, kwargs)
 
@@ -470,7 +470,7 @@ class Tracker(Reading):
         return self._below("c", f, args, kwargs)
 
     def _python(self, function: types.FunctionType, whole: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
-        """Call a Python function: instrumented, agrad's own, NumPy's, or one that Python has generated."""
+        """Call a Python function: instrumented, agrad's own, NumPy's, or one generated by Python."""
         if self.watcher.effects == "first" and self._is_output(function):
             return self._put_out(whole, args, kwargs)
         self.at(function)
@@ -489,7 +489,7 @@ class Tracker(Reading):
             elif code.co_flags & 0x80:
                 self.no(f"{function.__qualname__} is a coroutine")
             else:
-                self.no(f"{function.__qualname__} is called, of whose code there is no text")
+                self.no(f"{function.__qualname__} is called, and its source is not available")
             return self._outwards(whole, args, kwargs)
         native, self.native = self.native, ""
         try:
@@ -501,7 +501,7 @@ class Tracker(Reading):
         return made
 
     def _generated(self, whole: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
-        """Call a method that `dataclasses`, `namedtuple` or `enum` has generated: it sets or compares what is there."""
+        """Call a method generated by `dataclasses`, `namedtuple` or `enum`: it sets or compares fields."""
         name = whole.__name__ if hasattr(whole, "__name__") else ""
         if name not in ("__init__", "__new__", "<lambda>"):
             for part in (*full, *kwargs.values()):
@@ -519,11 +519,11 @@ class Tracker(Reading):
     # -- agrad's own --------------------------------------------------------------------------------------------------
 
     def _agrad(self, f: Any, full: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function of agrad's: its numbers are told apart, and what it computes is recorded."""
+        """Call a function of agrad: its numbers are tracked, and its computation is recorded."""
         reason = does_more(f)
         if reason is not None:
             self.no(reason)
-        is_kept = str(getattr(f, "__name__", "")).startswith("register_")  # what it is given is called later, if at all
+        is_kept = str(getattr(f, "__name__", "")).startswith("register_")  # functions passed to it are called later, if at all
         for part in (*full, *kwargs.values()):
             if type(part) not in PLAIN:
                 self.handed(part)
@@ -538,7 +538,7 @@ class Tracker(Reading):
     # -- classes ------------------------------------------------------------------------------------------------------
 
     def _make(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make an object of a class."""
+        """Create an object of a class."""
         if kind is float and len(args) == 1 and not kwargs:
             value = args[0]
             if type(value) is float:
@@ -575,7 +575,7 @@ class Tracker(Reading):
         self.at(kind)
         self.ensure_class(kind)
         if type(member_of(kind, "__del__")) is types.FunctionType:
-            self.no(f"a {kind.__name__} is made, which does something when it is gone (__del__)")
+            self.no(f"a {kind.__name__} is created, which has a __del__")
         if type(kind) is not type:
             caller = member_of(type(kind), "__call__")
             if type(caller) is types.FunctionType:
@@ -595,7 +595,7 @@ class Tracker(Reading):
         if type(init) is types.FunctionType and is_generated(init.__code__):
             self.ensure_special(kind, *SETTERS)
             self._of_fields(kind)
-            native, self.native = self.native, "agrad"  # `self` of what it calls is new
+            native, self.native = self.native, "agrad"  # `self` of the methods it calls is new
             try:
                 made = kind(*args, **kwargs)
             finally:
@@ -605,7 +605,7 @@ class Tracker(Reading):
                 if not self.is_known(inside):
                     self.fresh_all(inside)
             return made
-        native, self.native = self.native, "agrad"  # `self` of what it runs is new
+        native, self.native = self.native, "agrad"  # `self` of the methods it runs is new
         try:
             made = kind(*args, **kwargs)
         finally:
@@ -617,7 +617,7 @@ class Tracker(Reading):
         return made if self.is_known(made) and id(made) in self.known else self.fresh(made)
 
     def _of_fields(self, kind: Any) -> None:
-        """See the defaults of a dataclass, and what is called for them."""
+        """Record the defaults of a dataclass, and the functions called for them."""
         fields = member_of(kind, "__dataclass_fields__")
         for field in () if fields is MISSING else fields.values():
             if field.default is not MISSING_DEFAULT and not is_plain(field.default):
@@ -629,7 +629,7 @@ class Tracker(Reading):
                 self._read_as("f", field.default_factory)
 
     def new(self, made: Any) -> Any:
-        """Take note of an object that `object.__new__` has made."""
+        """Record an object that `object.__new__` has created."""
         return self.fresh(made)
 
     def _class_of(self, value: Any) -> Any:
@@ -644,7 +644,7 @@ class Tracker(Reading):
         return kind
 
     def is_of(self, f: Any, value: Any, base: type) -> Any:
-        """Return whether an object or a class is one of an abstract base class's: it may be registered later."""
+        """Return whether an object or a class is an instance or subclass of an abstract base class: it may be registered later."""
         kind = self._class_of(value) if f is builtins.isinstance else value
         self.at(base)
         before, NOW.tracker = NOW.tracker, None
@@ -665,7 +665,7 @@ class Tracker(Reading):
     # -- C functions --------------------------------------------------------------------------------------------------
 
     def _builtin(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function or a bound method that is written in C."""
+        """Call a function or a bound method written in C."""
         owner = f.__self__
         if owner is None or isinstance(owner, types.ModuleType):
             special = SPECIAL.get(f)
@@ -689,7 +689,7 @@ class Tracker(Reading):
         return self._method(name, owner, args, kwargs, f)
 
     def _method(self, name: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], f: Any) -> Any:
-        """Call a method of C of an object."""
+        """Call a C method of an object."""
         kind = type(owner)
         if name in SETTING:
             before = self.deleting_attribute if name == "__delattr__" else self.writing_attribute
@@ -743,7 +743,7 @@ class Tracker(Reading):
         if is_an_array(owner):
             return self._numpy(f, (owner, *args), kwargs, None, bound=True)
         if name in ("format", "format_map") and kind is str and not all(map(is_plain, (*args, *kwargs.values()))):
-            self.no("text is made of an object")  # its fields may name any attribute
+            self.no("an object is converted to text")  # its fields may name any attribute
         row = method_row(kind, name)
         if name in WHOLLY:
             self.looked_into(owner)
@@ -784,14 +784,14 @@ class Tracker(Reading):
         return value
 
     def _read_by_row(self, row: Row, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Take note of what a C function reads."""
+        """Record what a C function reads."""
         letters = row.reads or "d"
         read = [(letters[min(i, len(letters) - 1)], a) for i, a in enumerate(args)]
         read += [(row.named.get(name, letters[-1]), a) for name, a in kwargs.items()]
         for letter, a in read:
             self._read_as(letter, a)
         if any(letter == "c" and type(a) not in PLAIN and not is_python(a) for letter, a in read):
-            for letter, a in read:  # what C hands to C
+            for letter, a in read:  # what C passes to C
                 self.use(a) if letter != "c" else None
 
     def _read_as(self, letter: str, a: Any) -> None:
@@ -813,7 +813,7 @@ class Tracker(Reading):
         elif letter == "m":
             self.iterated(a) if isinstance(a, dict) else self.use(a)
         elif letter == "-":
-            self.no("a function is called in a way of which it is not known what it reads and changes")
+            self.no("a function is called in a way such that it is unknown what it reads and changes")
         elif letter == "n":
             if isinstance(a, CONTAINERS):
                 self.ensure(a)
@@ -831,7 +831,7 @@ class Tracker(Reading):
             self.ensure(a)
 
     def _callable(self, f: Any) -> None:
-        """Give up where C would call back what is not known."""
+        """Give up if C would call back unknown code."""
         kind = type(f)
         if kind is types.FunctionType or kind is types.MethodType or isinstance(f, functools.partial):
             inner = f.func if isinstance(f, functools.partial) else getattr(f, "__func__", f)
@@ -846,14 +846,14 @@ class Tracker(Reading):
             f = inner
         row = row_of(f)
         if row is not None and row.changes:
-            self.no(f"{getattr(f, '__qualname__', f)} is called back, and changes what it is given")
+            self.no(f"{getattr(f, '__qualname__', f)} is called back, and changes its arguments")
             return
         if f is len or kind is operator.itemgetter:
             return
         if kind is types.BuiltinFunctionType and not isinstance(f.__self__, types.ModuleType | type(None)):
             row = method_row(type(f.__self__), f.__name__)
             if row is None:
-                self.no(f"{f.__qualname__} is called back, of which it is not known what it reads and changes")
+                self.no(f"{f.__qualname__} is called back, and it is unknown what it reads and changes")
             else:
                 self._read_by_row(row, (f.__self__,), {})
                 if row.changes:
@@ -867,17 +867,17 @@ class Tracker(Reading):
             and type(member_of(type(f), "__call__")) is not types.FunctionType
         ):
             self.no(
-                f"{getattr(f, '__qualname__', type(f).__name__)} is called back, of which it is not known what it reads and changes"
+                f"{getattr(f, '__qualname__', type(f).__name__)} is called back, and it is unknown what it reads and changes"
             )
         elif isinstance(f, type) and row_of(f) is None:
             self.ensure_methods(f)
             if whose_class(f) in ("python", "agrad", "arrays"):
-                self.no(f"{f.__name__} is called back, of which it is not known what it reads and changes")
+                self.no(f"{f.__name__} is called back, and it is unknown what it reads and changes")
 
     def _by_row(
         self, f: Any, row: Row | None, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any = MISSING
     ) -> Any:
-        """Call a function of C that the table has."""
+        """Call a C function that is in the table."""
         if row is None:
             return self._unknown(f, args, kwargs)
         full = args if owner is MISSING else (owner, *args)
@@ -891,14 +891,14 @@ class Tracker(Reading):
             kind = type(owner)
             by_c = owner is not MISSING and whose_class(kind) == "python" and not isinstance(owner, CONTAINERS)
             if by_c and self.is_outside(owner):
-                self.no(f"a {kind.__name__} from outside is gone through")
+                self.no(f"a {kind.__name__} from outside is iterated over")
         made = self._outwards(f, args, kwargs)
         if row.gives == "view" and type(made) not in PLAIN and not is_array(made):
             self.views[id(made)] = made, full
         return self._given(row, made, full)
 
     def _given(self, row: Row, made: Any, full: Sequence[Any]) -> Any:
-        """Take note of what a C function gave."""
+        """Record the result of a C function."""
         kind = type(made)
         if kind in LIVE:
             return self.watcher.out(made)
@@ -926,7 +926,7 @@ class Tracker(Reading):
     def _numpy(
         self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], function: Any = None, *, bound: bool = False
     ) -> Any:
-        """Call a function of an array library's: with tensors it is agrad's, else its row says what it does."""
+        """Call a function of an array library: with tensors it is agrad's, otherwise its row describes it."""
         if any(isinstance(a, Tensor) or _holds_tensor(a) for a in (*args, *kwargs.values())):
             return self._agrad(f, args, args, kwargs)
         given = args[1:] if bound else args
@@ -942,7 +942,7 @@ class Tracker(Reading):
         return self._given(row, made, args)
 
     def _cached(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a cached function: that the cache gives this result is a condition."""
+        """Call a cached function: it is a condition that the cache returns this result."""
         self.at(f)
         inner = f.__wrapped__
         self.see(inner, self.root(f), ("attribute", "__wrapped__"))
@@ -954,7 +954,7 @@ class Tracker(Reading):
                 and member_of(kind, "__eq__") is vars(object)["__eq__"]
             )
             if not is_plain(a) and not by_identity and not isinstance(a, type):
-                self.no(f"a cache is asked for a {type(a).__name__}")
+                self.no(f"a cached function is called with a {type(a).__name__}")
         native, self.native = self.native, ""
         try:
             made = f(*args, **kwargs)
@@ -971,7 +971,7 @@ class Tracker(Reading):
                     self.see(made, found, ("cached", (args, tuple(kwargs.items()))), guard=False)
             if isinstance(made, Tensor) or is_array(made):
                 self.no(f"{inner.__qualname__}, whose results are cached, gives a tensor")
-            self.require(get, f, made, f"what {inner.__qualname__} has in its cache", place)
+            self.require(get, f, made, f"the cache of {inner.__qualname__}", place)
         return made
 
     def _referred(self, f: Any) -> Any:
@@ -982,15 +982,15 @@ class Tracker(Reading):
             if isinstance(made, Tensor):
                 self.no("a weak reference to a tensor is followed")
             elif made is not None:
-                self.no("a weak reference is followed: what it leads to may be gone later")
+                self.no("a weak reference is followed: its object may be gone later")
             else:
-                self.require(_follow, f, None, "what a weak reference leads to", ("weak", id(f)))
+                self.require(_follow, f, None, "the object of a weak reference", ("weak", id(f)))
         elif made is not None and not self.is_known(made):
             self.at(made)
         return made
 
     def _getter(self, f: Any, args: tuple[Any, ...]) -> Any:
-        """Call an `operator.attrgetter` or its like."""
+        """Call an `operator.attrgetter` or a similar object."""
         given: tuple[Any, ...] = (*f.__reduce__(), ())[1]
         if len(args) != 1:
             return f(*args)
@@ -1083,7 +1083,7 @@ def _isinstance(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _is_by_register(base: Any) -> bool:
-    """Return whether no code of the user's decides what an abstract base class takes for its own."""
+    """Return whether no code of the user's decides which classes an abstract base class accepts."""
     hook = member_of(base, "__subclasshook__")
     function = getattr(hook, "__func__", None)
     return type(function) is not types.FunctionType or whose(function.__code__.co_filename) == "library"
@@ -1100,11 +1100,11 @@ def _kinds(given: Any) -> tuple[Any, ...]:
 def _id(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) == 1:
         value = args[0]
-        if whose(getframe(4).f_code.co_filename) != "modules":  # these ask it only for what is there twice
+        if whose(getframe(4).f_code.co_filename) != "modules":  # these compare it only if it occurs twice
             if isinstance(value, Tensor):
                 t.identity(value)
             elif type(value) not in PLAIN and t.at(value).status == ARGUMENT:
-                t.no("which object an argument is decides")
+                t.no("the identity of an argument decides")
     return f(*args, **kwargs)
 
 
@@ -1125,7 +1125,7 @@ def _iter(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def _next(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     iterator = args[0] if args else None
     if t.is_outside(iterator):
-        t.no("an iterator from outside goes on")
+        t.no("an iterator from outside is advanced")
     t.ensure(iterator)
     if type(iterator) is types.GeneratorType:
         t.driven[id(iterator.gi_frame)] = iterator.gi_frame
@@ -1157,7 +1157,7 @@ def _reduce(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _extreme(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Take the least or the greatest: which it is, is decided by values."""
+    """Return the minimum or the maximum: which one it is depends on values."""
     values = list(t.iterated(args[0])) if len(args) == 1 else list(args)
     if any(isinstance(v, Tensor) for v in values):
         for v in values:
@@ -1197,7 +1197,7 @@ def _operator(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return t.binary(name, *args)
 
 
-#: By the name of a function of `operator` that works in place the one that does not.
+#: By the name of an in-place function of `operator`, the corresponding out-of-place one.
 INPLACE: Final = {f"i{name.rstrip('_')}": name for name in (*BINARY, "concat")}
 
 SPECIAL: Final[dict[Any, Callable[..., Any]]] = {
@@ -1246,12 +1246,12 @@ SPECIAL: Final[dict[Any, Callable[..., Any]]] = {
 
 NUMBERS: Final = frozenset({bool, int, float, Live})
 
-#: Numbers of the program, as agrad's own functions have them.
+#: Numbers of the program, as agrad's own functions receive them.
 LIVE: Final = frozenset({Live, Whole})
 
 
 def is_generated(code: types.CodeType) -> bool:
-    """Return whether Python has generated a method, of a dataclass, a named tuple or an enumeration, which is read as data."""
+    """Return whether a method was generated by Python, for a dataclass, a named tuple or an enumeration, which is read as data."""
     if code.co_filename in ("<string>", "<attrs>") or code.co_filename.startswith("<string"):
         return code.co_name in GENERATED or code.co_varnames[:1] == ("_cls",)
     return False
@@ -1299,7 +1299,7 @@ def _holds_tensor(value: Any) -> bool:
 
 
 def is_python(f: Any) -> bool:
-    """Return whether what is called is a Python function, whose own code tells what it reads."""
+    """Return whether a callable is a Python function, whose own code shows what it reads."""
     inner = f.func if isinstance(f, functools.partial) else getattr(f, "__func__", f)
     return type(inner) is types.FunctionType
 

@@ -1,6 +1,6 @@
-"""The capture of one call: it runs the function instrumented, and gives what that returned, and what this depends on.
+"""The capture of one call: it runs the instrumented function, and returns its result, and what the result depends on.
 
-Below it a net (`net`) notices code that runs without instruments: then the capture is given up.
+A net (`net`) detects code that runs without instrumentation: then the capture is abandoned.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from agrad.program.recording import CaptureError, Recorded, RecordingBackend
 
 
 class Seen:
-    """What a call has found outside, in the order of reading: what `Reach` is to a function that is only looked at."""
+    """The values that a call has found outside, in the order of reading: the counterpart of `Reach`, which only inspects the function."""
 
     def __init__(self, order: Sequence[Found]) -> None:
         self._order = list(order)
@@ -47,31 +47,31 @@ class Seen:
         return iter(self._order)
 
     def looked_at(self) -> Iterator[Found]:
-        """Return what is found."""
+        """Return the values found."""
         return iter(self._order)
 
 
 class Captured(NamedTuple):
-    """What a captured call did.
+    """The record of a captured call.
 
     Attributes
     ----------
     returned : object
         What the function returned.
     seen : Seen or Reach
-        What it found outside of its arguments.
+        The values it found outside of its arguments.
     conditions : list of Link
-        What must be as it was.
+        The places that must be unchanged.
     codes : set of code
-        Of the functions that ran.
+        The code of the functions that ran.
     asked : dict of int to Found
-        Tensors and arrays of which it asked what they are, by ``id``.
+        Tensors and arrays whose properties it used, by ``id``.
     identical : dict of int to Found
-        Those of which it asked which they are.
+        Those whose identity it used.
     distinct : list of (object, Found)
-        Arguments, and tensors from outside that they were compared with and are not.
+        Arguments, and outer tensors that they were compared with and differ from.
     looked_up : container of int
-        The ``id`` of places where an optimiser keeps tensors, which no condition asks what they are.
+        The ``id`` of places where an optimiser keeps tensors, whose properties no condition checks.
     """
 
     returned: Any
@@ -84,12 +84,12 @@ class Captured(NamedTuple):
     looked_up: Container[int] = ()
 
     def guard_the_rest(self, taken: Container[int]) -> Iterator[Link]:
-        """Return the conditions on tensors and arrays from outside.
+        """Return the conditions on outer tensors and arrays.
 
         Parameters
         ----------
         taken : container of int
-            The ``id`` of those that are inputs of the program, whose specs it compares itself.
+            The ``id`` of those that are inputs of the program, which compares their specs itself.
         """
         done: set[Any] = set()
         for found in self.seen:
@@ -116,26 +116,26 @@ class Captured(NamedTuple):
 def captured(
     watcher: Watcher, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]
 ) -> Captured:
-    """Call a function, instrumented, and return what it returned, and what that depends on.
+    """Call a function, instrumented, and return its result, and what the result depends on.
 
     Parameters
     ----------
     watcher : Watcher
-        Records the call, and is told where no program can hold it.
+        Records the call, and is told if no program can hold it.
     function : callable
         The function.
     args, kwargs : tuple and dict
         Its arguments.
     leaves : sequence
-        What these hold, containers taken apart.
+        The leaves of these.
     """
     refresh()
     tracker = Tracker(watcher)
     met: dict[int, types.CodeType] = {}
     before = NOW.tracker
-    catch_up()  # while Python tells of nothing: sooner than in the call
+    catch_up()  # while Python reports nothing: earlier than in the call
     put_back = net(tracker, met)
-    with uncollected():  # what runs when something is let go of is nothing that the function does
+    with uncollected():  # code that runs when an object is released is not the function's
         try:
             try:
                 introduce(tracker, function, args, kwargs, leaves)
@@ -155,15 +155,15 @@ def captured(
     return Captured(returned, Seen(order), links, set(met.values()), asked, identical, distinct, looked_up)
 
 
-#: Why there is no program where Python does not tell which functions run.
+#: Why there is no program if Python does not report which functions run.
 PROFILED = (
-    "a profiler and a debugger (or coverage) are at work together, or the function starts one of them: Python does not tell"
-    " which functions run, so what they read is not known"
+    "a profiler and a debugger (or coverage) are active together, or the function starts one of them: Python does not tell"
+    " which functions run, so it is unknown what they read"
 )
 
 
 def introduce(tracker: Tracker, function: Any, args: Any, kwargs: Any, leaves: Sequence[Any]) -> None:
-    """Tell a tracker of the function and its arguments."""
+    """Tell a tracker about the function and its arguments."""
     tracker.fresh(args)
     tracker.fresh(kwargs)
     pending = [*args, *kwargs.values()]
@@ -187,7 +187,7 @@ def introduce(tracker: Tracker, function: Any, args: Any, kwargs: Any, leaves: S
 
 
 def _close(tracker: Tracker, returned: Any) -> None:
-    """Give up where the call has changed something, or returned what no program could."""
+    """Give up if the call has changed something, or returned something that no program could."""
     if tracker.raised is not None:
         tracker.no(f"the function goes on after an error, {type(tracker.raised).__name__}")
     tracker.unchanged()
@@ -203,7 +203,7 @@ def _close(tracker: Tracker, returned: Any) -> None:
                 return
             given.add(id(value))
         if id(value) in tracker.tagged:
-            tracker.no("it returns a tensor with an attribute of its own")
+            tracker.no("it returns a tensor with an added attribute")
             return
         if kind in PLAIN or isinstance(value, Tensor) or is_array(value):
             continue
@@ -221,7 +221,7 @@ def _close(tracker: Tracker, returned: Any) -> None:
 
 
 def _end_generators(tracker: Tracker) -> None:
-    """Let generators end that something made by the call holds: they are gone with it, and may do something then."""
+    """End the generators that an object created by the call holds: they go with it, and may run code then."""
     left = [made for made in (reference() for reference in tracker.begun) if made is not None]
     if not left or tracker.watcher.failure is not None:
         return
@@ -235,7 +235,7 @@ def _end_generators(tracker: Tracker) -> None:
 
 
 def is_output(tracker: Tracker, value: Any) -> bool:
-    """Return whether an object that is neither a number nor an array can be the result of a program: one from outside."""
+    """Return whether an object that is neither a number nor an array can be the result of a program: an outer object."""
     if (
         isinstance(value, type | types.ModuleType | enum.Enum)
         or is_plain(value)
@@ -243,7 +243,7 @@ def is_output(tracker: Tracker, value: Any) -> bool:
     ):
         return True
     tracked = tracker.at(value)
-    if isinstance(value, int | float | complex):  # an array library's number
+    if isinstance(value, int | float | complex):  # a number of an array library
         return tracked.status != ARGUMENT
     return tracked.status != FRESH or errors.PACKAGE in str(
         sys.modules[type(value).__module__].__dict__.get("__file__")
@@ -251,10 +251,10 @@ def is_output(tracker: Tracker, value: Any) -> bool:
 
 
 def net(tracker: Tracker, met: dict[int, types.CodeType]) -> Callable[[], bool]:
-    """Let Python tell of each function that runs, until what is returned is called: one that is not instrumented is a reason to decline.
+    """Make Python report each function that runs, until the returned function is called; give up on one that is not instrumented.
 
-    What is returned gives whether none was missed. What ran is put into `met`, by its id: the hash of code is that of all
-    it holds.
+    The returned function says whether none was missed. Code that ran is put into `met`, by its id, because the hash of
+    code covers everything it holds.
     """
     known: dict[int, bool] = {}  # by id of code that may run: whether it is instrumented
 
@@ -269,23 +269,23 @@ def net(tracker: Tracker, met: dict[int, types.CodeType]) -> Callable[[], bool]:
 
 
 def _is_agrads(frame: types.FrameType | None) -> bool:
-    """Return whether code of a library runs for agrad or an array library, and not for the user's."""
+    """Return whether library code runs for agrad or an array library, and not for the user's code."""
     if frame is None or not is_instrumented(frame.f_code):
         return True
     return _works_for(frame) in ("agrad", "arrays", "")
 
 
 def _works_for(frame: types.FrameType | None) -> str:
-    """Return whose the code is that a library's code runs for; "" if there is none."""
+    """Return whose code the library code runs for; "" if there is none."""
     while frame is not None and (whose(frame.f_code.co_filename) == "library" or frame.f_code.co_filename in FILES):
         frame = frame.f_back
     return "" if frame is None else whose(frame.f_code.co_filename)
 
 
 def _is_step(tracker: Tracker, frame: types.FrameType | None) -> bool:
-    """Return whether the user's kernel of an operation runs as a step that is written down, which replays run as well.
+    """Return whether the user's kernel of an operation runs as a recorded step, which replays run as well.
 
-    What is computed of constants alone becomes one, and the kernel of that runs but once.
+    A value computed from constants only becomes a constant, whose kernel runs only once.
     """
     while frame is not None and not is_instrumented(frame.f_code) and frame.f_code is not WRITES:
         frame = frame.f_back
@@ -295,12 +295,12 @@ def _is_step(tracker: Tracker, frame: types.FrameType | None) -> bool:
     return any(isinstance(part, Recorded) and tracker.varies(part.ref.number) for part in given)
 
 
-#: The code that runs a step and writes it down.
+#: The code that runs a step and records it.
 WRITES = RecordingBackend.write.__code__
 
 
 def _is_called_by_agrad(frame: types.FrameType | None) -> bool:
-    """Return whether the next code that is no library's is agrad's own: a statement, as ``x[0] = y``, may have called it."""
+    """Return whether the next code outside of libraries is agrad's own: a statement such as ``x[0] = y`` may have called it."""
     while frame is not None and whose(frame.f_code.co_filename) == "library" and not is_instrumented(frame.f_code):
         frame = frame.f_back
     file = "" if frame is None else frame.f_code.co_filename
@@ -308,7 +308,7 @@ def _is_called_by_agrad(frame: types.FrameType | None) -> bool:
 
 
 def _hand_over(tracker: Tracker, frame: types.FrameType) -> None:
-    """Take note of what agrad's own code gives to a function that it calls back: what is not known is its own."""
+    """Record what agrad's own code passes to a function that it calls back: unknown objects are agrad's own."""
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
     given = frame.f_locals
@@ -318,12 +318,12 @@ def _hand_over(tracker: Tracker, frame: types.FrameType) -> None:
             tracker.fresh_all(value)
 
 
-#: The files of the tracker that call nothing of the user's.
+#: The files of the tracker that call none of the user's code.
 OURS = own_files("capturing", "rewriting", "table", "tracking")
 
 
 def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType], known: dict[int, bool]) -> bool:
-    """Take note of a function that begins to run; return whether it is instrumented."""
+    """Record a function that begins to run; return whether it is instrumented."""
     code = frame.f_code
     met[id(code)] = code
     has_hooks = is_instrumented(code)
@@ -337,12 +337,12 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
     if kind in ("agrad", "arrays") or code.co_filename in (
         weakref.__file__,
         _weakrefset.__file__,
-    ):  # what runs when something goes
+    ):  # code that runs when an object is released
         known[id(code)] = False
         return False
     is_text = code.co_name in ("<module>", "__create_fn__") and code.co_filename.startswith(
         "<"
-    )  # what a library has written itself
+    )  # code that a library has generated itself
     is_beneath = tracker.beneath > 0 or _is_called_by_agrad(frame.f_back)
     if is_beneath and (kind != "user" or is_text) and _is_agrads(frame.f_back):
         return False
@@ -359,7 +359,7 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
         return False
     name = f"{code.co_qualname} in {code.co_filename.rpartition('/')[2]}"
     if kind == "user" and code.co_name[:1] != "<" and instrumented(code) is None:
-        tracker.no(f"{name} is called, of whose code there is no text")
+        tracker.no(f"{name} is called, and its source is not available")
     else:
         tracker.no(f"{name} runs unseen")
     return False

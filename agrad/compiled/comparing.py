@@ -1,6 +1,7 @@
-"""Compare a replay with the function itself: arrays to the bit or to rounding, results and writes one by one.
+"""Compare a replay with the function itself: arrays bit for bit or up to rounding, results and writes one by one.
 
-What counts as rounding is asked of the program: how far its outputs move when its inputs do by one unit in the last place.
+The program itself shows what counts as rounding: how far its outputs move when its inputs move by one unit in the last
+place.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from agrad.core.once import once
 from agrad.core.tensor import Tensor
 from agrad.program.program import Body, Given, Leaf, Number, Program, Ref, same
 
-#: How far results may be apart, relative to the largest: of the coarser dtypes, and of all others.
+#: How far results may be apart, relative to the largest: for the coarser dtypes, and for all others.
 COARSE, FINE = {"float16": 1e-2, "float32": 1e-4, "complex64": 1e-4}, 1e-9
 
-#: And what a call writes, in units in the last place of the largest number it writes: where terms cancel, as in the gradient
-#: of a bias before a batch norm, what is left is their rounding.
+#: And for written values, in units in the last place of the largest number written: where terms cancel, as in the
+#: gradient of a bias before a batch norm, only their rounding is left.
 CANCELLED = 64
 
 
-#: How many times further than that results may be apart.
+#: The factor by which results may differ more than that.
 TIMES = 10
 
 
 class Answers:
-    """What a replay gave, and how far that moves when the inputs change by one unit in the last place.
+    """The results of a replay, and how far they move when the inputs change by one unit in the last place.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class Answers:
     values : list
         Its inputs.
     outs : sequence
-        What it gave for them.
+        Its results for them.
     """
 
     def __init__(self, kept: Kept, values: list[Any], outs: Sequence[Any]) -> None:
@@ -57,7 +58,7 @@ class Answers:
 
     @once
     def moved(self) -> list[tuple[Sequence[Any], Sequence[Any]]]:
-        """What it gives, by the same way, for its inputs and for others: all of them larger, or every other element smaller."""
+        """Its results, on the same path, for its inputs and for others: all of them larger, or every other element smaller."""
         keys = {at for at, _ in self.kept.keys}
         found = []
         for alternating in (False, True):
@@ -72,12 +73,12 @@ class Answers:
         return found
 
     def _plain(self, values: list[Any]) -> Sequence[Any]:
-        """Run the program without asking for the values that Python chose its way by."""
+        """Run the program without checking the values by which Python branched."""
         with self.kept.backend.quiet():
             return self.kept.program.run(self.kept.backend, values, **{**self.kept.options, "executor": None})
 
     def allow(self, at: int, apart: float) -> bool:
-        """Return whether an output that is so far apart from the function's differs by rounding alone."""
+        """Return whether an output that differs this much from the function's differs only by rounding."""
         backend = self.kept.backend
         if backend.is_lazy:
             return False
@@ -86,7 +87,7 @@ class Answers:
 
 
 def _nudged(backend: Backend, value: Any, *, alternating: bool) -> Any:
-    """Return an array of inexact numbers with each changed by a unit in the last place; anything else as it is."""
+    """Return an array of inexact numbers with each changed by a unit in the last place; anything else unchanged."""
     if backend_of(value) is not backend or backend.kind(value.dtype) not in ("float", "complex"):
         return value
     xp = backend.xp
@@ -100,7 +101,7 @@ def _nudged(backend: Backend, value: Any, *, alternating: bool) -> Any:
 
 
 def _apart(backend: Backend, first: Any, second: Any) -> float:
-    """Return how far two arrays of one shape are apart at most; of exact numbers, how many differ."""
+    """Return the largest difference between two arrays of one shape; for exact numbers, how many differ."""
     xp = backend.xp
     if not math.prod(first.shape):
         return 0.0
@@ -126,7 +127,7 @@ def differences(
     *,
     exact: bool,
 ) -> Iterator[str]:
-    """Return in what a replay differs from a call of the function, as words: where, and how far.
+    """Return how a replay differs from a call of the function, as words: where, and by how much.
 
     Parameters
     ----------
@@ -135,11 +136,11 @@ def differences(
     answers : Answers
         What it gave.
     arguments : sequence
-        What it was called with, containers taken apart.
+        Its arguments, flattened.
     returned : object
-        What the function returned.
+        The function's result.
     targets : sequence of Tensor
-        What the function wrote to, in the order of the program's writes.
+        The tensors that the function wrote to, in the order of the program's writes.
     exact : bool
         Compare arrays to the bit.
     """
@@ -147,10 +148,10 @@ def differences(
     assert results is not None
     leaves, structure = tree.flatten(returned)
     if structure != results.treedef:
-        yield f"the structure of what it returns, {structure}"
+        yield f"the structure of its result, {structure}"
         return
     for path, (leaf, at), now in zip(structure.paths(), kept.leaves, leaves, strict=True):
-        where = f"what it returns{f' at {path}' if path else ''}"
+        where = f"its result{f' at {path}' if path else ''}"
         if isinstance(leaf, Leaf | Number):
             yield from _differing(answers, now._raw if isinstance(now, Tensor) else now, at, where, exact)
         elif isinstance(leaf, Given):
@@ -167,19 +168,19 @@ def differences(
             assert now is not None
             beside = () if exact or kept.backend.is_lazy else written
             yield from _differing(
-                answers, now._raw, at, f"what it writes to {write.target}.{write.what}", exact, beside
+                answers, now._raw, at, f"the value it writes to {write.target}.{write.what}", exact, beside
             )
 
 
 def other_program(first: Kept, second: Kept, arguments: Sequence[Any]) -> str:
-    """Return in what two programs of one call differ, as words: "" if they do the same, however they number values."""
+    """Return how two programs of one call differ, as words: "" if they do the same, however they number values."""
     sides = (_done(kept.program, _inputs(kept, arguments)) for kept in (first, second))
     done = itertools.zip_longest(*sides, fillvalue=("how many steps it takes", None))
     return next((words for (words, one), (_, other) in done if one != other), "")
 
 
 def _inputs(kept: Kept, arguments: Sequence[Any]) -> dict[int, Any]:
-    """Return what the inputs are by now: which argument, which draw, or which array from outside."""
+    """Return the current meaning of the inputs: which argument, which draw, or which outer array."""
     assert kept.program.arguments is not None
     found: dict[int, Any] = dict(zip(kept.program.inputs, map(id, kept.gather(arguments)), strict=True))
     found |= {number: ("draw", at) for at, number in enumerate(kept.program.keys)}
@@ -188,11 +189,11 @@ def _inputs(kept: Kept, arguments: Sequence[Any]) -> dict[int, Any]:
 
 
 def _done(program: Program, inputs: Mapping[int, Any]) -> Iterator[tuple[str, Any]]:
-    """Return what a program does, in order, with words for it: by plain values, which are equal where it is the same."""
+    """Return the actions of a program, in order, with words for them: by plain values, which are equal if the actions are."""
     places: dict[int, int] = {}
 
     def place(number: int) -> Any:
-        """Return which input a value is, a constant's value, or else which it is of all others, in the order of use."""
+        """Return which input a value is, a constant's value, or which of all other values it is, in the order of use."""
         if number in inputs:
             return inputs[number]
         constant = program.constants.get(number)
@@ -220,14 +221,14 @@ def _done(program: Program, inputs: Mapping[int, Any]) -> Iterator[tuple[str, An
         yield f"step {at + 1}, {step.op} ({step.line})", (done, [n if n is None else place(n) for n in step.outs])
     yield "which values it returns", [place(number) for number in program.outputs]
     if program.results is not None:
-        yield "the structure of what it returns", str(program.results.treedef)
+        yield "the structure of its result", str(program.results.treedef)
         for leaf in program.results.leaves:
             known = isinstance(leaf, Leaf | Number)
             yield "what it returns", place(leaf.number) if known else plain(leaf)
 
 
 def _is_argument(backend: Backend, now: Any, argument: Any) -> bool:
-    """Return whether a result is an argument: the very tensor, or a raw array, of which a copy is as good."""
+    """Return whether a result is an argument: the same tensor, or a raw array, for which a copy is as good."""
     if now is argument:
         return True
     if isinstance(now, Tensor) and isinstance(argument, Tensor):
@@ -237,7 +238,7 @@ def _is_argument(backend: Backend, now: Any, argument: Any) -> bool:
 
 
 def _are_equal(now: Any, leaf: Any) -> bool:
-    """Return whether a result that no array holds is the one of the capture, or as good."""
+    """Return whether a result that no array holds is that of the capture, or equivalent."""
     if now is leaf or (is_plain(leaf) and same(now, leaf)):
         return True
     kind = type(leaf)
@@ -249,7 +250,7 @@ def _are_equal(now: Any, leaf: Any) -> bool:
 def _differing(
     answers: Answers, eager: Any, at: int, what: str, exact: bool, beside: Sequence[Any] = ()
 ) -> Iterator[str]:
-    """Return that an output differs from what the function gave, and how far, if it does."""
+    """Return that an output differs from the function's, and by how much, if it does."""
     backend, replayed = answers.kept.backend, answers.outs[at]
     if isinstance(eager, int | float | complex) and not hasattr(eager, "dtype"):
         number = backend.item(replayed)
@@ -279,7 +280,7 @@ def _shaped(backend: Backend, array: Any) -> str:
 
 
 def _words(backend: Backend, array: Any, apart: float) -> str:
-    """Return how messages tell how far apart arrays are."""
+    """Return the words for the distance between two arrays."""
     if backend.kind(array.dtype) not in ("float", "complex"):
         return f"in {apart:.0f} of {math.prod(array.shape)} elements"
     xp = backend.xp
@@ -299,7 +300,7 @@ def equal_in_bits(backend: Backend, first: Any, second: Any) -> bool:
 
 
 def equal_to_rounding(backend: Backend, first: Any, second: Any) -> bool:
-    """Return whether two arrays are equal, but for rounding of other orders of sums."""
+    """Return whether two arrays are equal, except for the rounding of sums in another order."""
     if tuple(first.shape) != tuple(second.shape) or first.dtype != second.dtype:
         return False
     with backend.quiet():
@@ -307,7 +308,7 @@ def equal_to_rounding(backend: Backend, first: Any, second: Any) -> bool:
 
 
 def is_rounding(backend: Backend, first: Any, second: Any, beside: Sequence[Any]) -> bool:
-    """Return whether two arrays are no further apart than the largest of others is rounded."""
+    """Return whether two arrays differ by no more than the rounding of the largest of some others."""
     if tuple(first.shape) != tuple(second.shape) or backend.kind(first.dtype) not in ("float", "complex"):
         return False
     xp = backend.xp

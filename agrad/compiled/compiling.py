@@ -1,7 +1,7 @@
-"""``compile``: a function that is captured at its first call and replayed from then on, and means what it meant.
+"""``compile``: a function that is captured at its first call and replayed afterwards, with unchanged semantics.
 
-A kept program is found by the specs of all tensors, the other arguments, the modes, and its guards: what the captured call
-read of Python's state. What no program can hold runs as it is, with one warning.
+A kept program is found by the specs of all tensors, the other arguments, the modes, and its guards: the parts of
+Python's state that the captured call read. A call that no program can hold runs uncompiled, with one warning.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from agrad.random import noting
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: How many programs are kept for one function, and how many of them may differ in guards alone.
+#: How many programs are kept for one function, and how many of them may differ in guards only.
 KEPT, BRANCHES = 64, 8
 
 
 class CompileWarning(RuntimeWarning):
-    """A compiled function runs as it is, because no program can hold what it does."""
+    """A compiled function runs uncompiled, because no program can hold what it does."""
 
 
 class CompileError(RuntimeError):
-    """What a compiled function replays is not what the function does, or no program holds what has to be one."""
+    """A replay of a compiled function differs from the function, or no program can hold a call that must be one."""
 
 
 class Compiled:
@@ -86,7 +86,7 @@ class Compiled:
 
     def _begin(self) -> None:
         """Begin without programs."""
-        self._is_left = False  # a program was found out to differ: the function runs as it is
+        self._is_left = False  # a program was found to differ: the function runs uncompiled
         self._kept: dict[Any, list[Kept]] = {}
         self._refused: dict[Any, int] = {}
         self._failures: dict[Any, str] = {}
@@ -94,7 +94,7 @@ class Compiled:
         self._lock = lock()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Return how it is copied and pickled: by its name, as a function is, where a module has it under that."""
+        """Return how it is copied and pickled: by name, like a function, if a module has it under that name."""
         name = getattr(self, "__qualname__", None)
         found: Any = sys.modules.get(self.__module__)
         for part in name.split(".") if name else ():
@@ -102,7 +102,7 @@ class Compiled:
         return name if name and found is self else super().__reduce_ex__(protocol)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of: programs are captured anew, and what is the function's comes with that."""
+        """Return the parts of a copy: programs are captured anew, and the function comes with its own attributes."""
         own = ("_kept", "_refused", "_failures", "_quick", "_lock", "_is_left")
         given = getattr(self.function, "__dict__", {})
         return {name: v for name, v in vars(self).items() if name not in own and given.get(name, own) is not v}
@@ -118,7 +118,7 @@ class Compiled:
         return [kept.program for entry in list(self._kept.values()) for kept in entry]
 
     def clear(self) -> None:
-        """Forget all programs, and give back what they hold."""
+        """Forget all programs, and release what they hold."""
         with self._lock:
             for key in list(self._kept):
                 self._forget(key)
@@ -168,7 +168,7 @@ class Compiled:
             return self._capture(key, args, kwargs, leaves, treedef, differing)
 
     def _key(self, leaves: list[Any], treedef: tree.TreeDef, now: Any) -> Any:
-        """Return what programs are found by; None where none can be kept."""
+        """Return the key under which programs are kept; None if none can be kept."""
         parts: list[Any] = []
         inputs = () if self._pure else floats_in(leaves, treedef)
         for at, leaf in enumerate(leaves):
@@ -180,7 +180,7 @@ class Compiled:
                 parts += (key_of(leaf._spec), following(leaf._node))
             elif kind is float and at in inputs:
                 continue
-            elif isinstance(leaf, float | complex):  # NumPy's are: repr tells -0.0 apart
+            elif isinstance(leaf, float | complex):  # NumPy's: repr tells -0.0 from 0.0
                 parts.append(repr(leaf))
             elif kind in PLAIN:
                 parts.append(leaf)
@@ -197,7 +197,7 @@ class Compiled:
         return treedef, order, tuple(parts), grad, inference, dtypes.get_default_dtype(), default_backend().name
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]) -> Any:
-        """Call the function as it is, with the caller's own containers where no raw array is in them."""
+        """Call the function uncompiled, with the caller's own containers if they contain no raw array."""
         values = list(map(as_given, leaves))
         given = passed(args, kwargs, leaves, values)
         with written_back(leaves, values, (args, kwargs), given):
@@ -207,12 +207,12 @@ class Compiled:
     # -- capture ------------------------------------------------------------------------------------------------------
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept | None:
-        """Return the kept program for such a call, for those who run it themselves; None where there is none yet.
+        """Return the kept program for such a call, for callers that run it themselves; None if there is none yet.
 
         Raises
         ------
         CaptureError
-            If it is known that there can be none.
+            If there can be no program, as an earlier call has shown.
         """
         leaves, treedef = tree.flatten((args, kwargs))
         key = self._key(leaves, treedef, mode.current())
@@ -224,12 +224,12 @@ class Compiled:
         return None
 
     def record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
-        """Call the function for nothing but its program, which is kept for `find`; tensors may be without elements.
+        """Call the function only for its program, which is kept for `find`; tensors may have no elements.
 
         Raises
         ------
         CaptureError
-            If no program can hold the call, or none that gives results of its inputs and does nothing else; or if it fails.
+            If no program can hold the call, if the call does more than compute results from its inputs, or if it fails.
         """
         leaves, treedef = tree.flatten((args, kwargs))
         key = self._key(leaves, treedef, mode.current())
@@ -248,19 +248,19 @@ class Compiled:
         return kept
 
     def compare(self, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Call the function for its program once more, and check that it is the one that is kept.
+        """Call the function once more for its program, and check that it is the one that is kept.
 
         Raises
         ------
         CompileError
-            If it is another one.
+            If it differs.
         """
         leaves, treedef = tree.flatten((args, kwargs))
         with self._lock:
             try:
                 what = other_program(kept, self._program(args, kwargs, leaves, treedef), leaves)
             except CaptureError as error:
-                what = f"what no program can hold ({str(error).removeprefix('capture: ')})"
+                what = f"something no program can hold ({str(error).removeprefix('capture: ')})"
         if what:
             raise CompileError(
                 f"compile: a program of {name_of(self.function)} differs from the function in {what}.\n  {UNSEEN}"
@@ -268,7 +268,7 @@ class Compiled:
             )
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], treedef: tree.TreeDef) -> Kept:
-        """Return the program of a call that gives results of its inputs and does nothing else."""
+        """Return the program of a call that only computes results from its inputs."""
         is_blank = any(isinstance(leaf, Tensor) and isinstance(leaf._raw, Blank) for leaf in leaves)
         watcher = (BlankWatcher if is_blank else Watcher)(sees=not self._pure, effects=self._effects)
         try:
@@ -293,7 +293,7 @@ class Compiled:
         treedef: tree.TreeDef,
         watcher: Watcher | None = None,
     ) -> tuple[Any, Kept | None, Watcher]:
-        """Call the function; return what it returned, the program of what it did, if one can hold that, and the recorder."""
+        """Call the function; return its result, the program of the call, if one can hold it, and the recorder."""
         watcher = watcher or Watcher(sees=not self._pure, effects=self._effects)
         inputs = () if self._pure else floats_in(leaves, treedef)
         taken = [watcher.float_argument(leaf) if at in inputs else leaf for at, leaf in enumerate(leaves)]
@@ -310,13 +310,13 @@ class Compiled:
                 except CaptureError as error:
                     watcher.give_up(error)
         finally:
-            watcher.let_go()  # after an error, too: its traceback may live on, and the recorder in it
+            watcher.let_go()  # after an error, too: its traceback may live on, with the recorder in it
         return found.returned, kept, watcher
 
     def _followed(
         self, watcher: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], values: list[Any]
     ) -> Captured:
-        """Call the function while the recorder follows it, and put the modes back."""
+        """Call the function while the recorder traces it, and restore the modes."""
         positional, named = passed(args, kwargs, leaves, values)
         before = left = mode.get_mode()
         try:
@@ -343,7 +343,7 @@ class Compiled:
         treedef: tree.TreeDef,
         differing: str | None,
     ) -> Any:
-        """Call the function, and keep the program of what it does."""
+        """Call the function, and keep the program of the call."""
         returned, kept, watcher = self._recorded(args, kwargs, leaves, treedef)
         if kept is not None:
             entry = self._kept.setdefault(key, [])
@@ -353,7 +353,7 @@ class Compiled:
                 self._refused[key] = REFUSALS
                 self._warn(
                     f"{name_of(self.function)} has {BRANCHES} programs that differ in {differing}: from now on it runs"
-                    " as it is where none of them holds"
+                    " uncompiled where none of them holds"
                 )
             else:
                 entry.insert(0, kept)
@@ -368,12 +368,12 @@ class Compiled:
             self._refused[key] = self._refused.get(key, 0) + 1
             reason = str(watcher.failure).removeprefix("capture: ")
             if self._refused[key] == 1:
-                self._warn(f"{name_of(self.function)} runs as it is: {reason}")
+                self._warn(f"{name_of(self.function)} runs uncompiled: {reason}")
         return bare_all(returned) if is_raw(leaves) else returned
 
     def _forget(self, key: Any) -> None:
-        """Let go of the programs of one kind of call."""
-        self._kept.pop(key).clear()  # the list that the quick way knows
+        """Release the programs of one kind of call."""
+        self._kept.pop(key).clear()  # the list that the fast lookup uses
 
     def _warn(self, text: str) -> None:
         warnings.warn(text, CompileWarning, stacklevel=4)
@@ -390,7 +390,7 @@ class Compiled:
         *,
         whole: bool,
     ) -> Any:
-        """Replay a kept program on inputs; give `MISSED` where a value decides otherwise than in the capture."""
+        """Replay a kept program on inputs; return `MISSED` if a value branches otherwise than in the capture."""
         kept.calls = calls = kept.calls + 1
         if self._check and (calls == 1 if self._check == "first" else calls & (calls + 1) == 0):
             return self._compare(kept, values, leaves, args, kwargs)
@@ -421,25 +421,25 @@ class Compiled:
                         values[at] = kept.setting(at, get())
             for at, number in kept.keys:
                 seed, counter = kept.program.source_of(number).get_state()
-                values[at] = seed, counter + 1  # what is to be given back if what follows is interrupted
+                values[at] = seed, counter + 1  # to be undone if the following is interrupted
                 values[at] = kept.program.draw(number)
             try:
                 outs = kept.run(values)
             except Exception as error:
                 if not (kept.goes_on or isinstance(error, Stopped)):
                     raise
-                any(map(dict.update, kept.held, before))  # each gives None
+                any(map(dict.update, kept.held, before))  # each returns None
                 give_back(kept, values)
                 return MISSED
             made: dict[int, Tensor] = {}
             returned = kept.returned(outs, values, leaves, whole=whole, made_of=made)
             for at, do in kept.afterwards:
                 do(kept.backend.item(outs[at]))
-            if kept.puts:  # last, in one go: a call has all of its effects, or none
+            if kept.puts:  # last, in one call: a call has all of its effects, or none
                 kept.write(outs, targets, made)
         except BaseException:
             if not any(target.is_written for target in targets):
-                any(map(dict.update, kept.held, before))  # each gives None
+                any(map(dict.update, kept.held, before))  # each returns None
                 give_back(kept, values)
             raise
         return returned
@@ -447,7 +447,7 @@ class Compiled:
     def _compare(
         self, kept: Kept, values: list[Any], leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Call the function as it is, and check that a replay gives the same."""
+        """Call the function uncompiled, and check that a replay gives the same result."""
         targets = [at_place(link, leaves) for _, link, _ in kept.puts]
         keys: list[Any] = []
         settings: list[Any] = []
@@ -481,10 +481,10 @@ class Compiled:
         return returned
 
     def _tell(self, what: str, error: Exception | None = None) -> None:
-        """Tell in what a replay differs from the function: by an error, or a warning, after which it runs as it is."""
+        """Report how a replay differs from the function: by an error, or a warning, after which it runs uncompiled."""
         text = (
-            f"a replay of {name_of(self.function)} differs from the function in {what}. The call itself is done: its"
-            " writes and draws are as without compiling."
+            f"a replay of {name_of(self.function)} differs from the function in {what}. The call has completed:"
+            " its effects are those of the uncompiled function."
         )
         if self._check != "first" or self._fullgraph:
             raise CompileError(f"compile: {text}\n  {UNSEEN}{errors.called()}") from error
@@ -492,28 +492,29 @@ class Compiled:
             self.clear()
             self._is_left = True
         warnings.warn(
-            f"{text} From now on it runs as it is.\n  {UNSEEN}{errors.called()}", CompileWarning, stacklevel=5
+            f"{text} From now on it runs uncompiled.\n  {UNSEEN}{errors.called()}", CompileWarning, stacklevel=5
         )
 
 
-#: What it means that a replay differs from the function.
+#: Possible reasons for a replay to differ from the function.
 UNSEEN = (
-    "The function depends on something that no program sees: what other threads or processes change, a file, the clock, or"
-    " for one that is compiled as pure, Python's state. Give it as an argument, keep it in a tensor, or do not compile it."
+    "The function depends on something that no program sees: changes by other threads or processes, a file, the clock, or"
+    " for one that is compiled as pure, Python's state. Pass it as an argument, keep it in a tensor, or do not compile the function."
 )
 
-#: What a replay gives where another program is to run.
+#: Returned by a replay if another program must run.
 MISSED = object()
 
-#: After so many refused captures of one kind of call, it runs as it is.
+#: After this many failed captures, one kind of call runs uncompiled.
 REFUSALS = 2
 
-#: What PyTorch calls the ways of compiling. They are one here, but for "reduce-overhead" on a backend that knows it.
+#: PyTorch's names of the ways to compile. They are the same here, except for "reduce-overhead" on a backend that knows
+#: it.
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 class Same:
-    """An argument that is no array and no plain value: found by identity, and kept alive."""
+    """An argument that is neither an array nor a plain value: found by identity, and kept alive."""
 
     __slots__ = ("value",)
 
@@ -528,7 +529,7 @@ class Same:
 
 
 def floats_in(leaves: Sequence[Any], treedef: tree.TreeDef) -> Container[int]:
-    """Return the places of the floats that are arguments themselves: those in containers are part of what is passed."""
+    """Return the positions of the floats that are arguments themselves: those in containers are part of the key."""
     if float not in map(type, leaves):
         return ()
     found, at = set[int](), 0
@@ -540,7 +541,7 @@ def floats_in(leaves: Sequence[Any], treedef: tree.TreeDef) -> Container[int]:
 
 
 def orders_in(treedef: tree.TreeDef) -> Iterator[Any]:
-    """Return in which order the keys of dicts were inserted, and what makes entries that are missing."""
+    """Return in which order the keys of dicts were inserted, and the factory for missing entries."""
     if treedef._order:
         yield treedef._order
     if treedef._factory is not None:
@@ -553,7 +554,7 @@ def orders_in(treedef: tree.TreeDef) -> Iterator[Any]:
 def passed(
     args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any], values: Sequence[Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments with other leaves: containers of which all stay are the caller's own."""
+    """Return arguments with other leaves: containers whose leaves are all unchanged are the caller's own."""
     if all(map(operator.is_, leaves, values)):
         return args, kwargs
     positional, named = tree.flatten((args, kwargs))[1].children
@@ -574,7 +575,7 @@ def passed(
 
 
 def _take_over(before: Any, made: Any) -> None:
-    """Give a container that stands for the caller's the attributes which are no entries of it."""
+    """Give a container that replaces the caller's its attributes that are not entries."""
     inside = children_of(before)
     if not inside:
         return
@@ -586,7 +587,7 @@ def _take_over(before: Any, made: Any) -> None:
 
 
 class written_back:  # noqa: N801 (a context manager, which a capture may not make by contextlib's instrumented code)
-    """Let the caller's arrays and containers have what is written within the block to those that stand for them."""
+    """Copy everything that is written within the block to replacements of the caller's arrays and containers to the originals."""
 
     def __init__(self, leaves: Sequence[Any], values: Sequence[Any], arguments: Any, given: Any) -> None:
         pairs = zip(leaves, values, strict=True)
@@ -617,7 +618,7 @@ class written_back:  # noqa: N801 (a context manager, which a capture may not ma
 
 
 def copies_in(before: Any, made: Any) -> Iterator[tuple[Any, Any, list[tuple[Any, Any]], list[tuple[Any, Any]]]]:
-    """Return the caller's containers that have copies, with these, and with what they hold and their attributes."""
+    """Return the caller's containers that have copies, with these, and with their entries and attributes."""
     if before is made or children_of(before) is None:
         return
     yield before, made, items_of(made), [*getattr(made, "__dict__", {}).items()]
@@ -626,14 +627,14 @@ def copies_in(before: Any, made: Any) -> Iterator[tuple[Any, Any, list[tuple[Any
 
 
 def items_of(container: Any) -> list[tuple[Any, Any]]:
-    """Return what is in a container that can change, with its keys; of others nothing."""
+    """Return the entries of a mutable container, with its keys; nothing for other objects."""
     if isinstance(container, dict):
         return [*container.items()]
     return [*enumerate(container)] if isinstance(container, list | deque) else []
 
 
 def are_same(before: list[tuple[Any, Any]], now: list[tuple[Any, Any]]) -> bool:
-    """Return whether the same objects stand at the same keys, in the same order."""
+    """Return whether the same keys hold the same objects, in the same order."""
     return len(before) == len(now) and all(
         a is b and (key is other or key == other) for (key, a), (other, b) in zip(before, now, strict=True)
     )
@@ -642,7 +643,7 @@ def are_same(before: list[tuple[Any, Any]], now: list[tuple[Any, Any]]) -> bool:
 def taken_as_pure(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]
 ) -> Captured:
-    """Call a function of which nothing is looked at but tensors: what else it reads is taken to be constant."""
+    """Call a function and look only at its tensors: everything else it reads is taken to be constant."""
     returned = function(*args, **kwargs)
     roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
     return Captured(returned, Reach(roots), [], set(), {}, {})
@@ -701,14 +702,15 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """Return a function that does what `function` does, from its second call on as a captured program.
+    """Return a function equivalent to `function` that runs a captured program from its second call on.
 
-    The first call with tensors of given shapes and dtypes runs the function and notes what it does (see
-    `agrad.func.capture`); later calls replay that. Gradients of the results run a captured backward pass. It means what the
-    function means: random draws go on with their sequence, tensors from outside are found again at every call, writes
-    (updates of parameters, `.grad`, running statistics) happen at every call, and a branch by a value is followed: each way
-    is captured when it is first taken. What no program can hold (shapes that depend on values, Python code that sees
-    values) runs as it is, with one `CompileWarning` that says what and where.
+    The first call with tensors of given shapes and dtypes runs the function and records what it does (see
+    `agrad.func.capture`); later calls replay that. Gradients of the results run a captured backward pass. The semantics
+    are those of the
+    function: random draws continue their sequence, outer tensors are looked up at every call, writes (updates of
+    parameters, `.grad`, running statistics) happen at every call, and branches on values are followed: each path is
+    captured when it is first taken. Anything that no program can hold (shapes that depend on values, Python code that
+    sees values) runs uncompiled, with one `CompileWarning` that says what and where.
 
     Parameters
     ----------
@@ -716,56 +718,57 @@ def compile(
         Takes tensors, arrays, numbers and containers of them; without it, a decorator.
     check : {"first", "doubling", False}, optional
         Which calls are compared with the function itself: the 2nd of each program, the 2nd, 4th, 8th, 16th..., or none.
-        Such a call runs the function, whose results and effects count. If a replay on the same inputs gives anything
-        else, beyond rounding (more than ten times what it gives otherwise when its inputs change by one unit in the last
-        place), ``"first"`` warns once with a `CompileWarning`, and the function runs as it is from then on;
-        ``"doubling"`` is for tests, and raises a `CompileError`.
+        A compared call runs the function, whose results and effects count. If a replay on the same inputs differs by
+        more than rounding (by more than ten times the change that one unit in the last place of its inputs causes),
+        ``"first"`` warns once with a `CompileWarning`, and the function runs uncompiled from then on; ``"doubling"`` is
+        for tests, and raises a `CompileError`.
     explain : bool, optional
         Warn whenever something is captured again, and say why.
     exact : bool, optional
-        Keep the order of sums, so that a replay gives the bits of the function, and compare for that; else the last bits of
-        sums over many elements may differ.
+        Keep the order of sums, so that a replay gives the same bits as the function, and compare bit for bit; otherwise
+        the last bits of sums over many elements may differ.
     threads : int, optional
-        How many threads may work on large arrays; default: what the environment allows.
+        How many threads may work on large arrays. Default: as many as the environment allows.
     executor : str or Executor, optional
-        What runs the programs, and those of their gradients: the name of an installed executor (``python -m agrad`` lists
-        them), or an object that is one. Programs that it does not run, run as without it. Default: the backend's own way.
+        Runs the programs, and those of their gradients: the name of an installed executor (``python -m agrad`` lists
+        them), or an executor object. Programs that it cannot run, run without it. Default: the backend itself.
     mode : {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}, optional
-        As in PyTorch: ``"reduce-overhead"`` launches the kernels of a program as one CUDA graph where it runs on CuPy and a
-        graph can hold them, else with one `CompileWarning`; it keeps the memory that they work on. Elsewhere it changes
-        nothing, and the others do nowhere.
+        As in PyTorch: ``"reduce-overhead"`` launches the kernels of a program as one CUDA graph if it runs on CuPy and
+        a graph can hold them, and otherwise emits one `CompileWarning`; it keeps the memory that they work on. Other
+        backends ignore it; the other modes have no effect.
     fullgraph : bool, optional
-        Raise a `CompileError`, after the call, where the function would run as it is with a warning.
+        Raise a `CompileError`, after the call, if the function would run uncompiled with a warning.
     pure : bool, optional
-        Take the function's word that arguments and tensors are all that it depends on, and results and writes to tensors
-        all that it does: whatever else it reads is constant from the capture on, floats among the arguments choose the
-        program, and nothing of what Python does is looked at. For functions whose Python code cannot be read (compiled
-        or generated code, other libraries), and the quickest to call; the 2nd call is always compared.
+        Declare that the function depends only on arguments and tensors, and only computes results and writes to
+        tensors:
+        everything else that it reads is constant from the capture on, floats among the arguments select the program,
+        and Python's actions are not observed. For functions whose Python code cannot be read (compiled or generated
+        code, other libraries), and the fastest to call; the 2nd call is always compared.
     effects : {"first"}, optional
-        With ``"first"``, output (print, loggers) is no reason to run the function as it is: it is written where the
-        function itself runs, at captures and compared calls, and at no other.
+        With ``"first"``, output (print, loggers) does not prevent compiling: it is written when the function itself
+        runs, at captures and compared calls, and at no other call.
     dynamic, backend, options : optional
-        Taken for PyTorch's sake: each kind of call has a program of its own, there is one backend, "inductor", and what
-        its options set is not there.
+        Accepted for PyTorch compatibility: each kind of call has a program of its own, there is one backend,
+        "inductor", and options are ignored.
     disable : bool, optional
-        Give the function as it is.
+        Return the function unchanged.
 
     Returns
     -------
     callable
-        The compiled function; `programs` lists what it keeps, `clear()` forgets it.
+        The compiled function; `programs` lists its programs, `clear()` forgets them.
 
     Raises
     ------
     BackendError
-        If there is no executor of the name, or it does not work here.
+        If there is no executor of that name, or it does not work here.
     CompileError
-        From a compared call, where a replay gives something else and `check` is ``"doubling"``; with `fullgraph`, there
-        too, and where no program can hold the call.
+        From a compared call, if a replay differs and `check` is ``"doubling"``; with `fullgraph` also with other values
+        of `check`, and if no program can hold the call.
     ValueError
-        If `check`, `effects`, `mode` or `backend` is not known.
+        If `check`, `effects`, `mode` or `backend` is unknown.
     RuntimeError
-        If there are both a mode and options.
+        If both a mode and options are passed.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Transforms of functions, PyTorch's ``torch.func``: each takes a function and gives one; they compose in any order."""
+"""Transforms of functions, PyTorch's ``torch.func``: each takes a function and returns one; they compose in any order."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""``cfunc``: functions of arrays, and their gradients, as functions of C."""
+"""``cfunc``: compile functions of arrays, and their gradients, to C functions."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from agrad.program.in_c import CFunction
 def cfunc(
     function: Callable[..., Any], *specs: Any, gradient: bool = False, executor: Any = "native", **options: Any
 ) -> CFunction:
-    """Return a function of arrays as a function of C: ``double f(int n, const double *x)``, or with ``double *grad`` behind.
+    """Compile a function of arrays to a C function: ``double f(int n, const double *x)``, or with a last argument ``double *grad``.
 
-    It needs no Python where it is called, nor Python's lock: for integrators, samplers and optimizers that take pointers of C.
-    `docs/native.md` says what it can do.
+    The C function needs neither Python nor its lock: integrators, samplers and optimizers that take C pointers can call
+    it. `docs/native.md` says which functions can be compiled.
 
     Parameters
     ----------
     function : callable
-        Gives one number, made of agrad's functions.
+        Returns one number, computed by agrad's functions.
     *specs
-        Its arguments, or containers: a `ShapeDtype` for each array that `x` holds, and arrays or other values that are a part of
-        the function, as data.
+        The arguments, or containers: a `ShapeDtype` for each array that `x` holds; arrays and other values become
+        constants of the function.
     gradient : bool, optional
-        Whether the function also gives its derivatives by all of `x`, to `grad`.
+        Whether the function also writes its derivatives with respect to all of `x` to `grad`.
     executor : str or Executor, optional
-        What compiles it. Default: ``agrad-numpy[native]``.
+        The compiler. Default: ``agrad-numpy[native]``.
     **options
-        The executor's: with ``exact=True`` results are the bits of the operations one by one.
+        Options of the executor: with ``exact=True`` the results have the same bits as the operations run one by one.
 
     Returns
     -------
@@ -44,9 +44,9 @@ def cfunc(
     Raises
     ------
     CFunctionError
-        If a step of the program is no machine code; the text says which, with its line.
+        If a step of the program cannot be compiled; the text names it, with its line.
     CaptureError
-        As of `capture`.
+        As for `capture`.
 
     Examples
     --------

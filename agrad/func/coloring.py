@@ -1,7 +1,7 @@
-"""Colourings: which columns and rows of a sparse matrix one product gives together, and how its entries are found there.
+"""Colourings: which columns and rows of a sparse matrix share one product, and where in the products its entries are found.
 
-Two columns that never meet in a row can have one colour: the product of the matrix and the sum of their unit vectors has the
-entries of both. Source: Gebremedhin, Manne and Pothen, What color is your Jacobian?, 2005.
+Two columns that have no row in common can have one colour: the product of the matrix and the sum of their unit vectors
+has the entries of both. Source: Gebremedhin, Manne and Pothen, What color is your Jacobian?, 2005.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ __all__ = ["Coloring", "coloring"]
 
 MODES = ("auto", "forward", "reverse", "mixed")
 
-#: A product in reverse mode costs so many in forward mode.
+#: The cost of a product in reverse mode, in products in forward mode.
 REVERSE_COST = 1.5
 
-#: So few products need no better colouring.
+#: With no more products than this, a better colouring is not worth its cost.
 FEW = 8
 
-#: How many numbers of dense rows are tried in mixed mode.
+#: How many different numbers of dense rows are tried in mixed mode.
 TRIED = 4
 
-#: A drawing has so many cells along a side at most.
+#: The largest number of cells along a side of a drawing.
 CELLS = 120
 
 
 class Coloring:
-    """The pattern of a sparse matrix with colours for its columns, its rows, or both; made by `coloring`, and kept.
+    """The pattern of a sparse matrix with colours for its columns, its rows, or both; created by `coloring` and reusable.
 
     Parameters
     ----------
     pattern : scipy.sparse.csr_array
-        Of truth values, in order.
+        Booleans, in order.
     columns, rows : array
-        The colour of each column, and of each row, from 0 on; -1 for none.
+        The colour of each column, and of each row, counted from 0; -1 for none.
     symmetric : bool, optional
-        The matrix is symmetric, and an entry may be found at its mirror image.
+        The matrix is symmetric, and an entry may be read from its mirror image.
 
     Attributes
     ----------
     forward, reverse : int
-        How many colours columns have, each a product in forward mode; and rows, each one in reverse mode.
+        The number of colours of columns, each one product in forward mode, and of rows, each one in reverse mode.
 
     Raises
     ------
     ValueError
-        If colours do not tell an entry from others.
+        If the colours do not determine every entry.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Coloring:
         self.places: Any = self._places()
 
     def _places(self) -> Any:
-        """Return where each entry of the pattern stands among the products: of forward mode, then of reverse mode, all in one."""
+        """Return the position of each entry of the pattern among the products: first those of forward mode, then of reverse mode."""
         np = _numpy()
         row, column = _entries(self.pattern)
         m, n = self.pattern.shape
@@ -94,11 +94,11 @@ class Coloring:
             places = np.where(by_column | ~by_row, places, self.forward * m + self.rows[row] * n + column)
         if (places < 0).any():
             i = int(np.argmax(places < 0))
-            raise ValueError(f"these colours do not tell the entry ({row[i]}, {column[i]}) from others{called()}")
+            raise ValueError(f"these colours do not separate the entry ({row[i]}, {column[i]}) from others{called()}")
         return places
 
     def seeds(self, dtype: Any = "float64") -> tuple[Any, Any]:
-        """Return the sums of unit vectors that products are made with: a row for each colour of columns, and of rows."""
+        """Return the sums of unit vectors to multiply by: a row for each colour of columns, and of rows."""
         np = _numpy()
         made = []
         for colors, count in ((self.columns, self.forward), (self.rows, self.reverse)):
@@ -109,21 +109,21 @@ class Coloring:
         return made[0], made[1]
 
     def matrix(self, entries: Any) -> Any:
-        """Return the sparse matrix of the pattern with these entries, in its order."""
-        found = copy.copy(self.pattern)  # its constructor checks and converts, which takes longer than some products
+        """Return the sparse matrix that has the pattern and these entries, in its order."""
+        found = copy.copy(self.pattern)  # the constructor checks and converts, which takes longer than some products
         np = _numpy()
-        found.data = np.array(entries, dtype=np.result_type(entries, np.float32))  # SciPy has no halves
+        found.data = np.array(entries, dtype=np.result_type(entries, np.float32))  # SciPy has no half precision
         found.indices, found.indptr = self.pattern.indices.copy(), self.pattern.indptr.copy()
         return found
 
     def save(self, file: Any) -> None:
-        """Write it to a file, as NumPy's ``.npz``; `Coloring.load` reads it."""
+        """Write the colouring to a file, as NumPy's ``.npz``; `Coloring.load` reads it."""
         parts = {"columns": self.columns, "rows": self.rows, "shape": self.pattern.shape, "symmetric": self.symmetric}
         _numpy().savez_compressed(file, indices=self.pattern.indices, indptr=self.pattern.indptr, **parts)
 
     @classmethod
     def load(cls, file: Any) -> Coloring:
-        """Return what `save` wrote."""
+        """Read a colouring written by `save`."""
         np = _numpy()
         with np.load(file, allow_pickle=False) as found:
             indices, indptr, shape = found["indices"], found["indptr"], tuple(map(int, found["shape"]))
@@ -148,7 +148,7 @@ class Coloring:
         )
 
     def spy(self, cells: int = 32) -> str:
-        """Return the pattern as text, with the colours of columns, then of rows; of a large one, so many cells along a side."""
+        """Return the pattern as text, with the colours of columns, then of rows; for a large matrix, a limited number of cells along a side."""
         grid, colors = self._grid(cells)
         letters = "0123456789abcdefghijklmnopqrstuvwxyz"
         lines = [
@@ -158,7 +158,7 @@ class Coloring:
         return "\n".join(lines)
 
     def _grid(self, cells: int) -> tuple[Any, Any]:
-        """Return, for cells of the pattern, whether there is an entry, and the colour of one."""
+        """Return, for each cell of the pattern, whether it holds an entry, and the colour of one."""
         np = _numpy()
         m, n = self.pattern.shape
         row, column = _entries(self.pattern)
@@ -187,34 +187,36 @@ class Coloring:
 
 
 def coloring(pattern: Any, mode: str = "auto", *, symmetric: bool = False) -> Coloring:
-    """Return a pattern with colours for its columns, its rows or both, of which few are needed.
+    """Return a pattern with colours for its columns, its rows or both, using few colours.
 
     Parameters
     ----------
     pattern : scipy.sparse array or array
-        What is not 0 in it may not be 0 in the matrix.
+        Its nonzero elements are the elements of the matrix that may be nonzero.
     mode : {"auto", "forward", "reverse", "mixed"}, optional
-        Colour columns, for products in forward mode; rows, for reverse mode; or both: a few dense rows get products of their
-        own, so that they do not keep columns apart. Default: what costs least.
+        Colour columns, for products in forward mode; rows, for reverse mode; or both: a few dense rows get products of
+        their own, so that they do not separate columns. Default: the cheapest.
     symmetric : bool, optional
-        The matrix is symmetric, as a Hessian: its columns get colours, fewer if entries can be found at their mirror images.
+        The matrix is symmetric, like a Hessian: its columns are coloured, with fewer colours where entries can be read
+        from their mirror images.
 
     Returns
     -------
     Coloring
-        Kept and passed as ``sparsity=`` to `sparse_jacobian` and `sparse_hessian`; ``save(file)`` and ``Coloring.load(file)``
-        keep it longer. Printed, it says how many colours there are.
+        Pass it as ``sparsity=`` to `sparse_jacobian` and `sparse_hessian`; ``save(file)`` and ``Coloring.load(file)``
+        store it. Its text says how many colours there are.
 
     Raises
     ------
     ValueError
-        If the mode is another, or a symmetric matrix is not square.
+        If the mode is unknown, or a symmetric matrix is not square.
 
     Notes
     -----
-    Greedy colouring in the order of columns, then from the fullest on and from the emptiest last, until one has as few colours
-    as the fullest row has entries. Source of the symmetric one (no path of four columns has two colours): Gebremedhin, Tarafdar,
-    Manne and Pothen, New acyclic and star coloring algorithms with application to computing Hessians, 2007.
+    Greedy colouring, with the columns in their own order, then from the fullest to the emptiest, then with the emptiest
+    last, until one has as few colours as the fullest row has entries. Source of the symmetric one (no path of four
+    columns has two colours): Gebremedhin, Tarafdar, Manne and Pothen, New acyclic and star coloring algorithms with
+    application to computing Hessians, 2007.
 
     Examples
     --------
@@ -256,7 +258,7 @@ def coloring(pattern: Any, mode: str = "auto", *, symmetric: bool = False) -> Co
 
 
 def as_pattern(pattern: Any) -> Any:
-    """Return a matrix as a pattern: compressed rows of truth values, without zeros, in order."""
+    """Return a matrix as a pattern: compressed rows of booleans, without zeros, in order."""
     np, sparse = _numpy(), _sparse()
     if isinstance(pattern, Tensor):
         pattern = pattern._raw
@@ -278,7 +280,7 @@ def as_pattern(pattern: Any) -> Any:
 
 
 def _greedy(pattern: Any) -> Any:
-    """Return colours of columns: of one colour no two meet in a row; empty columns have the first colour."""
+    """Return colours of columns: no two columns of one colour share a row; empty columns have the first colour."""
     np = _numpy()
     least = int(_sizes(pattern).max(initial=0))
     turned = pattern.tocsc()
@@ -294,7 +296,7 @@ def _greedy(pattern: Any) -> Any:
 
 
 def _colored(order: Iterable[int], rows: Sequence[int], starts: Sequence[int], count: int) -> list[int]:
-    """Give each column in turn the first colour that no row of its has yet: rows know theirs as the bits of a number."""
+    """Give each column in turn the first colour that none of its rows has yet: each row stores its colours as the bits of an integer."""
     taken = [0] * count
     colors = [0] * (len(starts) - 1)
     for column in order:
@@ -310,11 +312,11 @@ def _colored(order: Iterable[int], rows: Sequence[int], starts: Sequence[int], c
 
 
 def _orders(pattern: Any) -> Iterable[Any]:
-    """Return orders of columns to try: their own, by the number of columns they meet, and the fewest of those last."""
+    """Return orders of columns to try: the given one, by the number of columns they meet, and with the fewest of those last."""
     np = _numpy()
     n = pattern.shape[1]
     yield range(n)
-    if (_sizes(pattern).astype(float) ** 2).sum() > 10**7:  # too many meet: their numbers of entries say enough
+    if (_sizes(pattern).astype(float) ** 2).sum() > 10**7:  # too many meet: the number of entries is a sufficient measure
         yield np.argsort(-_sizes(pattern.T), kind="stable").tolist()
         return
     counted = pattern.astype(np.int8)
@@ -324,7 +326,7 @@ def _orders(pattern: Any) -> Iterable[Any]:
 
 
 def _smallest_last(graph: Any) -> list[int]:
-    """Return vertices so that each has the fewest neighbours among those before it."""
+    """Return the vertices ordered so that each has few neighbours among those before it."""
     np = _numpy()
     neighbours, starts = graph.indices.tolist(), graph.indptr.tolist()
     degrees = np.diff(graph.indptr).tolist()
@@ -356,7 +358,7 @@ def _star(pattern: Any) -> Any:
         for w in around[vertex]:
             color = colors[w]
             if color < 0:
-                for x in around[w]:  # that w may get a colour of its own later, what is beyond it is another one's
+                for x in around[w]:  # so that w can get a colour of its own later, the vertices beyond it have another one
                     if x != vertex and colors[x] >= 0:
                         forbidden.add(colors[x])
                 continue
@@ -372,7 +374,7 @@ def _star(pattern: Any) -> Any:
 
 
 def _mixed(pattern: Any, best: float) -> list[tuple[float, Any, Any]]:
-    """Return colourings with products of their own for some of the fullest rows, or columns."""
+    """Return colourings with separate products for some of the fullest rows, or columns."""
     found = []
     for turned in (False, True):
         matrix = as_pattern(pattern.T) if turned else pattern
@@ -390,8 +392,8 @@ def _apart(pattern: Any, best: float, *, turned: bool) -> Iterable[tuple[Any, An
     order = np.argsort(-_sizes(pattern), kind="stable")
     sizes = _sizes(pattern)[order]
     counts = np.arange(m)
-    bounds = counts + sizes  # dense rows are taken to meet, and the fullest of the rest says how many colours there are
-    ends = np.flatnonzero(np.diff(sizes, append=-1)) + 1  # all rows of one size go together
+    bounds = counts + sizes  # dense rows are assumed to meet, and the fullest other row determines the number of colours
+    ends = np.flatnonzero(np.diff(sizes, append=-1)) + 1  # all rows of one size are treated together
     ends = ends[ends < m]
     for count in sorted(ends[np.argsort(bounds[ends], kind="stable")][:TRIED].tolist()):
         if bounds[count] * (1.0 if turned else 0.9) >= best + m:
@@ -411,7 +413,7 @@ def _apart(pattern: Any, best: float, *, turned: bool) -> Iterable[tuple[Any, An
 
 
 def _alone(lines: Any, colors: Any, count: int) -> Any:
-    """Return whether an entry is the only one with its colour in its line."""
+    """Return whether an entry is the only one of its colour in its line."""
     np = _numpy()
     if not count:
         return np.zeros(len(lines), dtype=bool)

@@ -1,8 +1,8 @@
-"""Derivatives as functions: grad, elementwise_grad, vjp, jvp, deriv, linearize and hvp. They compose, and leave every `.grad` alone.
+"""Derivatives as functions: grad, elementwise_grad, vjp, jvp, deriv, linearize and hvp. They compose, and change no `.grad`.
 
-Reverse mode gives every argument a name of its own in the graph (a new leaf, or a step of its own behind what the
-argument came from) and differentiates by that name, with everything else that the function sees held fixed. Only where
-the function also sees something that is being recorded outside is the backward pass itself recorded.
+Reverse mode gives every argument an identity of its own in the graph (a new leaf, or an extra step behind the
+argument's history) and differentiates with respect to it; everything else that the function uses is held fixed. The
+backward pass itself is recorded only if the function also uses something that is being recorded outside.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from agrad.program.arguments import (
 from agrad.program.closures import refuse_captured
 
 R = TypeVar("R", bound=Any)
-T = TypeVar("T", bound=Any)  # to checkers, a lambda's argument is then anything
+T = TypeVar("T", bound=Any)  # so that type checkers treat a lambda's argument as Any
 
 # -- one run in reverse mode --------------------------------------------------------------------------------------------
 
 
 def variable(tensor: Tensor, *, recording: bool) -> Tensor:
-    """Return the same value under a name of its own in the graph; with its history only if that is being recorded."""
+    """Return the same value with an identity of its own in the graph; with its history only if that is being recorded."""
     if tensor._node is not None and recording:
         return positive(tensor)
     made = wrap(tensor._raw, tensor._spec)
     made._tangents = tensor._tangents
     leaf = AccumulateGrad(made, tensor._spec)
-    leaf.active = False  # a backward pass of the user's that comes by leaves nothing here
+    leaf.active = False  # a backward pass by the user accumulates nothing here
     made._node = leaf
     return made
 
@@ -62,7 +62,7 @@ def variable(tensor: Tensor, *, recording: bool) -> Tensor:
 def of_chosen(
     function: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return a function of the chosen arguments alone, and those arguments."""
+    """Return a function of only the chosen arguments, and those arguments."""
     if argnums == 0 and len(args) == 1 and not kwargs and type(argnums) is int:
         return function, (args[0],)
     chosen = (argnums,) if type(argnums) is int and 0 <= argnums < len(args) else check_argnums(argnums, len(args))
@@ -77,22 +77,22 @@ def of_chosen(
 
 
 class Tape:
-    """One run of a function, recorded, and the way back through it.
+    """One recorded run of a function, which can be differentiated.
 
     Attributes
     ----------
     inputs : list of Tensor
-        The arguments' leaves under names of their own.
+        The leaves of the arguments, with identities of their own.
     gives : list of Give
-        In which form derivatives by each come back; empty if all do as tensors.
+        The form in which each derivative is returned; empty if all are tensors.
     outputs : list of Tensor
-        The leaves of what the function returned.
+        The leaves of the function's result.
     outward : bool
-        The run also depends on something outside that is being recorded: then derivatives are recorded too.
+        The run also depends on something that is being recorded outside: then derivatives are recorded too.
     pushed : bool
-        Tangents of its results do: then these derivatives' tangents are recorded, too.
+        The tangents of its results do: then the tangents of these derivatives are recorded, too.
     closed : bool
-        The inputs are all that its graph leads to.
+        The graph leads to the inputs only.
     """
 
     def __init__(
@@ -115,7 +115,8 @@ class Tape:
                 else refuse_kind(t, tensors, self.structure, primals)
                 for t in tensors
             ]
-            # a leaf refuses to be written to; of a tensor with a history the function gets a name of its own to write to
+            # a leaf refuses in-place operations; for a tensor with a history, the function gets an alias that it can
+            # write to
             given = [t if type(t._node) is AccumulateGrad else fresh(t, t._node) for t in self.inputs]
             if flat or self.structure is ONE:
                 return floor, function(*given)
@@ -139,12 +140,12 @@ class Tape:
         self.closed: bool = not outward and ends <= {t._node for t in self.inputs}
 
     def result(self, *, raw: bool) -> Any:
-        """What the function returned, without the names given here."""
+        """The function's result, without the identities given here."""
         handed = self._handed(self.outputs, outward=self.outward, raw=raw)
         return handed[0] if self.result_structure is LEAF else tree.unflatten(self.result_structure, handed)
 
     def auxiliary(self, *, raw: bool) -> Any:
-        """The auxiliary values, likewise: those of them that are tensors."""
+        """The auxiliary values, likewise, if they are tensors."""
         leaves, structure = tree.flatten(self.aux)
         tensors = [x for x in leaves if isinstance(x, Tensor)]
         outward = self.recording and ways([t._node for t in tensors if t._node is not None], self.floor)[0]
@@ -152,7 +153,7 @@ class Tape:
         return tree.unflatten(structure, [next(found) if isinstance(x, Tensor) else x for x in leaves])
 
     def _handed(self, tensors: Sequence[Tensor], *, outward: bool, raw: bool) -> list[Any]:
-        """Return tensors without the history that ends here; `outward` says that one of them has more."""
+        """Return tensors without the history that ends here; `outward` says that one of them has further history."""
         several = len(tensors) > 1
         made = [t if outward and not (several and self.ends_here(t)) else self.cut(t) for t in tensors]
         return [bare(t) for t in made] if raw else made
@@ -162,11 +163,11 @@ class Tape:
         return tensor if self.outward and tensor._node is not None else self.cut(tensor)
 
     def ends_here(self, tensor: Tensor) -> bool:
-        """Return whether a value has no history but what begins with the names given here."""
+        """Return whether all history of a value begins with the identities given here."""
         return not self.recording or tensor._node is None or not ways([tensor._node], self.floor)[0]
 
     def cut(self, tensor: Tensor) -> Tensor:
-        """Return a value without its history, and its tangents without what ends here."""
+        """Return a value without its history, and its tangents without the part that ends here."""
         made = fresh(tensor, None) if self.recording else unfollowed(tensor)
         if made._tangents:
             made._tangents = {at: self.cut(t) if self.ends_here(t) else t for at, t in made._tangents.items()}
@@ -186,15 +187,15 @@ class Tape:
         Parameters
         ----------
         cotangents : sequence of Tensor or None
-            One per output; None is 1.
+            One per output; None means 1.
         keep : bool
             The tape will be used again.
         record : bool, optional
-            Record the pass even if nothing outside asks for that.
+            Record the pass even if nothing outside requires it.
         missing : callable, optional
             Called with the number of an input that no cotangent reaches.
         gives : sequence of Give, optional
-            In which form each comes back. Default: all as tensors.
+            The form in which each is returned. Default: all as tensors.
         """
         roots = [
             (t._node, None if g is None and t._spec.is_float and not t._spec.shape else cotangent_for(i, t._node, g))
@@ -214,7 +215,7 @@ class Tape:
         )
 
     def records(self, given: Sequence[Tensor | None]) -> bool:
-        """Return whether a pass from tensors on is recorded: what it gives has a history."""
+        """Return whether a pass that starts from these tensors is recorded: its results then have a history."""
         followed = self.outward or any(g is not None and g._node is not None for g in given)
         return followed and mode.is_grad_enabled()
 
@@ -241,7 +242,7 @@ class Tape:
         record: bool = False,
         missing: Callable[[int], None] | None = None,
     ) -> list[Tensor]:
-        """Return the tangents of the outputs: the backward pass is linear in its cotangents; this is its adjoint."""
+        """Return the tangents of the outputs: the backward pass is linear in its cotangents, and this is its adjoint."""
         seeds, pulled = transposed
         roots = [
             (g._node, cotangent_for(i, g._node, t))
@@ -253,7 +254,7 @@ class Tape:
 
 
 def unfollowed(tensor: Tensor) -> Tensor:
-    """Return a value, tangents included, as a constant: in a recording, too."""
+    """Return a value, tangents included, as a constant, also within a recording."""
     made = fresh(tensor, None)
     recorder = mode.recorder()
     if recorder is not None:
@@ -262,7 +263,7 @@ def unfollowed(tensor: Tensor) -> Tensor:
 
 
 def tangent_nodes(tensor: Tensor) -> Iterator[Node]:
-    """Return the nodes of a tensor's tangents, and of theirs."""
+    """Return the nodes of a tensor's tangents, and of the tangents of these."""
     for tangent in (tensor._tangents or {}).values():
         if tangent._node is not None:
             yield tangent._node
@@ -281,10 +282,11 @@ def run_back(
     closed: bool = False,
     tape: Tape,
 ) -> list[Any]:
-    """Run a backward pass to inputs, by way of a tape: their cotangents, zeros where none arrives.
+    """Run a backward pass to the inputs of a tape: return their cotangents, zeros where none arrives.
 
-    For `values`, and for `closed`, see `engine.run`. A pass that is not recorded gives what has no history, though its
-    tangents may have one; and to a recording it is a function like others, of arguments that may be followed later.
+    For `values` and `closed`, see `engine.run`. The results of a pass that is not recorded have no history, though
+    their tangents may have one. To a recording, the pass is a function like any other, whose arguments may be followed
+    later.
     """
     targets = {t._node for t in inputs if t._node is not None}
     found: dict[Node, Any] = {}
@@ -321,7 +323,7 @@ def run_back(
 
 
 def ways(roots: Sequence[Node], floor: int) -> tuple[bool, set[Node]]:
-    """Return whether a graph leads to a node that is older than the run; if it does not, also the nodes it ends at."""
+    """Return whether a graph leads to a node that is older than the run; if not, also return the nodes it ends at."""
     seen: set[Node] = set()
     ends: set[Node] = set()
     stack = list(roots)
@@ -346,13 +348,13 @@ def ways(roots: Sequence[Node], floor: int) -> tuple[bool, set[Node]]:
 
 
 def check_complex(leaves: Sequence[Tensor], what: str, which: str, *, holomorphic: bool) -> None:
-    """Refuse complex values where a derivative is a real matrix, and real ones where it is to be holomorphic."""
+    """Refuse complex values where a derivative is a real matrix, and real ones where it is holomorphic."""
     for i, t in enumerate(leaves):
         if holomorphic and not t._spec.is_complex:
             message = f"{what}: with holomorphic=True, expected all {which} to be complex but received {t.dtype} tensor"
             raise RuntimeError(
                 f"{message} at flattened {which[:-1]} idx: {i}\n  The derivative of a complex function of real arguments is"
-                f" what agrad.jacfwd gives, without holomorphic=True.{called()}"
+                f" computed by agrad.jacfwd, without holomorphic=True.{called()}"
             )
         if not holomorphic and t._spec.is_complex:
             message = f"{what}: Expected all {which} to be real but received complex tensor at flattened {which[:-1]} idx: {i}"
@@ -388,9 +390,9 @@ def _scalar(tape: Tape, what: str) -> Tensor:
 
 
 def _instead(output: Tensor) -> str:
-    """Return what to write where a result is no scalar."""
+    """Return the fix to suggest if a result is not a scalar."""
     if output.size == 1:
-        return f"Of its shape {output.shape}, return the one element: ag.sum(y), or y[{', '.join('0' * output.ndim)}]."
+        return f"Its shape is {output.shape}; return its one element: ag.sum(y), or y[{', '.join('0' * output.ndim)}]."
     return "jacobian(f) has a row per element; elementwise_grad(f) and grad of ag.sum(f(...)) add up the rows."
 
 
@@ -411,9 +413,9 @@ def _run_and_gradient(
     holomorphic: bool,
     elementwise: bool = False,
 ) -> tuple[Tape, Any]:
-    """Run a function that gives a scalar, or elements to be summed; return the tape and the gradient.
+    """Run a function that returns a scalar, or elements to be summed; return the tape and the gradient.
 
-    `what` is the user's call, for messages.
+    `what` names the user's call in messages.
     """
     of, chosen = of_chosen(func, argnums, args, kwargs)
     tape = Tape(of, chosen, what, has_aux=has_aux, tensors="Expected f(*args) to return a Tensor, got")
@@ -454,22 +456,23 @@ def grad(
         Takes tensors or containers of tensors (dict, list, tuple, dataclass) and returns a 0-d tensor. With `has_aux`,
         a pair of that and auxiliary values.
     argnums : int or tuple of int, optional
-        By which arguments; negative ones count from the end.
+        The arguments to differentiate with respect to; negative numbers count from the end.
     has_aux : bool, optional
-        The function returns ``(output, aux)``; so does the one given: ``(gradient, aux)``.
+        The function returns ``(output, aux)``, and the new function ``(gradient, aux)``.
     holomorphic : bool, optional
-        Function, arguments and result are complex: give the complex derivative.
+        Function, arguments and result are complex: compute the complex derivative.
     Returns : callable
-        Takes the arguments of `func`; gives a gradient in the structure of the chosen argument, a tuple of them if
+        Takes the arguments of `func`; returns a gradient in the structure of the chosen argument, a tuple of them if
         `argnums` is one.
-    RuntimeError: When called: if the result is no scalar, or complex without `holomorphic`, or an argument has no derivative.
-    TypeError: When called: if the function returns something else than a tensor.
-    Arguments need not require grad, and no `.grad` changes. They may be arrays and numbers: then the gradient is one, and
-    a Tensor where it has a history or a transform runs outside. What the function uses beside its arguments counts as
-    constant; if that is being recorded, or is an argument of a transform outside, the gradient is a function of it too.
-    It records under an outer `no_grad` and respects an inner one. An argument that the result does not depend on has
-    the gradient 0. For a complex argument of a real function it is PyTorch's, the direction of steepest ascent;
-    ``holomorphic=True`` gives the derivative ``f'(z)`` itself, as `jacrev` and `jacfwd` do.
+    RuntimeError: When called: if the result is not a scalar, or complex without `holomorphic`, or an argument has no
+    derivative.
+    TypeError: When called: if the function does not return a tensor. Arguments need not require grad, and no `.grad`
+    changes. They may be arrays and numbers: then so is the gradient, unless it has a history or a transform runs
+    outside. Everything that the function uses beside its arguments counts as constant; if it is being recorded, or is
+    an argument of a transform outside, the gradient is a function of it too. It records under an outer `no_grad` and
+    respects an inner one. An argument that the result does not depend on has the gradient 0. For a complex argument of
+    a real function it is PyTorch's, the direction of steepest ascent; ``holomorphic=True`` gives the derivative
+    ``f'(z)`` itself, as `jacrev` and `jacfwd` do.
 
     >>> square = ag.func.grad(lambda x: x * x)
     >>> square(ag.tensor(3.0))
@@ -512,7 +515,7 @@ def value_and_grad(
 
     func, argnums, has_aux, holomorphic: As for `grad`.
     Returns : callable
-        Gives ``(value, gradient)``, with `has_aux` ``((value, aux), gradient)``.
+        Returns ``(value, gradient)``, with `has_aux` ``((value, aux), gradient)``.
 
     >>> ag.func.value_and_grad(lambda x: x * x)(ag.tensor(3.0))
     (tensor(9.), tensor(6.))
@@ -530,7 +533,7 @@ def value_and_grad(
 def _value_and_gradient(
     what: str, func: Callable[..., Any], argnums: Argnums, args: Any, kwargs: Any, has_aux: bool, holomorphic: bool
 ) -> tuple[Any, Any]:
-    """Return what the function gave, and the gradient."""
+    """Return the function's result, and the gradient."""
     raw = is_raw(*args, *kwargs.values())
     tape, found = _run_and_gradient(what, func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic)
     value = tape.result(raw=raw)
@@ -552,11 +555,11 @@ def grad_and_value(
 def grad_and_value(
     func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Any]:
-    """Return the function that computes gradient and value together, as PyTorch orders them.
+    """Return the function that computes gradient and value together, in PyTorch's order.
 
     func, argnums, has_aux, holomorphic: As for `grad`.
     Returns : callable
-        Gives ``(gradient, value)``, with `has_aux` ``(gradient, (value, aux))``.
+        Returns ``(gradient, value)``, with `has_aux` ``(gradient, (value, aux))``.
 
     >>> ag.func.grad_and_value(lambda x: x * x)(ag.tensor(3.0))
     (tensor(6.), tensor(9.))
@@ -594,10 +597,10 @@ def elementwise_grad(
         Takes tensors or containers of tensors and returns a tensor of any shape.
     argnums, has_aux, holomorphic: As for `grad`.
     Returns : callable
-        Takes the arguments of `func`; gives what ``grad`` of the sum of the result does. Of an elementwise function, that
-        is the derivative at every element, in one pass.
+        Takes the arguments of `func`; returns ``grad`` of the sum of the result. For an elementwise function, that is
+        the derivative at every element, in one pass.
     RuntimeError: When called: if the result is complex without `holomorphic`, or an argument has no derivative.
-    TypeError: When called: if the function returns something else than a tensor.
+    TypeError: When called: if the function does not return a tensor.
 
     >>> square = ag.func.elementwise_grad(lambda x: x * x)
     >>> square(ag.tensor([1.0, 2.0]))
@@ -625,7 +628,7 @@ def vjp(func: Callable[..., R], *primals: Any, has_aux: Literal[False] = False) 
 @overload
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Run a function; give its result, and the function from cotangents of the result to those of the arguments.
+    """Run a function; return its result, and the function from cotangents of the result to those of the arguments.
 
     Parameters
     ----------
@@ -641,8 +644,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     output : Tensor or container
         What the function returned.
     vjp_fn : callable
-        ``vjp_fn(cotangents)``, of the structure of `output`, gives a tuple with a cotangent per argument. It may be
-        called several times.
+        ``vjp_fn(cotangents)``, with cotangents in the structure of `output`, returns a tuple with a cotangent per
+        argument. It may be called several times.
     aux
         With `has_aux`: the auxiliary values.
 
@@ -651,12 +654,12 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     RuntimeError
         From `vjp_fn`: if the cotangents do not have the structure or the shapes of the output.
     TypeError
-        If the function returns something else than tensors.
+        If the function returns anything but tensors.
 
     Notes
     -----
-    The product is the adjoint under the real part of the inner product, as everywhere in agrad: for complex values,
-    with conjugates.
+    As everywhere in agrad, the product is the adjoint under the real part of the inner product: complex values are
+    conjugated.
 
     Examples
     --------
@@ -697,7 +700,7 @@ def jvp(
 @overload
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool) -> Any: ...
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """Run a function in forward mode; give its result and the tangent of that.
+    """Run a function in forward mode; return its result and the tangent of the result.
 
     Parameters
     ----------
@@ -706,9 +709,9 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     primals : tuple
         The arguments.
     tangents : tuple
-        Of the structure of `primals`: the direction.
+        The direction, in the structure of `primals`.
     strict : bool, optional
-        Raise if a part of the result does not depend on the arguments, instead of giving it the tangent 0.
+        Raise if a part of the result does not depend on the arguments, instead of returning the tangent 0.
     has_aux : bool, optional
         The function returns ``(output, aux)``.
 
@@ -717,7 +720,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     output : Tensor or container
         What the function returned.
     tangents : Tensor or container
-        The product of the Jacobian and the tangents, of the structure of `output`.
+        The product of the Jacobian and the tangents, in the structure of `output`.
     aux
         With `has_aux`: the auxiliary values.
 
@@ -726,7 +729,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     RuntimeError
         If primals and tangents differ in structure or shape, or with `strict`.
     TypeError
-        If the function returns something else than tensors.
+        If the function returns anything but tensors.
 
     Examples
     --------
@@ -788,12 +791,12 @@ def deriv(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     func : callable
         Takes and returns tensors or containers of tensors.
     argnums : int or tuple of int, optional
-        By which arguments; several together move along the same line.
+        The arguments to differentiate with respect to; several move along the line together.
     Returns : callable
-        Takes the arguments of `func`; gives the derivative in the structure and the shapes of the result: of a function of
-        one number, its derivative; of an elementwise function, the derivative at every element.
+        Takes the arguments of `func`; returns the derivative in the structure and the shapes of the result: for a
+        function of one number, its derivative; for an elementwise function, the derivative at every element.
     RuntimeError: When called: if there is no such argument.
-    TypeError: When called: if the function returns something else than tensors.
+    TypeError: When called: if the function returns anything but tensors.
     ValueError: When called: if an argument has no derivative.
 
     >>> ag.func.deriv(lambda t: ag.stack([ag.cos(t), ag.sin(t)]))(ag.tensor(0.0))
@@ -838,7 +841,7 @@ def dual_of(primal: Tensor, tangent: Tensor, at: int) -> Tensor:
 
 
 def linearize(func: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
-    """Run a function once; give its result, and its derivative there as a linear function of tangents.
+    """Run a function once; return its result, and its derivative there as a linear function of tangents.
 
     Parameters
     ----------
@@ -852,20 +855,20 @@ def linearize(func: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R
     output : Tensor or container
         What the function returned.
     jvp_fn : callable
-        ``jvp_fn(*tangents)``, one per argument, gives the tangent of the output, without running `func` again.
+        ``jvp_fn(*tangents)``, one per argument, returns the tangent of the output, without running `func` again.
 
     Raises
     ------
     RuntimeError
         From `jvp_fn`: if the tangents do not have the structure or the shapes of the arguments.
     TypeError
-        If the function returns something else than tensors.
+        If the function returns anything but tensors.
 
     Notes
     -----
-    The backward pass is linear in the cotangents it starts from; its own adjoint, taken through its recorded graph, is
-    the derivative. So every call of `jvp_fn` is one pass over that graph, and the function needs second derivatives
-    (it has them, unless an operation of the user's own does not).
+    The backward pass is linear in its initial cotangents; its adjoint, taken through its recorded graph, is the
+    derivative. So every call of `jvp_fn` is one pass over that graph, and the function needs second derivatives (it has
+    them, unless one of your own operations does not).
 
     Examples
     --------
@@ -897,20 +900,20 @@ def linearize(func: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R
 
 
 def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool = False) -> Any:
-    """Return the product of the Hessian of a function with a scalar result, and a vector.
+    """Return the product of a vector and the Hessian of a function with a scalar result.
 
     func : callable
         Takes tensors or containers of tensors, returns a 0-d tensor.
     primals : tuple
         The arguments.
     tangents : tuple
-        Of the structure of `primals`: the vector.
+        The vector, in the structure of `primals`.
     has_aux : bool, optional
         The function returns ``(output, aux)``; then the result is ``(product, aux)``.
     Returns : Tensor, container or tuple
-        Of the structure of the argument; a tuple if there are several.
-    RuntimeError: If the result is no scalar, or primals and tangents differ in structure or shape.
-    Two backward passes, the second through the first: a few times the cost of the function, whatever its size.
+        In the structure of the argument; a tuple if there are several.
+    RuntimeError: If the result is not a scalar, or primals and tangents differ in structure or shape. Two backward
+    passes, the second through the first: a few times the cost of the function, whatever its size.
 
     >>> x = ag.tensor([1.0, 2.0])
     >>> ag.func.hvp(lambda x: (x**3).sum(), (x,), (ag.tensor([1.0, 1.0]),))

@@ -1,8 +1,8 @@
-"""``implicit``: derivatives of what a solver finds, from the equations that it solves, whatever the solver is.
+"""``implicit``: derivatives of a solver's result, from the equations it solves, whatever the solver.
 
-If ``F(x, a) = 0`` then ``dx/da = -(dF/dx)^-1 dF/da``. A `Function` of x and the parameters has this derivative in both modes;
-the linear equations in it are such equations again, so that derivatives of any order follow. They are solved by products
-alone.
+If ``F(x, a) = 0`` then ``dx/da = -(dF/dx)^-1 dF/da``. A `Function` of x and the parameters has this derivative in both
+modes; the linear equations in it are again of this kind, which gives derivatives of any order. They are solved using
+products only.
 Source: Blondel et al., Efficient and modular implicit differentiation, 2021; Griewank and Walther, Evaluating derivatives,
 2008, chapter 15.
 """
@@ -46,7 +46,7 @@ _NO_VALUES = (
 
 
 class ImplicitError(RuntimeError):
-    """What a solver gave is no solution, or its equations have no derivative there."""
+    """The solver's result is not a solution, or its equations have no derivative there."""
 
 
 def implicit(
@@ -62,57 +62,61 @@ def implicit(
 ) -> Callable[..., Any]:
     """Return a solver as a differentiable function of its arguments.
 
-    The solver may be any Python: a loop, SciPy, a program of its own. It is neither recorded nor differentiated. Derivatives
-    come from the equations that its result satisfies, in reverse and forward mode and of any order, at the price of a
-    linear system of equations each.
+    The solver may be any Python code: a loop, SciPy, an external program. It is neither recorded nor differentiated.
+    Derivatives come from the equations that its result satisfies, in reverse and forward mode and of any order; each
+    costs the solution of a linear system.
 
     Parameters
     ----------
     solve : callable
-        ``solve(*args, **kwargs)`` returns the solution ``x``: an array, a number, a tensor or a container of such. Tensors
-        among its arguments come without history.
+        ``solve(*args, **kwargs)`` returns the solution ``x``: an array, a number, a tensor or a container of these. It
+        receives tensors without history.
     residual : callable
-        Of ``(x, *args, **kwargs)``, made of agrad's functions. What it is, says `kind`.
+        A function of ``(x, *args, **kwargs)``, made of agrad's functions. `kind` says what it returns.
     kind : {"root", "fixed_point", "minimum"}, optional
-        `residual` gives what is 0 at the solution, a container of the shapes of x; or what is x again there; or the real
-        number that is least there (or has a vanishing gradient).
+        `residual` returns values that are 0 at the solution, in a container of the shapes of x; or values that equal x
+        at the solution; or a real number whose minimum (or a point of zero gradient) is the solution.
     has_aux : bool, optional
-        The solver returns ``(x, aux)``; so does the function given, with ``aux`` as it is.
+        The solver returns ``(x, aux)``, and so does the new function, with ``aux`` unchanged.
     tol : float, optional
-        How exact the solution must be: the residual may be as large as what a relative change of x by `tol` makes of it.
-        ``math.inf`` checks nothing.
+        How exact the solution must be: the residual may be as large as the change that a relative change of x by `tol`
+        causes. ``math.inf`` disables the check.
     linear : str or callable, optional
-        What solves the linear equations, which are known by products alone: "gmres", "bicgstab", or "cg" where they are
-        symmetric and positive definite; "dense" makes the matrix. "auto": "dense" up to 128 unknowns, then "cg" for a
-        minimum, else "gmres". A callable ``linear(product, b)`` gets the product, a function of a vector, and the right side.
+        The solver of the linear equations, which are known only by products: "gmres", "bicgstab", or "cg" if they are
+        symmetric and positive definite; "dense" builds the matrix. "auto": "dense" up to 128 unknowns, then "cg" for a
+        minimum, otherwise "gmres". A callable ``linear(product, b)`` gets the product, a function of a vector, and the
+        right side.
     rtol : float, optional
-        How large the residual of the linear equations may be, relative to the right side. Default: 7e-11 in double and 3e-5
-        in single precision.
+        The largest residual of the linear equations, relative to the right side. Default: 7e-11 in double and 3e-5 in
+        single precision.
     maxiter : int, optional
-        How many products there may be. Default: ten times the number of unknowns, and at least 1000.
+        The largest number of products. Default: ten times the number of unknowns, and at least 1000.
 
     Returns
     -------
     callable
-        Takes the arguments of `solve`, gives x: tensors in the structure that `solve` gave; raw where all arguments are.
+        Takes the arguments of `solve`, returns x: tensors in the structure that `solve` returned; raw arrays if all
+        arguments are raw.
 
     Raises
     ------
     ImplicitError
-        When called: if the residual is not small at what `solve` returned, if it depends on a tensor that requires a
-        gradient and is no argument, or if x and residual differ in shape. In a derivative: if the linear equations are
-        singular, or no solution of them was found.
+        When called: if the residual is not small at the result of `solve`, if it depends on a tensor that requires a
+        gradient and is not an argument, or if x and residual differ in shape. In a derivative: if the linear equations
+        are singular, or no solution of them was found.
     TypeError
-        If x is not floating-point, or `residual` gives something else than tensors.
+        If x is not floating-point, or `residual` returns anything but tensors.
     ValueError
-        If there is no such `kind` or `linear`.
+        If `kind` or `linear` is unknown.
 
     Notes
     -----
-    Where the solution jumps, branches or is not isolated there is no derivative: the linear equations are singular, which
-    is an error. Beyond 128 unknowns that is found by solving them for a right side drawn at random, too.
+    Where the solution jumps, branches or is not isolated, there is no derivative: the linear equations are singular,
+    which is an error. With more than 128 unknowns, singularity is detected by also solving them for a random right
+    side.
 
-    Under `vmap` the solver gets batched tensors: it must consist of agrad's functions then. All derivatives can be mapped.
+    Under `vmap` the solver gets batched tensors, so it must consist of agrad's functions. All derivatives can be
+    mapped.
 
     Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
 
@@ -150,7 +154,7 @@ def implicit(
             given = list(leaves)
             for i, value in zip(places, values, strict=True):
                 given[i] = value
-            return tree.unflatten(arguments, given)  # type: ignore[no-any-return] # as it was flattened
+            return tree.unflatten(arguments, given)  # type: ignore[no-any-return] # the structure it had before it was flattened
 
         args, kwargs = with_values([_plain(t) for t in theta])
         found, aux = solve(*args, **kwargs), None
@@ -180,7 +184,7 @@ def _plain(t: Tensor) -> Tensor:
 
 
 class _Form:
-    """A solution as a real vector, and the way back.
+    """A solution as a real vector, and its conversion back.
 
     Attributes
     ----------
@@ -212,7 +216,7 @@ class _Form:
         return argument_of(leaf, "implicit(solve, residual)") if device is None else asarray(leaf, device=device)
 
     def joined(self, values: Any) -> Tensor:
-        """Return a residual as a vector: one of the structure of the solution."""
+        """Return a residual as a vector, in the structure of the solution."""
         leaves, structure = tree.flatten(values)
         shapes = [getattr(leaf, "shape", None) for leaf in leaves]
         if structure != self.structure or shapes != [t.shape for t in self.like]:
@@ -228,7 +232,7 @@ class _Form:
         return _joined([astype(leaf, like.dtype, copy=False) for leaf, like in zip(leaves, self.like, strict=True)])
 
     def opened(self, vector: Tensor) -> Any:
-        """Return a vector in the form of the solution."""
+        """Return a vector in the structure of the solution."""
         parts, at = [], 0
         for like in self.like:
             size = math.prod(like.shape)
@@ -242,7 +246,7 @@ class _Form:
 
 
 def _joined(leaves: Sequence[Tensor]) -> Tensor:
-    """Return tensors as one real vector: where the residual is not holomorphic, only that has a derivative."""
+    """Return tensors as one real vector: a residual that is not holomorphic has a derivative only in this form."""
     parts = [part for t in leaves for part in ((real(t), imag(t)) if t._spec.is_complex else (t,))]
     flat = [reshape(part, (-1,)) for part in parts]
     return flat[0] if len(flat) == 1 else concat(flat)
@@ -255,20 +259,20 @@ def check_closed(
     users: Callable[..., Any],
     cure: str = "Make {} an argument",
 ) -> None:
-    """Refuse a function of tensors that it does not get as arguments: their gradients would be lost.
+    """Refuse a function of tensors that are not its arguments: their gradients would be lost.
 
     Parameters
     ----------
     function : callable
-        Gives tensors.
+        Returns tensors.
     values : sequence of Tensor
         Its arguments, without history and tangents.
     what : str
-        What it is, for the message.
+        Its name in the message.
     users : callable
-        What the user wrote of it, in which the tensor is looked for.
+        The user's functions that it calls, which are searched for the tensor.
     cure : str, optional
-        What to do, with ``{}`` for the tensor's name.
+        The fix to suggest, with ``{}`` for the tensor's name.
     """
     now = mode.current()
     if not (mode.is_grad_enabled() or (now is not None and now.levels)):
@@ -280,11 +284,11 @@ def check_closed(
 
 
 def refuse_open(what: str, users: Callable[..., Any], cure: str = "Make {} an argument") -> NoReturn:
-    """Refuse a function that was seen to depend on a tensor that it does not get as an argument; `check_closed` has the names."""
+    """Refuse a function that was seen to depend on a tensor that is not an argument; `check_closed` knows the names."""
     seen = next(search([users], lambda v: isinstance(v, Tensor) and v._is_followed()), None)
     name = "it" if seen is None else str(seen.origin)
     raise ImplicitError(
-        f"{what} depends on {'a tensor' if seen is None else name}, which is being differentiated and is none of its"
+        f"{what} depends on {'a tensor' if seen is None else name}, which is being differentiated and is not one of its"
         f" arguments: the gradient would be lost.\n  {cure.replace('{}', name)}.{called()}"
     )
 
@@ -300,9 +304,9 @@ class _Equations:
     n : int
         The number of unknowns.
     rows : int
-        So many systems of equations, of one size each, that do not know of each other.
+        The number of independent systems of equations, all of one size.
     probed : bool
-        Their derivative was seen not to be singular.
+        Whether their derivative has been checked not to be singular.
     """
 
     rows = 1
@@ -315,7 +319,7 @@ class _Equations:
         return self.of(x, *theta)
 
     def product(self, x: Tensor, theta: Sequence[Tensor], v: Tensor, *, transposed: bool) -> Tensor:
-        """Return the product of the derivative by x, or of its transpose, and a vector: a function of all three."""
+        """Return the product of a vector and the derivative with respect to x, or its transpose: a function of all three."""
         found: Tensor
         if transposed or self.method.symmetric:
             (found,) = vjp(lambda x: self.residual(x, theta), x)[1](v)
@@ -331,7 +335,7 @@ class _Equations:
         return linearize(lambda x: self.residual(x, theta), x)[1]
 
     def solved(self, b: Tensor, x: Tensor, theta: Sequence[Tensor], *, transposed: bool) -> Tensor:
-        """Return the solution of linear equations with the derivative by x, as a function of all three."""
+        """Return the solution of linear equations whose matrix is the derivative with respect to x, as a function of all three."""
         found: Tensor = _Root.apply(_Linear(self, transposed), None, b, x, *theta)
         return found
 
@@ -339,7 +343,7 @@ class _Equations:
         raise AssertionError
 
     def check(self, x: Tensor, theta: Sequence[Tensor]) -> None:
-        """Refuse what is no solution: its residual is larger than what a small step from there makes of it."""
+        """Refuse an x that is not a solution: its residual is larger than the change that a small step from there causes."""
         if self.tol == math.inf or not self.n:
             return
         step = (1 + abs(x)) * self.tol * sin(arange(1, self.n + 1, dtype=x.dtype, device=x.device) * 12.9898)
@@ -350,12 +354,12 @@ class _Equations:
                 raise ImplicitError(
                     f"implicit: the residual at what solve returned is not small: {size:.2e}, where a relative change of x by"
                     f" {self.tol:g} makes it {scale:.2e}. The solver has not converged, or it solves other equations.\n"
-                    f"  Tighten the solver's tolerance; or pass tol= for how exact the solution is to be{called()}"
+                    f"  Tighten the solver's tolerance; or pass tol= to say how exact the solution must be{called()}"
                 )
 
 
 class _Linear(_Equations):
-    """The equations ``A u = b``, or ``A^T u = b``, of the derivative A of others at x: of ``theta = (b, x, *others)``."""
+    """The equations ``A u = b``, or ``A^T u = b``, where A is the derivative of other equations with respect to x; ``theta = (b, x, *others)``."""
 
     def __init__(self, base: _Equations, transposed: bool) -> None:
         super().__init__(base.of, base.n, base.method, math.inf)
@@ -383,7 +387,7 @@ class _Linear(_Equations):
 
 
 class _Batched(_Equations):
-    """Equations for every member of a batch, all unknowns in one vector."""
+    """The equations of every member of a batch, with all unknowns in one vector."""
 
     def __init__(self, base: _Equations, size: int, dims: tuple[int | None, ...]) -> None:
         super().__init__(base.of, base.n * size, base.method, base.tol)
@@ -414,15 +418,15 @@ class _Batched(_Equations):
 
 
 def _numbers(equations: _Equations, b: Tensor, product: krylov.Product) -> Tensor:
-    """Solve linear equations, or say what is wrong with them."""
+    """Solve linear equations, or say why they cannot be solved."""
     probed = getattr(equations, "base", equations)
     try:
         found = krylov.solve(equations.method, product, b, equations.rows, probe=not probed.probed)
     except SingularError as error:
         raise ImplicitError(
             "implicit: there is no derivative, or it was not found: the linear equations of the residual's derivative by x"
-            f" have no single solution, {error}.\n  Of a root that is not isolated, or that vanishes when an argument changes,"
-            " there is none. Else: another linear= ('dense' for few unknowns), a larger rtol= or maxiter=, or a residual that"
+            f" have no single solution, {error}.\n  A root that is not isolated, or that vanishes when an argument changes,"
+            " has none. Otherwise try another linear= ('dense' for few unknowns), a larger rtol= or maxiter=, or a residual that"
             f" is better conditioned.{called()}"
         ) from None
     probed.probed = True
@@ -430,7 +434,7 @@ def _numbers(equations: _Equations, b: Tensor, product: krylov.Product) -> Tenso
 
 
 class _Root(Function):
-    """The solution of equations as a function of their parameters: given by a solver, or (None) found by products."""
+    """The solution of equations as a function of their parameters: passed by a solver, or (None) found using products."""
 
     @staticmethod
     def forward(ctx: Any, equations: _Equations, x: Tensor | None, *theta: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Jacobians and Hessians: all rows, or all columns, in one pass that is mapped over a basis."""
+"""Jacobians and Hessians: all rows, or all columns, in one pass mapped over a basis."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def jacrev(
     func : callable
         Takes and returns tensors or containers of tensors.
     argnums : int or tuple of int, optional
-        By which arguments.
+        The arguments to differentiate with respect to.
     has_aux : bool, optional
-        The function returns ``(output, aux)``; so does the one given: ``(jacobian, aux)``.
+        The function returns ``(output, aux)``, and the new function ``(jacobian, aux)``.
     chunk_size : int, optional
-        Compute so many rows at a time: less memory. Default: all.
+        The number of rows computed at a time; fewer need less memory. Default: all.
     holomorphic : bool, optional
-        Function, arguments and results are complex: give the matrix of complex derivatives.
+        Function, arguments and results are complex: compute the matrix of complex derivatives.
     Returns : callable
-        Takes the arguments of `func`; gives, in the structure of its result and within that of the arguments, a tensor
-        of shape ``output.shape + argument.shape``.
+        Takes the arguments of `func`; returns, in the structure of its result and within that in the structure of the
+        arguments, a tensor of shape ``output.shape + argument.shape``.
     RuntimeError: When called: if arguments or results are complex without `holomorphic`, or real with it.
     ValueError: If `chunk_size` is not positive.
     One forward pass, and one backward pass for all rows (`vmap` over the rows of an identity matrix). Complex
@@ -102,7 +102,8 @@ def _rows(
 ) -> tuple[Tape, Any]:
     """Run a function; return the tape and the Jacobian.
 
-    `twice` says that the function is a Jacobian itself, by the same arguments: then every block follows two of them.
+    `twice` says that the function is itself a Jacobian with respect to the same arguments: then every block depends on
+    two of them.
     """
     of, chosen = of_chosen(func, argnums, args, kwargs)
     tape = Tape(of, chosen, "jacrev(f)(*args)", has_aux=has_aux)
@@ -123,7 +124,7 @@ def _rows(
 
 
 def rows_of(tape: Tape, chunk_size: int | None = None) -> list[Tensor]:
-    """Return per input of a run the cotangents for each element of its outputs: rows first, then the input's shape."""
+    """Return, for each input of a run, the cotangents for each element of its outputs: rows first, then the input's shape."""
     total = sum(math.prod(y.shape) for y in tape.outputs)
     if total == 1:
         return [reshape(g, (1, *g.shape)) for g in tape.back([ones_of(y) for y in tape.outputs], keep=True)]
@@ -132,7 +133,7 @@ def rows_of(tape: Tape, chunk_size: int | None = None) -> list[Tensor]:
     return [_zeros(x, total) for x in tape.inputs]
 
 
-#: By the common name, and HIPS autograd's.
+#: By the common name, and by HIPS autograd's.
 jacobian = jacrev
 
 
@@ -171,11 +172,11 @@ def jacfwd(
     randomness : str, optional
         As for `vmap`.
     chunk_size : int, optional
-        Compute so many columns at a time. Default: all.
+        The number of columns computed at a time. Default: all.
     holomorphic : bool, optional
         As for `jacrev`.
     Returns : callable
-        As for `jacrev`; complex where the results of real arguments are.
+        As for `jacrev`; complex if real arguments have complex results.
     RuntimeError: When called: if arguments are complex without `holomorphic`, or arguments or results real with it.
     ValueError: If `chunk_size` is not positive.
 
@@ -234,8 +235,8 @@ def hessian(
         Takes and returns tensors or containers of tensors; usually it returns a scalar.
     argnums, has_aux, chunk_size, holomorphic: As for `jacrev`.
     Returns : callable
-        Takes the arguments of `func`; for a scalar function of one tensor it gives a tensor of shape ``argument.shape +
-        argument.shape``, else containers as `jacrev` of `jacrev` does.
+        Takes the arguments of `func`; for a scalar function of one tensor it returns a tensor of shape ``argument.shape
+        + argument.shape``, otherwise containers like those of `jacrev` of `jacrev`.
     RuntimeError: When called: as `jacrev`.
     Reverse mode over reverse mode: of a scalar function, one recorded backward pass and one more for all rows of the
     matrix. ``jacfwd(jacrev(func))`` and ``jacfwd(jacfwd(func))`` give the same.
@@ -256,7 +257,7 @@ def hessian(
 
 
 def basis(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return per tensor its part of an identity matrix over the elements of all: rows first, then its own shape."""
+    """Return, for each tensor, its part of an identity matrix over the elements of all: rows first, then its own shape."""
     sizes = [math.prod(t.shape) for t in tensors]
     total = sum(sizes)
     made = []
@@ -270,7 +271,7 @@ def basis(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _parts(rows: Sequence[Tensor], sizes: Sequence[int]) -> list[list[Tensor]]:
-    """Cut every tensor's first axis into parts of these sizes."""
+    """Split the first axis of every tensor into parts of these sizes."""
     if len(sizes) == 1:
         return [list(rows)]
     parts = []

@@ -1,7 +1,7 @@
-"""Solvers of linear equations whose matrix is known by products alone: conjugate gradients, GMRES, BiCGSTAB, elimination.
+"""Solvers of linear equations whose matrix is known only by products: conjugate gradients, GMRES, BiCGSTAB, elimination.
 
-They see real vectors without history, compute with agrad's functions on the vectors' backend, and keep single numbers as
-Python's. What they return satisfies the equations to the tolerance; they raise if they find nothing that does.
+They take real vectors without history, compute with agrad's functions on the vectors' backend, and hold scalars as
+Python numbers. Their results satisfy the equations to the tolerance; otherwise they raise.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from agrad.ops.statistical import sum as total
 #: A product with the matrix of the equations.
 Product = Callable[[Tensor], Tensor]
 
-#: GMRES begins anew after so many products, as its memory and its work per product grow with them.
+#: GMRES restarts after this many products, because its memory and its work per product grow with their number.
 RESTART = 80
 
-#: Up to so many unknowns the matrix is made, column by column, and inverted.
+#: Up to this many unknowns, the matrix is built column by column and inverted.
 DENSE = 128
 
 
 class SingularError(ArithmeticError):
-    """Linear equations have no solution, have many, or none was found."""
+    """Linear equations have no solution, or several, or none was found."""
 
 
 class Method(NamedTuple):
@@ -43,12 +43,12 @@ class Method(NamedTuple):
     Attributes
     ----------
     name : str or callable
-        "dense", "cg", "gmres", "bicgstab", "auto" for the first or, with many unknowns, a fitting one of the others; or
-        a function of the product and the right side.
+        "dense", "cg", "gmres", "bicgstab"; "auto" for the first of these or, with many unknowns, a suitable one of the
+        others; or a function of the product and the right side.
     rtol : float or None
-        How large what is left of the right side may be beside it. None: what the precision allows.
+        The largest residual relative to the right side. None: as small as the precision allows.
     maxiter : int or None
-        How many products there may be. None: ten times the number of unknowns, and at least 1000.
+        The largest number of products. None: ten times the number of unknowns, and at least 1000.
     symmetric : bool
         The matrix is symmetric, and positive definite.
     """
@@ -65,21 +65,21 @@ def solve(method: Method, product: Product, b: Tensor, rows: int, *, probe: bool
     Parameters
     ----------
     method : Method
-        How.
+        The solver.
     product : callable
         The product of the matrix and a vector.
     b : Tensor
         The right side, real and finite.
     rows : int
-        The matrix consists of so many blocks of one size on its diagonal, systems of their own.
+        The matrix consists of this many blocks of one size on its diagonal, which are independent systems.
     probe : bool
-        See whether the equations can also be solved for a right side drawn at random, which those of a singular matrix
-        cannot. (Elimination sees that by itself.)
+        Also solve the equations for a random right side, which fails if the matrix is singular. (Elimination detects
+        that anyway.)
 
     Raises
     ------
     SingularError
-        If there is no solution, not one alone, or none was found.
+        If there is no solution, more than one, or none was found.
     """
     n = b.shape[0] // rows
     if not n:
@@ -93,7 +93,7 @@ def solve(method: Method, product: Product, b: Tensor, rows: int, *, probe: bool
     limit = max(1000, 10 * n) if method.maxiter is None else method.maxiter
 
     def solved(right: Tensor) -> Tensor:
-        # blocks of very different right sides are to be equally accurate
+        # blocks with very different right sides should be equally accurate
         lengths = _norms(right, rows)
         scales = [length or 1.0 for length in lengths.tolist()]
         spread = reshape(asarray(scales, dtype=right.dtype, device=right.device), (rows, 1))
@@ -116,7 +116,7 @@ def solve(method: Method, product: Product, b: Tensor, rows: int, *, probe: bool
 
 
 def _norms(x: Tensor, rows: int) -> Tensor:
-    """Return the length of a vector's part for each of the blocks."""
+    """Return the norm of a vector's part in each block."""
     parts = reshape(x, (rows, -1))
     return vecdot(parts, parts) ** 0.5
 
@@ -133,7 +133,7 @@ def _dense(product: Product, b: Tensor, rows: int) -> Tensor:
     matrix = compute(stack(columns, axis=-1))
     if not every(isfinite(matrix)):
         raise SingularError("their matrix is not finite")
-    # scaled rows and columns: equations in different units are not singular for that
+    # scaled rows and columns: equations in different units are not therefore singular
     scaled, sizes = matrix, []
     for axis in (2, 1):
         size = largest(absolute(scaled), axis=axis, keepdims=True)
@@ -145,7 +145,7 @@ def _dense(product: Product, b: Tensor, rows: int) -> Tensor:
     try:
         inverse = inv(scaled)
     except Exception as error:
-        if type(error).__name__ != "LinAlgError":  # of the array library
+        if type(error).__name__ != "LinAlgError":  # the array library's error
             raise
         raise SingularError("their matrix is singular") from None
     condition = largest(total(absolute(scaled), axis=2), axis=1) * largest(total(absolute(inverse), axis=2), axis=1)
@@ -226,7 +226,7 @@ def _gmres(product: Product, b: Tensor, rtol: float, limit: int) -> Tensor:
 
 
 def _upper(columns: list[list[float]], right: list[float]) -> list[float]:
-    """Solve an upper triangular system that is given by its columns."""
+    """Solve an upper triangular system, given by its columns."""
     left, found = right[: len(columns)], [0.0] * len(columns)
     for k in reversed(range(len(columns))):
         found[k] = left[k] / columns[k][k]
@@ -236,7 +236,7 @@ def _upper(columns: list[list[float]], right: list[float]) -> list[float]:
 
 
 def _bicgstab(product: Product, b: Tensor, rtol: float, limit: int) -> Tensor:
-    """Stabilised biconjugate gradients: as many vectors whatever the number of products.
+    """Stabilised biconjugate gradients: the number of vectors does not grow with that of products.
 
     Source: van der Vorst, Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG, 1992.
     """

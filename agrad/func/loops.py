@@ -1,7 +1,7 @@
 """The loop of `scan` as one step of a program: the operation ``func.scan``, whose body is a program.
 
-Its derivatives and its rule under `vmap` are loops with other bodies, which are captured from the shapes of the first one:
-each is made when it is first asked for, and kept with the body.
+Its derivatives and its rule under `vmap` are loops with other bodies, which are captured from the shapes of the first
+one: each is created at first use, and stored with the body.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from agrad.program.recording import CaptureError, Recorder
 
 
 def _kernel(_xp: Any, operands: Sequence[Any], body: Body) -> list[Any]:
-    """Run the body so often, each time on arrays: its program is compiled once, and nothing that comes out is an operand's memory."""
+    """Run the body once per row, on arrays: its program is compiled once, and no result shares an operand's memory."""
     backend = backend_of(operands[0])
     assert backend is not None
     xp = backend.xp
@@ -53,11 +53,11 @@ def _kernel(_xp: Any, operands: Sequence[Any], body: Body) -> list[Any]:
             column.append(one)
     if body.reverse:
         found = [column[::-1] for column in found]
-    return [*(xp.asarray(one, copy=True) for one in carried), *map(xp.stack, found)]  # none is an operand's memory
+    return [*(xp.asarray(one, copy=True) for one in carried), *map(xp.stack, found)]  # none shares an operand's memory
 
 
 def _outlines(_operands: Sequence[Outline], body: Body) -> list[Outline]:
-    """Return the outlines of the results, without a call."""
+    """Return the outlines of the results, without running the body."""
     shapes = [body.program.shapes[n] for n in body.program.outputs]
     shapes += [body.program.shapes[body.program.inputs[k]] for k in body.kept]
     stacked = [Outline((body.length, *shaped.shape), shaped.dtype) for shaped in shapes[body.carried :]]
@@ -70,11 +70,11 @@ WRITTEN[LOOP] = _outlines
 def _by_operands(
     xp: Any, g: Sequence[Any], ans: Sequence[Any], operands: Sequence[Any], body: Body, masked: bool
 ) -> list[Any]:
-    """Return the cotangents of the operands: a loop that runs the other way."""
+    """Return the cotangents of the operands: a loop in the other direction."""
     back = backward_of(body, tuple(part is not None for part in g), masked)
     carried, rows, rest = body.split(operands)
     before = dict(zip(body.kept, ans[len(ans) - len(body.kept) :], strict=True))
-    if not before.keys() >= {*back.states}:  # the values that were carried are computed again
+    if not before.keys() >= {*back.states}:  # the carried values are computed again
         again = xp.func.scan(list(operands), body.keeping(back.states))
         before = dict(zip(back.states, again[len(again) - len(back.states) :], strict=True))
     zeros = [(xp.zeros_like(carried[k]) if g[k] is None else g[k]) for k in back.carried]
@@ -105,7 +105,7 @@ def _along(xp: Any, ans: Sequence[Any], operands: Sequence[Any], t_operands: Seq
 
 
 def _batch(b: BatchedCall, operands: Sequence[Any], body: Body) -> list[Any]:
-    """Run the loop of all examples at once, whose carried values all have the batch."""
+    """Run the loop of all examples at once; all carried values have the batch."""
     carried, rows, rest = body.split(operands)
     inside = batched_of(body, (*map(b.has, rows), *map(b.has, rest)), b.size)
     given = [b.data(x) for x in carried]
@@ -126,7 +126,7 @@ def _batch(b: BatchedCall, operands: Sequence[Any], body: Body) -> list[Any]:
     memory="fresh",
 )
 def loop(operands: list[Any], body: Body, /) -> Any:
-    """Carried values after a loop, then the results of its calls, stacked, then what was carried into each call."""
+    """The carried values after a loop, then the results of its calls, stacked, then the values carried into each call."""
 
 
 # -- bodies of derivatives ----------------------------------------------------------------------------------------------
@@ -138,11 +138,12 @@ class Backward(NamedTuple):
     Attributes
     ----------
     body : Body
-        What it does. It carries cotangents of `carried`, and sums of those of `rest`; its results are those of `moving_rows`.
+        The program. It carries cotangents of `carried`, and sums of those of `rest`; its results are those of
+        `moving_rows`.
     carried, rest, moving_rows : tuple of int
         Which carried values, constants and rows have a derivative.
     states, rows, used : tuple of int
-        Which carried values, rows and constants of the first loop it takes.
+        The carried values, rows and constants of the first loop that it takes.
     """
 
     body: Body
@@ -155,7 +156,7 @@ class Backward(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """The loop of tangents: of which carried values it has some, and of which results."""
+    """The loop of tangents: which carried values, and which results, have some."""
 
     body: Body
     carried: tuple[int, ...]
@@ -163,7 +164,7 @@ class Forward(NamedTuple):
 
 
 def derived(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Have what is made of a body made once, whatever transforms are on."""
+    """Create a derived body once, outside all active transforms."""
 
     @functools.wraps(make)
     def found(body: Body, *key: Any) -> Any:
@@ -176,13 +177,13 @@ def derived(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def call(program: Program, given: Sequence[Tensor]) -> list[Tensor]:
-    """Run a body's program on tensors, recorded."""
+    """Run a body's program on tensors, and record it."""
     return program.on_tensors(given[0]._spec.backend, list(given))
 
 
 @derived
 def backward_of(body: Body, have: tuple[bool, ...], masked: bool = False) -> Backward:
-    """Return the loop of the cotangents, where only these results have some; `masked`: they come from what drops elements."""
+    """Return the loop of the cotangents if only these results have some; `masked`: they come from an operation that drops elements."""
     program, c = body.program, body.carried
     moving = [i for i, spec in enumerate(specs_of(body)) if is_inexact(spec)]
     results = [*range(len(program.outputs) + len(body.kept))]
@@ -236,7 +237,7 @@ def backward_of(body: Body, have: tuple[bool, ...], masked: bool = False) -> Bac
 
 @derived
 def forward_of(body: Body, have: tuple[bool, ...]) -> Forward:
-    """Return the loop of the tangents, where only these rows and constants have some."""
+    """Return the loop of the tangents if only these rows and constants have some."""
     program, c = body.program, body.carried
     moving = [i for i, spec in enumerate(specs_of(body)) if is_inexact(spec) and (i < c or have[i])]
     kinds = out_specs(body)
@@ -274,7 +275,7 @@ def forward_of(body: Body, have: tuple[bool, ...]) -> Forward:
 
 @derived
 def batched_of(body: Body, have: tuple[bool, ...], size: int) -> Body:
-    """Return the body for a batch of examples, of which these rows and constants have the batch in front."""
+    """Return the body for a batch of examples if these rows and constants have the batch as their first axis."""
     mask = (*(True for _ in range(body.carried)), *have)
 
     def batch(carried: list[Tensor], rows: list[Tensor], constants: list[Tensor]) -> Any:
@@ -292,18 +293,18 @@ def batched_of(body: Body, have: tuple[bool, ...], size: int) -> Body:
 
 
 def specs_of(body: Body) -> list[ShapeDtype]:
-    """Return the specs of what a body takes."""
+    """Return the specs of a body's inputs."""
     return [ShapeDtype(*body.program.shapes[n]) for n in body.program.inputs]
 
 
 def out_specs(body: Body) -> list[ShapeDtype]:
-    """Return the specs of what one call gives, what was carried into it included."""
+    """Return the specs of the results of one call, including the values carried into it."""
     given = specs_of(body)
     return [*(ShapeDtype(*body.program.shapes[n]) for n in body.program.outputs), *(given[k] for k in body.kept)]
 
 
 def is_inexact(spec: ShapeDtype) -> bool:
-    """Return whether what a spec is of has derivatives."""
+    """Return whether a spec describes differentiable values."""
     return spec.dtype.is_floating_point or spec.dtype.is_complex
 
 
@@ -316,7 +317,8 @@ class BodyRecorder(BlankRecorder):
     Parameters
     ----------
     around : Recorder
-        The other one: it is told what the program holds for, and knows the floats that the program computes.
+        The outer recorder: it records the conditions under which the program holds, and knows the floats that the
+        program computes.
     """
 
     def __init__(self, around: Recorder) -> None:
@@ -337,7 +339,7 @@ class BodyRecorder(BlankRecorder):
         if live is None:
             super().operand(op, value, array)
             return
-        if owner is None:  # it stays a number of Python's
+        if owner is None:  # it stays a Python number
             live.watcher.condition(live)
             return
         live.used = True
@@ -348,14 +350,14 @@ class BodyRecorder(BlankRecorder):
 
 
 class Traced(NamedTuple):
-    """A body, the tensors and arrays from outside that its last constants are, and which of its inputs it uses."""
+    """A body, the outer tensors and arrays that are its last constants, and which of its inputs it uses."""
 
     body: Body
     outside: list[Any]
     used: list[bool]
 
     def check_whole(self) -> None:
-        """Refuse a body made by agrad's own code that takes anything from outside."""
+        """Refuse a body made by agrad's own code that uses any outer value."""
         assert not self.outside
 
 
@@ -368,12 +370,12 @@ def traced(
     length: int,
     reverse: bool = False,
 ) -> Traced:
-    """Capture what a function does in one call of a loop, from the shapes of what it is given.
+    """Capture what a function does in one call of a loop, from the shapes of its arguments.
 
     Raises
     ------
     CaptureError
-        If no body can hold it: it draws, writes, registers hooks, or keeps what it makes.
+        If no body can hold it: it draws random numbers, writes, registers hooks, or keeps values that it creates.
     """
     around = mode.recorder()
     recorder = BlankRecorder() if around is None else BodyRecorder(around)
@@ -384,15 +386,15 @@ def traced(
             recorder.meet(t)
     before = mode.get_mode()
     try:
-        mode.push(levels=())  # tangents of what is from outside go through the loop as a whole
+        mode.push(levels=())  # tangents of outer values go through the loop as a whole
         nexts, results = recorded_run(recorder, function, tuple(map(list, given)), {})
         outputs = [recorder.input(t._raw) for t in (*nexts, *results)]
         met = [tensor for tensor, _, _ in recorder.met.values()]
         del nexts, results
         apart = recorder.draws or recorder.seeds or recorder.functions or recorder.hooked or recorder.also
-        is_seen = isinstance(NOW.tracker, Repeated)  # it would have refused what keeps an array
+        is_seen = isinstance(NOW.tracker, Repeated)  # otherwise it would have refused the value that keeps an array
         if apart or recorder.has_moved or (not is_seen and recorder.escaped({*outputs, *numbers}) is not None):
-            raise CaptureError("scan: a call draws, writes to what is not its own, or keeps what it makes")
+            raise CaptureError("scan: a call draws random numbers, writes to values it did not create, or keeps values it creates")
     finally:
         mode.set_mode(before)
         recorder.put_back()
@@ -412,10 +414,10 @@ def as_step(
     rows: Sequence[Tensor],
     length: int,
 ) -> tuple[list[Tensor], list[Tensor]] | None:
-    """Run a loop as one step of the program that is being recorded; return None where it has to be unrolled.
+    """Run a loop as one step of the program that is being recorded; return None if it must be unrolled.
 
-    That is where a call does what no body can hold, or two calls differ in more than their arguments: two are captured. In a
-    compiled function all that Python does is seen, and one is enough.
+    It must be unrolled if a call does something that no body can hold, or if two calls differ in more than their
+    arguments; this is found by capturing two. A compiled function sees everything that Python does, so one is enough.
     """
     ahead, row = [_about(t, t.shape) for t in carried], [_about(t, t.shape[1:]) for t in rows]
 
@@ -425,7 +427,7 @@ def as_step(
     around, tracker = mode.recorder(), NOW.tracker
     if isinstance(around, Watcher) and (around.failure is not None or (around.sees and tracker is None)):
         return None
-    if isinstance(tracker, Judge):  # a hook reads no tensor from outside: what is in a loop it would see no more
+    if isinstance(tracker, Judge):  # a hook reads no outer tensor: it would not see tensors inside a loop
         return None
     try:
         if tracker is not None:
@@ -439,7 +441,7 @@ def as_step(
             return None
         if any(map(is_inexact, specs_of(body))):
             body = body.keeping(backward_of(body, (True,) * len(body.program.outputs)).states)
-    except Exception:  # noqa: BLE001 (what is wrong with it the plain loop says)
+    except Exception:  # noqa: BLE001 (the plain loop reports what is wrong)
         return None
     outside = [value if isinstance(value, Tensor) else from_raw(value) for value in first.outside]
     operands = [*carried, *rows, *outside]
@@ -450,7 +452,7 @@ def as_step(
 
 
 def _about(tensor: Tensor, shape: tuple[int, ...]) -> ShapeDtype | Spec:
-    """Return what an array without elements is made of that stands for a tensor, or for a row of it."""
+    """Return what an array without elements is made from, in place of a tensor or a row of one."""
     backend, dtype = _library(tensor), tensor.dtype
     return (
         ShapeDtype(shape, dtype) if backend.is_lazy else Spec(backend, shape, backend.dtype(dtype), tensor._spec.device)

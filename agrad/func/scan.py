@@ -24,44 +24,46 @@ def scan(
 ) -> tuple[Any, Any]:
     """Run a function over the rows of arrays, and carry values from each call to the next: JAX's ``lax.scan``.
 
-    It is the loop ``for x in xs: carry, y = step(carry, x)``, with the results `y` stacked. All derivatives and `vmap` go
-    through it as through that loop. In a program, of `capture` or a compiled function, it is one step, however many rows there
-    are, and so are its derivatives.
+    It is the loop ``for x in xs: carry, y = step(carry, x)``, with the results `y` stacked. All derivatives and `vmap`
+    work as for that loop. In a program, captured by `capture` or by a compiled function, it is one step, however many
+    rows there are, and so are its derivatives.
 
     Parameters
     ----------
     step : callable
-        Takes the carried values and one row, gives the next carried values and a result: a pair. What is carried keeps its
-        containers, shapes and dtypes.
+        Takes the carried values and one row, returns a pair: the next carried values and a result. Carried values keep
+        their containers, shapes and dtypes.
     init : array, number or container of them
-        What the first call is given as carried values. A Python number counts as a tensor of the default dtype.
+        The carried values of the first call. A Python number counts as a tensor of the default dtype.
     xs : array or container of them, optional
-        What the rows are of, along the first axis of each. None: the calls are given None, `length` says how many.
+        The rows, along the first axis of each array. None: the calls get None, and `length` says how many there are.
     length : int, optional
-        How many rows there are; default: as `xs` has.
+        The number of rows. Default: that of `xs`.
 
     Returns
     -------
     carry : Tensor or container of them
-        What the last call gave as carried values.
+        The carried values that the last call returned.
     ys : Tensor or container of them
         Results of all calls, along a new first axis; a result of None stays None.
 
     Raises
     ------
     TypeError
-        If a call gives no pair, or carried values in other containers, of another shape or dtype than it was given.
+        If a call does not return a pair, or returns carried values with other containers, shapes or dtypes than it
+        received.
     ValueError
-        If arrays have different numbers of rows, or nobody says how many there are.
+        If arrays have different numbers of rows, or the number of calls is unknown.
 
     Notes
     -----
-    Results are raw arrays if all of `init` and `xs` are, as of the transforms. `step` is given tensors.
+    Results are raw arrays if all of `init` and `xs` are, as for all transforms. `step` receives tensors.
 
-    For a program, `step` runs on arrays without elements, which tells what each call does. The loop is unrolled, a step of the
-    program for each operation of each call, where that is not enough: where `step` draws random numbers, changes anything but
-    what it made, asks for a value or for the history of a tensor, or takes tensors that `vmap` maps from outside. `capture` runs
-    it twice and compares; a compiled function sees what it does, and lets it change nothing.
+    For a program, `step` runs on arrays without elements, which shows what each call does. The loop is unrolled, into
+    one step of the program for each operation of each call, where that is not enough: where `step` draws random
+    numbers, changes anything it did not create, asks for a value or for the history of a tensor, or takes tensors that
+    `vmap` maps from outside. `capture` runs it twice and compares; a compiled function observes what it does, and
+    prevents it from changing anything.
 
     Examples
     --------
@@ -103,7 +105,7 @@ def scan(
 
 
 def _first(leaf: Any) -> Tensor:
-    """Return a value to begin with; of a number that a program computes, one that it computes."""
+    """Return an initial value; for a number that a program computes, the program's."""
     now = recorder()
     live = None if now is None else now.live_of(leaf)
     return argument_of(leaf, "scan") if live is None else argument_of(1.0, "scan") * live
@@ -117,7 +119,7 @@ def _as_step(
     rows_in: TreeDef,
     count: int,
 ) -> tuple[Any, Any] | None:
-    """Make the loop one step of the program that is being captured; None where it must be unrolled."""
+    """Make the loop one step of the program that is being captured; return None if it must be unrolled."""
     shapes: list[TreeDef] = []
 
     def call(carry: list[Tensor], row: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -142,34 +144,34 @@ def _count(rows: Sequence[Tensor], structure: TreeDef, length: int | None) -> in
             raise ValueError(f"scan: xs{path} has no axes, and so no rows{called()}")
         count = leaf.shape[0]
         if count != count:  # noqa: PLR0124 (nan: unknown)
-            raise ValueError(f"scan: how many rows xs{path} has is not known before it is computed{called()}")
+            raise ValueError(f"scan: the number of rows of xs{path} is unknown until it is computed{called()}")
         if found not in (None, count):
             raise ValueError(f"scan: xs{path} has {count} rows, {said} says {found}{called()}")
         found, said = int(count), said if found is not None else f"xs{path}"
     if found is None:
-        raise ValueError(f"scan: there are no rows in xs: say how many calls there are by length={called()}")
+        raise ValueError(f"scan: xs has no rows: pass the number of calls as length={called()}")
     return found
 
 
 def _called(
     step: Callable[..., Any], carried: Sequence[Tensor], structure: TreeDef, row: Any, i: int
 ) -> tuple[list[Tensor], list[Tensor], TreeDef]:
-    """Call the function; return what it carries on, its results, and how these are put together."""
+    """Call the function; return what it carries on, its results, and the structure of these."""
     returned = step(tree.unflatten(structure, carried), row)
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise TypeError(
-            f"scan: {name_of(step)} gives the next carried values and a result, as a pair; it gave"
+            f"scan: {name_of(step)} must return a pair, the next carried values and a result; it returned"
             f" {type(returned).__name__}{called()}"
         )
     leaves, found = tree.flatten(returned[0])
     if found != structure:
-        raise TypeError(f"scan: {name_of(step)} was given {structure} to carry, and carries {found} on{called()}")
+        raise TypeError(f"scan: {name_of(step)} received the carried values {structure}, and returned {found}{called()}")
     carry = [argument_of(leaf, "scan") for leaf in leaves]
     for before, after, path in zip(carried, carry, structure.paths(), strict=True):
         if before.shape != after.shape or before.dtype != after.dtype:
             raise TypeError(
-                f"scan: {name_of(step)} was given {_about(before)} to carry{_at(path)}, and carries {_about(after)} on in"
-                f" call {i}: shapes and dtypes stay. Begin with what it gives, as ag.asarray(..., dtype=...){called()}"
+                f"scan: {name_of(step)} received the carried value {_about(before)}{_at(path)}, and returned {_about(after)} in"
+                f" call {i}: shapes and dtypes must stay. Start from one that it returns, as ag.asarray(..., dtype=...){called()}"
             )
     results, shape = tree.flatten(returned[1])
     return carry, [argument_of(leaf, "scan") for leaf in results], shape
@@ -181,8 +183,8 @@ def _stacked(step: Callable[..., Any], column: list[Tensor]) -> Tensor:
     other = next((i for i, one in enumerate(column) if one.shape != first.shape or one.dtype != first.dtype), None)
     if other is not None:
         raise TypeError(
-            f"scan: {name_of(step)} gave {_about(first)} as a result at first, and {_about(column[other])} in call"
-            f" {other}: shapes and dtypes stay{called()}"
+            f"scan: {name_of(step)} returned {_about(first)} at first, and {_about(column[other])} in call"
+            f" {other}: shapes and dtypes must stay{called()}"
         )
     return stack(column)
 
@@ -190,7 +192,7 @@ def _stacked(step: Callable[..., Any], column: list[Tensor]) -> Tensor:
 def _none(
     step: Callable[..., Any], carried: Sequence[Tensor], structure: TreeDef, rows: Sequence[Tensor], rows_in: TreeDef
 ) -> tuple[list[Tensor], TreeDef]:
-    """Return the results of no call: arrays without rows, of the shapes and dtypes that a call would give."""
+    """Return the results of zero calls: arrays without rows, with the shapes and dtypes that a call would return."""
 
     def result(carry: Any, rows: Any) -> Any:
         row = tree.unflatten(rows_in, [leaf[0] for leaf in rows])

@@ -1,7 +1,7 @@
-"""Jacobians and Hessians that know their zeros: patterns, sparse matrices by few products, operators, covariances.
+"""Jacobians and Hessians that exploit their zeros: patterns, sparse matrices from few products, operators, covariances.
 
-The pattern comes from the captured program (`program.sparsity`), its colours from `coloring`; products of all colours are one
-call of `vmap`, and SciPy takes the matrix as it is.
+The pattern comes from the captured program (`program.sparsity`), its colours from `coloring`; the products of all
+colours are one call of `vmap`, and the matrix is one of SciPy's.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ __all__ = [
     "jacobian_sparsity", "propagate", "sparse_hessian", "sparse_jacobian",
 ]  # fmt: skip
 
-#: Products that are made at a time have so many numbers together, at most.
+#: The largest total number of elements in products that are computed together.
 AT_A_TIME = 2**24
 
-#: Of fewer columns and rows a dense matrix is no news.
+#: With fewer columns and rows, a dense matrix needs no warning.
 SMALL = 100
 
 #: So many rows are looked at of those whose products with a vector are nearly what they are to be.
@@ -61,22 +61,22 @@ BEFORE = 2
 
 
 def jacobian_sparsity(func: Callable[..., Any], argnums: Argnums = 0, *, local: bool = False) -> Callable[..., Any]:
-    """Return the function that gives the pattern of the Jacobian: what of it may not be 0.
+    """Return the function that computes the pattern of the Jacobian: the elements that may be nonzero.
 
     Parameters
     ----------
     func : callable
-        Takes and returns tensors or containers of tensors; a program can hold it (see `capture`).
+        Takes and returns tensors or containers of tensors; a program must be able to hold it (see `capture`).
     argnums : int or tuple of int, optional
         By which arguments.
     local : bool, optional
-        Give the pattern at the values of the arguments, and not for all values: where a condition chooses, what is not chosen
-        does not count, and neither does what is multiplied by 0.
+        Compute the pattern at the values of the arguments, and not for all values: branches that a condition does not
+        choose do not count, nor do values multiplied by 0.
 
     Returns
     -------
     callable
-        Takes the arguments of `func`; gives a ``scipy.sparse.csr_array`` of truth values: a row for each element of the
+        Takes the arguments of `func`; returns a boolean ``scipy.sparse.csr_array``: a row for each element of the
         results, a column for each element of the chosen arguments, in the order of containers.
 
     Raises
@@ -84,13 +84,14 @@ def jacobian_sparsity(func: Callable[..., Any], argnums: Argnums = 0, *, local: 
     BackendError
         If SciPy is not installed.
     CaptureError
-        When called: if no program can hold the function, as where it chooses its way by a value.
+        When called: if no program can hold the function, for example because it branches on a value.
 
     Notes
     -----
-    It is never too small. It is for all values of floating arguments; integers and truth values among the arguments, and what
-    the function finds outside of them, count as they are. Of an operation without a rule all results depend on all operands;
-    ``python -m agrad sparsity`` lists these.
+    The pattern is never too small. It holds for all values of floating-point arguments; it holds only for the current
+    integers and booleans among the arguments, and for the current outer values that the function uses. If an operation
+    has no rule, all its results are assumed to depend on all operands; ``python -m agrad sparsity`` lists these
+    operations.
 
     Examples
     --------
@@ -110,19 +111,19 @@ def jacobian_sparsity(func: Callable[..., Any], argnums: Argnums = 0, *, local: 
 
 
 def hessian_sparsity(func: Callable[..., Any], argnums: Argnums = 0, *, local: bool = False) -> Callable[..., Any]:
-    """Return the function that gives the pattern of the Hessian: that of the Jacobian of the gradient.
+    """Return the function that computes the pattern of the Hessian: the pattern of the Jacobian of the gradient.
 
     Parameters
     ----------
     func : callable
-        Returns a scalar; else as for `jacobian_sparsity`.
+        Returns a scalar; otherwise as for `jacobian_sparsity`.
     argnums, local
         As for `jacobian_sparsity`.
 
     Returns
     -------
     callable
-        Takes the arguments of `func`; gives a symmetric ``scipy.sparse.csr_array`` of truth values.
+        Takes the arguments of `func`; returns a symmetric boolean ``scipy.sparse.csr_array``.
 
     Raises
     ------
@@ -158,9 +159,9 @@ def _pattern(
     *,
     local: bool,
 ) -> tuple[Any, list[tuple[Any, Any]]]:
-    """Return the pattern of the derivative of a function at arguments, by its program; and what of outside it depends on.
+    """Return the pattern of the derivative of a function at arguments, by its program; and the outer values it depends on.
 
-    That is, for each such tensor, where it is found and what counts of it now.
+    For each such tensor, that is where it is found and its current relevant part.
     """
     scipys("sparse", by=f"agrad.func.{what}")
     seen: set[int] = set()
@@ -179,7 +180,7 @@ def _pattern(
         return asarray(leaf, copy=True)
 
     def lifted(leaf: Any) -> Any:
-        """Give a float as an array: a program would have it as it is."""
+        """Return a float as an array: a program would hold it as a constant."""
         return asarray(leaf) if type(leaf) is float else leaf
 
     args, kwargs = tree.map(apart, args), tree.map(apart, kwargs)
@@ -188,11 +189,11 @@ def _pattern(
     try:
         try:
             program = capture(of)(*every[0], **every[1])
-        except CaptureError:  # perhaps for a float that is no number any more
+        except CaptureError:  # perhaps because of a float that is no longer a Python number
             args = tuple(tree.map(lifted, arg) if i in chosen else arg for i, arg in enumerate(args))
             program = capture(of)(*args, **kwargs)
     except CaptureError as error:
-        error.add_note(f"{what}: give the pattern of {name_of(func)} as sparsity=, of which no program tells it.")
+        error.add_note(f"{what}: pass the pattern of {name_of(func)} as sparsity=, because no program yields it.")
         raise
     found = program.sparsity(*args, argnums=chosen, local=local)
     return found, [(origin, _structure(origin.find())) for origin in program.outside.values()]
@@ -203,7 +204,7 @@ def _symmetric(pattern: Any) -> Any:
 
 
 def _structure(value: Any) -> Any:
-    """Return what of a value from outside a pattern depends on: of floating ones, where they are 0."""
+    """Return the part of an outer value that a pattern depends on: for floating-point values, where they are 0."""
     if value is None:
         return None
     tensor = value if isinstance(value, Tensor) else asarray(value)
@@ -220,7 +221,7 @@ def sparse_jacobian(
     with_value: bool = False,
     chunk_size: int | None = None,
 ) -> SparseDerivative:
-    """Return the function that computes the Jacobian as a sparse matrix, by as many products as its pattern has colours.
+    """Return the function that computes the Jacobian as a sparse matrix, with as many products as its pattern has colours.
 
     Parameters
     ----------
@@ -229,14 +230,15 @@ def sparse_jacobian(
     argnums : int or tuple of int, optional
         By which arguments.
     sparsity : Coloring or matrix, optional
-        The pattern, with colours or without. Default: found at the first call, from the program of the function, and kept for
-        arguments of these shapes.
+        The pattern, with or without colours. Default: found at the first call, from the program of the function, and
+        kept for arguments of these shapes.
     mode : {"auto", "forward", "reverse", "mixed"}, optional
         As for `coloring`.
     with_value : bool, optional
         Give ``(jacobian, value)``.
     chunk_size : int, optional
-        Make so many products at a time: less memory. Default: as many as have 16 million numbers together.
+        The number of products computed at a time; fewer need less memory. Default: as many as have 16 million elements
+        together.
 
     Returns
     -------
@@ -257,8 +259,8 @@ def sparse_jacobian(
 
     Notes
     -----
-    From the third call on what it computes is a program, where one can hold it (see `compile`). ``values(...)`` gives the entries
-    alone, as a tensor that can be differentiated and stands within other transforms.
+    From the third call on, it runs a program if one can hold the computation (see `compile`). ``values(...)`` returns
+    only the entries, as a tensor that can be differentiated and used within other transforms.
 
     Examples
     --------
@@ -282,14 +284,14 @@ def sparse_hessian(
     with_value: bool = False,
     chunk_size: int | None = None,
 ) -> SparseDerivative:
-    """Return the function that computes the Hessian as a sparse matrix, by as many products as its pattern has colours.
+    """Return the function that computes the Hessian as a sparse matrix, with as many products as its pattern has colours.
 
     Parameters
     ----------
     func : callable
-        Returns a real scalar; else as for `sparse_jacobian`.
+        Returns a real scalar; otherwise as for `sparse_jacobian`.
     argnums, sparsity, mode, with_value, chunk_size
-        As for `sparse_jacobian`. ``"auto"`` colours columns so that an entry may be found at its mirror image.
+        As for `sparse_jacobian`. ``"auto"`` colours columns so that an entry may be read from its mirror image.
 
     Returns
     -------
@@ -315,18 +317,18 @@ def sparse_hessian(
 
 
 class _Kept:
-    """What is kept for arguments of one form.
+    """The data kept for arguments of one form.
 
     Attributes
     ----------
     coloring : Coloring
         The pattern and its colours.
     run : callable
-        Gives the entries of the matrix, and the value of the function.
+        Computes the entries of the matrix, and the value of the function.
     outside : list of (Origin, array)
-        What the pattern depends on of tensors from outside.
+        The parts of outer tensors that the pattern depends on.
     own : bool
-        The pattern was found here, and is not the user's.
+        Whether the pattern was found here, rather than passed by the user.
     calls : int
         How often it was called.
     known : dict
@@ -340,7 +342,7 @@ class _Kept:
         self.often._before = BEFORE
 
     def is_current(self) -> bool:
-        """Return whether tensors from outside are, in what the pattern depends on, as they were."""
+        """Return whether the parts of outer tensors that the pattern depends on are unchanged."""
         np = get("numpy").module("numpy")
         try:
             return all(np.array_equal(_structure(origin.find()), was) for origin, was in self.outside)
@@ -349,12 +351,12 @@ class _Kept:
 
 
 class SparseDerivative:
-    """A function that gives a sparse matrix of derivatives; made by `sparse_jacobian` and `sparse_hessian`.
+    """A function that computes a sparse matrix of derivatives; created by `sparse_jacobian` and `sparse_hessian`.
 
     Parameters
     ----------
     func : callable
-        The function that is differentiated.
+        The function to differentiate.
     argnums, sparsity, mode, with_value, chunk_size
         As for `sparse_jacobian`.
     order : {1, 2}
@@ -396,20 +398,21 @@ class SparseDerivative:
         return f"<{self.what} of {name_of(self.func)}>"
 
     def coloring(self, *args: Any, **kwargs: Any) -> Coloring:
-        """Return the pattern with its colours for arguments of this form: found now, or kept."""
+        """Return the pattern with its colours for arguments of this form: found now, or kept from an earlier call."""
         return self._for(args, kwargs)[0].coloring
 
     def values(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the entries of the matrix as a tensor, in the order of ``coloring(...).pattern``, and what `func` gives.
+        """Return the entries of the matrix as a tensor, in the order of ``coloring(...).pattern``, and the result of `func`.
 
-        They can be differentiated, and stand within `compile`, `vmap` and the other transforms. Nothing is compared here.
+        They can be differentiated, and used within `compile`, `vmap` and the other transforms. This method does not
+        check the pattern.
         """
         kept, tensors = self._for(args, kwargs)
         entries, value = kept.run(*tensors)
         return (entries, value) if self.with_value else entries
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the matrix, and with `with_value` what `func` gives."""
+        """Return the matrix, and with `with_value` the result of `func`."""
         kept, tensors = self._for(args, kwargs)
         programs = len(kept.often._ways)
         entries, value = self._entries(kept, tensors)
@@ -458,7 +461,7 @@ class SparseDerivative:
     # -- what is kept -------------------------------------------------------------------------------------------------
 
     def _for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Kept, list[Any]]:
-        """Return what is kept for arguments of this form, and these, the arrays as tensors."""
+        """Return the data kept for arguments of this form, and these arguments, with tensors for arrays."""
         leaves, structure = tree.flatten((args, kwargs))
         tensors = self._tensors(leaves)
         key = structure, tuple(map(_form, leaves, tensors))
@@ -468,13 +471,13 @@ class SparseDerivative:
         return kept, tensors
 
     def _tensors(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return arguments with tensors for arrays and floats: a float has the dtype of the first floating array."""
+        """Return arguments with tensors for arrays and floats: a float has the dtype of the first floating-point array."""
         made = [leaf if isinstance(leaf, NUMBERS | str | None) else argument_of(leaf, self.what) for leaf in leaves]
         dtype = next((t.dtype for t in made if isinstance(t, Tensor) and t._spec.inexact), None)
         return [asarray(t, dtype=dtype) if type(t) is float else t for t in made]
 
     def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any], structure: Any) -> _Kept:
-        """Find the pattern and its colours, whatever is recorded around; return what gives the entries."""
+        """Find the pattern and its colours, whatever is being recorded outside; return the function that computes the entries."""
         before = modes.get_mode()
         try:
             modes.push(recorder=None)
@@ -488,7 +491,7 @@ class SparseDerivative:
         inputs = [argument_of(leaf, self.what) for leaf in leaves]
         if any(x._spec.is_complex for x in inputs):
             raise TypeError(
-                f"{self.what}: is of real arguments; split complex ones into real and imaginary part{called()}"
+                f"{self.what}: takes real arguments; split complex ones into real and imaginary parts{called()}"
             )
         for x in inputs:
             if not x._spec.inexact:
@@ -505,7 +508,7 @@ class SparseDerivative:
         if found.pattern.shape[1] != columns:
             m, n = found.pattern.shape
             raise ValueError(
-                f"{self.what}: the pattern is of {m} rows and {n} columns, and the arguments have {columns} elements{called()}"
+                f"{self.what}: the pattern has {m} rows and {n} columns, but the arguments have {columns} elements{called()}"
             )
         return _Kept(found, self._products(found, inputs, structure), outside, own=self._given is None)
 
@@ -515,20 +518,20 @@ class SparseDerivative:
         if min(m, n) >= SMALL and products >= min(m, n):
             density = found.pattern.nnz / (m * n)
             warnings.warn(
-                f"{self.what}: the matrix of {name_of(self.func)} has {m:,} rows and {n:,} columns, of whose entries {density:.0%} may"
-                f" not be 0, and takes {products:,} products: no fewer than a dense one, and {found.pattern.nnz * 12 / 1e6:,.0f} MB."
-                " jacrev, jacfwd and hessian give that; hvp, jvp and the operators need no matrix.",
+                f"{self.what}: the matrix of {name_of(self.func)} has {m:,} rows and {n:,} columns; {density:.0%} of its entries may"
+                f" be nonzero. It takes {products:,} products, no fewer than a dense one, and {found.pattern.nnz * 12 / 1e6:,.0f} MB."
+                " jacrev, jacfwd and hessian return a dense one; hvp, jvp and the operators need no matrix.",
                 UserWarning,
                 stacklevel=5,
             )
 
     def _products(self, found: Coloring, inputs: Sequence[Tensor], structure: Any) -> Callable[..., Any]:
-        """Return the function of the arguments' leaves that gives the entries of the matrix, and the value."""
+        """Return the function of the arguments' leaves that computes the entries of the matrix, and the value."""
         sizes = [math.prod(x.shape) for x in inputs]
         ahead, back = found.seeds()
         like = inputs[0] if inputs else None
         if like is None:
-            raise TypeError(f"{self.what}: there is no argument to differentiate by{called()}")
+            raise TypeError(f"{self.what}: there is no argument to differentiate with respect to{called()}")
         seeds, first = [], 0
         for x, size in zip(inputs, sizes, strict=True):
             part = ahead[:, first : first + size].reshape(found.forward, *x.shape)
@@ -557,7 +560,7 @@ class SparseDerivative:
             def checked(count: int) -> None:
                 if count != m:
                     raise ValueError(
-                        f"{self.what}: the pattern is of {m} rows and {n} columns, and the results have {count} elements{called()}"
+                        f"{self.what}: the pattern has {m} rows and {n} columns, but the results have {count} elements{called()}"
                     )
 
             if found.forward:
@@ -585,7 +588,7 @@ class SparseDerivative:
         return products
 
     def _vector(self, structure: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Return a function that gives results as one vector, and one that gives the chosen leaves and what they go into."""
+        """Return a function that computes results as one vector, and one that returns the chosen leaves and their containers."""
 
         def of(leaves: Sequence[Any]) -> tuple[tuple[Any, ...], Callable[..., Any]]:
             args, kwargs = tree.unflatten(structure, list(leaves))
@@ -619,9 +622,9 @@ class SparseDerivative:
         return tangent._raw, along, wrong
 
     def _holds(self, kept: _Kept, entries: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Compare a product of the matrix and a random vector with the derivative along that.
+        """Compare a product of the matrix and a random vector with the derivative along that vector.
 
-        Return False where a pattern that was found does not hold any more; raise where it is the user's.
+        Return False if a pattern that was found no longer holds; raise if it is the user's.
         """
         np = get("numpy").module("numpy")
         leaves, structure = tree.flatten((args, kwargs))
@@ -692,12 +695,12 @@ def _real(what: str, leaf: Any) -> Tensor:
     if not isinstance(leaf, Tensor):
         raise TypeError(f"{what}: expected f to return only tensors, got {type(leaf)}{called()}")
     if leaf._spec.is_complex:
-        raise TypeError(f"{what}: is of real results; give real and imaginary part apart{called()}")
+        raise TypeError(f"{what}: takes real results; return real and imaginary parts separately{called()}")
     return leaf
 
 
 def _form(leaf: Any, tensor: Any) -> Any:
-    """Return what of an argument decides about the pattern: shape and dtype, and of integers the values."""
+    """Return the properties of an argument that determine the pattern: shape and dtype, and the values of integers."""
     if not isinstance(tensor, Tensor):
         return type(leaf), leaf if isinstance(leaf, NUMBERS | str | None) else id(leaf)
     spec = tensor._spec
@@ -712,7 +715,7 @@ def _host(tensor: Tensor) -> Any:
 
 
 def _there(array: Any, beside: Tensor) -> Tensor:
-    """Return an array of NumPy's as a tensor of the backend and device of another one."""
+    """Return a NumPy array as a tensor on the backend and device of another one."""
     backend = getattr(beside._spec.backend, "base", beside._spec.backend)
     return (
         asarray(asarray(array), device=beside.device)
@@ -745,20 +748,21 @@ def _listed(numbers: Any) -> str:
 
 
 def jacobian_operator(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Return the function that gives the Jacobian as a linear operator of SciPy's: products without a matrix.
+    """Return the function that computes the Jacobian as a linear operator of SciPy: products without a matrix.
 
     Parameters
     ----------
     func : callable
         Takes and returns real tensors or containers of them.
     argnums : int or tuple of int, optional
-        By which arguments.
+        The arguments to differentiate with respect to.
 
     Returns
     -------
     callable
-        Takes the arguments of `func`; gives a ``scipy.sparse.linalg.LinearOperator`` of a row for each element of the results
-        and a column for each element of the chosen arguments. ``matvec`` runs forward mode, ``rmatvec`` the backward pass.
+        Takes the arguments of `func`; returns a ``scipy.sparse.linalg.LinearOperator`` with a row for each element of
+        the results and a column for each element of the chosen arguments. ``matvec`` runs forward mode, ``rmatvec`` the
+        backward pass.
 
     Raises
     ------
@@ -783,19 +787,19 @@ def jacobian_operator(func: Callable[..., Any], argnums: Argnums = 0) -> Callabl
 
 
 def hessian_operator(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Return the function that gives the Hessian as a linear operator of SciPy's: products without a matrix.
+    """Return the function that computes the Hessian as a linear operator of SciPy: products without a matrix.
 
     Parameters
     ----------
     func : callable
         Returns a real scalar.
     argnums : int or tuple of int, optional
-        By which arguments.
+        The arguments to differentiate with respect to.
 
     Returns
     -------
     callable
-        Takes the arguments of `func`; gives a ``scipy.sparse.linalg.LinearOperator``, symmetric.
+        Takes the arguments of `func`; returns a symmetric ``scipy.sparse.linalg.LinearOperator``.
 
     Raises
     ------
@@ -820,21 +824,21 @@ def hessian_operator(func: Callable[..., Any], argnums: Argnums = 0) -> Callable
 
 
 def gauss_newton_operator(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Return the function that gives ``J.T @ J`` as a linear operator of SciPy's, with the Jacobian `J`.
+    """Return the function that computes ``J.T @ J`` as a linear operator of SciPy, where `J` is the Jacobian.
 
-    That is the Hessian of half the sum of squares of what `func` gives, without its second derivatives.
+    This is the Hessian of half the sum of squares of the results of `func`, without the second derivatives of `func`.
 
     Parameters
     ----------
     func : callable
         Returns residuals: real tensors or containers of them.
     argnums : int or tuple of int, optional
-        By which arguments.
+        The arguments to differentiate with respect to.
 
     Returns
     -------
     callable
-        Takes the arguments of `func`; gives a ``scipy.sparse.linalg.LinearOperator``, symmetric.
+        Takes the arguments of `func`; returns a symmetric ``scipy.sparse.linalg.LinearOperator``.
 
     Raises
     ------
@@ -865,7 +869,7 @@ def gauss_newton_operator(func: Callable[..., Any], argnums: Argnums = 0) -> Cal
 def _linear(
     what: str, func: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any], *, order: int
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, int], Any]:
-    """Return products with a Jacobian or Hessian and its transpose, of NumPy's vectors, with its shape and dtype."""
+    """Return products of NumPy vectors with a Jacobian or Hessian and its transpose, with the shape and dtype of the matrix."""
     np = get("numpy").module("numpy")
     of, chosen = of_chosen(func, argnums, args, kwargs)
     flat, structure = tree.flatten(chosen)
@@ -876,7 +880,7 @@ def _linear(
         return _as_vector(what, function(*tree.unflatten(structure, list(values))))
 
     if any(x._spec.is_complex for x in inputs):
-        raise TypeError(f"{what}: is of real arguments; split complex ones into real and imaginary part{called()}")
+        raise TypeError(f"{what}: takes real arguments; split complex ones into real and imaginary parts{called()}")
     y, back = vjp(vector, *inputs)
     dtype = _host(y).dtype
 
@@ -898,29 +902,29 @@ def _operator(shape: tuple[int, int], dtype: Any, matvec: Callable[[Any], Any], 
 
 
 def propagate(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Return the function that gives a value with its covariance, to first order: ``J @ C @ J.T`` with the Jacobian `J`.
+    """Return the function that computes a value with its covariance, to first order: ``J @ C @ J.T``, where `J` is the Jacobian.
 
     Parameters
     ----------
     func : callable
-        Takes and returns real tensors or containers of them; a program can hold it (see `sparse_jacobian`).
+        Takes and returns real tensors or containers of them; a program must be able to hold it (see `sparse_jacobian`).
     argnums : int or tuple of int, optional
         Which arguments are uncertain.
 
     Returns
     -------
     callable
-        Called with the arguments of `func` and the covariance of the uncertain ones behind them: a matrix of a row and a column
-        for each element, in the order of containers, be it sparse; or a vector of variances, if they do not correlate. Gives what
-        `func` gives, and the covariance of its elements: a ``scipy.sparse.csr_array`` where that of the arguments is a vector or
-        sparse, else an array.
+        Takes the arguments of `func`, followed by the covariance of the uncertain ones: a matrix, possibly sparse, with
+        a row and a column for each element, in the order of containers; or a vector of variances if they are
+        uncorrelated. Returns the result of `func`, and the covariance of its elements: a ``scipy.sparse.csr_array`` if
+        the covariance of the arguments is a vector or sparse, otherwise an array.
 
     Raises
     ------
     BackendError
         If SciPy is not installed.
     ValueError
-        When called: if the covariance is of another size.
+        When called: if the covariance has the wrong size.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The transforms as `agrad` itself has them; its `grad` is of a function or of tensors."""
+"""The transforms under their names in `agrad`; `agrad.grad` takes a function or tensors."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ def grad(*args: Any, **kwargs: Any) -> Any:
     Parameters
     ----------
     *args, **kwargs
-        Of a function, or anything else that can be called: those of `agrad.func.grad`, ``grad(func, argnums=0)``. Of
+        For a function, or any other callable: those of `agrad.func.grad`, ``grad(func, argnums=0)``. For
         tensors: those of `agrad.autograd.grad`, ``grad(outputs, inputs)``.
 
     Returns
     -------
     callable, tuple, dict or other container
-        Of a function, the function that gives its gradient. Of tensors, a Tensor (or None) per input.
+        For a function, the function that computes its gradient. For tensors, a Tensor (or None) per input.
 
     Raises
     ------
     TypeError
-        If the first argument is neither a function nor tensors, or a function stands beside tensors.
+        If the first argument is neither a function nor tensors, or a function is mixed with tensors.
     RuntimeError
         As `agrad.func.grad` and `agrad.autograd.grad`.
 
@@ -108,14 +108,14 @@ def grad(*args: Any, **kwargs: Any) -> Any:
         if "inputs" in kwargs or any(isinstance(value, Tensor) for value in beside):
             name = getattr(first, "__name__", type(first).__name__)
             raise TypeError(
-                f"grad() got the function {name} beside tensors. Of a function it takes argnums, and gives a function:"
-                f" agrad.grad({name})(x). Of tensors it takes the function's result: agrad.grad({name}(x), x).{called()}"
+                f"grad() got the function {name} together with tensors. For a function it takes argnums, and returns a function:"
+                f" agrad.grad({name})(x). For tensors it takes the function's result: agrad.grad({name}(x), x).{called()}"
             )
         return of_function(*args, **kwargs)
     is_container = isinstance(first, Iterable) or hasattr(type(first), "__dataclass_fields__")
     if is_container and backend_of(first) is None:
         return of_tensors(*args, **kwargs)
     raise TypeError(
-        "grad() takes a function, whose gradient function it gives, or tensors with a history, whose gradients it gives;"
+        "grad() takes a function, and returns its gradient function; or tensors with a history, and returns their gradients;"
         f" got {type(first).__name__}{called()}"
     )

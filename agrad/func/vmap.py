@@ -1,4 +1,4 @@
-"""vmap: a function of one example becomes one of a batch of them."""
+"""vmap: turn a function of one example into a function of a batch."""
 
 from __future__ import annotations
 
@@ -33,28 +33,30 @@ def vmap(
     """Return the function that maps a function over an axis of its arguments, all at once.
 
     func : callable
-        Takes tensors or containers of tensors (and whatever else is not mapped over), returns tensors or containers of
-        tensors. It is called once, on tensors that do not show the axis.
+        Takes tensors or containers of tensors (and any other arguments, which are not mapped over), returns tensors or
+        containers of tensors. It is called once, on tensors that hide the axis.
     in_dims : int, None or container of them, optional
         The axis of every argument to map over, as a tuple with an entry per argument; an entry is an int, None for an
-        argument that stays as it is, or a container of these of the argument's structure. One int stands for all.
+        argument that is not mapped over, or a container of these in the argument's structure. A single int applies to
+        all.
     out_dims : int, None or container of them, optional
-        Where the axis stands in the results; None for a result that does not depend on it.
+        The position of the axis in the results; None for a result that does not depend on it.
     randomness : str, optional
-        What a random function gives inside: ``"error"`` refuses, ``"same"`` numbers for the whole batch,
-        ``"different"`` numbers for every example.
+        The behaviour of random functions inside: ``"error"`` refuses them, ``"same"`` draws the same numbers for the
+        whole batch, ``"different"`` draws different numbers for every example.
     chunk_size : int, optional
-        Map over so many at a time and join the results. Default: all.
+        The number of examples mapped over at a time; the results are joined. Default: all.
     Returns : callable
         Takes the arguments of `func`; keyword arguments are not mapped over.
     ValueError: When called: if the arguments do not fit `in_dims` or differ in the length of the axis, or results do not fit
         `out_dims`.
-    RuntimeError: When called: if the function needs the value of a tensor, as in ``if x > 0``, or the shape of a result depends
+    RuntimeError: When called: if the function needs the value of a tensor, as in ``if x > 0``, or the shape of a result
+    depends
         on values.
-    UnsupportedOp: When called: if an operation has no batching rule. None is ever looped over.
-    It composes with itself and with all other transforms: ``vmap(grad(f))`` gives the gradient for every example.
-    Of arrays it gives arrays, as all transforms do. A tensor of outside that is used in the function is the same for
-    all examples. Assigning into it, or keeping a tensor of inside beyond the call, is not supported.
+    UnsupportedOp: When called: if an operation has no batching rule; there is no fallback to a loop. vmap composes with
+    itself and with all other transforms: ``vmap(grad(f))`` computes the gradient for every example. For arrays it
+    returns arrays, like all transforms. An outer tensor that the function uses is the same for all examples. Assigning
+    into it, or keeping an inner tensor beyond the call, is not supported.
 
     >>> a = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> ag.func.vmap(lambda row: ag.vecdot(row, row))(a)
@@ -89,7 +91,7 @@ def vmap(
                 columns[0] if place is None else concat(columns, axis=place)
                 for columns, place in zip(map(list, zip(*parts, strict=True)), places, strict=True)
             ]
-        if raw:  # what has the axis is new
+        if raw:  # results that have the axis are new
             results = [
                 bare(y, place is not None) if isinstance(y, Tensor) else y
                 for y, place in zip(results, places, strict=True)
@@ -100,7 +102,7 @@ def vmap(
 
 
 def check_randomness(randomness: str) -> None:
-    """Refuse what is none of the three ways."""
+    """Refuse any other word than the three."""
     if randomness not in RANDOMNESS:
         raise RuntimeError(
             f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}{called()}"
@@ -113,7 +115,7 @@ def over_rows(
     chunk_size: int | None = None,
     randomness: str = "error",
 ) -> list[Tensor]:
-    """Map a function of tensors, which gives a list of them, over their first axis: vmap without what users may pass."""
+    """Map a function of tensors, which returns a list of them, over their first axis: vmap without the checks of user arguments."""
     size = tensors[0].shape[0]
     if chunk_size is not None and size > chunk_size:
         parts = [
@@ -135,7 +137,7 @@ def _run(
     size: int,
     randomness: str,
 ) -> tuple[list[Any], TreeDef, list[int | None]]:
-    """Call the function once; give the leaves of its result, their structure, and where the axis stands in each."""
+    """Call the function once; return the leaves of its result, their structure, and the position of the axis in each."""
 
     def run(level: BatchLevel, inside: list[Any]) -> tuple[list[Any], TreeDef, list[int | None]]:
         flat = all(part is LEAF for part in structure.children)
@@ -152,7 +154,7 @@ def _run(
 
 
 def _result(func: Callable[..., Any], y: Any, place: int | None, level: BatchLevel) -> tuple[Any, int | None]:
-    """Return a result with the batch as an axis, and where."""
+    """Return a result with the batch as an axis, at its position."""
     name = getattr(func, "__name__", func)
     if place is None:
         if isinstance(y, Tensor) and level.number in getattr(y._spec.backend, "numbers", ()):
@@ -177,7 +179,7 @@ def _result(func: Callable[..., Any], y: Any, place: int | None, level: BatchLev
 
 
 def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], TreeDef, list[Any]]:
-    """Take the arguments apart, and give the axis of each leaf."""
+    """Take the arguments apart, and return the axis of each leaf."""
     name = getattr(func, "__name__", func)
     if not isinstance(in_dims, int | tuple | list) or isinstance(in_dims, bool):
         raise ValueError(  # noqa: TRY004 (PyTorch's type)
@@ -213,7 +215,7 @@ def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tu
             try:
                 if isinstance(x, bool | int | float | complex):
                     raise TypeError
-                x = argument_of(x, "vmap")  # noqa: PLW2901 (an array of a library)
+                x = argument_of(x, "vmap")  # noqa: PLW2901 (a raw array)
             except TypeError:
                 raise ValueError(
                     f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={axis} for an input but the input is of"
@@ -245,11 +247,11 @@ def _batch_size(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
 
 
 def _places(func: Callable[..., Any], out_dims: Any, structure: TreeDef) -> list[int | None]:
-    """Return where the axis is to stand in each result."""
+    """Return the position of the axis in each result."""
     name = getattr(func, "__name__", func)
     found = spread(out_dims, structure)
     if found is None and isinstance(out_dims, tuple) and len(out_dims) == 1:
-        found = spread(out_dims[0], structure)  # PyTorch takes a tuple of one for one result
+        found = spread(out_dims[0], structure)  # PyTorch accepts a tuple of one for a single result
     if found is None:
         raise ValueError(
             f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of"
@@ -265,7 +267,7 @@ def _places(func: Callable[..., Any], out_dims: Any, structure: TreeDef) -> list
 
 
 def spread(dims: Any, structure: TreeDef) -> list[Any] | None:
-    """Return an entry of `dims` per leaf of a structure: one may stand for a whole part; None if they do not match."""
+    """Return an entry of `dims` per leaf of a structure: one entry may apply to a whole part; None if they do not match."""
     if dims is None or isinstance(dims, int):
         return [dims] * structure.num_leaves
     if structure.kind is None:
@@ -285,7 +287,7 @@ def spread(dims: Any, structure: TreeDef) -> list[Any] | None:
 
 
 def _entries(dims: Any) -> dict[Any, Any] | None:
-    """Return the entries of a container by key; None for what is none."""
+    """Return the entries of a container by key; None if it is not a container."""
     if isinstance(dims, dict):
         return dims
     if isinstance(dims, tuple | list):

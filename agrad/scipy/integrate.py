@@ -1348,7 +1348,7 @@ refer(
     globals(),
     "scipy.integrate",
     {  # as `fun` and `func` begin
-        "f": "Raises ImplicitError if the function depends on a tensor that is being differentiated and is none of its arguments,\n"
+        "f": "Raises ImplicitError if the function depends on a tensor that is being differentiated and is not one of its arguments,\n"
         "and UnsupportedOp on lazy arrays."
     },
 )

@@ -310,7 +310,7 @@ refer(
     globals(),
     "scipy.optimize",
     {  # all take a function first: `f`, `fun` or `func`
-        "f": "Raises ImplicitError if the function depends on a tensor that is being differentiated and is none of its arguments,\n"
+        "f": "Raises ImplicitError if the function depends on a tensor that is being differentiated and is not one of its arguments,\n"
         "or if what was found is differentiated and is no solution or has no derivative there; UnsupportedOp on lazy arrays, and\n"
         "for limits of the search (``bounds``, ``loss``, ``constraints``) where it is differentiated."
     },

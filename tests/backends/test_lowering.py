@@ -493,7 +493,7 @@ REASONS = [
     (hard, "depends on values"),
     (shown, r"Tensor.numpy\(\) gives Python values of a tensor"),
     (printed, "it prints, which a program would not"),
-    (rewritten, "rewritten in test_lowering.py is called, of whose code there is no text"),
+    (rewritten, "rewritten in test_lowering.py is called, and its source is not available"),
 ]
 
 

@@ -46,7 +46,7 @@ def bounded(x):
 CASES = {inverse: ag.zeros((2, 2)), definite: -ag.eye(2), jitter: -ag.eye(2), bounded: ag.eye(2) * 7}
 
 
-@pytest.mark.filterwarnings("ignore:jitter runs as it is")
+@pytest.mark.filterwarnings("ignore:jitter runs uncompiled")
 @pytest.mark.parametrize("check", [False, "doubling"])
 @pytest.mark.parametrize("function", CASES)
 def test_a_way_that_fails_is_left_for_the_other(function, check):
@@ -54,7 +54,7 @@ def test_a_way_that_fails_is_left_for_the_other(function, check):
     for i in range(12):
         x = CASES[function] if i % 3 == 2 else ag.eye(2) * (1 + i % 2)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "jitter runs as it is")
+            warnings.filterwarnings("ignore", "jitter runs uncompiled")
             found = compiled(x)
         np.testing.assert_array_equal(found.numpy(), function(x).numpy())
     assert compiled.programs
@@ -96,7 +96,7 @@ def test_draws_and_counts_of_a_way_that_fails_are_taken_back():
 
         run = wrap(step)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "step runs as it is")
+            warnings.filterwarnings("ignore", "step runs uncompiled")
             losses = [run(-ag.eye(2) if i % 4 == 3 else ag.eye(2)) for i in range(10)]
         return losses, w.detach().numpy(), ag.random.default_generator.get_state()
 

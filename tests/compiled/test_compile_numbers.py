@@ -273,7 +273,7 @@ def test_where_there_is_no_text_a_float_is_a_condition():
         assert compiled(ag.asarray([1.0, float(i)])) == 1.0 + i
     assert len(compiled.programs) > 1
     compiled = ag.compile(names["function"], check=False)
-    with pytest.warns(ag.func.CompileWarning, match="function is called, of whose code there is no text"):
+    with pytest.warns(ag.func.CompileWarning, match="function is called, and its source is not available"):
         assert compiled(ag.asarray([1.0, 0.0])) == 1.0
     for i in range(3):
         assert compiled(ag.asarray([1.0, float(i)])) == 1.0 + i

@@ -291,7 +291,7 @@ class TestRefusals:
     def test_a_tensor_of_the_closure_is_refused(self):
         w = ag.tensor(2.0, requires_grad=True)
         root = implicit(lambda a: 2.0 * float(a), lambda x, a: x - a * w)
-        with pytest.raises(ImplicitError, match=r"depends on w, .* none of its arguments.*\n  Make w an argument\."):
+        with pytest.raises(ImplicitError, match=r"depends on w, .* not one of its arguments.*\n  Make w an argument\."):
             root(ag.tensor(1.0))
         with ag.no_grad():
             assert root(ag.tensor(1.0)).item() == 2.0
@@ -300,7 +300,7 @@ class TestRefusals:
             return implicit(lambda a: 2.0 * float(a), lambda x, a: x - a * w)(ag.tensor(1.0))
 
         for transform in (ag.func.grad, ag.func.deriv):
-            with pytest.raises(ImplicitError, match=r"depends on w, .* none of its arguments"):
+            with pytest.raises(ImplicitError, match=r"depends on w, .* not one of its arguments"):
                 transform(of)(ag.tensor(2.0))
 
     def test_what_does_not_fit(self):

@@ -101,7 +101,7 @@ def test_colourings_are_kept(tmp_path):
         func.coloring(band(3), "sideways")
     with pytest.raises(ValueError, match="is not symmetric"):
         func.coloring(np.ones((2, 3)), symmetric=True)
-    with pytest.raises(ValueError, match="do not tell the entry"):
+    with pytest.raises(ValueError, match="do not separate the entry"):
         func.Coloring(func.coloring(band(3)).pattern, np.zeros(3, dtype=int), np.full(3, -1))
 
 
@@ -247,7 +247,7 @@ def test_a_pattern_that_is_too_small_is_found_at_first_use():
     x = points(6)
     small = sp.eye_array(6)
     with pytest.raises(
-        ValueError, match=r"the pattern of tridiagonal is too small, in 6 rows, as in row 0: there columns 1 are"
+        ValueError, match=r"the pattern of tridiagonal is too small, in 6 rows, as in row 0: columns 1 are not 0 there"
     ):
         func.sparse_jacobian(tridiagonal, sparsity=small)(x)
     with pytest.raises(ValueError, match="too small, in 6 columns, as in column 0"):
@@ -256,7 +256,7 @@ def test_a_pattern_that_is_too_small_is_found_at_first_use():
         func.sparse_hessian(rosenbrock, sparsity=small)(x)
     for shape in ((6, 5), (5, 6), (6, 7), (9, 6)):
         for mode in ("forward", "reverse"):
-            with pytest.raises(ValueError, match="the pattern is of"):
+            with pytest.raises(ValueError, match="the pattern has"):
                 func.sparse_jacobian(tridiagonal, sparsity=np.ones(shape), mode=mode)(x)
     larger = func.sparse_jacobian(tridiagonal, sparsity=np.ones((6, 6)))(x)
     np.testing.assert_allclose(larger.toarray(), func.jacrev(tridiagonal)(x).numpy())
@@ -293,7 +293,7 @@ def test_a_branch_by_value_needs_a_pattern():
     x = points(4)
     with pytest.raises(func.CaptureError) as caught:
         func.sparse_jacobian(f)(x)
-    assert "give the pattern of f as sparsity=" in "".join(caught.value.__notes__)
+    assert "pass the pattern of f as sparsity=" in "".join(caught.value.__notes__)
     jacobian = func.sparse_jacobian(f, sparsity=np.eye(4))
     for _ in range(5):
         np.testing.assert_allclose(jacobian(x).toarray(), np.diag(2 * x.numpy()))
@@ -301,7 +301,7 @@ def test_a_branch_by_value_needs_a_pattern():
 
 
 def test_a_dense_function_says_what_it_costs():
-    with pytest.warns(UserWarning, match="of whose entries 100% may not be 0, and takes 120 products"):
+    with pytest.warns(UserWarning, match="100% of its entries may be nonzero. It takes 120 products"):
         func.sparse_jacobian(lambda x: x / ag.sum(x))(points(120))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -309,9 +309,9 @@ def test_a_dense_function_says_what_it_costs():
 
 
 def test_refusals():
-    with pytest.raises(TypeError, match="is of real arguments"):
+    with pytest.raises(TypeError, match="takes real arguments"):
         func.sparse_jacobian(lambda x: x)(ag.asarray([1j]))
-    with pytest.raises(TypeError, match="is of real results"):
+    with pytest.raises(TypeError, match="takes real results"):
         func.sparse_jacobian(lambda x: x * 1j)(points(2))
     with pytest.raises(ValueError, match="should be greater than 0"):
         func.sparse_jacobian(lambda x: x, chunk_size=0)

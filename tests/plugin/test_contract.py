@@ -761,6 +761,6 @@ for solve in (
 """
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        f"{what} runs SciPy's, which is not installed: pip install scipy"
+        f"{what} needs SciPy, which is not installed: pip install scipy"
         for what in ("agrad.optim.minimize", "agrad.scipy.optimize", "agrad.scipy.integrate")
     ]

@@ -278,7 +278,7 @@ class TestNames:
 
     def test_two_of_a_name(self, registered):
         registered(Given([Steps()]), "first")
-        with pytest.warns(RuntimeWarning, match="the plugin 'first' gives an executor named 'steps' already"):
+        with pytest.warns(RuntimeWarning, match="the plugin 'first' already provides an executor named 'steps'"):
             registered(Given([Steps()]), "second")
 
     def test_the_command_lists_them(self, registered, monkeypatch, capsys):

@@ -84,12 +84,12 @@ def test_a_name_that_is_taken(registered):
     class Impostor(Mine):
         name = "numpy"
 
-    with pytest.warns(RuntimeWarning, match=r"plugin 'MyPlugin' failed: .* gives a backend named 'numpy' already"):
+    with pytest.warns(RuntimeWarning, match=r"plugin 'MyPlugin' failed: .* already provides a backend named 'numpy'"):
         registered(MyPlugin(Impostor()))
     assert type(manager.get("numpy")).__name__ == "NumpyBackend"
     (row,) = (row for row in ag.backends() if row.name == "MyPlugin")
     assert not row.available
-    assert "gives a backend named 'numpy' already" in row.reason
+    assert "already provides a backend named 'numpy'" in row.reason
 
 
 @pytest.mark.parametrize("given", [None, "", "a:b", "a b", "a\n", 5, ("a",), ["a"], b"a", "cpu"])
@@ -132,7 +132,7 @@ def test_a_hook_that_raises(registered):
 VERSIONS = {
     "older": ({"contract": 1}, 1, "join(others) takes the place of absorbs"),
     "does not say so": ({"absorbs": frozenset({"numpy"})}, 1, "join(others) takes the place of absorbs"),
-    "oldest": ({"contract": 0}, 0, "that is long gone"),
+    "oldest": ({"contract": 0}, 0, "it is no longer supported"),
     "newer": ({"contract": 99}, 99, "install a newer agrad"),
 }
 
@@ -499,7 +499,7 @@ def test_two_plugins_for_one_type_are_told_of(tmp_path):
     out, err = python(USE_OF_CLAIM, f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     claims = " and ".join(f"{n!r} of the distribution {n!r}, for {n!r}" for n in ("cc", "bb", "aa"))
     assert err.count("RuntimeWarning") == 1
-    assert f"__main__.Sub is claimed by the plugins {claims}: it is one of 'cc'." in err
+    assert f"__main__.Sub is claimed by the plugins {claims}; it counts as one of 'cc'." in err
     assert out.split() == ["cc", "cc"]  # whatever the order of the folder
 
 
@@ -513,7 +513,7 @@ def test_two_distributions_of_one_entry_point_name(tmp_path):
     assert first.split()[0] == "counted"
     assert second.startswith("mine of other ")
     assert second.endswith(
-        "no: BackendError: 'counted' has an entry point of that name, too: one of them needs another"
+        "no: BackendError: 'counted' also has an entry point of that name: rename one of them"
     )
 
 
@@ -625,7 +625,7 @@ def test_a_backend_by_its_path_is_imported_when_it_is_needed(tmp_path):
 BAD_PATHS = {
     "module": ("late_backed:Late", "", "", "late_backed:Late: ModuleNotFoundError: No module named 'late_backed'"),
     "attribute": ("late_backend:Early", "", "", "late_backend:Early: AttributeError: module 'late_backend' has no"),
-    "object": ("late_backend:function", "", "", "late_backend:function: TypeError: it is a function, no Backend"),
+    "object": ("late_backend:function", "", "", "late_backend:function: TypeError: it is a function, not a Backend"),
     "class": ("late_backend:array_api_strict.Array", "", "", "late_backend:array_api_strict.Array: "),
     "library": ("late_backend:Late", "nonsense_library, ", "", "not installed (No module named 'nonsense_library')"),
     "name": ("late_backend:Late", "", "name = 'early'", "it is named 'early', its plugin says 'late'"),
@@ -678,7 +678,7 @@ def test_what_is_no_path_is_an_error_of_the_plugin(path, registered):
         def agrad_backends(self):
             return {"late": path}
 
-    with pytest.warns(RuntimeWarning, match=f"the backend 'late' is given as {path!r}, which is no path such as"):
+    with pytest.warns(RuntimeWarning, match=f"the backend 'late' is given as {path!r}, which is not a path such as"):
         registered(Faulty())
     with pytest.raises(ag.BackendError, match="unknown backend 'late'"):
         ag.zeros(2, device="late")

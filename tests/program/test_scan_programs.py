@@ -494,7 +494,7 @@ def test_a_leaf_that_changes_is_named():
     given = {"n": [ag.asarray(1)]}, ag.ones(3)
     for run in (function, capture(function), ag.compile(function)):
         with pytest.raises(
-            TypeError, match=r"was given int64\[\] to carry at \['n'\]\[0\], and carries float64\[\] on"
+            TypeError, match=r"received the carried value int64\[\] at \['n'\]\[0\], and returned float64\[\]"
         ):
             run(*given)
 

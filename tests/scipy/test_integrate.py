@@ -659,7 +659,7 @@ class TestQuad:
     def test_what_it_sees_beside_is_refused(self):
         rate = leaf(0.5)
         for args in ((), (leaf(1.0),)):
-            with pytest.raises(ImplicitError, match="none of its arguments"):
+            with pytest.raises(ImplicitError, match="not one of its arguments"):
                 integrate.quad(lambda x, *_: rate * x, 0.0, 1.0, args)
 
     def test_a_derivative_that_does_not_converge_is_no_number(self):
@@ -739,9 +739,9 @@ class TestNQuad:
     def test_what_it_sees_beside_is_refused(self):
         rate = leaf(0.5)
         for args in ((), (leaf(1.0),)):
-            with pytest.raises(ImplicitError, match="none of its arguments"):
+            with pytest.raises(ImplicitError, match="not one of its arguments"):
                 integrate.nquad(lambda x, y, *_: rate * (x * y), [(0.0, 1.0)] * 2, args)
-        with pytest.raises(ImplicitError, match="none of its arguments"):
+        with pytest.raises(ImplicitError, match="not one of its arguments"):
             integrate.nquad(lambda x, y, p: p * x * y, [lambda y, p: (0.0, rate), (0.0, 1.0)], (leaf(1.0),))
 
     def test_refusals(self, dask_backend):
