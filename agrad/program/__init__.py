@@ -1,1 +1,1 @@
-"""Programs: what a function of tensors did, as data, and what can be done with it."""
+"""Programs: the recorded work of a function of tensors, as data, and operations on it."""

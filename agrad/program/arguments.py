@@ -1,8 +1,9 @@
-"""What the transforms share: choosing arguments, taking containers apart, and in which form results come back.
+"""Shared by the transforms: choosing arguments, flattening containers, and the form in which results are returned.
 
-Raw in, raw out: a result is an array of its library, and a NumPy scalar where NumPy gives one, if every array or number
-among the arguments was raw, and the result has no history and no transform runs around the call. Else it is a Tensor. A
-derivative by an argument follows that argument; what the function returned follows all of them.
+Raw in, raw out: a result is an array of its library, and a NumPy scalar where NumPy returns one, if every array or
+number among the arguments was raw, and the result has no history and no transform runs around the call. Otherwise it is
+a Tensor. A derivative with respect to an argument takes the form of that argument; the function's result depends on all
+of them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from agrad.tree import TreeDef
 
 Argnums = int | tuple[int, ...]
 
-#: What a Python number is; NumPy's doubles are among them, its other scalars are arrays to their backend.
+#: The types of Python numbers; NumPy's doubles are among them, its other scalars count as arrays of their backend.
 NUMBERS = bool | int | float | complex
 
 # -- checks -------------------------------------------------------------------------------------------------------------
@@ -49,7 +50,7 @@ def _is_numeric(value: Any) -> bool:
 
 
 def _arguments(leaves: Sequence[Any], structure: TreeDef, what: str) -> list[Tensor]:
-    """Return the leaves of a container as tensors; an error names the entry."""
+    """Return the leaves of a container as tensors; errors name the entry."""
     try:
         return [argument_of(leaf, what) for leaf in leaves]
     except TypeError:
@@ -59,18 +60,18 @@ def _arguments(leaves: Sequence[Any], structure: TreeDef, what: str) -> list[Ten
         raise
 
 
-#: What to do with an entry of a container that has no derivative.
+#: The fix for an entry of a container that has no derivative.
 _APART = "Keep what has no derivative in an argument of its own, or in a closure."
 
 
 def _path(structure: TreeDef, i: int) -> str:
-    """Return where a leaf stands among arguments; of one argument, where within it."""
+    """Return the position of a leaf among arguments; within a single argument, its path."""
     path = structure.paths()[i]
     return path.removeprefix("[0]") if structure.kind is tuple and len(structure.children) == 1 else path
 
 
 def refuse_kind(tensor: Tensor, tensors: Sequence[Tensor], structure: TreeDef, primals: Sequence[Any]) -> NoReturn:
-    """Refuse an argument that has no derivative, and say which it is."""
+    """Refuse an argument that has no derivative, and name it."""
     i = next(i for i, t in enumerate(tensors) if t is tensor)
     value, path = tree.flatten(tuple(primals))[0][i], _path(structure, i)
     which = f"That at {path}" if path else "This one"
@@ -84,7 +85,7 @@ def tensors_of(container: Any, what: str) -> tuple[list[Tensor], TreeDef]:
     return _arguments(leaves, treedef, what), treedef
 
 
-#: Why a function of tensors gives a number.
+#: Why a function of tensors returns a number.
 _LEFT = (
     "\n  It is computed from none of the arguments, or it left the graph: by float(), item(), or an array of NumPy's own that"
     " elements were written to."
@@ -92,7 +93,7 @@ _LEFT = (
 
 
 def outputs_of(container: Any, what: str, expected: str = "") -> tuple[list[Tensor], TreeDef]:
-    """Take what a function returned apart: tensors only."""
+    """Flatten a function's result, which must consist of tensors."""
     leaves, treedef = tree.flatten(container)
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
@@ -102,7 +103,7 @@ def outputs_of(container: Any, what: str, expected: str = "") -> tuple[list[Tens
 
 
 def split_aux(returned: Any, what: str) -> tuple[Any, Any]:
-    """Return result and auxiliary values of a function that returns both."""
+    """Return the result and auxiliary values of a function that returns both."""
     if not (isinstance(returned, tuple) and len(returned) == 2):
         raise RuntimeError(
             f"{what}: output of function f should be a tuple: (output, aux) if has_aux is True{called()}"
@@ -111,14 +112,14 @@ def split_aux(returned: Any, what: str) -> tuple[Any, Any]:
 
 
 def check_kind(argnums: Any) -> None:
-    """Refuse what cannot be argnums, when the function is made: perhaps it is the point, beside the function."""
+    """Refuse invalid argnums when the function is created: the value may be the point to differentiate at."""
     if isinstance(argnums, bool) or not isinstance(argnums, int | tuple):
-        hint = "\n  A transform gives a function: call that with the point." if isinstance(argnums, Tensor) else ""
+        hint = "\n  A transform returns a function: call that with the point." if isinstance(argnums, Tensor) else ""
         raise TypeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}{hint}{called()}")
 
 
 def check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
-    """Return the chosen arguments as places from the front."""
+    """Return the chosen arguments as positions from the front."""
     check_kind(argnums)
     if isinstance(argnums, tuple) and not argnums:
         raise RuntimeError(f"argnums must be non-empty{called()}")
@@ -137,18 +138,20 @@ def check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
 
 # -- raw in, raw out ----------------------------------------------------------------------------------------------------
 
-#: Gives a user a result: as it is, or as its library has it. Told whether the tensor was made for this alone.
+#: Converts a result for the user: unchanged, or to an array of its library. The second argument says whether the tensor
+#: was created only for this.
 Give = Callable[[Tensor, bool], Any]
 
 
-#: Whether what is of a type is an array or number, of Python's types.
+#: Whether values of a type are arrays or numbers, Python's included.
 _PYTHONS_OWN = {bool: True, int: True, float: True, complex: True, str: False, bytes: False, type(None): False}
 
 
 def is_raw(*containers: Any) -> bool:
-    """Return whether arrays or numbers are in containers, and no tensor.
+    """Return whether containers hold arrays or numbers, and no tensor.
 
-    Constants may be large, hold themselves, or be of a library whose backend does not load: that is no error here.
+    Constants may be large, contain themselves, or belong to a library whose backend does not load: that is no error
+    here.
     """
     for c in containers:
         if isinstance(c, Tensor):
@@ -174,8 +177,8 @@ def is_raw(*containers: Any) -> bool:
             found = found or known[kind]
         elif id(x) not in seen:
             seen.add(id(x))
-            kinds = set(map(type, opened)) if len(opened) > 8 else None  # of many, the types tell faster
-            if kinds is not None and kinds <= known.keys():  # no container among them, nor a tensor
+            kinds = set(map(type, opened)) if len(opened) > 8 else None  # for many leaves, comparing types is faster
+            if kinds is not None and kinds <= known.keys():  # no container among them, and no tensor
                 found = found or any(known[kind] for kind in kinds)
             else:
                 pending.extend(opened)
@@ -183,15 +186,15 @@ def is_raw(*containers: Any) -> bool:
 
 
 def owner_of(x: Any) -> Backend | None:
-    """Return the backend of an array, None where it is none, or that of a backend which cannot be used."""
+    """Return the backend of an array; None if it is not one, or its backend cannot be used."""
     try:
         return backend_of(x)
-    except BackendError:  # it is raised where the value is used, if it is
+    except BackendError:  # the error is raised where the value is used, if at all
         return None
 
 
 def givers(leaves: Sequence[Any], arguments: Sequence[TreeDef]) -> list[Give]:
-    """Return per leaf of arguments in which form derivatives by it come back; none if all do as tensors.
+    """Return, per leaf of the arguments, the form of derivatives with respect to it; nothing if all are tensors.
 
     An argument that has both tensors and raw leaves counts as tensors.
     """
@@ -205,13 +208,13 @@ def givers(leaves: Sequence[Any], arguments: Sequence[TreeDef]) -> list[Give]:
     return found
 
 
-#: The structure of one argument that is no container.
+#: The structure of a single argument that is not a container.
 ONE = TreeDef(tuple, (), (LEAF,), 1)
 
 
 def arguments_of(container: tuple[Any, ...], what: str) -> tuple[list[Tensor], TreeDef, list[Give]]:
-    """Take arguments apart that a function is differentiated by, and tell in which form derivatives come back."""
-    if len(container) == 1:  # the usual case, without taking apart what is no container
+    """Flatten the arguments that a function is differentiated with respect to, and return the form of the derivatives."""
+    if len(container) == 1:  # the usual case, without flattening a single leaf
         (only,) = container
         if type(only) in BACKENDS:
             made = tensor_of(only)
@@ -224,18 +227,18 @@ def arguments_of(container: tuple[Any, ...], what: str) -> tuple[list[Tensor], T
 
 
 def _is_array(x: Any) -> bool:
-    """Return whether something raw is an array: no number, and no scalar of a library."""
+    """Return whether a raw value is an array: neither a number, nor a scalar of a library."""
     owner = None if isinstance(x, NUMBERS) else backend_of(x)
     return owner is not None and type(owner.as_array(x)) is type(x)
 
 
 def as_tensor(result: Tensor, new: bool = False) -> Any:  # noqa: ARG001 (a `Give`)
-    """Return a result as it is."""
+    """Return a result unchanged."""
     return result
 
 
 def as_array(result: Tensor, new: bool = False) -> Any:
-    """Return a result as an array that is the user's own; one with a history, or within a transform, as it is."""
+    """Return a result as an array that belongs to the user; a result with a history, or within a transform, is returned unchanged."""
     if _stays(result):
         return result
     raw, backend = result._raw, result._spec.backend
@@ -245,7 +248,7 @@ def as_array(result: Tensor, new: bool = False) -> Any:
 
 
 def bare(result: Tensor, new: bool = False) -> Any:
-    """Return a result likewise; a 0-d one as what its library gives for such: a NumPy scalar."""
+    """Return a result likewise; a 0-d one as its library's scalar, as NumPy does."""
     if not result._spec.shape and not _stays(result):
         found = result._raw[()]
         if type(found) is not type(result._raw):
@@ -254,12 +257,12 @@ def bare(result: Tensor, new: bool = False) -> Any:
 
 
 def give_all(gives: Sequence[Give], results: Iterable[Tensor]) -> list[Any]:
-    """Return results in the form each is to have."""
+    """Return results, each in its form."""
     return [give(t, False) for give, t in zip(gives, results, strict=True)] if gives else list(results)
 
 
 def bare_all(container: Any) -> Any:
-    """Return what a function returned, its tensors by `bare`."""
+    """Return a function's result, with its tensors converted by `bare`."""
     return tree.map(lambda x: bare(x) if isinstance(x, Tensor) else x, container)
 
 
@@ -270,13 +273,13 @@ def moves(arguments: Any) -> bool:
 
 
 def is_transformed(tensor: Tensor) -> bool:
-    """Return whether a transform around the call differentiates by a tensor."""
+    """Return whether a transform around the call differentiates with respect to a tensor."""
     return tensor._is_followed() and bool(mode.transforming.get() or tensor._tangents)
 
 
 def _stays(result: Tensor) -> bool:
-    """Return whether a result stays a Tensor whatever the arguments were: a transform outside may differentiate it."""
-    if result._node is not None or result._spec.backend.is_batched:  # of a level of vmap
+    """Return whether a result stays a Tensor whatever the arguments were, because an outer transform may differentiate it."""
+    if result._node is not None or result._spec.backend.is_batched:  # at a level of vmap
         return True
     now = mode.current()
     return mode.transforming.get() is not None or (now is not None and bool(now.levels))

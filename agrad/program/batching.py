@@ -1,9 +1,9 @@
-"""Batched arrays: a backend whose arrays carry one more axis than anybody sees, so that vmap needs no change elsewhere.
+"""Batched arrays: a backend whose arrays carry one hidden axis, so that vmap needs no change elsewhere.
 
 A `Batched` array is an array of another namespace with a batch axis in front. Its backend belongs to a level, one call
-of vmap, and to the backend of the arrays inside; levels nest by wrapping batched arrays again, the larger number
-outside. What does not depend on the batch stays the plain array it is: kernels take both. How an op is batched stands
-where it is declared (``batch=``), or follows from its kind: see `ops.batch_rules`.
+of vmap, and to the backend of the inner arrays; levels nest by wrapping batched arrays again, the larger number
+outside. Values that do not depend on the batch stay plain arrays: kernels take both. How an op is batched is stated in
+its declaration (``batch=``), or follows from its kind: see `ops.batch_rules`.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class BatchLevel:
     Attributes
     ----------
     number : int
-        Its place in the nesting of batched arrays; free for another level once nothing refers to this one.
+        Its position in the nesting of batched arrays; reusable by another level once nothing refers to this one.
     size : int
         The length of the batch.
     randomness : str
         ``"error"``, ``"same"`` or ``"different"``.
     open : bool
-        The mapped function is running. Afterwards a cotangent that leaves the batch is summed over it.
+        Whether the mapped function is running. Afterwards a cotangent that leaves the batch is summed over it.
     first : Level or None
-        The level of the first run, where the mapped function runs again for a checkpoint: it has the same number.
+        The level of the first run, if the mapped function runs again for a checkpoint: it has the same number.
     """
 
     __slots__ = ("__weakref__", "first", "number", "open", "randomness", "size")
@@ -63,7 +63,7 @@ class BatchLevel:
         self.size: int = size
         self.randomness: str = randomness
         self.open: bool = True
-        self.first: BatchLevel | None = first  # as long as it lives, its number is not given to another
+        self.first: BatchLevel | None = first  # while it lives, no other level gets its number
         if first is not None:
             self.number = first.number
             return
@@ -83,12 +83,12 @@ def in_batch(
     randomness: str,
     function: Callable[[BatchLevel, list[Any]], T],
 ) -> T:
-    """Call a function with a new level inside those that are open, and with leaves whose axes are its batch.
+    """Call a function at a new level inside the open ones, with leaves whose axes are its batch.
 
-    In it a call of backward() is refused.
+    The function may not call backward().
     """
     recorder = mode.recorder()
-    if recorder is not None:  # within, nobody sees the tensors themselves
+    if recorder is not None:  # inside, the tensors themselves are inaccessible
         for leaf in leaves:
             if isinstance(leaf, Tensor):
                 recorder.use(leaf)
@@ -112,21 +112,21 @@ def in_batch(
 
 
 def level_of(number: int) -> BatchLevel:
-    """Return the level of a number: the one that is open here, or else the one that was open."""
+    """Return the level with a number: the one open here, or else the one that was open."""
     return next((level for level in reversed(batch_levels.get()) if level.number == number), None) or _levels[number]
 
 
-#: Lists that note the levels opened in this context, and levels whose numbers are used again instead of new ones.
+#: Lists that record the levels opened in this context, and levels whose numbers are reused instead of new ones.
 _noted: ContextVar[tuple[list[BatchLevel], ...]] = ContextVar("agrad_noted_levels", default=())
 _given: ContextVar[Iterator[BatchLevel] | None] = ContextVar("agrad_given_levels", default=None)
 
 
 def repeatable(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return two forms of a function: for its first call, and for calls later on that give the same values.
+    """Return two forms of a function: for its first call, and for later calls that return the same values.
 
-    Called again it runs within the levels that are open now, whatever is open then, and within a transform if it does
-    now; levels that it opens have the numbers they had: what it computes can stand where the values of the first call
-    stood.
+    Called again, the function runs within the levels that are open now, whatever is open then, and within a transform
+    if there is one now; levels that it opens have the same numbers as before: its results can replace the values of the
+    first call.
     """
     around, inside = batch_levels.get(), transforming.get()
     levels: list[BatchLevel] = []
@@ -165,16 +165,16 @@ def repeatable(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callab
 
 
 class Batched:
-    """An array of another namespace with a batch axis in front, which its shape does not show.
+    """An array of another namespace with a hidden batch axis in front, which is not part of its shape.
 
-    Each backend has a subclass of its own, so that the type tells the backend.
+    Each backend has its own subclass, so that the type identifies the backend.
 
     Attributes
     ----------
     data : array
         The array with the batch axis.
     level : Level
-        Whose batch it is.
+        The level whose batch it is.
     """
 
     __slots__ = ("__weakref__", "data", "level")
@@ -211,7 +211,7 @@ class Batched:
 
     @property
     def device(self) -> Any:
-        """The device, as the library inside has it."""
+        """The device, in the form of the inner library."""
         return getattr(self.data, "device", None)
 
     def __getitem__(self, key: Any) -> Any:
@@ -268,16 +268,16 @@ Batched.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 def elementwise(function: Callable[..., Any], arrays: tuple[Any, ...], options: dict[str, Any] | None = None) -> Any:
-    """Call a function that acts element by element: ranks are aligned behind the batch axis, broadcasting does the rest.
+    """Call an elementwise function: ranks are aligned behind the batch axis, broadcasting does the rest.
 
     Parameters
     ----------
     function : callable
-        Takes the arrays inside.
+        Takes the inner arrays.
     arrays : tuple
         Arrays, batched or not, and Python scalars.
     options : dict, optional
-        Handed on as keywords.
+        Passed on as keywords.
     """
     number, rank = 0, 0
     for a in arrays:
@@ -297,7 +297,7 @@ def elementwise(function: Callable[..., Any], arrays: tuple[Any, ...], options: 
 
 
 def aligned(array: Batched, rank: int) -> Any:
-    """Return the array inside with axes of length 1 behind the batch axis, up to a rank."""
+    """Return the inner array with axes of length 1 behind the batch axis, up to a rank."""
     data = array.data
     lacking = rank - data.ndim + 1
     if lacking <= 0:
@@ -306,7 +306,7 @@ def aligned(array: Batched, rank: int) -> Any:
 
 
 def kernels_of(array: Any) -> Any:
-    """Return the kernels of an array's backend, which a recording writes down."""
+    """Return the kernels of an array's backend, which a recording records."""
     backend = backend_of(array)
     assert backend is not None
     return mode.kernels_of(backend)
@@ -320,12 +320,12 @@ def rewrap(data: Any, level: BatchLevel) -> Any:
     kind = _KINDS.get((level.number, type(data)))
     if kind is None:
         owner = backend_of(data)
-        assert owner is not None, f"a kernel gave {type(data).__name__}, which is no array"
+        assert owner is not None, f"a kernel returned {type(data).__name__}, which is not an array"
         kind = _KINDS[level.number, type(data)] = batched_backend(level.number, owner).kind_of_array
     return kind(data, level)
 
 
-#: The class of batched arrays by level number and type of the array inside.
+#: The class of batched arrays by level number and type of the inner array.
 _KINDS: dict[tuple[int, type], type[Batched]] = {}
 
 
@@ -333,7 +333,7 @@ _KINDS: dict[tuple[int, type], type[Batched]] = {}
 
 
 def control_flow() -> RuntimeError:
-    """Make the error of a value that differs over the batch but is to choose a way through the program."""
+    """Create the error for a value that differs over the batch and is used in a branch."""
     return RuntimeError(
         "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that"
         " yet: the examples of a batch take one way through the program. Use agrad.where to choose for each."
@@ -342,7 +342,7 @@ def control_flow() -> RuntimeError:
 
 
 def one_number() -> RuntimeError:
-    """Make the error of a value that differs over the batch but is asked for as one Python number."""
+    """Create the error for a value that differs over the batch and is requested as one Python number."""
     return RuntimeError(
         "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor,"
         " please try to rewrite what you're doing with other operations."
@@ -351,7 +351,7 @@ def one_number() -> RuntimeError:
 
 
 def leaves_vmap(how: str) -> RuntimeError:
-    """Make the error of a batched value that is asked for as an array of a library."""
+    """Create the error for a batched value that is requested as an array of a library."""
     return RuntimeError(
         f"vmap: {how} of a Tensor that is being mapped over: its value differs over the batch. Use agrad's functions, or"
         f" call {how} outside of the mapped function.{errors.called()}"
@@ -361,7 +361,7 @@ def leaves_vmap(how: str) -> RuntimeError:
 # -- backends ---------------------------------------------------------------------------------------------------------
 
 
-#: Members that a batched backend has of the library's: they are not about shapes.
+#: Members that a batched backend takes over from the library's: they do not concern shapes.
 OF_THE_LIBRARY = (
     *(
         "cannot",
@@ -386,17 +386,17 @@ class BatchedBackend(Backend):
     number : int
         The level's number.
     inner : Backend
-        Whose arrays are inside: a library's, or a batched backend of a smaller number.
+        The backend of the inner arrays: a library's, or a batched backend with a smaller number.
     base : Backend
         The library's backend below all levels.
     numbers : frozenset of int
-        The numbers of the levels, this one's and those inside.
+        The numbers of the levels: this one's and those inside.
     kind_of_array : type
         The class of its arrays.
     """
 
     is_batched = True
-    is_lazy = True  # a value is not to be had: what would look at elements, to check them, passes on
+    is_lazy = True  # values are not available: functions that would check elements skip the check
 
     def __init__(self, number: int, inner: Backend) -> None:
         self.number = number
@@ -422,11 +422,11 @@ class BatchedBackend(Backend):
     def _rule_on_tensors(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Node) -> Any:
         """Run a rule on tensors: where an array meets a batch, its own operator would refuse it."""
         if node.plan is None or node.plan.rule.define is not None:
-            return vjp(self.xp, g, saved, node)  # a Function's, or one of a fused op, which calls kernels alone
+            return vjp(self.xp, g, saved, node)  # a rule of a Function, or of a fused op, which calls kernels only
         return _on_tensors(vjp, self.functions, g, rebuilt(node, saved), node)
 
     def _rule_on_batches(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Node) -> Any:
-        """Run a rule as the backend inside runs those with other kernels."""
+        """Run a rule in the way the inner backend runs rules with other kernels."""
         return self.base._run_on(vjp, self.xp, g, saved, node)
 
     def spec(self, array: Any) -> Spec:
@@ -456,7 +456,7 @@ class BatchedBackend(Backend):
     def _on_one_device(self) -> bool:
         of_names = (
             type(self.base).creation is Backend.creation
-        )  # else arrays may carry a context, which specs tell apart
+        )  # otherwise arrays may carry a context, which specs distinguish
         return of_names and not self.base.is_lazy and len(self.base.devices()) == 1
 
     def beside(self, array: Any) -> dict[str, Any]:
@@ -502,7 +502,7 @@ class BatchedBackend(Backend):
         return self.xp.add(array, other)
 
     def join(self, others: Sequence[Backend]) -> Backend | None:
-        """Return the backend of all their levels over the one library that they have in common."""
+        """Return the backend of all their levels over the library that they share."""
         found = joined(b.base if isinstance(b, BatchedBackend) else b for b in (self, *others))
         for number in sorted(self.numbers.union(*map(_numbers_of, others))) if found is not None else ():
             found = batched_backend(number, found)
@@ -520,7 +520,7 @@ class BatchedBackend(Backend):
         return array if base is self.base else source.send(array, self.base, device)
 
     def send(self, array: Any, target: Backend, device: str) -> Any:
-        """Hand over the array inside, the whole batch at once."""
+        """Return the inner array, the whole batch at once."""
         base = target.base if isinstance(target, BatchedBackend) else target
         if not isinstance(array, Batched):  # the same for all examples
             return self.base.send(array, base, device)
@@ -544,7 +544,7 @@ class BatchedBackend(Backend):
         return f"BatchedTensor(lvl={self.number}, value={inside!r})"
 
     def run_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a `Function` by its own ``vmap``, or by its methods on batched tensors, if it says they can take them."""
+        """Run a `Function` by its own ``vmap``, or by its methods on batched tensors if it declares that they accept them."""
         tensors = [a for a in tree.flatten((args, tuple(kwargs.values())))[0] if isinstance(a, Tensor)]
         backend = joined(t._spec.backend for t in tensors)
         if not isinstance(backend, BatchedBackend):
@@ -566,7 +566,7 @@ class BatchedBackend(Backend):
 
 
 def _on_tensors(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function with tensors instead of raw arrays, and give raw arrays again."""
+    """Call a function with tensors instead of raw arrays, and return raw arrays again."""
     before = mode.get_mode()
     try:
         mode.push(grad=False)
@@ -594,7 +594,7 @@ def _raw(value: Any) -> Any:
 
 
 def _kernel_of(backend: BatchedBackend, name: str) -> Any:
-    """Return the kernel of batched arrays for an op, or for a function that kernels and rules call beside ops."""
+    """Return the kernel of batched arrays for an op, or for another function that kernels and rules call."""
     op = OPS.get(name)
     if op is None:
         return _beside(backend, name)
@@ -607,7 +607,7 @@ def _kernel_of(backend: BatchedBackend, name: str) -> Any:
 
 
 def _pointwise(backend: BatchedBackend, op: Op) -> Callable[..., Any]:
-    """Run the kernel inside at once where ranks are aligned as they are."""
+    """Call the inner kernel directly if the ranks are already aligned."""
     get, inner, kind = op.kernel_of, backend.inner.xp, backend.kind_of_array
     aligning = _by_rule(backend, op.name, op, batch_rules.pointwise)
 
@@ -659,7 +659,7 @@ def _by_rule(backend: BatchedBackend, name: str, op: Op | None, rule: batch_rule
             if not shape or (shape[0] != level.size and shape[0] == shape[0]):  # nan: unknown when lazy
                 gave = f"shape {tuple(shape)}" if shape is not None else type(part).__name__
                 raise errors.RuleError(
-                    f"{name}: its batch rule gave {gave}; it is to give an array whose first axis is the batch's, of length"
+                    f"{name}: its batch rule returned {gave}; it must return an array whose first axis is the batch's, of length"
                     f" {level.size}{errors.called()}"
                 )
         return rewrap(found, level)
@@ -668,7 +668,7 @@ def _by_rule(backend: BatchedBackend, name: str, op: Op | None, rule: batch_rule
 
 
 def _beside(backend: BatchedBackend, name: str) -> Any:
-    """Return what is no op: a dtype or constant of the library's, or a function that does not look at values."""
+    """Return an attribute that is not an op: a dtype or constant of the library, or a function that does not look at values."""
     get, inner = operator.attrgetter(name), backend.inner.xp
     known = WITHOUT_OP.get(name)
     rule = None if known is None else known.batch
@@ -681,7 +681,7 @@ def _beside(backend: BatchedBackend, name: str) -> Any:
 
 
 def level_in(number: int, values: Any) -> BatchLevel | None:
-    """Return the level of a number that one of the values is batched by, also within lists and keys."""
+    """Return the level with a number that batches one of the values, also within lists and keys."""
     for value in values:
         if isinstance(value, Batched):
             if value.number == number:
@@ -700,7 +700,7 @@ def batched_backend(number: int, inner: Backend) -> BatchedBackend:
 
 
 def _joined_of(arrays: Sequence[Any]) -> Backend:
-    """Return the backend of a call on raw arrays and whatever else."""
+    """Return the backend of a call on raw arrays and other values."""
     known = [type(a).backend if isinstance(a, Batched) else BACKENDS.get(type(a)) for a in arrays]
     found = joined(b for b in known if b is not None)
     assert found is not None
@@ -708,7 +708,7 @@ def _joined_of(arrays: Sequence[Any]) -> Backend:
 
 
 def drawn(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int, int], **options: Any) -> Any:
-    """Sample from a key; a recording writes the draw down."""
+    """Sample from a key; a recording records the draw."""
     recorder = mode.recorder()
     return (backend.random if recorder is None else functools.partial(recorder.draw, backend))(
         kind, shape, key, **options
@@ -716,7 +716,7 @@ def drawn(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int, i
 
 
 def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int, int], **options: Any) -> Any:
-    """Sample inside the mapped functions of all open levels, as each of them wants it."""
+    """Sample inside the mapped functions of all open levels, as each of them specifies."""
     levels = batch_levels.get()
     if any(level.randomness == "error" for level in levels):
         message = (
@@ -739,14 +739,14 @@ def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int,
 
 
 class VmapInfo(NamedTuple):
-    """What a Function's ``vmap`` is told."""
+    """The ``info`` argument of a Function's ``vmap``."""
 
     batch_size: int
     randomness: str
 
 
 def _through_own_vmap(cls: Any, backend: BatchedBackend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call ``vmap(info, in_dims, *args)`` of a Function, for the innermost level; it gives result and out_dims."""
+    """Call ``vmap(info, in_dims, *args)`` of a Function, for the innermost level; it returns result and out_dims."""
     level = next(level for level in reversed(batch_levels.get()) if level.number in backend.numbers)
 
     def has(a: Any) -> bool:
@@ -759,7 +759,7 @@ def _through_own_vmap(cls: Any, backend: BatchedBackend, args: tuple[Any, ...], 
     def back(y: Any, dim: int | None) -> Any:
         if not isinstance(y, Tensor) and (dim is not None or backend_of(y) is not None):
             raise TypeError(
-                f"the vmap of {cls.__name__} gave {type(y).__name__}, not a Tensor: its history would be lost.\n  Call"
+                f"the vmap of {cls.__name__} returned {type(y).__name__}, not a Tensor: its history would be lost.\n  Call"
                 f" {cls.__name__}.apply in it, or agrad's functions.{errors.called()}"
             )
         return y if dim is None else enter(y, dim % y.ndim, level, inside=True)
@@ -783,9 +783,9 @@ class Crossing(Node):
 
 
 class Lifting(Crossing):
-    """A value that does not depend on the batch became an operand beside others that do.
+    """A value that does not depend on the batch became an operand together with others that do.
 
-    Its cotangent may still have the batch: that, like what comes from another backend, is said by its type.
+    Its cotangent may still have the batch: its type says so, as for a cotangent from another backend.
     """
 
     __slots__ = ()
@@ -800,7 +800,7 @@ def _cross(
     again: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """Return a tensor of a crossed value, with a node that sends its cotangent back; its tangents cross by `again`."""
-    batched: Any = tensor._spec.backend  # unless it enters: then the value is
+    batched: Any = tensor._spec.backend  # unless it enters: then the value is inside too
     spec = (raw.backend if isinstance(raw, Batched) else batched.base).spec(raw)
     recorded = tensor._node is not None and spec.inexact and mode.is_grad_enabled()
     made = wrap(raw, spec, _crossing(Crossing, tensor, spec, back, back_raw) if recorded else None)
@@ -819,7 +819,7 @@ def _crossing(
 ) -> Crossing:
     """Return the node of a crossed value.
 
-    It has the user's line, or where no call of the user's is about the crossing, that of the value.
+    It has the user's line; if no call of the user's is about the crossing, that of the value.
     """
     before: Any = tensor._node
     node = object.__new__(kind)
@@ -834,7 +834,7 @@ def _crossing(
 
 
 def enter(tensor: Tensor, axis: int, level: BatchLevel, *, inside: bool = False) -> Tensor:
-    """Make an axis of a tensor the batch of a level; `inside` says that its history may lead out of the batch again."""
+    """Turn an axis of a tensor into the batch of a level; `inside` says that its history may lead out of the batch again."""
 
     def back(g: Tensor) -> Tensor:
         _check_closed(level, inside=inside)
@@ -848,7 +848,7 @@ def enter(tensor: Tensor, axis: int, level: BatchLevel, *, inside: bool = False)
 
 
 def _check_closed(level: BatchLevel, *, inside: bool) -> None:
-    """Refuse to differentiate, inside the mapped function, by the whole of what it is mapped over."""
+    """Refuse to differentiate, inside the mapped function, with respect to the whole tensor that is mapped over."""
     if level.open and not inside:
         raise RuntimeError(
             "vmap: cannot differentiate inside the mapped function by a Tensor whose axis it is mapped over; differentiate"
@@ -857,7 +857,7 @@ def _check_closed(level: BatchLevel, *, inside: bool) -> None:
 
 
 def leave(tensor: Tensor, axis: int, level: BatchLevel) -> Tensor:
-    """Make the batch of a level an axis; what does not depend on the batch is repeated along it."""
+    """Turn the batch of a level into an axis; repeat a value that does not depend on the batch along it."""
     if level.number not in _numbers_of(tensor._spec.backend):
         xp = tensor._spec.backend.functions
         shape = (*tensor.shape[:axis], level.size, *tensor.shape[axis:])
@@ -874,7 +874,7 @@ def leave(tensor: Tensor, axis: int, level: BatchLevel) -> Tensor:
 
 
 def lift(tensor: Tensor, levels: tuple[BatchLevel, ...]) -> Tensor:
-    """Return a tensor that does not depend on the batches of levels, as an operand beside others that do."""
+    """Return a tensor that does not depend on the batches of levels, as an operand for others that do."""
     if tensor._node is None or not levels:
         return tensor
     node = _crossing(
@@ -887,7 +887,7 @@ def lift(tensor: Tensor, levels: tuple[BatchLevel, ...]) -> Tensor:
 
 
 def unlift(tensor: Tensor, levels: tuple[BatchLevel, ...]) -> Tensor:
-    """Sum over the batches of those levels that are closed: within an open one every member has a cotangent of its own."""
+    """Sum over the batches of the closed levels: within an open one every member has its own cotangent."""
     levels = tuple(level for level in levels if not level.open)
     numbers = _numbers_of(tensor._spec.backend)
     for level in levels:

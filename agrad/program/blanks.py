@@ -1,8 +1,8 @@
-"""Recording without data: arrays of a library that have a shape and a dtype and no element, and what records on them.
+"""Recording without data: arrays of a library that have a shape and a dtype but no element, and their recorder.
 
-A `BlankRecorder` runs no kernel. What an operation gives is told by the standard's functions on outlines, so that only
-shapes and dtypes are computed; numbers, lists and constants keep their values. Nothing can choose its way by a value that
-is not there.
+A `BlankRecorder` runs no kernel. The standard's functions on outlines determine the result of an operation, so that
+only shapes and dtypes are computed; numbers, lists and constants keep their values. Nothing can branch on a missing
+value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["BlankRecorder", "ShapeDtype", "blank", "blank_tensor", "program_of_k
 
 
 class ShapeDtype:
-    """Shape and dtype of an array that need not be there: stands for one where `capture` and `eval_shape` run.
+    """Shape and dtype of an array without data: replaces an array in calls of `capture` and `eval_shape`.
 
     Parameters
     ----------
@@ -125,12 +125,12 @@ def blank_tensor(value: Any) -> Tensor:
 
 
 class BlankRecorder(Recorder):
-    """A recorder on arrays without elements. It runs no kernel, and changes nothing that is not the function's own."""
+    """A recorder on arrays without elements. It runs no kernel, and changes nothing outside of the function."""
 
     def __init__(self, first: int = 0) -> None:
         super().__init__(first)
-        self._nodes: dict[int, Node | None] = {}  # of the tensors from outside that were met, by id
-        self._states: dict[int, tuple[Any, Any]] = {}  # by id, random generators and the states that they had
+        self._nodes: dict[int, Node | None] = {}  # the outer tensors that were met, by id
+        self._states: dict[int, tuple[Any, Any]] = {}  # random generators, by id, with their earlier states
 
     def meet(self, tensor: Tensor) -> None:
         super().meet(tensor)
@@ -143,7 +143,7 @@ class BlankRecorder(Recorder):
 
     @property
     def has_moved(self) -> bool:
-        """Whether a tensor that the call did not make is another one now: its value, its gradient, its history."""
+        """Whether a tensor that the call did not create has changed: its value, its gradient, or its history."""
         return bool(self.grads) or any(
             tensor._raw is not array or grad_of(tensor) is not grad or tensor._node is not self._nodes[id(tensor)]
             for tensor, array, grad in self.met.values()
@@ -153,7 +153,7 @@ class BlankRecorder(Recorder):
         """Give tensors and random generators from outside, once the recording is over, what they had before it."""
         before = mode.get_mode()
         try:
-            mode.push(recorder=None)  # nor is a recording around this one told
+            mode.push(recorder=None)  # without telling a recording around this one
             for tensor, array, grad in self.met.values():
                 if tensor._raw is not array:
                     assign_data([tensor], [array], [from_raw(array)._spec])
@@ -167,7 +167,7 @@ class BlankRecorder(Recorder):
             mode.set_mode(before)
 
     def run(self, inner: Backend, op: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Return what a kernel gives as arrays without elements; run it only if it takes none."""
+        """Return the result of a kernel as arrays without elements; run the kernel only if it takes none."""
         if facts_of(op).creates != "here" and not any(map(_has_recorded, (*args, *kwargs.values()))):
             return super().run(inner, op, function, args, kwargs)
         try:
@@ -175,12 +175,12 @@ class BlankRecorder(Recorder):
         except (NeedsValuesError, UnsupportedOp, AttributeError) as error:
             raise unknown(op, error) from error
         except (TypeError, ValueError, IndexError) as error:
-            if op in OPS and OPS[op].rule.guarded:  # a user's kernel, which may be written for one library
+            if op in OPS and OPS[op].rule.guarded:  # a user's kernel, which may be written for one library only
                 raise unknown(op, error) from error
             raise
 
     def outlines(self, inner: Backend, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the outlines of what a kernel gives, or a backend's own word as specs."""
+        """Return the outlines of a kernel's results, or the specs that a backend declares."""
         if type(inner).infer is not Backend.infer and op in OPS:
 
             def spec(part: Any) -> Any:
@@ -209,7 +209,7 @@ class BlankRecorder(Recorder):
         return kernel(*given, **{name: mapped(outline, value) for name, value in kwargs.items()})
 
     def blanks(self, inner: Backend, op: str, made: Any) -> Any:
-        """Return what a kernel gave on outlines as arrays of a backend without elements."""
+        """Return the results of a kernel on outlines as arrays of a backend without elements."""
         if isinstance(made, tuple | list):
             parts = [self.blanks(inner, op, part) for part in made]
             return type(made)(*parts) if hasattr(made, "_fields") else type(made)(parts)
@@ -237,9 +237,9 @@ def _has_recorded(part: Any) -> bool:
 
 
 def unknown(op: str, error: Exception) -> CaptureError:
-    """Return the error for a kernel of which nothing but a run tells what it gives."""
+    """Return the error for a kernel whose result is only known by running it."""
     return CaptureError(
-        f"capture: what {op} gives is not known without values ({error}): give arrays in the place of shapes and dtypes"
+        f"capture: what {op} gives is not known without values ({error}): pass arrays instead of shapes and dtypes"
         f"{errors.called()}"
     )
 
@@ -247,12 +247,12 @@ def unknown(op: str, error: Exception) -> CaptureError:
 def run_on_blanks(
     recorder: BlankRecorder, function: Callable[[Any, Mapping[int, Recorded]], Any], shapes: Mapping[int, Shaped]
 ) -> Any:
-    """Run a function of kernels and arrays, recorded, where it is the steps that are asked for and not the values.
+    """Run a function of kernels and arrays, recorded, if only its steps are needed and not the values.
 
     Parameters
     ----------
     recorder : BlankRecorder
-        Writes the steps down.
+        Records the steps.
     function : callable
         Takes the kernels, and recorded arrays by number.
     shapes : mapping of int to Shaped
@@ -261,7 +261,7 @@ def run_on_blanks(
     Returns
     -------
     object
-        What the function gives, with recorded arrays in it.
+        The function's result, with recorded arrays in it.
     """
     inner = default_backend()
     recording, values = recording_backend(inner), {}
@@ -279,23 +279,23 @@ def run_on_blanks(
 
 
 def program_of_kernels(function: Callable[..., Any], arrays: Sequence[Shaped], line: str = "") -> tuple[Program, bool]:
-    """Return the program of what a function of kernels and arrays does, as a rule is one; nothing is computed.
+    """Return the program of a function of kernels and arrays, such as a rule, without computing anything.
 
     Parameters
     ----------
     function : callable
-        ``function(xp, *arrays)``; it gives an array, or a tuple of arrays.
+        ``function(xp, *arrays)``; it returns an array, or a tuple of arrays.
     arrays : sequence of Shaped
-        Shapes and dtypes of the arrays: the inputs of the program, which are numbered from 0.
+        Shapes and dtypes of the arrays, which are the inputs of the program, numbered from 0.
     line : str, optional
-        Where the steps are said to be.
+        The line to report for the steps.
 
     Returns
     -------
     Program
-        Its outputs are what the function gives.
+        Its outputs are the function's results.
     bool
-        Whether that is a tuple.
+        Whether the function returned a tuple.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``capture``: the program of what a function does, and calls of programs."""
+"""``capture``: the program of a function, and calls of programs."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from agrad.program.recording import CaptureError, Hooked, Recorder, grad_of
 
 
 def capture(function: Callable[..., Any]) -> Callable[..., Program]:
-    """Return a function that gives the program of what `function` does with its arguments.
+    """Return a function that returns the program of `function` for its arguments.
 
-    The function runs once: forward, backward passes, gradients of gradients, transforms and updates in place become
-    steps. Tensors it finds outside of its arguments (in closures, globals, attributes) are inputs of the program that it
-    finds again at every call; random numbers are drawn anew, as the function would.
+    The function runs once: forward, backward passes, gradients of gradients, transforms and in-place updates become
+    steps. Tensors it finds outside of its arguments (in closures, globals, attributes) are inputs that the program
+    looks up at every call; random numbers are drawn anew, as in the function.
 
     Parameters
     ----------
     function : callable
-        Takes tensors, arrays or containers of them, beside other values, which become part of the program.
+        Takes tensors, arrays or containers of them, and other values, which become part of the program.
 
     Returns
     -------
     callable
-        Takes the arguments, gives a `Program` for their shapes and dtypes. Where one of them is a `ShapeDtype` nothing is
-        computed: the function runs on arrays without elements, and what it writes to tensors from outside is put back.
+        Takes the arguments, returns a `Program` for their shapes and dtypes. If one of them is a `ShapeDtype`, nothing
+        is
+        computed: the function runs on arrays without elements, and its writes to outer tensors are undone.
 
     Raises
     ------
     CaptureError
-        Where the function does what no program can hold: chooses its way by a value, asks for one as a number or array of
-        Python's, makes a result whose shape depends on values, keeps a tensor elsewhere than in what it returns, or finds
-        one in a place that cannot be found again. The function has had its effects up to there, and no others.
+        If no program can hold what the function does: if it branches on a value, requests one as a Python number or
+        array, creates a result whose shape depends on values, keeps a tensor elsewhere than in its result, or finds one
+        in a place that cannot be found again. The function has then had its effects up to that point.
 
     Examples
     --------
@@ -75,38 +76,38 @@ def capture(function: Callable[..., Any]) -> Callable[..., Program]:
 def program_alone(
     recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Program:
-    """Return the program of a call that leaves nothing behind but what it returns and writes."""
+    """Return the program of a call that leaves nothing behind but its results and writes."""
     program = captured_call(recorder, function, args, kwargs).program
     kept = recorder.escaped(program.outputs)
     if kept is not None:
         raise CaptureError(
-            f"capture: a tensor of shape {tuple(kept.shape)} that the function made lives on, and is none of what it"
-            " returned: a list or an attribute has it, or the graph of one that does. No call of a program could put"
+            f"capture: a tensor of shape {tuple(kept.shape)} that the function created lives on outside of its"
+            "results: a list or an attribute has it, or the graph of one that does. No call of a program could put"
             f" another one there{errors.called()}"
         )
     return program
 
 
 def eval_shape(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that gives the shapes and dtypes of what `function` returns, and computes nothing.
+    """Return a function that returns the shapes and dtypes of `function`'s result, and computes nothing.
 
-    It runs on arrays without elements, as in `capture`; what it writes to tensors from outside is put back.
+    It runs on arrays without elements, as in `capture`; its writes to outer tensors are undone.
 
     Parameters
     ----------
     function : callable
-        Takes tensors, arrays or containers of them, beside other values.
+        Takes tensors, arrays or containers of them, and other values.
 
     Returns
     -------
     callable
-        Takes the arguments, with a `ShapeDtype` for each array, or arrays and tensors, of which only shapes and dtypes are
-        looked at. Gives what the function returns, with a `ShapeDtype` for each tensor and array.
+        Takes the arguments, with a `ShapeDtype` for each array, or arrays and tensors, of which only shapes and dtypes
+        are used. Returns the function's result, with a `ShapeDtype` for each tensor and array.
 
     Raises
     ------
     CaptureError
-        Where the function chooses its way by a value, asks for one, or makes a result whose shape depends on values.
+        If the function branches on a value, requests one, or creates a result whose shape depends on values.
 
     Examples
     --------
@@ -133,13 +134,13 @@ def eval_shape(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_array(leaf: Any) -> bool:
-    """Return whether a leaf is a tensor or an array, be it of shape and dtype alone; Python's numbers are none."""
+    """Return whether a leaf is a tensor or an array, or only the shape and dtype of one; Python's numbers are not."""
     if isinstance(leaf, Tensor | ShapeDtype | Spec):
         return True
     return not isinstance(leaf, NUMBERS) and backend_of(leaf) is not None
 
 
-#: Why a function is no program that sets a mode for its caller.
+#: Why a function that sets a mode for its caller is no program.
 MODE_LEFT = (
     "capture: it sets a mode (as set_grad_enabled, or a block that it enters) and leaves it set: a program would not"
 )
@@ -153,11 +154,11 @@ class Call(NamedTuple):
     program : Program
         What it did.
     returned : object
-        What the function returned.
+        The function's result.
     given : list
-        Its arguments, containers taken apart, as tensors where they are arrays.
+        Its arguments, flattened, with tensors for arrays.
     roots : list
-        From where what it found outside is found again.
+        Where outer values are found again.
     """
 
     program: Program
@@ -169,7 +170,7 @@ class Call(NamedTuple):
 def captured_call(
     recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Call:
-    """Call a function within a recording; return its program with what it took and gave."""
+    """Call a function within a recording; return its program with its arguments and result."""
     leaves, treedef = tree.flatten((args, kwargs))
     given, tensors = introduced(recorder, leaves)
     args, kwargs = tree.unflatten(treedef, tensors)
@@ -186,7 +187,7 @@ def captured_call(
 def recorded_run(
     recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Return what a function gives that runs within a recording."""
+    """Return the result of a function that runs within a recording."""
     before = left = mode.get_mode()
     is_left = False
     try:
@@ -209,7 +210,7 @@ def recorded_run(
 
 
 def introduced(recorder: Recorder, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Tell a recorder of the arguments; return each as the program has it, and as the function gets it."""
+    """Tell a recorder about the arguments; return each in the form for the program, and for the function."""
     given: list[Any] = []
     tensors: list[Any] = []
     for leaf in leaves:
@@ -236,7 +237,7 @@ def program_of(
     reach: Iterable[Found],
     settings: Sequence[int] = (),
 ) -> Program:
-    """Return the program of what a recorder has seen."""
+    """Return the program that a recorder has recorded."""
     numbers = dict.fromkeys(leaf.number for leaf in arguments.leaves if isinstance(leaf, Leaf | Number))
     writes = writes_of(recorder, reach, given)
     outputs = [leaf.number for leaf in results.leaves if isinstance(leaf, Leaf | Number)]
@@ -262,7 +263,7 @@ def program_of(
 
 
 def results_of(recorder: Recorder, returned: Any, arguments: Sequence[Any]) -> Structure:
-    """Return what a function returned as the program has it."""
+    """Return a function's result in the form for the program."""
     leaves, treedef = tree.flatten(returned)
     found: list[Any] = []
     for leaf in leaves:
@@ -283,7 +284,7 @@ def results_of(recorder: Recorder, returned: Any, arguments: Sequence[Any]) -> S
 
 
 def writes_of(recorder: Recorder, reach: Iterable[Found], given: Sequence[Any]) -> list[Write]:
-    """Return what was done to tensors from outside."""
+    """Return the writes to outer tensors."""
     changed: list[tuple[Tensor, str, int | None]] = []
     grads: dict[int, Tensor] = {}
     for tensor, array, grad in tuple(recorder.met.values()):
@@ -292,10 +293,10 @@ def writes_of(recorder: Recorder, reach: Iterable[Found], given: Sequence[Any]) 
         now = grad_of(tensor)
         if grad is not None:
             grads[id(tensor)] = grad
-        if now is not grad:  # a gradient that gets another value is a tensor of its own
+        if now is not grad:  # a gradient that gets another value is a separate tensor
             changed.append((tensor, "grad", None if now is None else recorder.input(now._raw)))
         elif now is None and recorder.grads.get(id(tensor)) == "set":
-            changed.append((tensor, "grad", None))  # there was none: at another call there may be one
+            changed.append((tensor, "grad", None))  # there was none: another call may find one
     if not changed:
         return []
     wanted = {id(tensor): tensor for tensor, _, _ in changed}
@@ -307,7 +308,7 @@ def writes_of(recorder: Recorder, reach: Iterable[Found], given: Sequence[Any]) 
             break
         if id(found.value) in wanted:
             ways.setdefault(id(found.value), found.origin)
-        grad = grads.get(id(found.value))  # as it was: by now there may be another one
+        grad = grads.get(id(found.value))  # as it was: by now another one may be there
         if grad is not None and id(grad) in wanted:
             ways.setdefault(id(grad), Found(grad, found, ("attribute", "grad")).origin)
     changed = [each for each in changed if id(each[0]) in ways or id(each[0]) not in recorder.beside]
@@ -326,14 +327,14 @@ def writes_of(recorder: Recorder, reach: Iterable[Found], given: Sequence[Any]) 
 
 
 def graph_of(returned: Any, first: int = 0) -> list[Node]:
-    """Return the nodes that a backward pass from what a function returned will come to, oldest first, from a number on."""
+    """Return the nodes that a backward pass from a function's result will reach, oldest first, from a number on."""
     tensors = [leaf for leaf in tree.flatten(returned)[0] if isinstance(leaf, Tensor)]
     roots = [t._node for t in tensors if t._node is not None and not is_freed(t)]
     return sorted(ancestors(roots, oldest=first), key=lambda node: node.seq)
 
 
 def hooks_left(recorder: Recorder, nodes: Sequence[Node]) -> list[Hooked]:
-    """Return the hooks that a backward pass through nodes will run, of those that were registered in a recording."""
+    """Return the hooks, registered in a recording, that a backward pass through nodes will run."""
     return [hooked for node in nodes for hooked in recorder.hooked if hooked.node is node and hooked.hook is not None]
 
 
@@ -343,7 +344,7 @@ def is_freed(tensor: Tensor) -> bool:
 
 
 def found_outside(recorder: Recorder, arrays: dict[int, Any], reach: Iterable[Found]) -> dict[int, Origin]:
-    """Return where arrays from outside are found, by number."""
+    """Return where outer arrays are found, by number."""
     if not arrays:
         return {}
     before = {id(tensor): array for tensor, array, _ in recorder.met.values()}
@@ -358,7 +359,7 @@ def found_outside(recorder: Recorder, arrays: dict[int, Any], reach: Iterable[Fo
         number = numbers.get(id(array_of(found.value)))
         if number is not None and number not in places:
             places[number] = found.origin
-        grad = grads.get(id(found.value))  # as it was: by now there may be another one
+        grad = grads.get(id(found.value))  # as it was: by now another one may be there
         number = None if grad is None else numbers.get(id(array_of(grad)))
         if number is not None and number not in places:
             places[number] = Found(grad, found, ("attribute", "grad")).origin
@@ -369,8 +370,8 @@ def found_outside(recorder: Recorder, arrays: dict[int, Any], reach: Iterable[Fo
             raise CaptureError(
                 f"capture: an array of shape {tuple(array.shape)} is used that no call could find again: neither the"
                 f" function's closure nor globals nor arguments lead to it{errors.called()}"
-                f"\n  What {_library(array)} itself makes within the function is none of its steps. Make it by agrad's function of the"
-                " name (ag.eye, ag.arange), or by agrad.numpy's; or make it outside and pass it. Take a part of an array, data[k],"
+                f"\n  Arrays that {_library(array)} itself creates within the function are not recorded. Create them by agrad's function of the same"
+                " name (ag.eye, ag.arange), or by agrad.numpy's; or create them outside and pass them. Take a part of an array, data[k],"
                 " as ag.asarray(data)[k]."
             )
     return {number: places[number] for number in arrays}
@@ -382,7 +383,7 @@ def _library(array: Any) -> str:
 
 
 def parameters_of(function: Callable[..., Any], count: int) -> tuple[str, ...]:
-    """Return what a function calls its first arguments; () where it does not say."""
+    """Return the names of a function's first parameters; () if it does not declare them."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -397,7 +398,7 @@ def parameters_of(function: Callable[..., Any], count: int) -> tuple[str, ...]:
 
 
 def names_of(treedef: tree.TreeDef, leaves: Sequence[Any], parameters: Sequence[str] = ()) -> dict[int, str]:
-    """Return what to call the arguments of a program."""
+    """Return the names for the arguments of a program."""
     positional, named = treedef.children
     words = [*parameters, *(f"args[{i}]" for i in range(len(parameters), len(positional.children))), *named.keys]
     children = (*positional.children, *named.children)

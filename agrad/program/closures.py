@@ -1,6 +1,6 @@
-"""Where a function finds what it uses beside its arguments: closure cells, globals, attributes, members of containers.
+"""Where a function finds the values it uses beside its arguments: closure cells, globals, attributes, members of containers.
 
-An `Origin` is such a way, from a root on. Followed again at a later call it leads to what is there then.
+An `Origin` is a path to such a value, from a root. Followed again at a later call, it leads to the current value.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from agrad.core.errors import PACKAGE, called
 from agrad.core.tensor import Tensor
 from agrad.core.tree import TreeDef
 
-#: How many objects are looked at before a search gives up.
+#: The number of objects that a search looks at before it gives up.
 ENOUGH = 200_000
 
-#: Containers of more entries are data, whose members are no state.
+#: Containers with more entries are data, whose members are not state.
 ENTRIES = 64
 
-#: Names of ways are cut in the middle where they are longer.
+#: Longer names of paths are cut in the middle.
 LONGEST = 200
 
 
 class Lent(NamedTuple):
-    """What modules hold for a call of `functional_call` that runs.
+    """The tensors that modules hold for a running call of `functional_call`.
 
     Attributes
     ----------
     values, held : mapping of str to Tensor
-        By name: for the call, and their own.
+        By name: for the call, and the module's own.
     places : mapping of str to (dict, str)
-        Where they hold it: in which table, and under which name.
+        Where the modules hold them: the table, and the name in it.
     restoring : iterator
-        Gives them their own back, as it is run.
+        Restores the modules' own tensors when run.
     """
 
     values: Mapping[str, Tensor]
@@ -52,18 +52,18 @@ class Lent(NamedTuple):
 #: By ``id``, outermost first.
 LENT: dict[int, Lent] = {}
 
-#: One step of a way: how, and which.
+#: One step of a path: its kind, and its key.
 Way = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A way from a root to a value.
+    """A path from a root to a value.
 
     Attributes
     ----------
     root : object
-        Where it begins: the function, or one of its arguments.
+        The root: the function, or one of its arguments.
     way : tuple of (str, object)
         Each step: "cell" (a closure's, by number), "global" (by name), "attribute" (by name), "item" (by key), "member" (of
         a class, by name), "hook" (of a tensor, by kind and key), "content" (a cell's, with its name), "called" (a weak
@@ -74,19 +74,19 @@ class Origin:
     way: Way
 
     def find(self) -> Any:
-        """Return what is there now.
+        """Return the current value at the end of the path.
 
         Raises
         ------
         LookupError
-            If the way leads nowhere any more.
+            If the path no longer leads to a value.
         """
         found = self.root
         try:
             for kind, key in self.way:
                 found = FOLLOW[kind](found, key)
         except (AttributeError, LookupError, ValueError, TypeError, StopIteration) as error:
-            raise LookupError(f"{self} is not there any more") from error
+            raise LookupError(f"{self} no longer exists") from error
         return found
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Origin:
 
 
 def one_further(text: str, step: tuple[str, Any]) -> str:
-    """Return how Python writes a way that goes a step further than `text`."""
+    """Return how Python spells a path that goes one step further than `text`."""
     kind, key = step
     if kind == "cell":
         return str(key[1])
@@ -107,7 +107,7 @@ def one_further(text: str, step: tuple[str, Any]) -> str:
     elif kind == "hook":
         text = f"a hook on {text}"
     else:
-        # an optimizer's state has tensors as its keys: their values would fill the screen
+        # the keys of an optimizer's state are tensors, whose values would fill the screen
         shown = (
             f"tensor of shape {key.shape}"
             if isinstance(key, Tensor)
@@ -120,13 +120,13 @@ def one_further(text: str, step: tuple[str, Any]) -> str:
 
 
 def _is_text(key: Any) -> bool:
-    """Return whether the text of a key is made by Python itself, not by code of the user's."""
+    """Return whether Python itself, and not the user's code, creates the text of a key."""
     return type(key).__module__ == "builtins" and (type(key) is not tuple or all(map(_is_text, key)))
 
 
 @dataclass(frozen=True)
 class Argument:
-    """What is found among the arguments.
+    """An object found among the arguments.
 
     Attributes
     ----------
@@ -141,11 +141,11 @@ class Argument:
 
 
 def target_of(place: Origin | Argument, leaves: Sequence[Any]) -> Any:
-    """Return what is at a place now, for a call with these leaves of arguments."""
+    """Return the current value at a place, for a call with these leaves of arguments."""
     return leaves[place.place] if isinstance(place, Argument) else place.find()
 
 
-#: How each kind of step is taken.
+#: How to take each kind of step.
 FOLLOW: Mapping[str, Callable[[Any, Any], Any]] = {
     "cell": lambda function, key: function.__closure__[key[0]].cell_contents,
     "global": lambda function, name: function.__globals__[name],
@@ -160,14 +160,14 @@ FOLLOW: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class Found:
-    """A value that a search has come to.
+    """A value that a search has reached.
 
     Attributes
     ----------
     value : object
         The value.
     before : Found or None
-        What leads to it; None for a root.
+        The value that leads to it; None for a root.
     step : tuple of (str, object)
         How.
     """
@@ -180,7 +180,7 @@ class Found:
         self.step: tuple[str, Any] = step
 
     def chain(self) -> list[Found]:
-        """Return the way from the root, which it leaves out, to here."""
+        """Return the path from the root (exclusive) to this value."""
         found: list[Found] = []
         at = self
         while at.before is not None:
@@ -190,7 +190,7 @@ class Found:
 
     @property
     def origin(self) -> Origin:
-        """The way to it."""
+        """The path to it."""
         chain = self.chain()
         root = chain[0].before.value if chain and chain[0].before else self.value
         return Origin(root, tuple(at.step for at in chain))
@@ -199,14 +199,14 @@ class Found:
 def search(
     roots: Sequence[Any], wanted: Callable[[Any], bool], *, skip: Callable[[Any], bool] = lambda _: False
 ) -> Iterator[Found]:
-    """Return what functions and objects lead to, nearest first.
+    """Return the values that functions and objects lead to, nearest first.
 
     Parameters
     ----------
     roots : sequence
         Where to begin.
     wanted : callable
-        Whether to give a value.
+        Whether to return a value.
     skip : callable, optional
         Whether not to look into a value.
     """
@@ -215,19 +215,19 @@ def search(
 
 
 def walk(starts: Iterable[Found], seen: set[int], look: Callable[[Found], Iterable[Found] | None]) -> Iterator[Found]:
-    """Return what is found from some places on, nearest first.
+    """Return the values reached from some starting points, nearest first.
 
     Parameters
     ----------
     starts : iterable of Found
         Where to begin.
     seen : set of int
-        The ``id`` of what was looked into, to which what is looked into now is added.
+        The ``id`` of values already visited, to which this search adds.
     look : callable
-        Gives what a value leads to; None if it is not to be looked into.
+        Returns the values that a value leads to; None to skip it.
     """
     queue = deque(starts)
-    kept: list[Found] = []  # so that no id is given again
+    kept: list[Found] = []  # so that no id is reused
     while queue and len(seen) < ENOUGH:
         at = queue.popleft()
         yield at
@@ -241,7 +241,7 @@ def walk(starts: Iterable[Found], seen: set[int], look: Callable[[Found], Iterab
 
 
 def steps_from(at: Found, *, alone: bool = True) -> Iterator[Found]:
-    """Return what a value leads to in one step; `alone`: also what leads nowhere itself."""
+    """Return the values that a value leads to in one step; `alone`: including those that lead nowhere."""
     steps = members(at.value, is_root=at.before is None)
     return (Found(value, at, step) for step, value in steps if alone or not is_alone(value))
 
@@ -252,22 +252,22 @@ def is_alone(value: Any) -> bool:
 
 
 def is_large(value: Any) -> bool:
-    """Return whether a value is data, whose members are no state."""
+    """Return whether a value is data, whose members are not state."""
     return isinstance(value, list | tuple | dict) and len(value) > ENTRIES
 
 
 class Reach:
-    """What functions and objects lead to, each value looked into once, as far as is asked for.
+    """The values that functions and objects lead to; each value is visited once, as far as requested.
 
-    A model and what it uses are near. Into data, as a table that the function has a name for, one looks only where it was
-    read, or where something is missed.
+    A model and the values it uses are near. Data, such as a table that the function has a name for, are searched only
+    where they were read, or if something is missing.
 
     Parameters
     ----------
     roots : sequence
         Where to begin.
     is_data : callable, optional
-        What is taken for data; default: containers of many entries.
+        Which values count as data. Default: containers of many entries.
     """
 
     def __init__(self, roots: Sequence[Any], is_data: Callable[[Any], bool] = is_large) -> None:
@@ -285,7 +285,7 @@ class Reach:
 
     @property
     def near(self) -> list[Found]:
-        """What they lead to but by way of data, nearest first."""
+        """The values that they lead to without going through data, nearest first."""
         self._near += self._more
         return self._near
 
@@ -296,7 +296,7 @@ class Reach:
         return self._data
 
     def __iter__(self) -> Iterator[Found]:
-        """Return all of it, nearest first; for what is missed still, what is in all data, too."""
+        """Return all values, nearest first; if some are still missing, also those in all data."""
         yield from self._near
         for found in self._more:
             self._near.append(found)
@@ -304,28 +304,28 @@ class Reach:
         yield from walk(self._data, {*self._seen}, functools.partial(steps_from, alone=False))
 
     def looked_at(self) -> Iterator[Found]:
-        """Return what is near."""
+        """Return the near values."""
         return iter(self.near)
 
 
 def refuse_captured(root: Any, target: Tensor, what: str, mapped: bool) -> None:
-    """Raise where a function that is being transformed writes a value of the transform to a tensor from outside.
+    """Raise if a function that is being transformed writes a value of the transform to an outer tensor.
 
     Parameters
     ----------
     root : object
-        The function, or what holds it: a tensor from outside is one that it leads to.
+        The function, or its owner: an outer tensor is one that it leads to.
     target : Tensor
-        What is going to be written to.
+        The tensor to be written to.
     what : str
-        The spelling, for messages.
+        The spelling of the write, for messages.
     mapped : bool
-        The value is one of a batch that the tensor has not.
+        Whether the value belongs to a batch and the tensor does not.
 
     Raises
     ------
     RuntimeError
-        If `root` leads to `target`, other than by a module that holds it for a call of `functional_call` alone.
+        If `root` leads to `target`, other than through a module that only holds it for a call of `functional_call`.
     """
     lent = {
         id(places[name][0])
@@ -335,7 +335,7 @@ def refuse_captured(root: Any, target: Tensor, what: str, mapped: bool) -> None:
     }
 
     def skip(value: Any) -> bool:
-        if isinstance(value, types.ModuleType):  # long tables, and nothing that a program writes to
+        if isinstance(value, types.ModuleType):  # long tables, and other data that programs do not write to
             return is_library(getattr(value, "__file__", None) or value.__name__)
         return isinstance(value, TreeDef) or id(getattr(value, "__dict__", None)) in lent
 
@@ -362,10 +362,10 @@ def refuse_captured(root: Any, target: Tensor, what: str, mapped: bool) -> None:
 
 
 def members(value: Any, *, is_root: bool = False) -> Iterator[tuple[tuple[str, Any], Any]]:
-    """Return what an object leads to in one step, with the step.
+    """Return the values that an object leads to in one step, with the step.
 
-    Of functions and classes of installed packages, agrad's among them, only closures are looked into: what else they use is
-    theirs, and taken to be constant.
+    For functions and classes of installed packages, including agrad, only closures are searched: everything else they
+    use is their own, and assumed to be constant.
     """
     if isinstance(value, types.FunctionType):
         for i, name in enumerate(value.__code__.co_freevars):
@@ -410,7 +410,7 @@ def members(value: Any, *, is_root: bool = False) -> Iterator[tuple[tuple[str, A
             if isinstance(inside, Tensor) or type(inside) in BACKENDS or (own and not name.startswith("__")):
                 yield ("attribute", name), inside
     elif isinstance(value, type):
-        seen: set[str] = set()  # what a class has hides what those below it have
+        seen: set[str] = set()  # members of a class hide those of its bases
         for kind in value.__mro__:
             for name, inside in list(vars(kind).items()):
                 if name not in seen and is_own(kind) and (name[:2] != "__" or isinstance(inside, types.FunctionType)):
@@ -419,7 +419,7 @@ def members(value: Any, *, is_root: bool = False) -> Iterator[tuple[tuple[str, A
     elif type(value) in BACKENDS or isinstance(value, types.CodeType):
         return
     else:
-        names = getattr(type(value), "_leads_to", None)  # what else it has is its own
+        names = getattr(type(value), "_leads_to", None)  # its other members are its own
         if names is not None:
             yield from ((("attribute", name), getattr(value, name)) for name in names)
             return
@@ -436,20 +436,20 @@ def members(value: Any, *, is_root: bool = False) -> Iterator[tuple[tuple[str, A
 
 @functools.cache
 def packages() -> tuple[str, ...]:
-    """Return how the files of installed packages begin, Python's own and agrad among them."""
+    """Return the prefixes of the files of installed packages, including Python and agrad."""
     paths = sysconfig.get_paths()
     installed = {os.path.join(paths[name], "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return (*installed, PACKAGE, "<frozen", "<agrad")  # the last is written by agrad
+    return (*installed, PACKAGE, "<frozen", "<agrad")  # agrad generates the last one
 
 
 @functools.cache
 def is_library(file: str) -> bool:
-    """Return whether a file of code is an installed package's."""
+    """Return whether a file of code belongs to an installed package."""
     return file.startswith(packages())
 
 
 def is_own(kind: type) -> bool:
-    """Return whether a class is of no installed package."""
+    """Return whether a class does not belong to an installed package."""
     module = sys.modules.get(kind.__module__)
     file = getattr(module, "__file__", None)
     return kind.__module__ == "__main__" or (file is not None and not is_library(file))
@@ -457,6 +457,6 @@ def is_own(kind: type) -> bool:
 
 @functools.cache
 def globals_of(code: types.CodeType) -> frozenset[str]:
-    """Return the names that a function may look up in its module, those of functions in it included."""
+    """Return the names that a function may look up in its module, including those of nested functions."""
     inside = (globals_of(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return frozenset(code.co_names).union(*inside)

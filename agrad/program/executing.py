@@ -1,4 +1,4 @@
-"""Programs run by an executor: what it is given of them, what happens where it refuses, and which one agrad takes by itself."""
+"""Programs run by an executor: the form in which it gets them, the fallback if it refuses, and the executor that agrad chooses by default."""
 
 from __future__ import annotations
 
@@ -14,46 +14,47 @@ from agrad.core.once import once
 from agrad.plugin.manager import executor_named, executors
 from agrad.program.program import DRAW, STOP, DType, Program, Step, Stopped, environment, mapped, refs_in, stop_unless
 
-#: The executor that agrad takes by itself, on NumPy's arrays.
+#: The executor that agrad chooses by default, for NumPy's arrays.
 NATIVE = "native"
 
-#: The backends whose programs it takes.
+#: The backends whose programs it runs.
 CHOSEN_FOR = ("numpy",)
 
-#: Seconds that making code is predicted to take: a call waits for so many, a thread for what takes longer, up to so many.
+#: Limits, in seconds, for the predicted time of compiling: a call waits for shorter times, a thread compiles longer
+#: ones, up to the second limit.
 AT_ONCE, AT_MOST = 0.2, 2.0
 
-#: After so many calls that code by itself could not do, these run as without it.
+#: After this many calls that its code could not run, a program runs without it.
 MISSES = 1000
 
 
 def by_itself() -> bool:
-    """Return whether agrad may choose machine code by itself: where the native executor works, and nobody turned it off."""
+    """Return whether agrad may choose machine code by default: if the native executor works, and is not turned off."""
     if os.environ.get("AGRAD_EXECUTOR") == "text":
         return False
     return any(row.name == NATIVE and row.available for row in executors())
 
 
 def chooses() -> bool:
-    """Return whether agrad is to choose machine code for programs by itself."""
+    """Return whether agrad should choose machine code for programs by default."""
     return os.environ.get("AGRAD_EXECUTOR") == "native"
 
 
 class Asked:
-    """A program on arrays that an executor is asked to run, when it is first called.
+    """A program on arrays for an executor, which is asked to run it at the first call.
 
     Parameters
     ----------
     executor : Executor
-        The one that was named.
+        The executor that was named.
     program : callable
-        Gives the program, for raw arrays and with as few steps as there can be.
+        Returns the program, for raw arrays and with as few steps as possible.
     backend : Backend
         Of the arrays.
     options : mapping
-        What was said where the program was called.
+        The options of the call that runs the program.
     following : callable
-        Gives what runs the program without the executor.
+        Returns the function that runs the program without the executor.
     """
 
     def __init__(
@@ -81,8 +82,8 @@ class Asked:
             pass
         except Exception as error:  # noqa: BLE001 (raised below)
             failed = error
-        outs = self.following()(*values)  # raises what the operations raise
-        if failed is not None:  # they raise nothing: it is the executor's fault
+        outs = self.following()(*values)  # raises the errors of the operations
+        if failed is not None:  # they raise nothing: the executor is at fault
             raise failed
         return outs
 
@@ -99,7 +100,7 @@ class Asked:
             return self(*values)
 
     def _first(self, *values: Any) -> Any:
-        """Have a run made, and run it; where that is refused, what follows runs the program from now on."""
+        """Have a run created, and run it; if that is refused, the fallback runs the program from now on."""
         try:
             run = self._made(values)
             outs = run(*values)
@@ -112,7 +113,7 @@ class Asked:
         return outs
 
     def _made(self, values: Sequence[Any]) -> Callable[..., Any]:
-        """Return what the executor runs the program by."""
+        """Return the function by which the executor runs the program."""
         prepared = Prepared(self._program(), self._backend)
         given = prepared.values(values)
         name = self.executor.name
@@ -120,7 +121,7 @@ class Asked:
             raise Refused(f"the executor {name!r} does not support the program")
         run = self.executor.build(prepared.program, self._backend, given, **self._options)
         if run is None:
-            raise Refused(f"the executor {name!r} gives nothing that runs the program")
+            raise Refused(f"the executor {name!r} returned nothing that runs the program")
         return prepared.around(run)
 
     def __repr__(self) -> str:
@@ -128,23 +129,24 @@ class Asked:
 
 
 class Chosen:
-    """A program that agrad has run by an executor though none was named: nothing but the time tells, of results and errors.
+    """A program that agrad runs by an executor that nobody named: the results and errors are the same, only the time differs.
 
-    The first call goes as without it. Before the second one it is asked, which gives the bits of the operations or leaves a call
-    to what ran before. Whether it runs a program follows from that and from what is installed.
+    The first call runs without it. Before the second one, the executor is asked; it returns the same bits as the
+    operations or leaves a call to the fallback. Whether it runs a program depends on the program and on the
+    installation.
 
     Parameters
     ----------
     program : callable
-        Gives the program, for raw arrays and with as few steps as there can be; takes whether with loops.
+        Returns the program, for raw arrays and with as few steps as possible; the argument says whether with loops.
     backend : Backend
         Of the arrays.
     options : mapping
-        What was said where the program was called.
+        The options of the call that runs the program.
     following : callable
-        What runs the program without an executor.
+        Runs the program without an executor.
     quiet : bool
-        Whether no floating-point warning is wanted.
+        Whether to suppress floating-point warnings.
     """
 
     def __init__(
@@ -182,7 +184,7 @@ class Chosen:
             return self.following(*values)
 
     def _choose(self, values: Sequence[Any]) -> None:
-        """Have code made of the program, now or in a thread, where that is promised to be quicker."""
+        """Have code compiled for the program, now or in a thread, if it is predicted to be faster."""
         if not by_itself():
             self.why_not = "no executor is there that agrad takes by itself"
             return
@@ -217,7 +219,7 @@ class Chosen:
 
 
 def quietly(run: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
-    """Return what runs a program without floating-point warnings of its library."""
+    """Return a function that runs a program without floating-point warnings of its library."""
     if isinstance(run, Asked):
         return run.quietly
     if isinstance(run, Chosen):
@@ -231,7 +233,7 @@ def quietly(run: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
 
 
 class Prepared:
-    """A program as executors get it, which draw nothing and stop nowhere: draws are inputs, and what decides is an output.
+    """A program in the form for executors, which draw nothing and stop nowhere: draws are inputs, and decisions are outputs.
 
     Attributes
     ----------
@@ -260,7 +262,7 @@ class Prepared:
         )
 
     def values(self, given: Sequence[Any]) -> list[Any]:
-        """Return the inputs: those that are no keys, and what is drawn from these."""
+        """Return the inputs: those that are not keys, and the values drawn from these."""
         found = [given[at] for at in self._kept]
         if self._draws:
             keys = dict(zip(self._before.inputs, given, strict=True))
@@ -281,8 +283,8 @@ class Prepared:
         return self._backend.as_array(self._names[DRAW](kind, shape, keys[key.number], **options))
 
     def around(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what runs the program that this one was made of by what runs this one."""
-        if not self._before.keys and not self._stops:  # a key may be there for a draw that no result needs
+        """Return the function that runs the program that this one was made from, given the one that runs this program."""
+        if not self._before.keys and not self._stops:  # a key may belong to a draw that no result needs
             return run
         count = len(self._before.outputs)
         stops = [step.args[1] for step in self._stops]
@@ -290,7 +292,7 @@ class Prepared:
 
         def program(*given: Any) -> tuple[Any, ...] | None:
             outs = run(*self.values(given))
-            if outs is None:  # of one that agrad has chosen: left to what ran before
+            if outs is None:  # if agrad chose the executor: left to the fallback
                 return None
             for array, value in zip(outs[count:], stops, strict=True):
                 stop_unless(item, array, value)

@@ -1,4 +1,4 @@
-"""Programs as functions of C: ``Program.cfunc``, and the function that it gives."""
+"""Programs as C functions: ``Program.cfunc``, and the function that it returns."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from agrad.program.executing import NATIVE
 from agrad.program.passes import fewer
 from agrad.program.program import Program, Shaped, attached, spec_of_value
 
-#: The dtypes of what goes in and comes out as doubles.
+#: The dtypes that are passed in and out as doubles.
 FLOATS = ("float32", "float64")
 
 
 class CFunctionError(RuntimeError):
-    """A program is no function of C; its text says which step is not, and the user's line."""
+    """A program cannot be compiled to a C function; the text names the step, and the user's line."""
 
 
 class CFunction:
-    """A program as a function of C, that any thread may call, several at a time and without Python's lock.
+    """A program as a C function, which any thread may call, several at a time and without Python's lock.
 
-    `cfunc` makes it. Its code lives as long as this object, `ctypes` or `low_level_callable` does.
+    `cfunc` creates it. Its code lives as long as this object, `ctypes` or `low_level_callable`.
 
     Parameters
     ----------
     name : str
-        What the header calls it.
+        Its name in the header.
     address : int
         Where it begins.
     held : object
-        What must live as long.
+        The object that must live as long.
     inputs, outputs : list of Shaped
-        What lies in `x`, and what it returns and writes to `grad`.
+        The contents of `x`, and of its return value and `grad`.
 
     Attributes
     ----------
     address : int
         Where it begins.
     header : str
-        Its type and what it takes, as text of C.
+        Its declaration and its arguments, as C text.
     size : int
-        How many numbers it takes, one array behind the other.
+        The number of elements it takes, one array after the other.
     gives : int or None
-        How many numbers it writes to its third argument; None if it has none.
+        The number of elements it writes to its third argument; None if it has none.
     """
 
     def __init__(self, name: str, address: int, held: Any, inputs: list[Shaped], outputs: list[Shaped]) -> None:
@@ -61,7 +61,7 @@ class CFunction:
 
     @once
     def ctypes(self) -> Any:
-        """The function for `ctypes`; calls let go of Python's lock."""
+        """The function for `ctypes`; calls release Python's lock."""
         pointers = [ctypes.POINTER(ctypes.c_double)] * (1 if self.gives is None else 2)
         found = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int, *pointers)(self.address)
         found.held = self  # type: ignore[attr-defined]
@@ -82,7 +82,7 @@ class CFunction:
 
 
 def _header(name: str, size: int, gives: int | None, inputs: list[Shaped], outputs: list[Shaped]) -> str:
-    """Return a function's type as text of C."""
+    """Return a function's type as C text."""
 
     def parts(of: str, arrays: list[Shaped]) -> list[str]:
         found, at = [], 0
@@ -107,25 +107,27 @@ class InC:
     """Methods of programs."""
 
     def cfunc(self: Any, *, name: str = "program", executor: Any = NATIVE, **options: Any) -> CFunction:
-        """Return the program as a function of C, by a compiler: ``double f(int n, const double *x, double *grad)``.
+        """Compile the program to a C function: ``double f(int n, const double *x, double *grad)``.
 
-        `x` holds the program's arguments one behind the other. The function returns the program's first result, which is one
-        number, and writes the others, as gradients, to `grad`; a program of one result has no `grad`. Arrays that the program
-        takes from outside are part of the function, as they are now.
+        `x` holds the program's arguments one after the other. The function returns the program's first result, which
+        must be one number, and writes the others, such as gradients, to `grad`; a program with one result has no
+        `grad`. Outer arrays become constants of the function, with their current values.
 
         Parameters
         ----------
         name : str, optional
-            What the header calls it.
+            Its name in the header.
         executor : str or Executor, optional
-            What compiles it. Default: ``agrad-numpy[native]``.
+            The compiler. Default: ``agrad-numpy[native]``.
         **options
-            The executor's: with ``exact=True`` results are the bits of the operations one by one.
+            Options of the executor: with ``exact=True`` the results have the same bits as the operations run one by
+            one.
 
         Raises
         ------
         CFunctionError
-            If a step is no code of the executor's, draws or is written elsewhere; the text says which, with its line.
+            If a step cannot be compiled, draws random numbers or is written elsewhere; the text names it, with its
+            line.
 
         Examples
         --------
@@ -153,9 +155,9 @@ class InC:
 
 
 def _closed(program: Program) -> Program:
-    """Return a program that takes floats alone, with what it finds outside as constants; refuse what no function of C does."""
+    """Return a program that only takes floats, with outer values as constants; refuse anything a C function cannot do."""
     if program.keys:
-        raise CFunctionError(f"cfunc: the program draws random numbers; pass them on as an argument{errors.called()}")
+        raise CFunctionError(f"cfunc: the program draws random numbers; pass them as an argument{errors.called()}")
     if program.writes:
         raise CFunctionError(f"cfunc: the program writes to {program.writes[0].target}{errors.called()}")
     constants = dict(program.constants)
@@ -173,6 +175,6 @@ def _closed(program: Program) -> Program:
     if not program.outputs or math.prod(program.shapes[program.outputs[0]].shape) != 1:
         shaped = program.shapes[program.outputs[0]] if program.outputs else "nothing"
         raise CFunctionError(
-            f"cfunc: a function of C returns one number, and the program gives {shaped} first{errors.called()}"
+            f"cfunc: a C function returns one number, and the first result of the program is {shaped}{errors.called()}"
         )
     return program.replaced(inputs=inputs, constants=constants, outside={})

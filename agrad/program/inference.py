@@ -1,7 +1,7 @@
-"""What an operation gives, by what it is given: shapes and dtypes without a computation.
+"""The results of an operation, given its operands: shapes and dtypes without a computation.
 
-An operation runs on outlines, arrays without elements, by the compositions that agrad has of it: what is composed of the
-standard's functions has its answer from there, and nobody writes its shapes down a second time.
+An operation runs on outlines, arrays without elements, by its compositions in agrad: if it is composed of the
+standard's functions, the answer follows from these, and shapes need not be specified twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OutlineBackend(Backend):
     """The backend of outlines."""
 
     name = "outline"
-    is_lazy = True  # what would look at elements, to check them, passes on
+    is_lazy = True  # functions that would check elements skip the check
 
     def namespace(self) -> Any:
         return outlines.namespace()
@@ -49,7 +49,7 @@ class OutlineBackend(Backend):
         return Outline(array.shape, array.dtype)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
-        """Return what most of `special` gives, which no standard's function composes, or hundreds of them do."""
+        """Return the result of most functions of `special`, which consist of no standard function, or of hundreds."""
         if op in WRITTEN:
             return WRITTEN[op]
         known = OPS.get(op)
@@ -66,18 +66,19 @@ def _lu(a: Outline, /) -> tuple[Outline, ...]:
 
 
 def _solution(*matrices: Outline, **_: Any) -> Outline:
-    """Return the outline of the solutions of stacks of equations, whose right sides are the last."""
+    """Return the outline of the solutions of stacks of equations, where the last operand holds the right sides."""
     lead = outlines.broadcast(*(matrix.shape[:-2] for matrix in matrices))
     return Outline((*lead, *matrices[-1].shape[-2:]), outlines.result_type(*matrices))
 
 
 def _floating(*values: Any, **_: Any) -> Outline:
-    """Broadcast operands; integers among them do not count for the precision."""
+    """Broadcast operands; integers among them do not affect the precision."""
     inexact = [v for v in values if outlines.kind_of(outlines.result_type(v)) in ("float", "complex")]
     return outlines.promoted(*values, dtype=outlines.floating(outlines.result_type(*inexact)))
 
 
-#: Of operations and kernels that nothing composes, or by their values: functions of the outlines of their operands.
+#: For operations and kernels that have no composition, or one that depends on values: functions of the outlines of
+#: their operands.
 WRITTEN: dict[str, Callable[..., Any]] = {
     "scipy.expm": lambda a, /: a,
     "scipy.expm_frechet": lambda a, e, /: outlines.promoted(a, e),
@@ -93,29 +94,31 @@ Outline.backend = OUTLINES = OutlineBackend()
 
 
 def infer(op: str, arguments: Sequence[Any], parameters: Mapping[str, Any] | None = None) -> tuple[Spec, ...] | None:
-    """Return the specs of an operation's results by those of its operands, without computing anything.
+    """Return the specs of an operation's results, given those of its operands, without computing anything.
 
     Parameters
     ----------
     op : str
         Its name, one of ``agrad.rules``.
     arguments : sequence
-        As the call has them by position: a `Spec` for each array, also within tuples, keys and lists; the rest as it is.
+        Positional arguments as in the call: a `Spec` for each array, also within tuples, keys and lists; other values
+        unchanged.
     parameters : mapping, optional
         Those by name.
 
     Returns
     -------
     tuple of Spec or None
-        A spec per result, of the backend and device of the first operand. A length that depends on values is nan; None,
-        where nothing but a run tells, as of an operation that a user declared with a kernel of a library's.
+        A spec per result, with the backend and device of the first operand. A length that depends on values is nan;
+        None if the result is only known by running the operation, for example one that a user declared with a library's
+        kernel.
 
     Raises
     ------
     KeyError
         If there is no such operation.
     ValueError
-        If the shapes do not go together.
+        If the shapes do not fit together.
 
     Examples
     --------
@@ -145,8 +148,8 @@ def infer(op: str, arguments: Sequence[Any], parameters: Mapping[str, Any] | Non
             values[i] = keyed(values[i])
     operands = [values[i] if argument.kind == "sequence" else [values[i]] for i, argument in declared.operand_slots]
     arrays = [value for members in operands for value in members if isinstance(value, Outline)] or [_outlined(specs[0])]
-    beside = max(map(OUTLINES.spec, arrays), key=lambda spec: spec.inexact)  # the first floating one, if there is one
-    for i, argument in declared.operand_slots:  # kernels are given arrays
+    beside = max(map(OUTLINES.spec, arrays), key=lambda spec: spec.inexact)  # the first floating-point one, if there is one
+    for i, argument in declared.operand_slots:  # kernels receive arrays
         if argument.kind == "operand" and isinstance(values[i], bool | int | float | complex):
             values[i] = OUTLINES.scalar(values[i], beside)
     if declared.dtype_slot is not None and values[declared.dtype_slot] is not None:
@@ -156,17 +159,17 @@ def infer(op: str, arguments: Sequence[Any], parameters: Mapping[str, Any] | Non
     except (NeedsValuesError, UnsupportedOp):
         return None
     except Exception:
-        if declared.rule.guarded:  # a user's kernel, which may be written for one library
+        if declared.rule.guarded:  # a user's kernel, which may be written for one library only
             return None
         raise
-    if declared.rule.residuals:  # what a fused kernel leaves for its derivative
+    if declared.rule.residuals:  # values that a fused kernel leaves for its derivative
         result = result[0]
     results = result if declared.rule.outputs is not None else (result,)
     return tuple(Spec(backend, made.shape, backend.dtype(made.dtype), device) for made in results)
 
 
 def keyed(value: Any) -> Any:
-    """Return a key with arrays in the place of lists and single truth values, of which the true ones are counted."""
+    """Return a key with arrays in place of lists and single booleans, whose true elements are counted."""
     if isinstance(value, tuple):
         return tuple(map(keyed, value))
     if not isinstance(value, list | bool):
@@ -186,7 +189,7 @@ def _specs_in(value: Any) -> list[Spec]:
 
 
 def _outlined(value: Any) -> Any:
-    """Return an argument with outlines in the place of specs."""
+    """Return an argument with outlines in place of specs."""
     if isinstance(value, Spec):
         return Outline(value.shape, value.backend.dtype_name(value.dtype))
     if type(value) in (tuple, list):

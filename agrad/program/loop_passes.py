@@ -1,4 +1,4 @@
-"""Passes over the loops of programs: what nobody needs of them is left out, and what does not vary is done before them."""
+"""Passes over the loops of programs: unneeded values are removed, and invariant work is moved before the loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agrad.program.program import DRAW, LOOP, STOP, Program, Ref, Step
 
 
 def trimmed(program: Program) -> Program:
-    """Return a program whose loops carry, take and give what is needed alone."""
+    """Return a program whose loops carry, take and return only needed values."""
     if not program.bodies:
         return program
     used = program.last_uses()
@@ -18,7 +18,7 @@ def trimmed(program: Program) -> Program:
 
 
 def _trimmed(step: Step, used: Container[int]) -> Step:
-    """Return the step of a loop with less to do; what is carried for itself alone is not needed."""
+    """Return the step of a loop with less work; a carried value that only affects itself is not needed."""
     operands, body = step.args
     step = replace(step, outs=tuple(out if out in used else None for out in step.outs))
     inner = trimmed(body.program)
@@ -35,7 +35,7 @@ def _trimmed(step: Step, used: Container[int]) -> Step:
         wanted |= more
     carries = [i for i in range(carried) if i in wanted]
     takes = [i for i in range(carried, len(inner.inputs)) if i in taken]
-    if not (carries or takes):  # a loop takes something, be it for its backend alone
+    if not (carries or takes):  # a loop takes something, if only for its backend
         takes = [0] if not carried else []
         carries = [0] if carried else []
         part = inner.replaced(outputs=tuple(inner.outputs[i] for i in sorted({*wanted, *carries}))).needed()
@@ -49,7 +49,7 @@ def _trimmed(step: Step, used: Container[int]) -> Step:
 
 
 def hoisted(program: Program) -> Program:
-    """Return a program that does before each loop what is the same in all its calls."""
+    """Return a program that computes before each loop the values that are the same in all its calls."""
     if not program.bodies:
         return program
     steps: list[Step] = []

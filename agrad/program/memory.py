@@ -1,4 +1,4 @@
-"""``Program.memory``: what a program holds at each step; and what notebooks show of a program."""
+"""``Program.memory``: the memory that a program holds at each step; and the display of programs in notebooks."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 from agrad.core.op import OPS, facts_of
 from agrad.program.program import LOOP, Program, Step, attached, refs_in
 
-#: Of a longer program notebooks show so many lines at either end.
+#: The number of lines that notebooks show at either end of a longer program.
 SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one step makes, and what is held while it runs.
+    """The result of one step, and the memory held while it runs.
 
     Attributes
     ----------
     step : int
-        Its place in the program, from 0.
+        Its position in the program, from 0.
     op : str
         The operation.
     made : int
         Bytes of its results; 0 for a view.
     live : int
-        Bytes held while it runs: inputs, constants, and results that are still needed, its own included.
+        Bytes held while it runs: inputs, constants, and results that are still needed, including its own.
     line : str
         The user's line.
     """
@@ -39,14 +39,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Memory:
-    """What a program holds at each step; prints as a table.
+    """The memory that a program holds at each step; prints as a table.
 
     Attributes
     ----------
     rows : tuple of Held
         Per step.
     inputs, constants : int
-        Bytes of what is given, and of what is part of it: held throughout.
+        Bytes of the inputs, and of the constants: held throughout.
     outputs : int
         Bytes of the results that are neither.
     """
@@ -67,12 +67,12 @@ class Memory:
         Parameters
         ----------
         rows : int, optional
-            Only so many, those that hold most, in their order; default: all.
+            Show only this many, those that hold most, in their order. Default: all.
 
         Returns
         -------
         str
-            A line per step, and one that sums up.
+            A line per step, and one with the sum.
         """
         shown = sorted(sorted(self.rows, key=lambda row: -row.live)[:rows], key=lambda row: row.step)
         unit, size = self._unit
@@ -91,7 +91,7 @@ class Memory:
 
     @property
     def _unit(self) -> tuple[str, float]:
-        """The unit that numbers are shown in, and its bytes: what suits the peak."""
+        """The unit of the numbers, and its bytes: suited to the peak."""
         return next((one for one in (("GB", 1e9), ("MB", 1e6)) if self.peak >= one[1]), ("kB", 1e3))
 
     def _repr_html_(self) -> str:
@@ -108,13 +108,13 @@ class Memory:
 
 @attached
 class Shows:
-    """What a program has of this file."""
+    """The members of a program that this file defines."""
 
     def memory(self: Any) -> Memory:
-        """Return what the program holds at each step when its text runs, by shapes and dtypes alone.
+        """Return the memory that the program holds at each step when its text runs, by shapes and dtypes only.
 
-        A view counts as what it is a view of. A backend that runs programs in its own way may hold less, and kernels may
-        hold more while they run.
+        A view counts as the array it is a view of. A backend that runs programs in its own way may hold less, and
+        kernels may hold more while they run.
 
         Returns
         -------
@@ -142,8 +142,8 @@ class Shows:
 
 
 def is_view(step: Step) -> bool:
-    """Return whether the results of a step lie in the memory of its first operand."""
-    if step.op in OPS and OPS[step.op].has_key and any(refs_in(step.args[1])):  # by arrays elements are copied
+    """Return whether the results of a step share the memory of its first operand."""
+    if step.op in OPS and OPS[step.op].has_key and any(refs_in(step.args[1])):  # indexing by arrays copies elements
         return False
     return facts_of(step.op).is_view
 
@@ -151,7 +151,7 @@ def is_view(step: Step) -> bool:
 def memory_of(program: Program) -> Memory:
     """Return what a program holds at each step."""
     given = dict.fromkeys((*program.inputs, *program.constants))
-    base = {number: number for number in given}  # by number the value whose memory it lies in
+    base = {number: number for number in given}  # by number, the value whose memory it shares
     last_uses = program.last_uses()
     last: dict[int, int] = {}
     for step in program.steps:
@@ -169,7 +169,7 @@ def memory_of(program: Program) -> Memory:
     for at, step in enumerate(program.steps):
         own = [n for n in step.made if base[n] == n]
         live += size(own)
-        inside = memory_of(step.args[1].program).peak if step.op == LOOP else 0  # of one call
+        inside = memory_of(step.args[1].program).peak if step.op == LOOP else 0  # for one call
         rows.append(Held(at, step.op, size(own), live + inside, step.line))
         for number in own:
             ends.setdefault(max(last[number], at), []).append(number)

@@ -1,8 +1,8 @@
-"""The standard's functions on outlines: arrays of which there is a shape and a dtype, and no element.
+"""The standard's functions on outlines: arrays that have a shape and a dtype, and no element.
 
-Each function gives the outline of its result, as the array API standard 2025.12 says it; nothing is computed. Where the
-standard leaves the dtype open, as for the sine of integers, it is what most libraries give. A length that depends on values
-is nan.
+Each function returns the outline of its result, as the array API standard 2025.12 specifies; nothing is computed. Where
+the standard leaves the dtype open, as for the sine of integers, it follows most libraries. A length that depends on
+values is nan.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Outline:
 
     __slots__ = ("__weakref__", "dtype", "shape")
 
-    backend: Any = None  # whose arrays these are
+    backend: Any = None  # the owner of these arrays
     device = None
 
     def __init__(self, shape: Iterable[Any], dtype: Any) -> None:
@@ -70,7 +70,7 @@ class Outline:
         return int(self.shape[0])
 
     def __bool__(self) -> NoReturn:
-        raise NeedsValuesError("the result depends on values, which are not there")
+        raise NeedsValuesError("the result depends on values, which are not available")
 
     __float__: Callable[..., NoReturn] = __bool__
     __int__: Callable[..., NoReturn] = __bool__
@@ -84,7 +84,7 @@ class Outline:
 
 
 class Counted(Outline):
-    """An outline of which something is counted: the true elements of a mask, or the sum of repetitions.
+    """An outline that carries a count: the true elements of a mask, or the sum of repetitions.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Counted(Outline):
 
 
 def dtype_of(dtype: Any) -> dtypes.DType:
-    """Return agrad's dtype for one of anybody's."""
+    """Return agrad's dtype for a dtype of any library."""
     return dtype if isinstance(dtype, dtypes.DType) else dtypes.DType(dtypes.name_of(dtype))
 
 
@@ -120,7 +120,7 @@ def bits_of(dtype: Any) -> int:
 
 
 def result_type(*values: Any) -> dtypes.DType:
-    """Return the dtype of a result of outlines, dtypes and Python numbers, which give way."""
+    """Return the dtype of a result of outlines, dtypes and Python numbers, which are weak."""
     strong = [
         v.dtype if isinstance(v, Outline) else v for v in values if not isinstance(v, bool | int | float | complex)
     ]
@@ -133,7 +133,7 @@ def result_type(*values: Any) -> dtypes.DType:
 
 
 def _promote(first: dtypes.DType, second: dtypes.DType) -> dtypes.DType:
-    """Return the dtype of the standard's table; of an integer and a float, which it leaves out, NumPy's."""
+    """Return the dtype of the standard's table; for an integer and a float, which the table omits, NumPy's."""
     if first.name == second.name:
         return first
     low, high = sorted((first, second), key=lambda d: (KINDS.index(kind_of(d)), bits_of(d)))
@@ -141,7 +141,7 @@ def _promote(first: dtypes.DType, second: dtypes.DType) -> dtypes.DType:
     if kind_of(low) != kind:
         if kind == "float" and kind_of(low) == "int":
             return dtypes.float64 if bits_of(low) > bits_of(high) // 2 else high
-        exact = {"bool": 128, "int": bits_of(high) // 4, "float": bits_of(high) // 2}[kind_of(low)]  # bits that fit
+        exact = {"bool": 128, "int": bits_of(high) // 4, "float": bits_of(high) // 2}[kind_of(low)]  # enough bits
         return dtypes.complex128 if kind == "complex" and bits_of(low) > exact else high
     signs = {d.name.startswith("u") for d in (low, high)}
     if kind == "int" and len(signs) == 2 and (high.name.startswith("u") or bits_of(low) == bits_of(high)):
@@ -163,12 +163,12 @@ def _complex(dtype: Any) -> dtypes.DType:
 
 
 def _real(dtype: Any) -> dtypes.DType:
-    """Return the real dtype of the precision of a complex one, and any other as it is."""
+    """Return the real dtype of the precision of a complex one, and any other unchanged."""
     return {"complex64": dtypes.float32, "complex128": dtypes.float64}.get(dtype_of(dtype).name, dtype_of(dtype))
 
 
 def floating(dtype: Any) -> dtypes.DType:
-    """Return a floating dtype as it is, the default one for others."""
+    """Return a floating-point dtype unchanged, and the default one for others."""
     return dtype_of(dtype) if kind_of(dtype) in ("float", "complex") else _default()
 
 
@@ -180,7 +180,7 @@ def _summed(dtype: Any) -> dtypes.DType:
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Return whether a dtype is of a kind, as the standard has them."""
+    """Return whether a dtype belongs to one of the standard's kinds."""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
     if not isinstance(kind, str):
@@ -198,7 +198,7 @@ def can_cast(source: Any, to: Any) -> bool:
 
 
 def finfo(dtype: Any) -> Any:
-    """Return what is known of a floating dtype."""
+    """Return the properties of a floating-point dtype."""
     digits, most = {16: (10, 15), 32: (23, 127), 64: (52, 1023)}[bits_of(_real(dtype))]
     largest = (2 - 2.0**-digits) * 2.0**most
     return SimpleNamespace(
@@ -208,7 +208,7 @@ def finfo(dtype: Any) -> Any:
 
 
 def iinfo(dtype: Any) -> Any:
-    """Return what is known of an integer dtype."""
+    """Return the properties of an integer dtype."""
     bits, signed = bits_of(dtype), not dtype_of(dtype).name.startswith("u")
     return SimpleNamespace(
         bits=bits, max=2 ** (bits - signed) - 1, min=-(2 ** (bits - 1)) if signed else 0, dtype=dtype_of(dtype)
@@ -219,7 +219,7 @@ def iinfo(dtype: Any) -> Any:
 
 
 def unknown(n: Any) -> bool:
-    """Return whether a length is not known."""
+    """Return whether a length is unknown."""
     return bool(n != n)  # noqa: PLR0124 (nan is what differs from itself)
 
 
@@ -229,7 +229,7 @@ def broadcast(*shapes: Shape) -> Shape:
     Raises
     ------
     ValueError
-        If they do not go together.
+        If they do not fit together.
     """
     found: list[Any] = []
     for column in zip(*((1,) * (max(map(len, shapes)) - len(s)) + s for s in shapes), strict=True):
@@ -241,7 +241,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Return axes as places from the left; all of them for None."""
+    """Return axes as positions from the left; all of them for None."""
     given = range(ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
     for one in given:
         if not -ndim <= one < ndim:
@@ -269,7 +269,7 @@ def indexed(shape: Shape, key: Any) -> Shape:
         parts.append(...)
     found: list[Any] = []
     arrays: list[Shape] = []
-    places: list[int] = []  # of arrays, and of integers among them, in the key
+    places: list[int] = []  # of arrays in the key, and of integers among them
     start, axis = 0, 0
     advanced = any(hasattr(p, "dtype") for p in parts)
     for at, part in enumerate(parts):
@@ -626,7 +626,7 @@ def qr(x: Any, /, *, mode: str = "reduced") -> tuple[Outline, ...]:
 
 
 def _of_matrices(dtype: Callable[[Any], Any], axes: int) -> Callable[..., Outline]:
-    """Make a function of square matrices that gives, of each, a result of so many axes."""
+    """Make a function of square matrices that returns a result with this many axes for each."""
     return lambda x, /, *_, **__: Outline(x.shape[: x.ndim - 2 + axes], dtype(x.dtype))
 
 
@@ -667,7 +667,7 @@ def _transforms(kind: str) -> Callable[..., Outline]:
 
 
 def transform_along(x: Any, lengths: Sequence[Any], axes: Sequence[int], kind: str) -> Outline:
-    """Return what a transform gives: whole, "half" for a real operand or "real" for a real result."""
+    """Return the result of a transform: whole, "half" for a real operand or "real" for a real result."""
     shape = list(x.shape)
     for axis, n in zip(axes, lengths, strict=True):
         shape[axis] = shape[axis] if n is None else n
@@ -691,7 +691,7 @@ def _index(_: Any) -> dtypes.DType:
     return dtypes.int64
 
 
-#: Of the standard's functions, those whose results have a floating dtype, the dtype of their operands, or truth values.
+#: The standard's functions whose results have a floating-point dtype, the dtype of their operands, or booleans.
 FLOATING = """
     acos acosh asin asinh atan atan2 atanh copysign cos cosh divide exp expm1 hypot log log10 log1p log2 logaddexp
     nextafter reciprocal sin sinh sqrt tan tanh
@@ -701,7 +701,7 @@ ALIKE = """
     floor_divide maximum minimum multiply negative positive pow remainder round sign square subtract trunc
 """
 BOOLEAN = [name for name, op in OPS.items() if op.rule.boolean and not op.rule.guarded]
-#: Those that this file writes out.
+#: Those that are defined in this file.
 WRITTEN = """
     arange asarray astype broadcast_arrays broadcast_to can_cast clip concat diff expand_dims eye finfo full iinfo isdtype
     isin linspace matmul matrix_transpose meshgrid moveaxis nonzero permute_dims repeat reshape result_type searchsorted
@@ -764,7 +764,7 @@ FFT: dict[str, Callable[..., Any]] = {
 
 
 def _operators() -> None:
-    """Give outlines Python's operators."""
+    """Defines Python's operators for outlines."""
     for name, function in (BINARY | COMPARISON | UNARY).items():
         setattr(Outline, f"__{name}__", _method(FUNCTIONS[function]))
     for name, function in BINARY.items():

@@ -1,9 +1,9 @@
-"""Passes: from a program to one that does less, and gives the same bits.
+"""Passes: turn a program into one that does less work, and gives the same bits.
 
-Each takes a program and returns one. None changes a bit of a result: not the sign of a zero, not a NaN, not an infinity,
-not a dtype. None lets a result share memory with an input, a constant or another result where it did not. What depends on
-how an array lies in memory (sums, matrix products) still gets one that lies as before: what it is made of, element by element,
-keeps its order, too.
+Each takes a program and returns one. No pass changes a bit of a result: not the sign of a zero, a NaN, an infinity, or
+a dtype. No pass lets a result share memory with an input, a constant or another result where it did not before.
+Operations that depend on the memory layout of an array (sums, matrix products) still get an array with the same layout:
+elementwise operations it is made from keep their order, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agrad.program.unrolling import unrolled
 #: Kinds of dtype by their names without digits.
 REAL = frozenset({"float", "int", "uint"})
 
-#: Constants of more elements are not made of others.
+#: Larger constants are not computed from others.
 FOLDED_SIZE = 64
 
 
@@ -42,17 +42,17 @@ def optimized(program: Program) -> Program:
     Returns
     -------
     Program
-        Of the same inputs, outputs, arguments and writes. Steps keep their lines and regions.
+        With the same inputs, outputs, arguments and writes. Steps keep their lines and regions.
     """
     return functools.reduce(lambda made, run: run(made), PASSES, program)
 
 
 @attached
 class Running:
-    """How programs run on raw arrays."""
+    """Runs programs on raw arrays."""
 
     def runner(self: Any, backend: Backend, *, executor: Any = None, **options: Any) -> Callable[..., tuple[Any, ...]]:
-        """Return what runs the program on raw arrays of a backend with given options, made at the first use.
+        """Return the function that runs the program on raw arrays of a backend with given options, created at first use.
 
         An executor, by its name or itself, is asked before the backend.
         """
@@ -73,9 +73,9 @@ class Running:
     def chosen(
         self: Any, backend: Backend, *, executor: Any = None, quiet: bool = False, **options: Any
     ) -> Callable[..., tuple[Any, ...]]:
-        """Return the same; where no executor is named, one that agrad may choose takes over from the second call on.
+        """Return the same; if no executor is named, one that agrad may choose takes over from the second call on.
 
-        `quiet`: it gives no floating-point warnings.
+        `quiet`: suppress floating-point warnings.
         """
         run = self.runner(backend, executor=executor, **options)
         if executor is not None or backend.name not in CHOSEN_FOR or not chooses():
@@ -89,13 +89,13 @@ class Running:
 
 
 def fewer(program: Program, loops: bool, options: Mapping[str, Any]) -> Program:
-    """Return a program for raw arrays with as few steps as there can be; without loops where nobody knows these."""
+    """Return a program for raw arrays with as few steps as possible; without loops for code that does not know them."""
     plain = program.without_detach()
     return running(optimized(plain if loops else unrolled(plain)), options)
 
 
 def _by_backend(program: Program, backend: Backend, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return what runs a program without an executor."""
+    """Return the function that runs a program without an executor."""
     loops = type(backend).compile is Backend.compile or backend._runs_loops
     less = fewer(program, loops, options)
     return backend.compile(less, **options) or less.function(backend)
@@ -110,7 +110,7 @@ def dead_dropped(program: Program) -> Program:
 
 
 def folded(program: Program) -> Program:
-    """Run the steps whose operands are constants, where the results are small: these become constants."""
+    """Run the steps whose operands are constants, if the results are small: these become constants."""
 
     def rule(walk: Walk, step: Step) -> bool | None:
         constants = walk.constants
@@ -132,9 +132,9 @@ def folded(program: Program) -> Program:
 
 
 def scalars(program: Program) -> Program:
-    """Let operations broadcast what was broadcast for them, arrays of one value above all.
+    """Let operations broadcast operands that were broadcast for them, above all arrays of one value.
 
-    Where all operands are such arrays, the operation runs on the values and its result is broadcast.
+    If all operands are such arrays, the operation runs on the values and its result is broadcast.
     """
 
     def rule(walk: Walk, step: Step) -> Step | None:
@@ -143,7 +143,7 @@ def scalars(program: Program) -> Program:
         made = step.made[0]
         shape, args = walk.shapes[made].shape, list(step.args)
         dtypes = {walk.shapes[a.number].dtype for a in args[step.op == "where" :] if type(a) is Ref}
-        if not shape or len(dtypes) > 1:  # libraries promote arrays without axes in ways of their own
+        if not shape or len(dtypes) > 1:  # libraries promote arrays without axes in different ways
             return None
         if any(type(a) is not Ref and not is_number(a) for a in args):
             return None
@@ -172,7 +172,7 @@ def scalars(program: Program) -> Program:
 
 
 def identities_dropped(program: Program) -> Program:
-    """Drop what gives its operand: copies, products with 1, first powers, choices known beforehand, moves there and back."""
+    """Drop steps that return their operand: copies, products with 1, first powers, choices known beforehand, moves there and back."""
 
     def rule(walk: Walk, step: Step) -> Ref | None:
         find = IDENTITIES.get(step.op)
@@ -185,7 +185,7 @@ def identities_dropped(program: Program) -> Program:
 
 
 def merged(program: Program) -> Program:
-    """Compute once what is computed several times: not across recomputations, and no draws of different keys."""
+    """Compute a repeated value once: not across recomputations, and not for draws from different keys."""
     seen: dict[Any, tuple[int, Step]] = {}
 
     def rule(walk: Walk, step: Step) -> bool | None:
@@ -237,7 +237,7 @@ def _same_dtype(_: Walk, step: Step) -> Any:
 
 
 def _neutral(value: float, *, left: bool, kinds: frozenset[str]) -> Callable[[Walk, Step], Any]:
-    """Return what finds the operand beside a neutral one, on the right or also on the left, for some kinds of dtype."""
+    """Return the function that finds the operand next to a neutral one, on the right or also on the left, for some kinds of dtype."""
 
     def find(walk: Walk, step: Step) -> Any:
         a, b = step.args
@@ -281,7 +281,8 @@ def _detached(walk: Walk, step: Step) -> Any:
     return step.args[0] if before is not None and before.op == DETACH else None
 
 
-#: By operation, what finds the operand that a step gives. Complex products with 1 do not keep every zero and infinity.
+#: By operation, the function that finds the operand that a step returns. Complex products with 1 do not preserve every
+#: zero and infinity.
 IDENTITIES: dict[str, Callable[[Walk, Step], Any]] = {
     "positive": _first,
     "astype": _same_dtype,
@@ -320,10 +321,11 @@ def _neither(walk: Walk, step: Step) -> Any:
 
 def _to_the_0(walk: Walk, step: Step) -> Any:
     dtype = walk.shapes[step.made[0]].dtype
-    return Filled(1, dtype) if kind_of(dtype) in REAL and walk.is_all(step.args[1], 0) else None  # of NaN, too
+    return Filled(1, dtype) if kind_of(dtype) in REAL and walk.is_all(step.args[1], 0) else None  # also for NaN
 
 
-#: By operation, what finds the one value that may fill its result; beside those that are declared to fill arrays.
+#: By operation, the function that finds the single value that may fill its result; in addition to operations declared
+#: to fill arrays.
 POINTS: dict[str, Callable[[Walk, Step], Any]] = {
     "full": _filled,
     "full_like": _filled,
@@ -338,12 +340,12 @@ POINTS: dict[str, Callable[[Walk, Step], Any]] = {
 
 
 class Filled:
-    """One value that fills an array, where no step has it yet.
+    """One value that fills an array, before any step has it.
 
     Attributes
     ----------
     value : number
-        As Python has it.
+        As a Python number.
     dtype : str
         By the standard's name.
     """
@@ -360,9 +362,9 @@ def rewritten(
 ) -> Program:
     """Return a program with a rule applied to each step.
 
-    The rule keeps the step (None), changes it (another step), leaves it out (True), or names a value that is there already
-    and stands for its result from then on (a `Ref`), unless somebody could see that the two share memory. If asked, equal
-    constants without axes become one.
+    The rule keeps the step (None), changes it (another step), removes it (True), or names an existing value that
+    replaces its result from then on (a `Ref`), unless the sharing of memory would be visible. If asked, equal constants
+    without axes are merged.
     """
     walk = Walk(program)
     if constants:
@@ -374,7 +376,7 @@ def rewritten(
         if step.op == STOP:
             walk.append(step)
             continue
-        if step.op == "add_into":  # a new sum: who writes where is for the backend to say
+        if step.op == "add_into":  # a new sum: the backend decides where it is written
             step = Step("add", step.args[:2], {}, step.outs, False, step.line, step.region)
         found = rule(walk, step)
         if found is True:
@@ -391,7 +393,7 @@ def rewritten(
 
 
 class Walk:
-    """A program as a pass goes over it: what is made so far, and what is known of its values.
+    """A program during a pass: the part built so far, and the facts known about its values.
 
     Attributes
     ----------
@@ -400,9 +402,9 @@ class Walk:
     shapes, constants : dict
         Of the new program.
     same : dict of int to Ref
-        What stands for values that are no more.
+        The replacements of removed values.
     makers : dict of int to Step
-        By the number of a value the step of the new program that makes it.
+        By the number of a value, the step of the new program that makes it.
     """
 
     def __init__(self, program: Program) -> None:
@@ -434,7 +436,7 @@ class Walk:
         return number
 
     def replace(self, number: int, other: int) -> None:
-        """Let a value that is there already stand for another one."""
+        """Let an existing value replace another one."""
         self.same[number] = Ref(other)
         here, there = self._root(number), self._root(other)
         if here != there:
@@ -444,7 +446,7 @@ class Walk:
                 self._given.add(there)
 
     def run(self, step: Step) -> list[Any]:
-        """Return the results of a step whose operands are constants, by the kernels of their backend."""
+        """Return the results of a step whose operands are constants, computed by the kernels of their backend."""
         owner = backend_of(self.constants[step.refs[0]])
         assert owner is not None
         used = {number: self.constants[number] for number in step.refs}
@@ -457,12 +459,12 @@ class Walk:
     # -- values -------------------------------------------------------------------------------------------------------
 
     def point(self, ref: Ref) -> Ref | Filled | None:
-        """Return the one value that fills an array: a value without axes, or what one can be made of."""
+        """Return the one value that fills an array: a value without axes, or one that can become such a value."""
         about = self.shapes.get(ref.number)  # the keys of draws have none
         return ref if about is not None and about.shape == () else self._points.get(ref.number)
 
     def _point_of(self, step: Step) -> Ref | Filled | None:
-        """Return the one value that fills what a step makes."""
+        """Return the one value that fills the result of a step."""
         fills = facts_of(step.op).fills
         if fills is not None:
             return Filled(fills, self.shapes[step.made[0]].dtype)
@@ -470,7 +472,7 @@ class Walk:
         return None if find is None else find(self, step)
 
     def made_point(self, point: Any) -> Any:
-        """Return a value, with a step that makes it if there is none."""
+        """Return a value, adding a step that makes it if there is none."""
         if type(point) is not Filled:
             return point
         key = repr(point.value), point.dtype
@@ -481,13 +483,13 @@ class Walk:
         return Ref(number)
 
     def unbroadcast(self, ref: Ref) -> Ref | None:
-        """Return what was broadcast to an array."""
+        """Return the value that was broadcast to an array."""
         maker = self.makers.get(ref.number)
         broadcasts = maker is not None and maker.op in ("broadcast_to", "broadcast_like")
         return maker.args[0] if maker is not None and broadcasts and type(maker.args[0]) is Ref else None
 
     def is_all(self, part: Any, value: float) -> bool:
-        """Return whether an argument is, at every element, a value; of zeros, with its sign."""
+        """Return whether an argument equals a value at every element; for zeros, including the sign."""
         if type(part) is Ref:
             point = self.point(part)
             if type(point) is Ref:
@@ -503,7 +505,7 @@ class Walk:
         return bool(part == value and math.copysign(1, part) == math.copysign(1, value))
 
     def merge_constants(self) -> None:
-        """Make constants without axes that have the same bits one."""
+        """Merge constants without axes that have the same bits."""
         first: dict[tuple[str, str], int] = {}
         for number, value in tuple(self.constants.items()):
             if self.shapes[number].shape != () or self.reaches(number):
@@ -519,7 +521,7 @@ class Walk:
 
     @once
     def _groups(self) -> dict[int, int]:
-        """By the number of a value that may share memory another one that it may share it with."""
+        """For each value that may share memory, by number, a representative that it may share it with."""
         groups: dict[int, int] = {}
         for step in self._program.steps:
             if is_fresh(step):
@@ -533,7 +535,7 @@ class Walk:
 
     @once
     def _seen(self) -> defaultdict[int, int]:
-        """How many results, inputs and constants may have the memory of a group."""
+        """How many results, inputs and constants may use the memory of a group."""
         seen: defaultdict[int, int] = defaultdict(int)
         for number in self._program.outputs:
             seen[find(self._groups, number)] += 1
@@ -548,11 +550,11 @@ class Walk:
         return find(self._groups, number)
 
     def reaches(self, number: int) -> bool:
-        """Return whether a result may have the memory of a value."""
+        """Return whether a result may use the memory of a value."""
         return self._seen.get(self._root(number), 0) > 0
 
     def may_stand(self, step: Step, other: int) -> bool:
-        """Return whether a value may stand for what a step makes of it: nobody can see that they share memory."""
+        """Return whether a value may replace the result of a step on it: the sharing of memory is not visible."""
         number = step.made[0]
         alike = self._is_dense(other) and all(self.may_leave(step, r) for r in step.refs if r != other)
         if not facts_of(step.op).is_view and self.is_ordered(number) and not alike:
@@ -562,7 +564,7 @@ class Walk:
         return not self.reaches(other) and self._root(other) not in self._given
 
     def may_merge(self, number: int, other: int) -> bool:
-        """Return whether two values that are equal may be one."""
+        """Return whether two equal values may be merged."""
         here, there = self._root(number), self._root(other)
         return here == there or not (self.reaches(number) and self.reaches(other))
 
@@ -573,7 +575,7 @@ class Walk:
     # has two axes to compare: numbers, vectors and what is broadcast from them do not.
 
     def votes(self, number: int) -> bool:
-        """Return whether a value may say how what is made of it element by element lies in memory."""
+        """Return whether a value may affect the memory order of elementwise results."""
         ref: Ref | None = Ref(number)
         while ref is not None and _axes_of(self.shapes[ref.number]) > 1:
             ref = self.unbroadcast(ref)
@@ -583,11 +585,11 @@ class Walk:
 
     @once
     def _lying_in_c(self) -> set[int]:
-        """The values that lie in C's order whatever the inputs do, and whatever becomes of arrays of one value."""
+        """The values that are in C order whatever the inputs are, and whatever happens to arrays of one value."""
         found: set[int] = set()
         shapes = self._program.shapes
         points = {number for number, about in shapes.items() if about.shape == ()}
-        others: set[int] = set()  # arrays of one value that may lie in another order
+        others: set[int] = set()  # arrays of one value that may be in another order
         for step in self._program.steps:
             refs = [r for r in step.refs if r in shapes]
             if is_like(step):
@@ -615,9 +617,10 @@ class Walk:
 
     @once
     def _order(self) -> dict[int, Any]:
-        """By the number of what is made element by element the votes it was laid out by: equal ones, equal orders.
+        """For each elementwise result, by number, the votes that determined its layout: equal votes, equal orders.
 
-        An array *like* another one that has no order of its own, as one that is broadcast, need not be laid out by its votes.
+        An array created *like* another one that has no order of its own, such as a broadcast array, need not be laid
+        out by its votes.
         """
         order: dict[int, Any] = {}
         shapes = self._program.shapes
@@ -630,7 +633,7 @@ class Walk:
                 for r in step.refs
                 if r in shapes and _axes_of(shapes[r]) > 1
             }
-            # a value that was laid out by some votes says what they do, and more
+            # a value that was laid out by some votes has their order, and more
             made = [vote for vote, whole in votes if whole is True and type(vote) is frozenset]
             least = next((vote for vote in made if votes <= {(vote, True), (("like", vote), True), *vote}), None)
             found = frozenset(votes) if least is None else least
@@ -639,9 +642,9 @@ class Walk:
 
     @once
     def _ordered(self) -> set[int]:
-        """The values whose place in memory may matter to the last bits of others, as where they are added up."""
+        """The values whose position in memory may affect the last bits of others, for example where they are summed."""
         ordered: set[int] = set()
-        wanted = set(self._program.outputs)  # the values of which more is asked for than how they lie
+        wanted = set(self._program.outputs)  # the values of which more than the layout is used
         shapes = self._program.shapes
         for step in reversed(self._program.steps):
             is_wanted, is_seen = not wanted.isdisjoint(step.made), not ordered.isdisjoint(step.made)
@@ -658,11 +661,11 @@ class Walk:
         return ordered
 
     def is_ordered(self, number: int) -> bool:
-        """Return whether the place of a value's elements in memory may matter."""
+        """Return whether the memory positions of a value's elements may matter."""
         return number in self._ordered
 
     def may_leave(self, step: Step, number: int) -> bool:
-        """Return whether an elementwise step lays its result out alike without an operand, or nobody can tell."""
+        """Return whether an elementwise step has the same layout without an operand, or the difference is not visible."""
         if not self.is_ordered(step.made[0]) or not self.votes(number):
             return True
         shape, order = self.shapes[step.made[0]].shape, self._order.get(number)
@@ -673,7 +676,7 @@ class Walk:
         return any(r in self._lying_in_c for r in others)
 
     def _is_dense(self, number: int) -> bool:
-        """Return whether a value lies in memory as its copy would."""
+        """Return whether a value has the same memory layout as its copy would."""
         maker = self.makers.get(number)
         if maker is None:
             return False
@@ -681,7 +684,7 @@ class Walk:
 
 
 def _axes_of(about: Shaped) -> int:
-    """Return how many axes an array has of more than one element."""
+    """Return how many axes of an array have more than one element."""
     return sum(n > 1 for n in about.shape)
 
 
@@ -706,13 +709,13 @@ def is_like(step: Step) -> bool:
 
 
 def is_fresh(step: Step) -> bool:
-    """Return whether a step gives memory of its own."""
+    """Return whether a step's result has its own memory."""
     return _is_fresh(step.op) and _copies(step)
 
 
 @functools.cache
 def is_foreign(op: str) -> bool:
-    """Return whether an operation is not agrad's own: its kernel may give an operand at one call and a new array at the next."""
+    """Return whether an operation is not agrad's own: its kernel may return an operand at one call and a new array at the next."""
     return op in OPS and OPS[op].rule.guarded
 
 
@@ -739,12 +742,12 @@ def _is_fresh(op: str) -> bool:
 
 
 def kind_of(dtype: str) -> str:
-    """Return what is before the digits of a dtype's name."""
+    """Return the part of a dtype's name before its digits."""
     return dtype.rstrip("0123456789")
 
 
 def key_of(part: Any) -> Any:
-    """Return an argument as something to be looked up, by which 1, 1.0 and True differ, and 0.0 and -0.0."""
+    """Return an argument as a lookup key, which distinguishes 1, 1.0 and True, and 0.0 and -0.0."""
     kind = type(part)
     if kind is Ref:
         return part

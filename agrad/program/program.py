@@ -1,10 +1,11 @@
-"""Programs: what a function did, as data.
+"""Programs: the recorded work of a function, as data.
 
-A program has numbered values: its inputs, constants and keys of draws, and the results of its steps. A step names one of
-agrad's operations, or a kernel of the contract, and its arguments. Straight-line Python is made of that, which is at once
-what `print` shows and what runs: on the kernels of any backend, or on tensors.
+A program has numbered values: its inputs, constants and keys of draws, and the results of its steps. A step names one
+of agrad's operations, or a kernel of the contract, and its arguments. From these, agrad writes straight-line Python,
+which is both
+the text that `print` shows and the code that runs: on the kernels of any backend, or on tensors.
 
-Programs are recorded by ``program.recording`` and made by ``func.capture``.
+Programs are recorded by ``program.recording`` and created by ``func.capture``.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from agrad.program.closures import Argument, Origin, target_of
 from agrad.random import default_generator
 from agrad.tree import TreeDef
 
-#: The exact types of what stands among a step's arguments as it is.
+#: The exact types of values that appear literally among a step's arguments.
 LITERALS = frozenset({bool, int, float, complex, str, NoneType, EllipsisType})
 
-#: The name of the step that gives its operand without history; on raw arrays it does nothing.
+#: The name of the step that returns its operand without history; on raw arrays it does nothing.
 DETACH = "detach"
 primitive(DETACH, memory="lent")
 
@@ -53,19 +54,20 @@ primitive(DETACH, memory="lent")
 DRAW = "random"
 primitive(DRAW, memory="fresh")
 
-#: The name of the step that ends a run where a value is another than the number beside it, or not as true; it gives nothing.
+#: The name of the step that ends a run if a value differs from the number next to it, or from its truth; it has no
+#: result.
 STOP = "stop_unless"
 primitive(STOP, memory="fresh")
 
 #: The name of the step that is a loop: ``func.scan(operands, body)``.
 LOOP = "func.scan"
 
-#: How the line of a step ends that is part of a derivative.
+#: The suffix of the line of a step that is part of a derivative.
 BACKWARD = " (backward)"
 
 
 class Stopped(Exception):
-    """A run came to a value that is another than it was in the capture: what follows is not its way."""
+    """A run reached a value that differs from the capture's: the rest of the program does not apply."""
 
 
 class Ref(NamedTuple):
@@ -86,7 +88,7 @@ class DType(str):
     __slots__ = ()
 
 
-#: Names of dtypes: those of the standard, and what libraries have beside them, as float16 and float128.
+#: Names of dtypes: those of the standard, and further ones of libraries, such as float16 and float128.
 DTYPES = re.compile(r"bool|(u?int|b?float|complex)[0-9]{1,3}")
 
 
@@ -96,7 +98,7 @@ def is_dtype(name: Any) -> bool:
 
 
 class Here:
-    """Stands, among the arguments of a step, for the device the program runs on."""
+    """Represents, among the arguments of a step, the device that the program runs on."""
 
     __slots__ = ()
 
@@ -107,12 +109,12 @@ class Here:
         return "HERE"
 
 
-#: The one object of its class.
+#: The single object of its class.
 HERE = Here()
 
 
 class Shaped(NamedTuple):
-    """What a program knows of a value; among the arguments of a step, what becomes a `Spec`.
+    """The metadata of a value; among the arguments of a step, a placeholder that becomes a `Spec`.
 
     Attributes
     ----------
@@ -148,9 +150,9 @@ class Step:
     kwargs : mapping
         Keyword arguments.
     outs : tuple of (int or None)
-        The numbers of its results; None for one that is no array, or that nobody needs.
+        The numbers of its results; None for one that is not an array, or that is not needed.
     several : bool
-        It gives a tuple or list of results, be it of one.
+        Whether it returns a tuple or list of results, possibly of one.
     line : str
         The user's line, as ``"model.py:12"``.
     region : int
@@ -169,8 +171,8 @@ class Step:
 
     @property
     def refs(self) -> tuple[int, ...]:
-        """The numbers of the values it takes, as often as they occur."""
-        if self._refs is None:  # passes ask over and over
+        """The numbers of the values it takes, with repetitions."""
+        if self._refs is None:  # passes ask repeatedly
             found: list[int] = []
             for part in (*self.args, *self.kwargs.values()):
                 kind = type(part)
@@ -194,7 +196,7 @@ class Step:
         return self._made  # type: ignore[return-value]
 
     def taking(self, other: Mapping[int, Any]) -> Step:
-        """Return the step with something else, a `Ref` or a literal, for some of the values it takes."""
+        """Return the step with some of the values it takes replaced by a `Ref` or a literal."""
 
         def put(part: Any) -> Any:
             return other.get(part.number, part) if type(part) is Ref else part
@@ -204,7 +206,7 @@ class Step:
 
 
 def keeping_less(step: Step, wanted: AbstractSet[int]) -> Step:
-    """Return the step of a loop that keeps of what it carried only the values that are wanted."""
+    """Return the step of a loop that only stacks the wanted carried values."""
     operands, body = step.args
     first = len(step.outs) - len(body.kept)
     still = [(k, n) for k, n in zip(body.kept, step.outs[first:], strict=True) if n in wanted]
@@ -214,12 +216,12 @@ def keeping_less(step: Step, wanted: AbstractSet[int]) -> Step:
     return replace(step, args=args, outs=(*step.outs[:first], *(n for _, n in still)))
 
 
-#: The types of arguments that others stand in.
+#: The types of arguments that contain others.
 _NESTED = (tuple, list, slice)
 
 
 def mapped(function: Callable[[Any], Any], part: Any) -> Any:
-    """Return an argument with a function applied to what is in its tuples, lists and slices, or else to itself."""
+    """Return an argument with a function applied to the members of its tuples, lists and slices, or to itself."""
     kind = type(part)
     if kind is tuple or kind is list:
         return kind(mapped(function, inner) for inner in part)
@@ -242,18 +244,18 @@ def refs_in(part: Any) -> Iterator[Ref]:
 
 
 class Leaf(NamedTuple):
-    """A leaf of what a program is called with, or returns, that is an array.
+    """An array among the leaves of a program's arguments or results.
 
     Attributes
     ----------
     number : int
         Of the value.
     raw : bool
-        Whether it was an array of a library; else it was a Tensor.
+        Whether it was an array of a library; otherwise it was a Tensor.
     followed : bool
-        Of a result: whether it may be differentiated.
+        For a result: whether it may be differentiated.
     spent : bool
-        Of a result: whether a backward pass of the program has freed its history.
+        For a result: whether a backward pass of the program has freed its history.
     """
 
     number: int
@@ -263,7 +265,7 @@ class Leaf(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A leaf of what a program is called with, or returns, that is a Python float: a 0-d value of it.
+    """A Python float among the leaves of a program's arguments or results: a 0-d value of it.
 
     Attributes
     ----------
@@ -275,26 +277,26 @@ class Number(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A leaf of what a program returns that is one of its arguments, the very object.
+    """A leaf of a program's results that is one of its arguments, the same object.
 
     Attributes
     ----------
     place : int
-        Among the leaves of the arguments.
+        Its position among the leaves of the arguments.
     """
 
     place: int
 
 
 class Structure(NamedTuple):
-    """Containers of leaves: what a program is called with, or returns.
+    """Containers of leaves: the arguments or the results of a program.
 
     Attributes
     ----------
     treedef : TreeDef
-        How they are put together.
+        Their structure.
     leaves : tuple
-        Per leaf a `Leaf`, a `Number`, a `Given`, or the very value of what is no array.
+        For each leaf a `Leaf`, a `Number`, a `Given`, or the value itself if it is not an array.
     """
 
     treedef: TreeDef
@@ -302,18 +304,18 @@ class Structure(NamedTuple):
 
 
 class Write(NamedTuple):
-    """What a program does to a tensor that it did not make.
+    """A program's write to a tensor that it did not create.
 
     Attributes
     ----------
     target : Origin or Argument
-        Where the tensor is found.
+        Where to find the tensor.
     what : str
         ``"data"`` or ``"grad"``.
     number : int or None
-        The value it gets; None takes a gradient away.
+        The value it gets; None removes a gradient.
     had_grad : bool or None
-        Whether the tensor had a gradient before; None where the function set it before it read it.
+        Whether the tensor had a gradient before; None if the function set it before reading it.
     """
 
     target: Origin | Argument
@@ -324,43 +326,45 @@ class Write(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Program:
-    """A straight-line program: numbered values, and the steps that make them.
+    """A straight-line program: numbered values, and the steps that compute them.
 
-    Made by `agrad.func.capture`. Printed, it is the Python text that runs. Called, it takes what the function took: arrays
-    or tensors of any backend, of the shapes and dtypes it was captured with; it is differentiable and can be mapped.
+    Created by `agrad.func.capture`. Printed, it is the Python text that runs. Called, it takes the function's
+    arguments: arrays or tensors of any backend, with the shapes and dtypes of the capture; it is differentiable and can
+    be mapped.
 
     Parameters
     ----------
     inputs : tuple of int
-        The numbers of the values it is given, in this order.
+        The numbers of its input values, in this order.
     steps : tuple of Step
-        Each after what it needs.
+        Each after the steps it depends on.
     outputs : tuple of int
-        The numbers of the values it gives.
+        The numbers of its output values.
     shapes : mapping of int to Shaped
         Shape and dtype of every value; keys of draws have none.
     constants : mapping of int to array
-        Values that are part of it.
+        Constant values.
     keys : tuple of int
         Those of the inputs that are keys of draws, pairs of integers.
     names : mapping of int to str
-        What the user calls some values.
+        The user's names of some values.
     arguments, results : Structure or None
-        What it is called with and returns; None for a program without a function.
+        Its arguments and results; None for a program without a function.
     outside : mapping of int to Origin
-        Those of the inputs that are no arguments, and where each is found.
+        The inputs that are not arguments, and where each is found.
     writes : tuple of Write
-        What it does to tensors that it did not make.
+        Its writes to tensors that it did not create.
     parameters : tuple of str
-        What the function calls its positional arguments.
+        The names of the function's positional parameters.
     sources : mapping of int to Generator
-        Where the keys come from that are not the default generator's.
+        The sources of the keys that do not come from the default generator.
     seeds : tuple of (int, Generator, key)
-        Whose state it sets, before which of its draws, counted from 0, and to what.
+        The generators whose state it sets, before which of its draws (counted from 0), and to which state.
     functions : tuple of str
-        The subclasses of `Function` in it. What they compute is part of it, their derivatives are not: it is not differentiable.
+        The subclasses of `Function` in it. Their results are part of it, their derivatives are not: it is not
+        differentiable.
     device : str or None
-        Where it was captured: there it makes arrays, unless it is given some that are elsewhere.
+        The device of the capture, where it creates arrays unless its inputs are elsewhere.
     """
 
     inputs: tuple[int, ...]
@@ -380,31 +384,31 @@ class Program:
     parameters: tuple[str, ...] = ()
     device: str | None = None
 
-    if TYPE_CHECKING:  # what files above put on it, because of what they need: see `attached`
+    if TYPE_CHECKING:  # defined by higher layers on modules that they need: see `attached`
 
         def text(self, *, notes: bool = True, where: str = "") -> str:
             """Return the Python text that runs."""
 
         def source(self, *, notes: bool = True, backend: str = "numpy") -> str:
-            """Return the text of a module that needs NumPy alone."""
+            """Return the text of a module that only needs NumPy."""
 
         def arrays(self, *, backend: str = "numpy") -> dict[str, Any]:
-            """Return what that module's function takes beside the arguments."""
+            """Return the further arguments of that module's function."""
 
         def tensors(self) -> dict[str, Tensor]:
             """Return the tensors from outside."""
 
         def memory(self) -> Any:
-            """Return what is held at each step."""
+            """Return the memory held at each step."""
 
         def cfunc(self, *, name: str = "program", executor: Any = "native", **options: Any) -> Any:
-            """Return the program as a function of C."""
+            """Return the program as a C function."""
 
         def sparsity(self, *args: Any, argnums: int | tuple[int, ...] | None = None, local: bool = False) -> Any:
             """Return which elements of the results depend on which elements of the arguments."""
 
         def runner(self, backend: Backend, *, executor: Any = None, **options: Any) -> Callable[..., tuple[Any, ...]]:
-            """Return what runs the program on raw arrays of a backend."""
+            """Return the function that runs the program on raw arrays of a backend."""
 
         def chosen(
             self, backend: Backend, *, executor: Any = None, quiet: bool = False, **options: Any
@@ -412,14 +416,14 @@ class Program:
             """Return the same, or an executor that agrad chooses."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of: its text is compiled anew."""
+        """Return the parts of a copy: its text is compiled anew."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
 
     def _reached(self, end: str | None = None) -> set[int]:
-        """Return the numbers of the values that the outputs are computed of; `end`: not beyond steps of that operation."""
+        """Return the numbers of the values that the outputs are computed from; `end`: not beyond steps of that operation."""
         reached = {*self.outputs}
         for step in reversed(self.steps):
             if step.op == STOP or (step.op != end and not reached.isdisjoint(step.made)):
@@ -431,17 +435,17 @@ class Program:
         return replace(self, **changes)
 
     def last_uses(self) -> dict[int, int]:
-        """Return, by the number of a value, the place of the last step that takes it, for outputs the place past the last."""
+        """Return, for each value, the position of the last step that takes it; for outputs, the position after the last step."""
         last = {number: at for at, step in enumerate(self.steps) for number in step.refs}
         return last | dict.fromkeys(self.outputs, len(self.steps))
 
     def next_number(self) -> int:
-        """Return a number that no value has yet."""
+        """Return an unused number for a value."""
         numbers = (*self.inputs, *self.constants, *(n for step in self.steps for n in step.made))
         return max(numbers, default=-1) + 1
 
     def needed(self) -> Program:
-        """Return the program without the steps and constants that no output needs, and what loops keep for nothing."""
+        """Return the program without the steps and constants that no output needs, and without unused results of loops."""
         wanted = self._reached()
         steps = tuple(
             keeping_less(step, wanted) if step.op == LOOP else step
@@ -452,9 +456,9 @@ class Program:
         return self.replaced(steps=steps, constants=constants)
 
     def stopping(self, values: Iterable[tuple[int, Any]]) -> Program:
-        """Return the program as one that ends with `Stopped` where a value is not the number beside it.
+        """Return the program extended to end with `Stopped` if the value is not the given number.
 
-        It ends as soon as the value is there, before any step that follows.
+        It ends as soon as the value is known, before any later step.
         """
         stops: dict[int, dict[Any, Step]] = {}
         for number, value in values:
@@ -467,7 +471,7 @@ class Program:
         return self.replaced(steps=tuple(steps))
 
     def without_detach(self) -> Program:
-        """Return the program for raw arrays, which have no history to be cut off."""
+        """Return the program for raw arrays, which have no history to detach."""
         same: dict[int, Ref] = {}
         steps = []
         for step in self.steps:
@@ -483,12 +487,12 @@ class Program:
 
     @once
     def bodies(self) -> dict[Body, str]:
-        """What the text calls the bodies of its loops."""
+        """The names of loop bodies in the text."""
         found = dict.fromkeys(step.args[1] for step in self.steps if step.op == LOOP)
         return {body: f"body_{i}" for i, body in enumerate(found)}
 
     def name_of(self, number: int) -> str:
-        """Return how the text calls a value."""
+        """Return the name of a value in the text."""
         return f"{'c' if number in self.constants else 'k' if number in self.keys else 'v'}{number}"
 
     def __repr__(self) -> str:
@@ -503,22 +507,22 @@ class Program:
         Parameters
         ----------
         *args, **kwargs
-            Arrays or tensors, of any backend, of the shapes and dtypes the program was captured with; other values as they
-            were then.
+            Arrays or tensors, of any backend, with the shapes and dtypes of the capture; other values as in the
+            capture.
 
         Returns
         -------
         object
-            What the function returned, with new values: arrays if all arguments were, else tensors.
+            The function's result, with new values: arrays if all arguments were arrays, otherwise tensors.
 
         Raises
         ------
         TypeError
             If the arguments are not like those of the capture.
         ValueError
-            If shapes, dtypes or other values are others.
+            If shapes, dtypes or other values differ.
         RuntimeError
-            If a tensor from outside is not there any more, or has another shape or dtype.
+            If an outer tensor no longer exists, or has another shape or dtype.
         """
         values = self._bound(args, kwargs)
         backend = joined(spec_of_value(value).backend for value in values.values()) if values else default_backend()
@@ -533,7 +537,7 @@ class Program:
         followed = self.is_followed and any(t._is_followed() for t in tensors)
         if followed and self.functions:
             raise RuntimeError(
-                f"the program holds what the Function {self.functions[0]} computes, not its derivative: capture the"
+                f"the program holds the result of the Function {self.functions[0]}, not its derivative: capture the"
                 f" gradient too, or call it under ag.no_grad(){errors.called()}"
             )
         if followed or mode.recorder() is not None or any(t._spec.backend.is_batched for t in tensors):
@@ -546,7 +550,7 @@ class Program:
         for leaf in self.results.leaves:
             if isinstance(leaf, Leaf):
                 result = next(made)
-                if any(result is value for value in given):  # a step gave its operand
+                if any(result is value for value in given):  # a step returned its operand
                     result = fresh(result, result._node)
                 leaves.append(result._raw if leaf.raw else bare(result) if whole else result)
             elif isinstance(leaf, Number):
@@ -557,7 +561,7 @@ class Program:
         return tree.unflatten(self.results.treedef, leaves)
 
     def _drawn(self) -> dict[int, Any]:
-        """Return the keys for all draws, and leave the generators as the function would."""
+        """Return the keys for all draws, and advance the generators as the function would."""
         keys: dict[int, Any] = {}
         done = 0
         for at, generator, state in self.seeds:
@@ -567,26 +571,26 @@ class Program:
         return keys | {number: self.draw(number) for number in self.keys[done:]}
 
     def draw(self, number: int) -> Any:
-        """Return the next key for a draw, from the generator that gave it in the capture."""
+        """Return the next key for a draw, from the generator that supplied it in the capture."""
         return self.source_of(number).key()
 
     def source_of(self, number: int) -> Any:
-        """Return the generator that gives the key for a draw."""
+        """Return the generator that supplies the key for a draw."""
         return self.sources.get(number, default_generator)
 
     @once
     def is_followed(self) -> bool:
-        """Whether a result may be differentiated: then its inputs' histories are gone on with."""
+        """Whether a result may be differentiated: then the inputs' histories are continued."""
         return self.results is not None and any(getattr(leaf, "followed", False) for leaf in self.results.leaves)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Any]:
-        """Return the values of the inputs, but for keys, by number."""
+        """Return the values of the inputs, without keys, by number."""
         if self.arguments is None:
             raise TypeError("this program has no arguments: use its function()")
         leaves, treedef = tree.flatten((args, kwargs))
         if treedef != self.arguments.treedef:
             raise TypeError(
-                f"the program was captured as {_call(self.arguments.treedef)}, and is called as {_call(treedef)}: it takes"
+                f"the program was captured as {_call(self.arguments.treedef)}, but is called as {_call(treedef)}: pass"
                 f" as many arguments, in the same containers{errors.called()}"
             )
         values: dict[int, Any] = {}
@@ -606,7 +610,7 @@ class Program:
             self._check(leaf.number, value, f"the argument at {path}")
             if values.setdefault(leaf.number, value) is not value:
                 raise ValueError(
-                    f"the program was captured with one array in several places, and gets another one at {path}"
+                    f"the program was captured with one array in several places, but gets a different one at {path}"
                     f"{errors.called()}"
                 )
         for number, origin in self.outside.items():
@@ -630,16 +634,16 @@ class Program:
             )
 
     def _target(self, write: Write, leaves: list[Any]) -> Tensor:
-        """Return the tensor of a write, found again."""
+        """Return the tensor of a write, looked up again."""
         found = target_of(write.target, leaves)
         if write.what == "grad" and write.had_grad not in (None, found.grad is not None):
             raise other_grad(write.target, had=write.had_grad is True)
         return found  # type: ignore[no-any-return]
 
     def device_for(self, given: Sequence[Any], backend: Backend) -> str:
-        """Return where it runs on a backend: beside the first of the values it is given, if one is the backend's.
+        """Return the device to run on for a backend: that of the first input, if it belongs to the backend.
 
-        Else where it was captured, if that is the backend's, or on its default device.
+        Otherwise the device of the capture, if it belongs to the backend, or its default device.
         """
         specs = (spec_of_value(value) for value in given if type(value) is not tuple)
         device = next((s.device for s in specs if getattr(s.backend, "base", s.backend) is backend), self.device)
@@ -647,7 +651,7 @@ class Program:
         return device if device is not None and own else backend.default_device()
 
     def on(self, device: str) -> Program:
-        """Return the program as one that was captured there."""
+        """Return the program as if it had been captured there."""
         if device == self.device:
             return self
         others: dict[str, Program] = self.__dict__.setdefault("_elsewhere", {})
@@ -670,7 +674,7 @@ class Program:
         return [wrap(out, backend.spec(out)) for out in made]
 
     def run(self, backend: Backend, values: Sequence[Any], **options: Any) -> Sequence[Any]:
-        """Run on raw values of a backend; an error tells the step and the user's line."""
+        """Run on raw values of a backend; an error names the step and the user's line."""
         try:
             return self.chosen(backend, **options)(*values)
         except Exception as error:
@@ -678,13 +682,13 @@ class Program:
             raise
 
     def explain(self, error: Exception, backend: Backend, values: Sequence[Any]) -> None:
-        """Note on an error of a run which step it is of, and the user's line."""
+        """Note on an error of a run its step, and the user's line."""
         step = self.failing(backend, values)
         if step is not None:
             error.add_note(f"Raised by {step.op} in a program, recorded at {step.line}.")
 
     def failing(self, backend: Backend, values: Sequence[Any]) -> Step | None:
-        """Return the first step that fails for these values, found by halving; None if none does."""
+        """Return the first step that fails for these values, found by bisection; None if none does."""
         plain = self.without_detach()
 
         def fails(count: int) -> bool:
@@ -728,7 +732,7 @@ class Program:
             )
             run = self._taking_constants.function(base, device=device, xp=Functions(base.functions, adjoints))
             run = runs.setdefault((base, device), run)
-        for constant in self.constants.values():  # a tensor of each for this call: what it gives may be written to
+        for constant in self.constants.values():  # a separate tensor of each for this call: its results may be written to
             array = brought(constant, base, device)
             tensors.append(wrap(array, base.spec(array)))
             if recorder is not None:
@@ -743,18 +747,19 @@ class Program:
     def function(
         self, backend: Backend, *, device: str | None = None, xp: Any = None, kernels: Any = None
     ) -> Callable[..., tuple[Any, ...]]:
-        """Return a function of the inputs that gives the outputs.
+        """Return a function from the inputs to the outputs.
 
         Parameters
         ----------
         backend : Backend
             Whose kernels run.
         device : str, optional
-            Where arrays are made; default: the program's, if it is the backend's, else its default device.
+            Where to create arrays. Default: the program's device, if it belongs to the backend, otherwise its default
+            device.
         xp : namespace, optional
-            Functions of tensors that the text takes as ``xp``, of a program without constants; default: kernels.
+            Functions of tensors that the text receives as ``xp``, for a program without constants. Default: kernels.
         kernels : namespace, optional
-            The kernels, of arrays; default: the backend's.
+            The kernels, for arrays. Default: the backend's.
         """
         device = self.device_for((), backend) if device is None else device
         names = environment(backend, device, self)
@@ -763,7 +768,7 @@ class Program:
         if xp is not None:
             draw = names[DRAW]
             names[DRAW] = lambda *args, **kwargs: from_raw(draw(*args, **kwargs))
-            names["device"] = device  # by agrad's own name, as its functions take it
+            names["device"] = device  # by agrad's own name, which its functions accept
             names["here"] = {"device": device}
         where = "**here" if names["here"] else ""
         file = f"<agrad program {_count()}>"
@@ -772,32 +777,32 @@ class Program:
         return functools.partial(run, xp or kernels or backend.xp)
 
 
-#: The options that have a program give the bits of its steps, one by one.
+#: The options with which a program gives the bits of its steps, run one by one.
 EXACT: Mapping[str, Any] = {"exact": True}
 
 
 class Body:
-    """What a loop does in each of its calls: an argument of its step.
+    """The work of a loop in each of its calls: an argument of its step.
 
-    Its program takes the carried values, a row of each array, and constants; it gives the next carried values and results.
-    It is told from others by identity.
+    Its program takes the carried values, a row of each array, and constants; it returns the next carried values and
+    results. Bodies are compared by identity.
 
     Attributes
     ----------
     program : Program
-        Of one call, without draws and writes.
+        The program of one call, without draws and writes.
     carried, rows : int
         How many of its inputs are carried values, and how many of the following are rows.
     length : int
         How many calls there are.
     reverse : bool
-        Whether the last row is the first.
+        Whether to begin with the last row.
     kept : tuple of int
-        Carried values that the loop gives, stacked behind its results, as they were before each call.
+        Carried values that the loop also returns, stacked after its results, as they were before each call.
     options : mapping
-        How it is run on raw arrays: the options of `Program.runner`.
+        How to run it on raw arrays: the options of `Program.runner`.
     derived : dict
-        The bodies of its derivatives, by what they are of.
+        The bodies of its derivatives, by kind.
     """
 
     __slots__ = ("__weakref__", "carried", "derived", "kept", "length", "options", "program", "reverse", "rows")
@@ -823,18 +828,18 @@ class Body:
         self.derived: dict[Any, Any] = {}
 
     def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Return what stands for carried values, rows and constants."""
+        """Return the placeholders of carried values, rows and constants."""
         rows = self.carried + self.rows
         return [*values[: self.carried]], [*values[self.carried : rows]], [*values[rows:]]
 
     def keeping(self, kept: tuple[int, ...]) -> Body:
-        """Return the body of a loop that gives other carried values as they were."""
+        """Return the body of a loop that also returns other carried values."""
         if kept == self.kept:
             return self
         return self.derived.setdefault(("keeping", kept), self.doing(self.program, kept=kept))  # type: ignore[no-any-return]
 
     def taking(self, places: Sequence[int], rows: int) -> Body:
-        """Return the body with these of its inputs, of which so many are rows."""
+        """Return the body with these of its inputs, of which this many are rows."""
         return self.doing(self.program.replaced(inputs=tuple(self.program.inputs[i] for i in places)), rows=rows)
 
     def doing(self, program: Program, **changes: Any) -> Body:
@@ -843,7 +848,7 @@ class Body:
         return Body(program, **{name: changes.get(name, getattr(self, name)) for name in names})
 
     def text(self, name: str) -> str:
-        """Return what a call does, as the text of a function."""
+        """Return the work of one call, as the text of a function."""
         about = f"# {name}: {self.length} calls{' from the last row on' if self.reverse else ''}, each with {self.carried} carried"
         return f"{about}, {self.rows} from rows\n{self.program.text().replace('def program(', f'def {name}(', 1)}"
 
@@ -858,12 +863,12 @@ def _body(program: Program, carried: int, rows: int, length: int, reverse: bool,
     return Body(program, carried, rows, length, reverse=reverse, kept=kept)
 
 
-#: Puts the members of a class on `Program`.
+#: Adds the members of a class to `Program`.
 attached = attaching_to(Program)
 
 
 def brought(constant: Any, backend: Backend, device: str) -> Any:
-    """Return a constant of a program where that runs."""
+    """Return a constant of a program on the device where that runs."""
     owner = backend_of(constant)
     assert owner is not None
     there = owner is backend and backend.device_of(constant) == device
@@ -893,7 +898,7 @@ def spec_of_value(value: Any) -> Spec:
 
 
 def put_back(writes: Sequence[Write], targets: Sequence[Tensor], made: Iterator[Tensor]) -> None:
-    """Give tensors from outside the values and gradients that a program has made for them: of plain leaves all or none."""
+    """Assign outer tensors the values and gradients that a program has computed for them: for plain leaves all or nothing."""
     followed: list[tuple[Tensor, Tensor]] = []
     gradients: list[tuple[Tensor, Tensor | None]] = []
     changed: list[Tensor] = []
@@ -947,7 +952,7 @@ def number_text(array: Any) -> str:
 
 
 def symbol_of(step: Step) -> str:
-    """Return Python's symbol that a step is written, and run, by: where an operand is a Python number; else nothing."""
+    """Return the Python operator by which a step is written, and run, if an operand is a Python number; otherwise nothing."""
     by_symbol = not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args))
     return facts_of(step.op).symbol if by_symbol else ""
 
@@ -958,11 +963,11 @@ def is_number(part: Any) -> bool:
 
 
 class Functions:
-    """The functions a program runs on where it is differentiated: agrad's, and what rules call beside them."""
+    """The functions a program runs on when it is differentiated: agrad's, and the others that rules call."""
 
     def __init__(self, functions: Any, adjoints: bool, prefix: str = "") -> None:
         self._functions, self._prefix = functions, prefix
-        self._adjoints = adjoints  # whether steps take what kernels of fused operations left beside their results
+        self._adjoints = adjoints  # whether steps take the extra results that kernels of fused operations leave
 
     def __getattr__(self, name: str) -> Any:
         whole = f"{self._prefix}{name}"
@@ -981,9 +986,10 @@ class Functions:
         return found
 
     def _whole(self, op: Op, *args: Any) -> Any:
-        """Call a fused operation, whose function gives the result alone, with what its kernel leaves beside it; or its adjoint.
+        """Call a fused operation, whose function only returns the result, and return also the extra results of its kernel; or its adjoint.
 
-        Where steps of a derivative take what kernels left, what is followed goes through the functions kernels are made of.
+        If steps of a derivative take extra results of kernels, differentiation goes through the functions that the
+        kernels consist of.
         """
         if any(isinstance(arg, Tensor) and (arg._tangents or (self._adjoints and arg._is_followed())) for arg in args):
             assert op.kernel is not None
@@ -992,7 +998,7 @@ class Functions:
 
 
 def _without_history(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call an operation without derivative as rules do, by its kernel: that takes None for what a function asks for."""
+    """Call an operation without derivative as rules do, by its kernel, which accepts None for values that the function would require."""
 
     def raw(part: Any) -> Any:
         return part._raw if isinstance(part, Tensor) else part
@@ -1032,7 +1038,7 @@ def dtypes_of(backend: Backend, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def environment(backend: Backend, device: str, program: Program) -> dict[str, Any]:
-    """Return what the text of a program refers to beside ``xp``: dtypes, the device, specs, draws."""
+    """Return the names that the text of a program uses besides ``xp``: dtypes, the device, specs, draws."""
     others = {shaped.dtype for shaped in program.shapes.values()}.difference(dtypes.NAMES)  # as float16
 
     @functools.cache
@@ -1057,7 +1063,7 @@ def environment(backend: Backend, device: str, program: Program) -> dict[str, An
 
 
 def stop_unless(item: Callable[[Any], Any], array: Any, value: Any) -> tuple[()]:
-    """Raise `Stopped` if the one number in an array is another than a value, or not as true; as a step, give nothing."""
+    """Raise `Stopped` if the single number in an array differs from a value, or from its truth; as a step, return nothing."""
     found = item(array)
     if bool(found) is not value if type(value) is bool else not same(found, value):
         raise Stopped
@@ -1065,12 +1071,12 @@ def stop_unless(item: Callable[[Any], Any], array: Any, value: Any) -> tuple[()]
 
 
 def same(first: Any, second: Any) -> bool:
-    """Return whether two plain values are the same: of one type, -0.0 and NaN told apart."""
+    """Return whether two plain values are the same: of one type, distinguishing -0.0 and NaN."""
     if first is second:
         return True
     if type(first) is not type(second):
         return False
-    if type(first) is tuple or type(first) is frozenset:  # equal sets may be gone through in another order
+    if type(first) is tuple or type(first) is frozenset:  # equal sets may be iterated in another order
         return len(first) == len(second) and all(map(same, first, second))
     if type(first) is complex or (isinstance(first, float) and (not first or math.isnan(first))):
         return repr(first) == repr(second)
@@ -1078,7 +1084,7 @@ def same(first: Any, second: Any) -> bool:
 
 
 def refuse_seeds(program: Program, what: str) -> None:
-    """Refuse what a program that sets the state of generators cannot."""
+    """Refuse an operation that a program which sets the state of generators does not support."""
     if program.seeds:
         raise TypeError(
             f"a program that seeds a random generator cannot {what}: seed it before the program is called{errors.called()}"

@@ -1,9 +1,10 @@
-"""Recording: what runs in a context becomes the steps of a program.
+"""Recording: the operations that run in a context become the steps of a program.
 
-A `Recorder` stands in the mode, as the profiler does, and is told of every call of an op and of every rule that runs. It
-knows arrays by identity: each that a step gave has a number. What a kernel or rule is handed, and nothing else, are
-`Recorded` arrays: an array and its number, whose backend runs the kernels of the library inside and writes each down. So
-no tensor, node or list ever holds a recorded array, within the recording or after it, however that ends.
+A `Recorder` is part of the mode, like the profiler, and is notified of every call of an op and of every rule that runs.
+It
+knows arrays by identity: each result of a step has a number. Only kernels and rules receive `Recorded` arrays: an array
+and its number, whose backend runs the kernels of the inner library and records each. So no tensor, node or list ever
+holds a recorded array, within the recording or after it, however it ends.
 """
 
 from __future__ import annotations
@@ -51,20 +52,20 @@ from agrad.program.program import (
 class Hooked(NamedTuple):
     """A hook that was registered on a tensor within a recording.
 
-    It holds neither the hook nor the graph: what lives on after the function is the function's doing.
+    It holds neither the hook nor the graph: the function decides what outlives it.
 
     Attributes
     ----------
     number : int or None
-        Of the tensor's value.
+        The number of the tensor's value.
     to : weakref
-        To the tensor's node.
+        Reference to the tensor's node.
     hooks : weakref
-        To the table that the hook stands in, or stood.
+        Reference to the table that holds the hook, or held it.
     key : int
-        Of the hook in that table.
+        Its key in that table.
     handle : weakref
-        To what takes it away.
+        Reference to the handle that removes it.
     """
 
     number: int | None
@@ -80,16 +81,16 @@ class Hooked(NamedTuple):
 
     @property
     def hook(self) -> Callable[..., Any] | None:
-        """What was registered, if it has not been taken away."""
+        """The hook, if it has not been removed."""
         return (self.hooks() or {}).get(self.key)
 
 
 class CaptureError(RuntimeError):
-    """A function does what no program can hold: the message says what and where."""
+    """A function does something that no program can hold: the message says what and where."""
 
 
 class Recorded:
-    """An array of a library, and the number of the value it is in the program that is being recorded.
+    """An array of a library, and the number of its value in the program that is being recorded.
 
     Attributes
     ----------
@@ -106,7 +107,7 @@ class Recorded:
 
     def __init__(self, data: Any, number: int) -> None:
         self.data: Any = data
-        self.ref: Ref = Ref(number)  # not `number`: that of a batched array is its level's
+        self.ref: Ref = Ref(number)  # not `number`, which for a batched array is its level's
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -130,14 +131,14 @@ class Recorded:
 
     @property
     def device(self) -> Any:
-        """The device, as the library has it."""
+        """The device, in the library's form."""
         return getattr(self.data, "device", None)
 
     def __getitem__(self, key: Any) -> Any:
         return self.backend.xp.getitem(self, key)
 
     def __bool__(self) -> NoReturn:
-        raise CaptureError(f"a kernel or rule chooses its way by a value, which no program can hold{errors.called()}")
+        raise CaptureError(f"a kernel or rule branches on a value, which no program can hold{errors.called()}")
 
     __float__: Callable[..., NoReturn] = __bool__
     __int__: Callable[..., NoReturn] = __bool__
@@ -183,7 +184,7 @@ Recorded.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 class RecordingBackend(Backend):
-    """The backend of recorded arrays of one library: runs its kernels, and writes down what they do.
+    """The backend of recorded arrays of one library: runs its kernels, and records them.
 
     Attributes
     ----------
@@ -193,7 +194,7 @@ class RecordingBackend(Backend):
         The class of its arrays.
     """
 
-    is_lazy = True  # what would look at elements, to check them, passes on
+    is_lazy = True  # functions that would check elements skip the check
     _gives_way = True
 
     def __init__(self, inner: Backend) -> None:
@@ -243,7 +244,7 @@ class RecordingBackend(Backend):
         return self.xp.scatter_add(spec, key, values)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
-        """Write the assignment down; one by a mask, of what does not count its places, as a choice."""
+        """Record the assignment; an assignment by a mask, if the value does not count its places, as a choice."""
         rest = array.ndim - key.ndim if isinstance(key, Recorded) and is_mask(key) else -1
         if value.ndim > rest or key.shape != array.shape[: key.ndim]:
             return self.write("setitem", self.inner.xp.setitem, (array, key, value), {})
@@ -255,7 +256,7 @@ class RecordingBackend(Backend):
         return self.xp.add(array, other)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
-        """Return the kernel inside, written down when it runs; what is no function stays what it is."""
+        """Return the inner kernel, recorded when it runs; attributes that are not functions are returned unchanged."""
         if op == "setitem":
             return self.setitem
         get = operator.attrgetter(op)
@@ -268,7 +269,7 @@ class RecordingBackend(Backend):
         return lambda *args, **kwargs: self.write(op, get(self.inner.xp), args, kwargs)
 
     def write(self, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a kernel on the arrays inside, and write the step down; give its results as recorded arrays."""
+        """Run a kernel on the inner arrays, and record the step; return its results as recorded arrays."""
         recorder: Recorder = mode.recorder()
         recorder.check_shape(op, args)
         result = recorder.run(self.inner, op, function, args, kwargs)
@@ -280,7 +281,7 @@ class RecordingBackend(Backend):
         return recorder.constants_of(self, result)
 
 
-#: Members that the recording backend has of the library's: they are not about arrays.
+#: Members that the recording backend takes over from the library's: they do not concern arrays.
 OF_THE_LIBRARY = (
     *(
         "cannot",
@@ -304,7 +305,7 @@ def recording_backend(inner: Backend) -> RecordingBackend:
 
 
 def counterpart(backend: Backend) -> Backend:
-    """Return the backend on which the kernels of another one are written down."""
+    """Return the backend that records the kernels of another one."""
     if isinstance(backend, BatchedBackend):
         return batched_backend(backend.number, counterpart(backend.inner))
     return recording_backend(backend)
@@ -334,7 +335,7 @@ def _holds_recorded(part: Any) -> bool:
 
 
 class Recorder:
-    """What makes a program of what happens in a context.
+    """Turns the operations in a context into a program.
 
     Attributes
     ----------
@@ -343,25 +344,25 @@ class Recorder:
     shapes : dict
         Shape and dtype by number.
     constants : dict
-        Arrays that are part of the program, by number.
+        Constant arrays, by number.
     inputs : dict
-        By the ``id`` of an array from outside its number, and the array, which stays alive.
+        By the ``id`` of an outer array, its number, and the array, which is kept alive.
     met : dict
-        By ``id`` the tensors from outside that were met: the tensor, its array and its gradient then.
+        By ``id``, the outer tensors that were met: the tensor, its array and its gradient at that time.
     beside : set
-        Those of them, by ``id``, that are on an array which was known: a function may have made them itself.
+        Those of them, by ``id``, whose array was already known: a function may have created them itself.
     grads : dict
-        By ``id`` of a tensor whose `.grad` the function named itself, which it did first: "read" or "set".
+        By ``id`` of a tensor whose `.grad` the function accessed itself, the first access: "read" or "set".
     written : list of Tensor
-        Those that have another value or gradient in the end, which are found again.
+        Those whose value or gradient has changed in the end, and which can be found again.
     draws : list of (int, key)
         The numbers of the keys drawn, and the keys.
     seeds : list of (int, Generator, key)
-        The generators whose state is set, after how many draws, and to what.
+        The generators whose state is set, after how many draws, and to which state.
     also : list of int
-        What the program gives beside what the function returned and wrote.
+        Further outputs of the program besides the function's results and writes.
     held : list of array
-        Those that stay alive with it.
+        Arrays that are kept alive with it.
     functions : list of str
         The names of the `Function`s that ran: their derivatives are not those of their steps.
     hooked : list of Hooked
@@ -369,11 +370,11 @@ class Recorder:
     sources : dict
         By ``id`` of a key that was drawn its generator: two may be in one state.
     device : str or None
-        That of the first array.
+        The device of the first array.
     region : int
-        The recomputation that runs now.
+        The current recomputation.
     line : str
-        What is noted as the user's line, if it is not the one that calls.
+        The line to record as the user's, if it is not that of the caller.
 
     Parameters
     ----------
@@ -403,8 +404,8 @@ class Recorder:
         self.line = ""
         self._count = first
         self._shaped: dict[Spec, Shaped] = {}
-        self._lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # by id of the code, which the value keeps
-        self._known: dict[int, tuple[int, Any]] = {}  # by id: number, and what keeps the id from being given again
+        self._lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # by id of the code, which the value keeps alive
+        self._known: dict[int, tuple[int, Any]] = {}  # by id: the number, and the object that prevents the id from being reused
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
@@ -429,7 +430,7 @@ class Recorder:
         return found
 
     def line_of(self, code: CodeType | None, lasti: int) -> str:
-        """Return the line of an instruction, which a loop comes by often."""
+        """Return the line of an instruction, which a loop may reach often."""
         found = self._lines.get((id(code), lasti))
         if found is None:
             text = errors.line_of(code, lasti)
@@ -441,26 +442,26 @@ class Recorder:
     def know(self, array: Any, number: int) -> None:
         """Remember the number of an array while it lives."""
         key = id(array)
-        try:  # what forgets it is written in C: Python would swallow a Ctrl-C that comes while a callback in Python runs
+        try:  # the callback is written in C: Python would swallow a Ctrl-C during a Python callback
             kept: Any = weakref.ref(array, functools.partial(self._known.pop, key))
-        except TypeError:  # it takes no weak reference
+        except TypeError:  # it does not support weak references
             kept = array
         self._known[key] = number, kept
 
     def let_go(self) -> None:
-        """Forget all arrays, when nothing more is recorded: NumPy resizes none to which a reference leads, be it weak."""
+        """Forget all arrays once nothing more is recorded: NumPy does not resize arrays that have references, even weak ones."""
         self._known.clear()
 
     def forget(self, array: Any) -> None:
-        """Forget one array: it is to be somebody else's, with another value."""
+        """Forget one array: it will be reused with another value."""
         self._known.pop(id(array), None)
 
     def alias(self, made: Any, array: Any) -> None:
-        """Remember that an array has the value of another one: a copy, in another layout, on another backend."""
+        """Remember that an array has the value of another one: a copy, in another layout, or on another backend."""
         self.know(made, self.known(array))
 
     def number_of(self, array: Any) -> int | None:
-        """Return the number of an array, None if it is not known."""
+        """Return the number of an array, None if it is unknown."""
         found = self._known.get(id(array))
         return None if found is None else found[0]
 
@@ -473,7 +474,7 @@ class Recorder:
         return array
 
     def input(self, array: Any, backend: Backend | None = None) -> int:
-        """Return the number of an array from outside, or of one that is known; plugins are asked where no backend is given."""
+        """Return the number of an outer array, or of a known one; plugins are asked if no backend is given."""
         number = self.number_of(array)
         if number is None:
             number = self.new(array, backend)
@@ -482,7 +483,7 @@ class Recorder:
         return number
 
     def take(self, array: Any, value: Any) -> None:
-        """Take note of a user's array, which is to be found again, and of the one that stands for it."""
+        """Record a user's array, which must be found again, and the array that represents it."""
         backend = backend_of(value)
         found_again = backend is not None and backend.as_array(value) is value
         self.input(value if found_again else array)
@@ -490,11 +491,11 @@ class Recorder:
             self.alias(array, value)
 
     def number_of_float(self, value: Any) -> int | None:
-        """Return the number of a Python float that the program computes or is given; None for all others."""
+        """Return the number of a Python float that the program computes or receives; None for all others."""
         return None
 
     def live_of(self, value: Any) -> Any:
-        """Return what stands for a Python float that the program computes or is given; None for any other value."""
+        """Return the placeholder of a Python float that the program computes or receives; None for any other value."""
         return None
 
     def setting(self, get: Callable[[], float]) -> float:
@@ -510,14 +511,14 @@ class Recorder:
         self.not_recorded("Python's state is changed by a value", later=False)
 
     def guard(self, get: Callable[[], Any], name: str) -> None:
-        """Take note of what the program holds for: one that is captured once holds what it saw."""
+        """Record a condition under which the program holds: a program that is captured once holds for the values it saw."""
 
     def not_recorded(self, reason: str, later: bool) -> None:
-        """Refuse what no program can hold."""
+        """Refuse something that no program can hold."""
         raise CaptureError(f"capture: {reason}{errors.called()}")
 
     def meet(self, tensor: Tensor) -> None:
-        """Take note of a tensor that may be from outside, and is about to be written: as it is now."""
+        """Record the current state of a tensor that may be an outer one, and is about to be written to."""
         array = tensor._raw
         known = self.number_of(array) is not None
         if id(tensor) not in self.met and not isinstance(array, Batched) and (not known or id(array) in self.inputs):
@@ -530,7 +531,7 @@ class Recorder:
                 self.meet(grad)
 
     def hook(self, tensor: Tensor, handle: Handle) -> None:
-        """Take note of a hook on a tensor."""
+        """Record a hook on a tensor."""
         self.use(tensor)
         assert tensor._node is not None
         assert handle._hooks is not None
@@ -538,7 +539,7 @@ class Recorder:
         self.hooked.append(Hooked(number, node, handle._hooks, handle._key, weakref.ref(handle)))
 
     def use(self, tensor: Tensor) -> None:
-        """Take note of a tensor that is used: if its array is new, it is from outside."""
+        """Record a tensor that is used: if its array is new, it is an outer tensor."""
         if self.number_of(tensor._raw) is None:
             self.meet(tensor)
 
@@ -547,7 +548,7 @@ class Recorder:
     def step(
         self, backend: RecordingBackend, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> Any:
-        """Write a step down; return its results as recorded arrays."""
+        """Record a step; return its results as recorded arrays."""
         inner = backend.inner
         several = isinstance(result, tuple | list)
         parts = list(result) if several else [result]
@@ -555,7 +556,7 @@ class Recorder:
         outs: list[int | None] = []
         for part in parts:
             array = None if part is None else inner.as_array(part)
-            if array is None or backend_of(array) is not inner:  # a residual that is not needed, or a number
+            if array is None or backend_of(array) is not inner:  # an unneeded residual, or a number
                 made.append(part)
                 outs.append(None)
                 continue
@@ -564,7 +565,7 @@ class Recorder:
             outs.append(number)
         if not any(number is not None for number in outs):
             return result
-        if facts_of(op).creates == "here":  # made where the program runs: no word of it is the program's
+        if facts_of(op).creates == "here":  # created where the program runs: the program does not name the device
             (array,) = (part for part in parts if part is not None)
             where = {"device", *inner.creation(inner.device_of(inner.as_array(array)))}
             kwargs = {name: value for name, value in kwargs.items() if name not in where}
@@ -582,7 +583,7 @@ class Recorder:
     def run(
         self, inner: Backend, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Return what a kernel of an operation gives for the arrays inside recorded ones."""
+        """Return the result of an operation's kernel for the arrays inside recorded ones."""
         return function(*(_bare(a) for a in args), **{name: _bare(v) for name, v in kwargs.items()})
 
     def copied(self, inner: Backend, array: Any) -> Any:
@@ -590,7 +591,7 @@ class Recorder:
         return inner.asarray(array, copy=True)
 
     def drawn(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
-        """Return what is drawn from a key."""
+        """Return the numbers drawn from a key."""
         return backend.random(kind, shape, key, **options)
 
     def check_shape(self, op: str, args: tuple[Any, ...]) -> None:
@@ -610,7 +611,7 @@ class Recorder:
             raise CaptureError(f"capture: the shape of what {op} gives{by} depends on values{errors.called()}")
 
     def part(self, inner: Backend, op: str, part: Any) -> Any:
-        """Return an argument as a step has it."""
+        """Return an argument in the form for a step."""
         kind = type(part)
         if isinstance(part, Recorded):
             return part.ref
@@ -626,7 +627,7 @@ class Recorder:
             return self.shaped(part)
         if backend_of(part) is not None and is_array(part):
             return Ref(self.known(part))
-        if isinstance(part, int):  # of a class of its own, as an enumeration's
+        if isinstance(part, int):  # of a user's class, such as an enumeration's
             return int(part)
         name = inner._name_of(part)
         if is_dtype(name):
@@ -638,7 +639,7 @@ class Recorder:
         )
 
     def constants_of(self, backend: RecordingBackend, result: Any) -> Any:
-        """Make what a kernel gave that took no value of the program part of it; return the arrays as recorded ones."""
+        """Make the result of a kernel that took no value of the program part of it; return the arrays as recorded ones."""
         if type(result) is tuple or type(result) is list:
             return type(result)(self.constants_of(backend, part) for part in result)
         if backend_of(result) is not backend.inner:
@@ -651,7 +652,7 @@ class Recorder:
         Raises
         ------
         CaptureError
-            If it has none: nobody knows what it was made of.
+            If it has none: its origin is unknown.
         """
         number = self.number_of(array)
         if number is None:
@@ -664,7 +665,7 @@ class Recorder:
     # -- arrays in and out of kernels ---------------------------------------------------------------------------------
 
     def lift(self, value: Any) -> Any:
-        """Return what a kernel or rule is handed, with recorded arrays for those of libraries."""
+        """Return the argument of a kernel or rule, with recorded arrays for those of libraries."""
         kind = type(value)
         if kind in LITERALS:
             return value
@@ -672,7 +673,7 @@ class Recorder:
             return rewrap(self.lift(value.data), value.level)
         if kind is tuple or kind is list:
             return kind(map(self.lift, value))
-        if isinstance(value, tuple):  # a class of its own, as `Constants`
+        if isinstance(value, tuple):  # a subclass, such as `Constants`
             return value
         backend = backend_of(value)
         if backend is None or isinstance(value, Tensor) or not is_array(value):
@@ -680,19 +681,19 @@ class Recorder:
         return recording_backend(backend).kind_of_array(value, self.known(value))
 
     def lift_saved(self, value: Any) -> Any:
-        """Return what a node saved likewise; of what carries tangents the value."""
+        """Return a node's saved value likewise; if it carries tangents, only its value."""
         if type(value) is tuple or type(value) is list:
             return type(value)(map(self.lift_saved, value))
         return self.lift(value._raw if isinstance(value, Tensor) else value)
 
     def lower(self, value: Any) -> Any:
-        """Return what a kernel or rule gave, with the arrays inside; each is known by its number from now on."""
+        """Return the result of a kernel or rule, with the inner arrays, whose numbers are known from now on."""
         if isinstance(value, Recorded):
             data = value.data
             if self.number_of(data) not in (
                 None,
                 value.ref.number,
-            ):  # a step gave its operand: two values need two arrays
+            ):  # a step returned its operand: two values need two arrays
                 data = self.copied(value.backend.inner, data)
             self.know(data, value.ref.number)
             return data
@@ -725,7 +726,7 @@ class Recorder:
     def around(
         self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
     ) -> Callable[..., Any]:
-        """Return a kernel of an op that is written down when it runs, on the raw arguments of a call with `values`."""
+        """Return a kernel of an op that is recorded when it runs, on the raw arguments of a call with `values`."""
         for i, _ in op.array_slots:
             several = isinstance(raw[i], tuple | list)  # a sequence, or a key of several parts
             pairs = zip(values[i], raw[i], strict=True) if several else ((values[i], raw[i]),)
@@ -741,10 +742,10 @@ class Recorder:
         return recorded
 
     def operand(self, op: Op, value: Any, array: Any) -> None:
-        """Take note of what a call was given, and of the array that stands for it."""
+        """Record the arguments of a call, and the array that represents them."""
         if isinstance(value, Tensor):
             self.use(value)
-            if array is not value._raw:  # brought to the call's backend, on which programs run as a whole
+            if array is not value._raw:  # transferred to the call's backend, on which a program runs as a whole
                 self.alias(array, value._raw)
         elif isinstance(array, slice) or type(array) in LITERALS:
             pass
@@ -754,12 +755,12 @@ class Recorder:
             self.take(array, value)
 
     def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a node's derivative that is written down when it runs on raw arrays."""
+        """Return a node's derivative, recorded when it runs on raw arrays."""
 
         def recorded(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
             if isinstance(node, FunctionNode):
                 return vjp(xp, g, saved, node)
-            if xp is node.spec.backend.functions:  # it runs on tensors: its calls are written down
+            if xp is node.spec.backend.functions:  # it runs on tensors: its calls are recorded
                 return vjp(xp, g, as_tensors(saved), node)
             backend = node.spec.backend
             if xp is not node.spec.xp:  # as of a batch
@@ -776,13 +777,13 @@ class Recorder:
         return recorded
 
     def kernels_of(self, backend: Any) -> Any:
-        """Return the kernels of a backend, or of a spec's, that are written down when they run on raw arrays."""
+        """Return the kernels of a backend, or of a spec's, recorded when they run on raw arrays."""
         backend = backend if isinstance(backend, Backend) else backend.backend
         within = getattr(backend, "base", backend)  # a kernel or rule that runs has recorded arrays already
         return backend.xp if isinstance(within, RecordingBackend) else _Kernels(self, backend)
 
     def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
-        """Draw from a key, and write the draw down."""
+        """Draw from a key, and record the draw."""
         array = self.drawn(backend, kind, shape, key, **options)
         at = next((number for number, known in self.draws if known is key), None)  # drawn again by a recomputation
         if at is None:
@@ -797,11 +798,11 @@ class Recorder:
         return array
 
     def seed(self, generator: Any, state: Any) -> None:
-        """Take note that the state of a generator is set, as every run of the program is to do."""
+        """Record that the state of a generator is set, as every run of the program must do."""
         self.seeds.append((len(self.draws), generator, state))
 
     def enter_region(self) -> int:
-        """Let the steps from now on be of a recomputation of their own; return the region until now."""
+        """Start a new recomputation, which the following steps belong to; return the region until now."""
         before = self.region
         self._regions += 1
         self.region = self._regions
@@ -821,18 +822,18 @@ class Recorder:
         return self.leaves(tensor)
 
     def truth(self, tensor: Tensor) -> Any:
-        """Return the one element as a truth value, for Python to choose a way by."""
+        """Return the one element as a boolean, for Python to branch on."""
         return self.leaves(tensor)
 
     def leaves(self, tensor: Tensor) -> Any:
-        """Refuse that a value leaves the recording for Python."""
+        """Refuse to pass a value from the recording to Python."""
         raise CaptureError(
-            "capture: a value is asked for (by bool(), float(), item(), numpy(), a print, ...), and what Python does with it"
-            f" no program can hold{errors.called()}"
+            "capture: a value is requested (by bool(), float(), item(), numpy(), a print, ...), and no program can hold"
+            f" what Python does with it{errors.called()}"
         )
 
     def escaped(self, kept: Iterable[int]) -> Any:
-        """Return an array that a step made and something still holds, but for those of numbers in `kept`; None if none is."""
+        """Return an array that a step created and that is still referenced, except for the numbers in `kept`; None if there is none."""
         numbers = frozenset(kept)
         made = {number for step in self.steps for number in step.made} - numbers
         for attempt in range(3):
@@ -843,15 +844,15 @@ class Recorder:
                 return found
             del alive, found
             if attempt == 0:
-                collect()  # what is held in a circle, as an exception's frames
+                collect()  # arrays held by reference cycles, such as an exception's frames
             elif threading.active_count() > 1:
-                time.sleep(0.02)  # another thread may hold a frame for a moment, as that of Dask's profiler does
+                time.sleep(0.02)  # another thread may hold a frame for a moment, for example Dask's profiler
         return None
 
     # -- the program --------------------------------------------------------------------------------------------------
 
     def program(self, inputs: Iterable[int], outputs: Iterable[int]) -> Program:
-        """Return what was recorded as a program of inputs that gives outputs, all by number, without dead steps."""
+        """Return the recording as a program from inputs to outputs, given by number, without dead steps."""
         made = Program(
             tuple(inputs),
             tuple(self.steps),
@@ -865,19 +866,19 @@ class Recorder:
 
 
 def as_tensors(saved: Any) -> Any:
-    """Return what a node saved with index operands, too, as tensors: what is done with raw arrays nobody would see."""
+    """Return a node's saved values, including index operands, as tensors: work on raw arrays would not be seen."""
     if type(saved) is tuple or type(saved) is list:
         return type(saved)(map(as_tensors, saved))
     return saved if isinstance(saved, Tensor) or backend_of(saved) is None else from_raw(saved)
 
 
 def is_array(value: Any) -> bool:
-    """Return whether what a backend claims as its own is an array: not its library's device."""
+    """Return whether an object that a backend claims as its own is an array, and not its library's device."""
     return hasattr(value, "shape")
 
 
 def grad_of(tensor: Tensor) -> Tensor | None:
-    """Return the `.grad` of a tensor, of which no recording is told, and which warns of nothing."""
+    """Return the `.grad` of a tensor, without notifying recordings or warning."""
     leaf = tensor._node or tensor._leaf
     if isinstance(leaf, AccumulateGrad):
         return leaf.grad
@@ -885,12 +886,12 @@ def grad_of(tensor: Tensor) -> Tensor | None:
 
 
 def alive_of(kept: Any) -> Any:
-    """Return what a weak reference refers to; None for what is no weak reference."""
+    """Return the object of a weak reference; None if it is not one."""
     return kept() if isinstance(kept, weakref.ref) else None
 
 
 def bases_of(array: Any) -> Iterator[Any]:
-    """Return the arrays whose memory an array is a view of."""
+    """Return the arrays whose memory an array views."""
     base = getattr(array, "base", None)
     while base is not None:
         yield base
@@ -898,7 +899,7 @@ def bases_of(array: Any) -> Iterator[Any]:
 
 
 class _Kernels:
-    """Kernels on the arrays of a library that are written down."""
+    """Kernels on the arrays of a library that are recorded."""
 
     def __init__(self, recorder: Recorder, backend: Backend) -> None:
         self._recorder, self._xp = recorder, counterpart(backend).xp

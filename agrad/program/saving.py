@@ -1,7 +1,7 @@
-"""Programs in files: as plain containers of numbers, strings and tensors, and made anew of them, everything checked.
+"""Programs in files: as plain containers of numbers, strings and tensors, and rebuilt from them, with everything checked.
 
-`agrad.serialization` writes such containers. Nothing of a file is run as it stands: the text of a program is made of its
-steps, whose operations have to be known, whose names cannot end a line, and which take only what was made before.
+`agrad.serialization` writes such containers. Nothing in a file is executed: the text of a program is written from its
+steps, whose operations must be known, whose names cannot end a line, and which only take earlier values.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from agrad.serialization.archive import FormatError
 #: Modules that declare the operations called ``scipy.*`` when they are first imported.
 WAITING = ("agrad.ops.scipy.linalg", "agrad.ops.scipy.signal", "agrad.ops.scipy.sparse")
 
-#: How deep the arguments of a step may be nested, how long a string or an integer among them may be, and a name or line.
+#: Limits: how deep the arguments of a step may be nested, how long a string or an integer among them may be, and a name
+#: or line.
 DEPTH, LETTERS, BITS, LINE = 10, 200, 1000, 10_000
 
-#: Numbers of values, and sizes of axes, are below.
+#: The limit of the numbers of values, and of sizes of axes.
 MOST = 2**31
 
 
 @attached
 class Keeps:
-    """What a program has of this file."""
+    """The members of a program that this file defines."""
 
     def tensors(self: Any) -> dict[str, Tensor]:
-        """Return the tensors from outside that the program reads or writes, by name, as they are now.
+        """Return the outer tensors that the program reads or writes, by name, as they are now.
 
-        Of a program that was loaded these are its own: they have the values of the time it was saved, and get what it
-        writes.
+        A program that was loaded owns these: they have the values of the time it was saved, and receive its writes.
 
         Returns
         -------
@@ -76,7 +76,7 @@ class Keeps:
 
 
 def held_by(program: Program) -> tuple[list[tuple[str, Tensor, Tensor | None]], Callable[[Origin], tuple[int, bool]]]:
-    """Return the tensors from outside with name and gradient; and what tells which of them, or whose gradient, an origin is."""
+    """Return the outer tensors with name and gradient; and the mapping from an origin to such a tensor, or its gradient."""
     held: list[tuple[str, Tensor, Tensor | None]] = []
     places: dict[int, int] = {}
     kept = []
@@ -102,12 +102,12 @@ def held_by(program: Program) -> tuple[list[tuple[str, Tensor, Tensor | None]], 
     return held, place
 
 
-#: Where a program writes to.
+#: The target of a program's write.
 PLACES = ("argument", "held", "gradient")
 
 
 def target_code(target: Origin | Argument, place: Callable[[Origin], tuple[int, bool]]) -> tuple[str, int]:
-    """Return the target of a write: which argument, which tensor from outside, or the gradient of which."""
+    """Return the target of a write: an argument, an outer tensor, or the gradient of one."""
     if isinstance(target, Argument):
         return "argument", target.place
     at, of_grad = place(target)
@@ -145,7 +145,7 @@ def plain(program: Program) -> dict[str, Any]:
 
 
 def computing_code(program: Program, bodies: Mapping[Body, int]) -> dict[str, Any]:
-    """Return what a program computes as plain containers; of its loops the places of their bodies."""
+    """Return the computation of a program as plain containers; for its loops, the positions of their bodies."""
     return {
         "inputs": list(program.inputs),
         "outputs": list(program.outputs),
@@ -187,7 +187,7 @@ def body_code(body: Body, bodies: Mapping[Body, int]) -> dict[str, Any]:
 
 
 def told(text: str) -> str:
-    """Return a name or line as a file has it: on one line, and not without end."""
+    """Return a name or line in the form for a file: on one line, and of limited length."""
     text = printable(text)
     return text if len(text) <= LINE else f"{text[: LINE - 3]}..."
 
@@ -259,14 +259,14 @@ def text_in(value: Any, letters: int = LINE) -> str:
 
 
 def flag_in(value: Any) -> bool:
-    """Return a truth value."""
+    """Return a boolean."""
     if type(value) is not bool:
         wrong("a truth value is none")
     return value
 
 
 def rows_in(value: Any, *kinds: type | None) -> list[list[Any]]:
-    """Return a list of lists of such members; None stands for anything."""
+    """Return a list of lists with members of these kinds; None accepts anything."""
     if type(value) is not list:
         wrong("a list is none")
     for row in value:
@@ -288,16 +288,16 @@ def shaped_in(dtype: Any, shape: Any) -> Shaped:
 
 
 class Computing:
-    """Makes what a program, or the body of a loop, computes.
+    """Rebuilds the computation of a program, or of the body of a loop.
 
     Attributes
     ----------
     shapes : dict of int to Shaped
         Of every value.
     known : set of int
-        The numbers of values that are made so far.
+        The numbers of the values computed so far.
     bodies : list of Body
-        Those of loops that steps may name.
+        The bodies of loops that steps may name.
     """
 
     def __init__(self, code: Any, keys: frozenset[str], bodies: Sequence[Body]) -> None:
@@ -344,14 +344,14 @@ class Computing:
     # -- values -------------------------------------------------------------------------------------------------------
 
     def new(self, number: Any) -> int:
-        """Return the number of a value that is made here."""
+        """Return the number of a value that is computed here."""
         if number_in(number) in self.known:
             wrong("a value is made twice")
         self.known.add(number)
         return number  # type: ignore[no-any-return]
 
     def of(self, number: Any) -> int:
-        """Return the number of a value that has been made."""
+        """Return the number of a value that has been computed."""
         if number_in(number) not in self.known:
             wrong("a value is used that nothing before it makes")
         return number  # type: ignore[no-any-return]
@@ -363,12 +363,12 @@ class Computing:
         return self.of(number)
 
     def array(self, number: int, tensor: Tensor) -> Any:
-        """Return the array of a tensor, which has the shape of a value."""
+        """Return the array of a tensor with the shape of a value."""
         self.check(number, tensor)
         return tensor._raw
 
     def check(self, number: int, tensor: Tensor) -> None:
-        """Refuse a tensor of another shape or dtype than a value."""
+        """Refuse a tensor with another shape or dtype than a value."""
         found = Shaped(tensor.shape, tensor._spec.backend.dtype_name(tensor._spec.dtype))
         if self.shapes.get(number) != found:
             wrong("a tensor has another shape or dtype than its value")
@@ -396,7 +396,7 @@ class Computing:
         return Step(op, parts, named, made, flag_in(several), text_in(line), number_in(region))
 
     def loop(self, args: Any, kwargs: Any, outs: Any, several: Any, line: Any, region: Any) -> Step:
-        """Return the step of a loop, whose operands and results are as its body takes and gives them."""
+        """Return the step of a loop, whose operands and results match its body."""
         match args:
             case [[*refs], {"body": place}] if not kwargs and several is True:
                 body = place_in(self.bodies, place)
@@ -420,7 +420,7 @@ class Computing:
         return Step(LOOP, (operands, body), {}, made, True, text_in(line), number_in(region))
 
     def stacked(self, body: Body, place: int, number: int, is_stacked: bool) -> Shaped:
-        """Return the shape of what a value of a body is outside of it, by its place among the inputs or the results."""
+        """Return the shape that a value of a body has outside of it, by its position among the inputs or the results."""
         shaped = body.program.shapes[number]
         return Shaped((body.length, *shaped.shape), shaped.dtype) if place >= body.carried and is_stacked else shaped
 
@@ -458,7 +458,7 @@ class Computing:
 
 
 class Reader(Computing):
-    """Makes a program of plain containers."""
+    """Rebuilds a program from plain containers."""
 
     def __init__(self, code: Any) -> None:
         bodies: list[Body] = []
@@ -527,7 +527,7 @@ class Reader(Computing):
         return Structure(treedef, found)
 
     def leaf(self, code: Any, is_result: bool, leaves: Sequence[Any]) -> Any:
-        """Return a leaf of the arguments, or of the results, which are made later."""
+        """Return a leaf of the arguments, or of the results, which are computed later."""
         match code:
             case {"leaf": [number, raw, followed, spent]}:
                 return Leaf(self.of(number), flag_in(raw), flag_in(followed), flag_in(spent))
@@ -541,7 +541,7 @@ class Reader(Computing):
     # -- tensors from outside -----------------------------------------------------------------------------------------
 
     def outside(self) -> tuple[dict[int, Origin], list[Origin]]:
-        """Return where inputs that are no arguments are found, in tensors of the program's own; and where these are."""
+        """Return where the inputs that are not arguments are found, in tensors that the program owns; and where these are."""
         holder: dict[str, Tensor] = {}
         origins = []
         for name, tensor, grad in rows_in(self.code["held"], str, Tensor, None):
@@ -566,7 +566,7 @@ class Reader(Computing):
         return found, origins
 
     def write(self, row: list[Any], held: Sequence[Origin], leaves: Sequence[Any]) -> Write:
-        """Return what is written to a tensor."""
+        """Return the write to a tensor."""
         what, where, place, number, had_grad = row
         if what not in ("data", "grad") or where not in PLACES or (what == "data" and number is None):
             wrong("what it writes is nothing")
@@ -602,18 +602,19 @@ def place_in(sequence: Sequence[Any], place: Any) -> Any:
 
 
 def generator_of(seed: int, counter: int) -> Generator:
-    """Return a generator in a state."""
+    """Return a generator in a given state."""
     generator = Generator(seed)
     generator.set_state((seed, counter))
     return generator
 
 
 def made(code: Any) -> Program:
-    """Return the program of plain containers, checked."""
+    """Return the program from plain containers, checked."""
     return Reader(code).program()
 
 
-#: The parts of what a program or a body computes, of the body of a loop, and of a program, which has "bodies" if it has loops.
+#: The parts of the computation of a program or a body, of the body of a loop, and of a program, which has "bodies" if
+#: it has loops.
 COMPUTING_KEYS = frozenset(["inputs", "outputs", "values", "constants", "steps"])
 BODY_KEYS = COMPUTING_KEYS | {"carried", "rows", "length", "reverse", "kept"}
 KEYS = COMPUTING_KEYS | {

@@ -1,6 +1,7 @@
-"""Programs as modules: ``Program.source``, which a backend writes, and operations written out for whom they are no calls.
+"""Programs as modules: ``Program.source``, which a backend writes, and the expansion of operations that other libraries lack.
 
-What only agrad has, such as `agrad.nn`, is written out in the standard's functions: its kernel is recorded step by step.
+Operations that only agrad has, such as `agrad.nn`, are expanded into the standard's functions: their kernels are
+recorded step by step.
 """
 
 from __future__ import annotations
@@ -20,39 +21,40 @@ from agrad.program.recording import CaptureError, Recorded, recording_backend
 
 @attached
 class Sources:
-    """What a program has of this file."""
+    """The members of a program that this file defines."""
 
     def source(self: Any, *, notes: bool = True, backend: str = "numpy") -> str:
-        """Return the program as the text of a module that needs NumPy alone, with the function ``program``.
+        """Return the program as the text of a module that only needs NumPy, with the function ``program``.
 
-        Its parameters are those of the captured function that held arrays; then, with defaults, the tensors from outside and
-        the constants of 1,000 elements and more, by name: `arrays` gives them; then ``key``, the state of the generator, if random numbers are drawn.
-        It returns what the function returned, in plain containers; where the function wrote to tensors from outside, a
-        pair of that and a dict of what they get. The module's docstring lists it all with shapes and dtypes.
+        Its parameters are the array parameters of the captured function; then, with defaults, the outer tensors and the
+        constants of 1,000 elements and more, by name: `arrays` returns them; then ``key``, the state of the generator,
+        if random numbers are drawn. It returns the function's result, in plain containers; if the function wrote to
+        outer tensors, a pair of that and a dict of their new values. The module's docstring lists everything with
+        shapes and dtypes.
 
-        Operations that only agrad has, such as those of `agrad.nn`, are written out in NumPy's functions; their last digits
-        may differ from those of the kernels that a backend has for them. The header says where SciPy is needed: for special
-        functions that NumPy lacks.
+        Operations that only agrad has, such as those of `agrad.nn`, are written in NumPy's functions; their last digits
+        may differ from those of a backend's own kernels. The header says where SciPy is needed: for special functions
+        that NumPy lacks.
 
         Parameters
         ----------
         notes : bool, optional
             Whether each line ends with shape, dtype and the user's line.
         backend : str, optional
-            Whose library the module needs instead, of a backend that writes modules (`Backend.source`).
+            The backend whose library the module uses instead, if it writes modules (`Backend.source`).
 
         Returns
         -------
         str
-            The text of a module. It has no line of agrad's, and runs without it.
+            The text of a module. It contains no agrad code, and runs without agrad.
 
         Raises
         ------
         UnsupportedOp
             If the backend writes none.
         TypeError
-            If an operation of the user's has no kernel in the standard's functions, or the function returned an object of a
-            class of its own.
+            If one of the user's operations has no kernel in the standard's functions, or the function returned an
+            object of a user's class.
 
         See Also
         --------
@@ -74,7 +76,7 @@ class Sources:
         return _module(self, backend, notes=notes)[0]
 
     def arrays(self: Any, *, backend: str = "numpy") -> dict[str, Any]:
-        """Return what the function of `source` takes beside the arguments, by parameter, as it is now.
+        """Return the further arguments of the function of `source`, by parameter, with their current values.
 
         Parameters
         ----------
@@ -89,7 +91,7 @@ class Sources:
         Raises
         ------
         LookupError
-            If a tensor is not there any more.
+            If a tensor no longer exists.
 
         Examples
         --------
@@ -107,7 +109,7 @@ class Sources:
 
 
 def _module(program: Program, backend: str, *, notes: bool = True) -> tuple[str, Mapping[str, Any]]:
-    """Return the text of a program's module, and what its function takes beside the arguments."""
+    """Return the text of a program's module, and the further arguments of its function."""
     refuse_seeds(program, "be written as a module")
     return manager.get(backend).source(program.without_detach(), notes=notes)
 
@@ -116,19 +118,19 @@ def _module(program: Program, backend: str, *, notes: bool = True) -> tuple[str,
 
 
 def written_out(program: Program, spelled: Callable[[Step, Mapping[int, Shaped]], bool]) -> Program:
-    """Return a program without steps that only agrad has: they become what their kernels do, in the standard's functions.
+    """Return a program without steps that only agrad has: they are replaced by their kernels, in the standard's functions.
 
     Parameters
     ----------
     program : Program
         Not changed.
     spelled : callable
-        Says of a step, and shapes by number, whether it stays as it is.
+        Says of a step, and shapes by number, whether it is kept.
 
     Returns
     -------
     Program
-        Of the same numbers for inputs, constants and outputs.
+        With the same numbers for inputs, constants and outputs.
 
     Raises
     ------
@@ -139,7 +141,7 @@ def written_out(program: Program, spelled: Callable[[Step, Mapping[int, Shaped]]
         return program
     steps: list[Step] = []
     shapes, constants = dict(program.shapes), dict(program.constants)
-    same: dict[int, int] = {}  # what became of the results of steps that are written out
+    same: dict[int, int] = {}  # the replacements of the results of expanded steps
 
     def now(number: int) -> int:
         while number in same:

@@ -1,8 +1,9 @@
 """``Program.sparsity``: which elements of a program's results depend on which elements of its inputs.
 
-One pass over the steps. A value is an array of numbers, one for each of its elements, and each number stands for a set of
-inputs; so what moves elements (views, indexing, joining) runs as it is on these numbers, and only what brings several
-elements together makes new sets. How an operation does that is a fact of its declaration (`core.facts`).
+One pass over the steps. A value is an array of numbers, one for each of its elements, and each number represents a set
+of inputs; so operations that move elements (views, indexing, joining) run unchanged on these numbers, and only
+operations that combine several elements create new sets. How an operation does that is a fact of its declaration
+(`core.facts`).
 
 A set may have more inputs than the derivative depends on, never fewer.
 """
@@ -47,19 +48,20 @@ from agrad.program.unrolling import unrolled
 
 __all__ = ["WAYS", "rule_of", "sparsity_of", "ways"]
 
-#: The numbers of the sets of no input, and of all of them.
+#: The numbers of the empty set of inputs, and of the set of all.
 NONE, ALL = 0, 1
 
-#: Of sets with so many inputs together, made by one step, each is taken to be that of all inputs.
+#: If the sets created by one step have more inputs in total, each is taken to be the set of all inputs.
 LARGE = 10**8
 
-#: So many entries all sets may have together: they are counted by 32-bit integers.
+#: The largest number of entries of all sets together: they are counted by 32-bit integers.
 MOST = 2**31 - 1
 
-#: So many pairs of places along an axis are gone through one by one; of more, all places are taken to meet.
+#: Up to this many pairs of positions along an axis are examined one by one; beyond it, all positions are assumed to
+#: meet.
 PAIRS = 10**7
 
-#: What `rule_of` says of operations, by what they are looked at by.
+#: The results of `rule_of`, by the facts that determine them.
 WAYS = {
     "elements": "element by element",
     "chooses": "element by element",
@@ -76,18 +78,18 @@ WAYS = {
 
 
 def ways() -> dict[str, list[str]]:
-    """Return operations by how their results depend on operands; those of which nothing is known stand under "all on all"."""
+    """Return operations by how their results depend on operands; those without any information are listed as "all on all"."""
     found: dict[str, list[str]] = {way: [] for way in WAYS.values()}
     for name, op in OPS.items():
         if name == LOOP or (op.rule.kind == "none" and not op.rule.adjoint_of and not facts_of(name).sparsity):
-            continue  # written out; and what has no derivative
+            continue  # expanded operations, and those without derivative
         rule = rule_of(name)
         found[WAYS["composed" if callable(rule) else rule]].append(name)
     return found
 
 
 class _UnknownPlacesError(Exception):
-    """Where elements go depends on values that are not known."""
+    """The destination of elements depends on unknown values."""
 
 
 def rule_of(name: str) -> str | Callable[..., Any]:
@@ -99,13 +101,13 @@ def rule_of(name: str) -> str | Callable[..., Any]:
         return "dense"
     if op.rule.kind == "elementwise" or op.rule.boolean:
         return "elements"
-    composed = op.kernel is not None and not op.rule.guarded  # the derivative of a user's may be of something else
+    composed = op.kernel is not None and not op.rule.guarded  # a user's derivative may belong to another function
     return "composed" if composed else "dense"
 
 
 @attached
 class Sparse:
-    """What a program has of this file."""
+    """The members of a program that this file defines."""
 
     def sparsity(self: Any, *args: Any, argnums: int | tuple[int, ...] | None = None, local: bool = False) -> Any:
         """Return which elements of the results depend on which elements of the arguments.
@@ -113,18 +115,18 @@ class Sparse:
         Parameters
         ----------
         *args
-            Arguments as the program takes them: integers and truth values among them are known then, as numbers of elements
-            that are taken, and with `local` all values. Without them nothing is known of arguments.
+            Arguments as the program takes them: their integers and booleans are known then, as numbers of elements that
+            are taken, and with `local` all values. Without them, nothing is known of the arguments.
         argnums : int or tuple of int, optional
-            Which positional arguments; default: all.
+            Which positional arguments. Default: all.
         local : bool, optional
-            Say it of these arguments alone: where a condition decides, and where a factor is 0, by their values.
+            Compute the pattern for these arguments only: branches, and factors that are 0, depend on their values.
 
         Returns
         -------
         scipy.sparse.csr_array
-            Of truth values: a row per element of the results, a column per element of the arguments, in the order of
-            containers. It is never too small: what is False is 0 in the Jacobian.
+            Booleans: a row per element of the results, a column per element of the arguments, in the order of
+            containers. The pattern is never too small: elements that are False are 0 in the Jacobian.
 
         Raises
         ------
@@ -135,9 +137,8 @@ class Sparse:
 
         Notes
         -----
-        Values of tensors from outside count as they are now: a matrix from there that has zeros multiplies by those only that
-        it has not. The steps of a `Function` are taken to have the derivatives that its `backward` gives where a value depends
-        on another one at all.
+        Outer tensors count with their current values: multiplying by an outer matrix does not use its zeros. The steps
+        of a `Function` are assumed to have the derivatives of its `backward` wherever a value depends on another one.
 
         Examples
         --------
@@ -151,7 +152,7 @@ class Sparse:
         if self.arguments is None:
             raise TypeError(f"this program has no arguments{called()}")
         if local and not args:
-            raise TypeError(f"sparsity(local=True) takes the arguments that it is to be of{called()}")
+            raise TypeError(f"sparsity(local=True) needs the arguments at which to evaluate the pattern{called()}")
         positional, _ = self.arguments.treedef.children
         starts = [0, *itertools.accumulate(child.num_leaves for child in positional.children)]
         chosen = range(len(starts) - 1) if argnums is None else (argnums,) if isinstance(argnums, int) else argnums
@@ -188,7 +189,7 @@ def sparsity_of(
     given : mapping of int to array, optional
         Known values of inputs.
     local : bool, optional
-        Of these inputs the values are known, too, and the pattern is that at these.
+        Use the known values of these inputs, and return the pattern at these values.
     """
     spread = _Spread(program, by, local=local)
     for number, value in {**program.constants, **(given or {})}.items():
@@ -224,7 +225,7 @@ class _Rows:
         self.sparse = manager.scipys("sparse", by="The sparsity of a Jacobian")
         np = self.np
         self.columns, self.count, self.size = columns, 2, 0
-        self._starts = np.zeros(16, dtype=np.int32)  # where each set begins: the first two have no entries of their own
+        self._starts = np.zeros(16, dtype=np.int32)  # where each set begins: the first two have no entries
         self._inputs = np.empty(16, dtype=np.int32)
         self._true = np.ones(16, dtype=bool)
 
@@ -249,7 +250,7 @@ class _Rows:
         return np.arange(first, self.count)
 
     def single(self, first: int, count: int) -> Any:
-        """Return the numbers of sets of one input each, neighbours."""
+        """Return the numbers of consecutive sets of one input each."""
         np = self.np
         if self.columns == 1:
             return np.full(count, ALL)
@@ -267,7 +268,7 @@ class _Rows:
         starts : array
             Where each group begins among `members`, and the end.
         members : array
-            Numbers of sets, none of which is that of all inputs.
+            Numbers of sets, none of which is the set of all inputs.
         """
         np = self.np
         found = np.empty(len(starts) - 1, dtype=np.int64)
@@ -287,7 +288,7 @@ class _Rows:
         return found
 
     def grouped(self, groups: Any, numbers: Any, count: int) -> Any:
-        """Return for each of so many groups the number of the union of the sets that are in it."""
+        """Return, for each group, the number of the union of its sets."""
         np = self.np
         made = np.zeros(count, dtype=np.int64)
         groups, numbers = groups.reshape(-1), numbers.reshape(-1)
@@ -342,7 +343,7 @@ class _Rows:
 
 
 class _Spread:
-    """Goes through steps, and keeps for every value the numbers of its elements' sets.
+    """Goes through steps, and stores for every value the numbers of its elements' sets.
 
     Attributes
     ----------
@@ -351,8 +352,8 @@ class _Spread:
     shapes : dict
         Shapes and dtypes of values.
     strict : bool
-        Derivatives are all that counts. Else values are: as of a `Function`, whose derivative may be of another function than
-        that of its steps.
+        Only derivatives count. Otherwise values count: as for a `Function`, whose derivative may belong to another
+        function than its steps.
     """
 
     def __init__(self, program: Program, by: Sequence[int], *, local: bool) -> None:
@@ -372,13 +373,13 @@ class _Spread:
     # -- values -------------------------------------------------------------------------------------------------------
 
     def _set(self, number: int, numbers: Any) -> None:
-        """Note which sets a value depends on: it may have some already, if an input is given in two places."""
+        """Record which sets a value depends on: it may have some already, if an input is passed in two places."""
         if number in self._numbers:
             numbers = self.rows.joined(self._numbers[number], numbers)
         self._numbers[number] = numbers
 
     def know(self, number: int, value: Any) -> None:
-        """Note the value of an input or a constant."""
+        """Record the value of an input or a constant."""
         value = value._raw if isinstance(value, Tensor) else value
         owner = backend_of(value)
         if value is None or (owner is None and not is_number(value)) or (owner is not None and owner.is_lazy):
@@ -416,7 +417,7 @@ class _Spread:
         if self.strict and not any(_is_inexact(self.shapes[number].dtype) for number in step.made):
             return
         facts = facts_of(step.op)
-        if facts.creates in ("here", "like") and len(refs) == (facts.creates == "like"):  # of a shape alone
+        if facts.creates in ("here", "like") and len(refs) == (facts.creates == "like"):  # depends on a shape only
             if facts.fills is not None:
                 self._known[step.made[0]] = self.np.full(self.shapes[step.made[0]].shape, facts.fills)
             return
@@ -439,7 +440,7 @@ class _Spread:
                 self._set(number, numbers)
 
     def _compute(self, step: Step) -> None:
-        """Note what a step gives whose operands are known."""
+        """Record the result of a step whose operands are known."""
         try:
             made = self._called(step, lambda number: self._known[number], number=self.np.asarray)
         except Exception:  # noqa: BLE001 (that a value is not known makes the pattern larger, and no other difference)
@@ -449,7 +450,7 @@ class _Spread:
                 self._known[number] = self.np.asarray(value)
 
     def _called(self, step: Step, value: Callable[[int], Any], *, number: Callable[[Any], Any]) -> Any:
-        """Call the kernel of a step with something for its values, and for numbers among its operands."""
+        """Call the kernel of a step with other arrays for its values, and for numbers among its operands."""
         if step.op == DETACH:
             return value(self._now(step.args[0].number))
         backend = self.backend
@@ -490,7 +491,7 @@ class _Spread:
         return True
 
     def _operands(self, step: Step) -> Iterator[tuple[str, Any]]:
-        """Return the names of operands that depend on inputs, and their numbers: of arrays without derivative if they count."""
+        """Return the names of operands that depend on inputs, and their numbers: arrays without derivative included, if they count."""
         op = OPS.get(step.op)
         for name, part in self._arguments(step).items():
             if op is not None and self.strict and name in op.rule.index and op.rule.kind != "none":
@@ -510,7 +511,7 @@ class _Spread:
     # -- the ways of `WAYS` -------------------------------------------------------------------------------------------
 
     def _dense(self, step: Step) -> Any:
-        """Each on all: of everything that is taken."""
+        """Each on all: the union of all operands."""
         np = self.np
         found = [self._numbers[n].reshape(-1) for n in map(self._now, step.refs) if n in self._numbers]
         every = np.unique(np.concatenate(found))
@@ -519,7 +520,7 @@ class _Spread:
         return made if step.several else made[0]
 
     def _elements(self, step: Step) -> Any:
-        """Element by element: a factor that is known to be 0 leaves an operand out."""
+        """Element by element: a factor that is known to be 0 removes an operand."""
         np, op = self.np, OPS.get(step.op)
         made: Any = None
         for name, found in self._operands(step):
@@ -532,7 +533,7 @@ class _Spread:
         return np.zeros((), dtype=np.int64) if made is None else made
 
     def _vanishing(self, op: Op, step: Step, name: str) -> Any:
-        """Return where the partial derivative by an operand is known to be 0; None for nowhere."""
+        """Return where the partial derivative with respect to an operand is known to be 0; None for nowhere."""
         derivative = op.rule.vjp.get(name)
         if isinstance(derivative, int | float):
             return None if derivative else self.np.True_
@@ -552,7 +553,7 @@ class _Spread:
             else:
                 return None
         if not self.local and all(getattr(part, "size", 1) == 1 for name, part in wanted.items() if name != "xp"):
-            return None  # a weight that is 0 just now is no structure
+            return None  # a weight that happens to be 0 now is not structure
         try:
             found = self.np.asarray(derivative(**wanted)) == 0
         except Exception:  # noqa: BLE001 (as in `_compute`)
@@ -560,7 +561,7 @@ class _Spread:
         return found if found.any() else None
 
     def _chooses(self, step: Step) -> Any:
-        """Element by element, of one operand alone where the condition is known: a single one may be the state of something."""
+        """Element by element, with only one operand where the condition is known: a single condition may be the state of something."""
         if not self.local and not any(self.shapes[number].shape for number in self._places(step)):
             return self._elements(step)
         try:
@@ -569,7 +570,7 @@ class _Spread:
             return self._elements(step)
 
     def _moves(self, step: Step) -> Any:
-        """What the operation does with the numbers themselves."""
+        """Apply the operation to the numbers themselves."""
         op = OPS.get(step.op)
         places = self._places(step)
         if op is not None:
@@ -581,7 +582,7 @@ class _Spread:
         return self._called(step, value, number=lambda _: self.np.zeros((), dtype=self.np.int64))
 
     def _places(self, step: Step) -> set[int]:
-        """Return the numbers of the values that say where elements are: keys, indices, conditions."""
+        """Return the numbers of the values that determine the positions of elements: keys, indices, conditions."""
         op = OPS.get(step.op)
         if op is None or not op.rule.index:
             return set()
@@ -592,7 +593,7 @@ class _Spread:
         return {self._now(number) for number in found}
 
     def _check_places(self, op: Op, step: Step, places: set[int]) -> None:
-        """Refuse places that are not known, or that count as values."""
+        """Refuse positions that are unknown, or that count as values."""
         if not places <= self._known.keys() or (not self.strict and places & self._numbers.keys()):
             raise _UnknownPlacesError
         arguments = self._arguments(step)
@@ -601,7 +602,7 @@ class _Spread:
             raise _UnknownPlacesError  # one value as both
 
     def _scatters(self, step: Step) -> Any:
-        """Unions of what is added at one place."""
+        """Unions of the values that are added at one position."""
         np = self.np
         op = OPS[step.op]
         self._check_places(op, step, self._places(step))
@@ -634,7 +635,7 @@ class _Spread:
         return self.rows.grouped(groups, numbers, math.prod(shape)).reshape(shape)
 
     def _reduces(self, step: Step) -> Any:
-        """Unions along axes, which are gone."""
+        """Unions along axes, which are removed."""
         (_, numbers), *_ = self._operands(step)
         over = self._over(numbers, self._axes(step, numbers.ndim))
         return over.reshape(self.shapes[step.made[0]].shape)
@@ -648,7 +649,7 @@ class _Spread:
         return [made] * len(step.outs) if step.several else made
 
     def _running(self, step: Step) -> Any:
-        """Unions along an axis up to a place."""
+        """Unions along an axis up to a position."""
         np = self.np
         (_, numbers), *_ = self._operands(step)
         axes = self._axes(step, numbers.ndim)
@@ -661,12 +662,12 @@ class _Spread:
         last, first = np.tril_indices(n)
         lead = np.arange(lines[..., 0].size)[:, None]
         made = self.rows.grouped(lead * n + last, lines.reshape(-1, n)[:, first], lines.size).reshape(lines.shape)
-        if shape[axis] > n:  # the first result is of no element
+        if shape[axis] > n:  # the first result depends on no element
             made = np.concatenate([np.zeros_like(made[..., :1]), made], axis=-1)
         return np.moveaxis(made, -1, axis)
 
     def _matrices(self, step: Step) -> Any:
-        """Unions of matrices, or of a vector beside them."""
+        """Unions of matrices, or of a vector and a matrix."""
         np = self.np
         made: Any = None
         for _, numbers in self._operands(step):
@@ -680,7 +681,7 @@ class _Spread:
         return found if step.several else found[0]
 
     def _matmul(self, step: Step) -> Any:
-        """Unions of rows and columns, without those elements that a known matrix multiplies by 0."""
+        """Unions of rows and columns, without the elements that a known matrix multiplies by 0."""
         first, second = step.args
         made: Any = None
         for part, other, is_first in ((first, second, True), (second, first, False)):
@@ -702,9 +703,9 @@ class _Spread:
         return made
 
     def _product(self, numbers: Any, known: Any, is_vector: bool, shape: tuple[int, ...]) -> Any:
-        """Return the numbers of a product, of the given shape, with a matrix or a vector to the right."""
+        """Return the numbers of a product, of the given shape, with a matrix or a vector on the right."""
         np = self.np
-        over = self._over(numbers, (numbers.ndim - 1,))  # as if nothing of the other one were 0
+        over = self._over(numbers, (numbers.ndim - 1,))  # as if the other one had no zeros
         every = over if not is_vector else over[..., 0]
         if numbers.ndim == 1 and not is_vector:
             every = over  # a row, along the columns of the other

@@ -1,6 +1,7 @@
-"""Loops for what does not know them: `unrolled`, every call with steps of its own, and `apart`, for who writes loops as text.
+"""Loops for code that does not know them: `unrolled`, every call with steps of its own, and `apart`, for writers of loops as text.
 
-Backends that run programs in a way of their own get them unrolled. In a text, values of a body stand beside those around it.
+Backends that run programs in their own way get them unrolled. In a text, values of a body share a scope with those
+around it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from agrad.program.program import LOOP, Program, Ref, Shaped, Step
 
 
 def unrolled(program: Program) -> Program:
-    """Return a program without loops that does the same."""
+    """Return an equivalent program without loops."""
     if not program.bodies:
         return program
     writer = Unrolling(program)
@@ -27,7 +28,7 @@ def unrolled(program: Program) -> Program:
 
 
 def apart(program: Program) -> Program:
-    """Return a program in which each number is of one value, in whatever body, and bodies have no constants.
+    """Return a program in which each number belongs to one value, in all bodies, and bodies have no constants.
 
     These are operands, and shapes are those of all.
     """
@@ -52,7 +53,7 @@ def apart(program: Program) -> Program:
 
 
 def renumbered(program: Program, same: Mapping[int, int]) -> Program:
-    """Return a program with other numbers for all of its values, those of its bodies too."""
+    """Return a program with new numbers for all of its values, including those of its bodies."""
 
     def moved(step: Step) -> Step:
         if step.op == LOOP:
@@ -112,7 +113,7 @@ class Unrolling:
             for column, number in zip(columns, found, strict=True):
                 column.append(number)
         for number, out in zip(carried, step.outs, strict=False):
-            if out is not None:  # in memory of its own, as a loop gives it
+            if out is not None:  # in memory of its own, as from a loop
                 self.add(step, "asarray", (Ref(number),), {"copy": True}, out)
         for column, out in zip(columns, step.outs[body.carried :], strict=True):
             if out is not None:
@@ -131,11 +132,11 @@ class Unrolling:
         return number
 
     def add(self, about: Step, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: int) -> None:
-        """Add a step that stands for a part of another one."""
+        """Add a step that represents a part of another one."""
         self.steps.append(Step(op, args, kwargs, (out,), line=about.line, region=about.region))
 
     def call(self, program: Program, given: Sequence[int], fixed: dict[int, int]) -> list[int]:
-        """Add the steps of one call of a body; return the numbers of what it gives."""
+        """Add the steps of one call of a body; return the numbers of its results."""
         same = fixed | dict(zip(program.inputs, given, strict=True))
         for step in program.steps:
             taking = step.taking({number: Ref(same[number]) for number in step.refs})

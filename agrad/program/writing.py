@@ -1,8 +1,9 @@
-"""The text of programs: functions of Python that do a program's steps, whoever reads or runs them.
+"""The text of programs: Python functions that run a program's steps, for any reader or runner.
 
-`Writer` has what all such texts share: a line per step, which ends with ``del`` for what no later step takes; functions of
-2,000 steps at most; arguments as text. A kind of text is a subclass, which says what values and operations are called, and
-how the function begins and ends. `Text` is that of ``Program.text``; backends have others.
+`Writer` has the parts that all such texts share: a line per step, which ends with ``del`` for values that no later step
+takes; functions of 2,000 steps at most; arguments as text. A kind of text is a subclass, which defines the names of
+values and operations, and how the function begins and ends. `Text` is the kind of ``Program.text``; backends have
+others.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ INDENT = "    "
 class Writer:
     """Writes a program as the function ``program``, and the functions of its parts if it is long.
 
-    Parts hand values to each other in a dict, ``held``. What is to be said of a kind of text is what raises
-    `NotImplementedError` here; a step that is no call, or several statements, is written by an own `statements`.
+    Parts exchange values in a dict, ``held``. A kind of text must define the methods that raise `NotImplementedError`
+    here; a step that is not a call, or needs several statements, is written by a `statements` of its own.
 
     Parameters
     ----------
@@ -50,9 +51,10 @@ class Writer:
     Attributes
     ----------
     last : dict of int to int
-        By the number of a value the place of the last step that takes it, for outputs the place past the last.
+        For each value, by number, the position of the last step that takes it; for outputs, the position after the last
+        step.
     given : dict of int to None
-        The values that ``program`` is given, in order.
+        The values that ``program`` receives, in order.
     is_long : bool
         Whether there are parts.
     """
@@ -67,19 +69,19 @@ class Writer:
     # -- what a kind of text says of itself -----------------------------------------------------------------------------
 
     def name(self, number: int) -> str:
-        """Return what the text calls a value."""
+        """Return the name of a value in the text."""
         raise NotImplementedError
 
     def function(self, step: Step) -> str:
-        """Return what the text calls the function of a step."""
+        """Return the name of the function of a step in the text."""
         raise NotImplementedError
 
     def signature(self) -> str:
-        """Return the first line of ``program``, below its decorators if it has some."""
+        """Return the first line of ``program``, below its decorators, if any."""
         raise NotImplementedError
 
     def opening(self) -> Iterator[str]:
-        """Return what ``program`` does before the first step."""
+        """Return the statements of ``program`` before the first step."""
         return iter(())
 
     def ending(self) -> str:
@@ -87,7 +89,7 @@ class Writer:
         return f"return ({''.join(f'{self.result(number)}, ' for number in self.program.outputs)})"
 
     def part_parameters(self) -> list[str]:
-        """Return what the functions of parts are given, under the names that it has in ``program``."""
+        """Return the arguments of the functions of parts, under their names in ``program``."""
         return ["held"]
 
     def is_local(self, number: int) -> bool:
@@ -95,7 +97,7 @@ class Writer:
         return number not in self.program.constants
 
     def is_gone(self, number: int, at: int) -> bool:
-        """Return whether a variable is deleted behind a step. ``program`` leaves its parameters alone."""
+        """Return whether a variable is deleted after a step. ``program`` does not delete its parameters."""
         return self.last.get(number, at) <= at and self.is_local(number) and (self.is_long or number not in self.given)
 
     # -- functions ------------------------------------------------------------------------------------------------------
@@ -111,7 +113,7 @@ class Writer:
         for start in range(0, count, STEPS_PER_FUNCTION):
             stop = min(start + STEPS_PER_FUNCTION, count)
             steps = self.program.steps[start:stop]
-            lines = [*self.lines(start, stop)]  # before `is_local` is asked, which may follow from them
+            lines = [*self.lines(start, stop)]  # before `is_local` is called, which may depend on them
             taken = [n for n in dict.fromkeys(n for step in steps for n in step.refs) if made.get(n, start) < start]
             left = [n for step in steps for n in step.made if self.last.get(n, -1) >= stop]
             taking = [
@@ -126,34 +128,34 @@ class Writer:
         return [*parts, defined(signature, *opening, f"held = {{{held}}}", *calls, self.ending())]
 
     def result(self, number: int) -> str:
-        """Return what the last line of ``program`` calls a value."""
+        """Return the name of a value in the last line of ``program``."""
         return f"held[{number}]" if self.is_long and self.is_local(number) else self.name(number)
 
     # -- steps ----------------------------------------------------------------------------------------------------------
 
     def lines(self, start: int, stop: int) -> Iterator[str]:
-        """Return the lines of the steps from one place to before another."""
+        """Return the lines of the steps from one position to before another."""
         for at in range(start, stop):
             yield from self.statements(at, self.program.steps[at])
 
     def statements(self, at: int, step: Step) -> Iterator[str]:
-        """Return the lines of a step, indented only as far as they are within one another."""
+        """Return the lines of a step, with only their relative indentation."""
         target = self.target(step)
         call = f"{target} = {self.call(step)}" if target else self.call(step)
         yield f"{call}{self.dropped(at, step)}{self.note(step)}"
 
     def target(self, step: Step) -> str:
-        """Return what the results of a step are assigned to; nothing for a step without results."""
+        """Return the assignment target for the results of a step; nothing for a step without results."""
         names = ["_" if n is None or not self.is_local(n) else self.name(n) for n in step.outs]
         return ", ".join(names) + ("," if step.several and len(names) == 1 else "")
 
     def dropped(self, at: int, step: Step) -> str:
-        """Return the end of a line that deletes what no later step takes."""
+        """Return the end of a line that deletes the values that no later step takes."""
         gone = [n for n in dict.fromkeys((*step.refs, *step.made)) if self.is_gone(n, at)]
         return f"; del {', '.join(map(self.name, gone))}" if gone else ""
 
     def note(self, step: Step) -> str:
-        """Return the comment behind a step."""
+        """Return the comment after a step."""
         if not self.notes:
             return ""
         made = ", ".join(str(self.program.shapes[number]) for number in step.made)
@@ -184,7 +186,7 @@ class Writer:
         return self.leaf(part)
 
     def leaf(self, part: Any) -> str:
-        """Return an argument that is no value and holds no others as text."""
+        """Return an argument that is neither a value nor a container, as text."""
         if type(part) is complex:
             return f"complex({self.leaf(part.real)}, {self.leaf(part.imag)})"
         return "..." if part is ... else repr(part)
@@ -209,7 +211,7 @@ class Text(Writer):
     Parameters
     ----------
     where : str, optional
-        What functions that make arrays get beside their arguments, as ``**here``.
+        Additional arguments of functions that create arrays, as ``**here``.
     """
 
     def __init__(self, program: Program, *, notes: bool = False, where: str = "") -> None:
@@ -230,7 +232,7 @@ class Text(Writer):
             yield from (f"# {self.name(n)}: {self.about(n)}" for n in (*self.program.inputs, *self.program.constants))
 
     def about(self, number: int) -> str:
-        """Return what is known of a value: its shape and dtype, its number if it is a constant, what the user calls it."""
+        """Return the description of a value: its shape and dtype, its number if it is a constant, and the user's name."""
         program = self.program
         if number in program.keys:
             return "key of a draw"
@@ -256,7 +258,7 @@ class Text(Writer):
 
 @attached
 class Texts:
-    """What a program has of this file."""
+    """The members of a program that this file defines."""
 
     def text(self: Any, *, notes: bool = True, where: str = "") -> str:
         """Return the Python text that runs: ``program(xp, *inputs)``, and the functions it calls if it is long.
@@ -265,7 +267,7 @@ class Texts:
         ----------
         notes : bool, optional
             Whether each line ends with shape, dtype and the user's line.
-        where : str, optional
+        Additional arguments of creation functions, as ``**here``.
             What creation functions get beside their arguments, as ``**here``.
         """
         bodies = [body.text(name) for body, name in self.bodies.items()] if notes else []

@@ -489,7 +489,7 @@ def rewritten(w, X, y):
 #: Why these run as they are.
 REASONS = [
     (branches, "a value decides"),
-    (numbered, "a value is asked for"),
+    (numbered, "a value is requested"),
     (hard, "depends on values"),
     (shown, r"Tensor.numpy\(\) gives Python values of a tensor"),
     (printed, "it prints, which a program would not"),

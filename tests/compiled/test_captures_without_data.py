@@ -50,8 +50,8 @@ def test_a_program_from_specs_is_found_and_runs_as_the_function_does():
     ("function", "words"),
     [
         (lambda x: x if ag.sum(x) > 0 else -x, "a value decides which way it goes"),
-        (lambda x: x * ag.sum(x).item(), "a value is asked for"),
-        (lambda x: x * float(ag.max(x)), "a value is asked for"),
+        (lambda x: x * ag.sum(x).item(), "a value is requested"),
+        (lambda x: x * float(ag.max(x)), "a value is requested"),
         (lambda x: x[x > 0], "depends on values"),
         (lambda x: ag.reshape(x, (2, 5)), "the call raises ValueError: cannot reshape"),
         (lambda x: ag.asarray(x.numpy() * 2), "gives Python values"),

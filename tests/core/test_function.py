@@ -349,7 +349,7 @@ def test_own_vmap_that_gives_an_array():
         def vmap(info, in_dims, x):
             return np.exp(x.numpy()), 0
 
-    with pytest.raises(TypeError, match="the vmap of F gave ndarray, not a Tensor"):
+    with pytest.raises(TypeError, match="the vmap of F returned ndarray, not a Tensor"):
         ag.func.vmap(F.apply)(ag.ones(3))
 
 

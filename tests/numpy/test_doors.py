@@ -135,7 +135,7 @@ def test_a_compiled_function_writes_to_arrays_as_it_is():
     assert total.tolist() == [-1.0, -1.0]
     f(ag.ones(2) * 2)
     assert total.tolist() == [-6.0, -6.0]
-    with pytest.raises(ag.func.CaptureError, match="a value is asked for"):
+    with pytest.raises(ag.func.CaptureError, match="a value is requested"):
         ag.func.capture(f.function)(ag.ones(2))
     assert total.tolist() == [-6.0, -6.0]
 

@@ -225,11 +225,11 @@ def test_a_training_step_writes_what_it_wrote():
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x: x if x[0] > 0 else -x, "a value is asked for"),
-        (lambda x: x * float(x[0]), "a value is asked for"),
+        (lambda x: x if x[0] > 0 else -x, "a value is requested"),
+        (lambda x: x * float(x[0]), "a value is requested"),
         (lambda x: x[x > 0], "by a mask depends on values"),
         (ag.nonzero, "nonzero gives depends on values"),
-        (lambda x: x.numpy() * 2, "a value is asked for"),
+        (lambda x: x.numpy() * 2, "a value is requested"),
     ],
 )
 def test_what_no_program_can_hold_is_refused(function, words):

@@ -122,13 +122,13 @@ def test_a_state_that_is_set_is_put_back():
 
 
 REFUSED = {
-    "a branch": (lambda x: x if ag.sum(x) > 0 else -x, "a value is asked for"),
-    "item": (lambda x: x * x[0].item(), "a value is asked for"),
-    "float": (lambda x: x * float(x[0]), "a value is asked for"),
-    "a shape by value": (lambda x: ag.zeros(int(ag.argmax(x))), "a value is asked for"),
-    "numpy": (lambda x: x.numpy() * 2, "a value is asked for"),
-    "tolist": (lambda x: x.tolist(), "a value is asked for"),
-    "a print": (lambda x: str(x), "a value is asked for"),
+    "a branch": (lambda x: x if ag.sum(x) > 0 else -x, "a value is requested"),
+    "item": (lambda x: x * x[0].item(), "a value is requested"),
+    "float": (lambda x: x * float(x[0]), "a value is requested"),
+    "a shape by value": (lambda x: ag.zeros(int(ag.argmax(x))), "a value is requested"),
+    "numpy": (lambda x: x.numpy() * 2, "a value is requested"),
+    "tolist": (lambda x: x.tolist(), "a value is requested"),
+    "a print": (lambda x: str(x), "a value is requested"),
     "a mask": (lambda x: x[x > 0], "by a mask depends on values"),
     "nonzero": (lambda x: ag.nonzero(x), "nonzero gives depends on values"),
     "values of data": (lambda x: importlib.import_module("agrad.scipy.linalg").logm(ag.outer(x, x)), "scipy.logm"),
@@ -209,7 +209,7 @@ def test_what_was_written_is_put_back_after_an_error():
         kept.append(w * 2)
         return ag.sum(x).item()
 
-    with pytest.raises(CaptureError, match="a value is asked for"):
+    with pytest.raises(CaptureError, match="a value is requested"):
         capture(function)(Spec((2,)))
     close(w.detach(), [1.0, -2.0])
     assert w.grad is None

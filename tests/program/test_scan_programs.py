@@ -317,7 +317,7 @@ def test_a_branch_by_value_is_refused_with_its_line():
     def step(c, x):
         return (c + x if x[0] > 0 else c), x
 
-    with pytest.raises(ag.func.CaptureError, match="a value is asked for") as error:
+    with pytest.raises(ag.func.CaptureError, match="a value is requested") as error:
         capture(lambda x: scan(step, ag.zeros(3), x))(ROWS)
     assert f"{__file__}:{step.__code__.co_firstlineno + 1}" in str(error.value)
 

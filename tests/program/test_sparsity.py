@@ -156,7 +156,7 @@ def test_the_program_itself():
     expected = [[1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 1]]
     np.testing.assert_array_equal(program.sparsity().toarray().astype(int), expected)
     np.testing.assert_array_equal(program.sparsity(argnums=1).toarray().astype(int), np.array(expected)[:, 2:])
-    with pytest.raises(TypeError, match="takes the arguments"):
+    with pytest.raises(TypeError, match="needs the arguments"):
         program.sparsity(local=True)
 
 
