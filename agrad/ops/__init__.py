@@ -1,1 +1,1 @@
-"""The functions of the namespace, in the standard's chapters: each with its signature, documentation and derivative."""
+"""The functions of the namespace, by the standard's chapters: each with its signature, documentation and derivative."""

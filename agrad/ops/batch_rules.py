@@ -1,9 +1,9 @@
-"""What an op does under `vmap`: the rules that many ops share, and the `BatchedCall` that a rule works with.
+"""The behaviour of ops under `vmap`: rules that many ops share, and the `BatchedCall` that a rule works with.
 
-A rule is ``rule(b, *arguments)``, with a `BatchedCall` and the arguments of the op. Arrays inside have the batch axis first; what
-the rule gives has it in front, too. An op names its rule where it is declared (``batch=``), or has one of its own beside
-it. Elementwise ops and those with truth values act element by element, and an op with a kernel in the standard's functions
-runs that on batched arrays: they name none. For the rest an error is raised: nothing is ever looped over.
+A rule is ``rule(b, *arguments)``, with a `BatchedCall` and the arguments of the op. Inner arrays have the batch axis
+first, and so must the rule's result. An op names its rule in its declaration (``batch=``), or has one of its own next
+to it. Elementwise ops and boolean ones act element by element, and an op with a kernel in the standard's functions
+runs it on batched arrays: these name none. All others raise an error: no op is ever looped over.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Rule = Callable[..., Any]
 
 
 class BatchedCall:
-    """What a rule works with.
+    """The arguments of a rule, and the tools it works with.
 
     Attributes
     ----------
     xp : module
-        The kernels of the arrays inside.
+        The kernels of the inner arrays.
     kernel : callable
-        The op's own kernel there.
+        The op's own kernel for them.
     level : Level
         The level.
     size : int
@@ -65,14 +65,14 @@ class BatchedCall:
         return self.backend.base.asarray(x) if isinstance(x, bool | int | float | complex) else x
 
     def raised(self, data: Any, rank: int) -> Any:
-        """Put axes of length 1 behind the batch axis, up to a rank without it."""
+        """Insert axes of length 1 behind the batch axis, up to a rank that does not count it."""
         lacking = rank - data.ndim + 1
         if lacking <= 0:
             return data
         return self.xp.reshape(data, (data.shape[0], *(1,) * lacking, *data.shape[1:]))
 
     def flat(self, data: Any) -> Any:
-        """Make all axes but the batch axis one."""
+        """Merge all axes except the batch axis."""
         return self.xp.reshape(data, (data.shape[0], math.prod(data.shape[1:])))
 
     def fail(self, message: str) -> RuntimeError:
@@ -81,7 +81,7 @@ class BatchedCall:
 
 
 def place(axis: Any, ndim: int) -> int:
-    """Return the number, among the axes inside, of an axis as the caller counts."""
+    """Return the number of an axis among the inner axes, given the caller's number."""
     number: int = operator.index(axis)
     if not -ndim <= number < ndim:
         raise IndexError(f"axis {number} is out of bounds for array of dimension {ndim}")
@@ -89,7 +89,7 @@ def place(axis: Any, ndim: int) -> int:
 
 
 def places(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Return the numbers of several axes; None is all."""
+    """Return the numbers of several axes; None means all."""
     if axes is None:
         return tuple(range(1, ndim + 1))
     return tuple(place(axis, ndim) for axis in (axes if isinstance(axes, tuple | list) else (axes,)))
@@ -104,7 +104,7 @@ def is_array(part: Any) -> bool:
 
 
 def pointwise(b: BatchedCall, *arrays: Any, **options: Any) -> Any:
-    """Align ranks behind the batch axis, and let broadcasting do the rest: for what acts element by element."""
+    """Align ranks behind the batch axis, and let broadcasting do the rest: for elementwise functions."""
     rank = max(getattr(a, "ndim", 0) for a in arrays)
     return b.kernel(*(b.raised(a.data, rank) if b.has(a) else a for a in arrays), **options)
 
@@ -130,7 +130,7 @@ def running(b: BatchedCall, x: Any, /, *, axis: int | None = None, **options: An
 
 
 def along(b: BatchedCall, x: Any, /, *args: Any, **options: Any) -> Any:
-    """Work along one axis, which the signature names ``axis`` and may give a default."""
+    """Work along one axis, which the signature names ``axis`` and may have a default."""
     assert b.op is not None
     axis = options.pop("axis", b.op.signature.parameters["axis"].default)
     if axis is inspect.Parameter.empty:
@@ -140,12 +140,12 @@ def along(b: BatchedCall, x: Any, /, *args: Any, **options: Any) -> Any:
 
 
 def stacks(b: BatchedCall, *arrays: Any, **options: Any) -> Any:
-    """Align ranks behind the batch axis, for what works on the last axes and broadcasts those before."""
+    """Align ranks behind the batch axis, for functions of the last axes that broadcast the others."""
     return pointwise(b, *arrays, **options)
 
 
 def matrices(b: BatchedCall, x: Any, /, *args: Any, **options: Any) -> Any:
-    """Work on stacks of matrices, as the standard has it; plain further operands stay as they are."""
+    """Work on stacks of matrices, as in the standard; further operands that are not batched stay unchanged."""
     if x.ndim < 2:
         raise ValueError(f"{b.name} takes a matrix or a stack of them, not an array of shape {x.shape}")
     args = tuple(b.data(a) if b.has(a) else a for a in args)
@@ -160,7 +160,7 @@ def dynamic(b: BatchedCall, *_args: Any, **_kwargs: Any) -> Any:
 
 
 def unbatched(reason: str) -> Rule:
-    """Make the rule of what cannot be batched, and why."""
+    """Create the rule of an op that cannot be batched, with the reason."""
 
     def refused(b: BatchedCall, *_args: Any, **_kwargs: Any) -> Any:
         raise UnsupportedOp(b.name, "vmap", reason)
@@ -168,12 +168,12 @@ def unbatched(reason: str) -> Rule:
     return refused
 
 
-#: The rule of what has none.
+#: The rule of ops that have none.
 lacking = unbatched("it has no batching rule")
 
 
 def rule_of(op: Op) -> Rule | None:
-    """Return what an op does under `vmap`; None if it runs its kernel on batched arrays, or nothing is known."""
+    """Return the rule of an op under `vmap`; None if it runs its kernel on batched arrays, or its rule is unknown."""
     if op.batch is not None:
         return op.batch
     if op.rule.kind == "elementwise" or op.rule.boolean:
@@ -185,10 +185,10 @@ def rule_of(op: Op) -> Rule | None:
 
 
 def like(b: BatchedCall, x: Any, /, *args: Any, **options: Any) -> Any:
-    """Make an array of the shape of another one."""
+    """Create an array of the shape of another one."""
     return b.kernel(b.data(x), *args, **options)
 
 
 def untouched(b: BatchedCall, *args: Any, **options: Any) -> Any:
-    """Create an array, or tell of dtypes: what gets the arrays inside, and gives something without a batch."""
+    """Create an array, or query dtypes: for functions that get the inner arrays, and return a value without a batch."""
     return b.kernel(*(a.data if b.has(a) else a for a in args), **options)

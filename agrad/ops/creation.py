@@ -1,6 +1,6 @@
-"""Creation functions of the standard: new leaves, on the backend that `device` or the default names.
+"""Creation functions of the standard: new leaves, on the backend of `device` or the default one.
 
-Each takes ``requires_grad=`` beside the standard's arguments, as in PyTorch.
+Each takes ``requires_grad=`` in addition to the standard's arguments, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Shape = int | tuple[int, ...]
 
 
 def leaf(backend: Backend, raw: Any, requires_grad: bool = False) -> Tensor:
-    """Make a leaf of a raw array, of numbers."""
+    """Create a leaf from a raw array of numbers."""
     check_whole(raw)
     if backend.kind(raw.dtype) == "other":
         raise errors.not_numbers(raw.dtype)
@@ -51,7 +51,7 @@ def _call(
     chunks: Any = None,
     **parameters: Any,
 ) -> Tensor:
-    """Call a creation function of a backend's namespace; the kind is that of the numbers where no dtype is given."""
+    """Call a creation function of a backend's namespace; without a dtype, the numbers determine the kind."""
     backend, full = manager.device_of(device)
     dtype = backend.default_dtype(kind, full) if dtype is None else backend.dtype(dtype)
     if chunks is not None:
@@ -66,12 +66,12 @@ def check_chunked(backend: Backend, what: str) -> None:
     if not backend.is_chunked:
         raise TypeError(
             f"{what} takes chunks= on backends that hold arrays in chunks; {backend.name} holds them whole"
-            f'\n  Leave chunks= out, or say where with device="dask".{errors.called()}'
+            f'\n  Omit chunks=, or choose the backend by device="dask".{errors.called()}'
         )
 
 
 def _sized(name: str, shape: Shape | None, size: Shape | None) -> Shape:
-    """Return a shape that may be given under PyTorch's name."""
+    """Return a shape that may be passed under PyTorch's name."""
     if (shape is None) == (size is None):
         raise TypeError(
             f"{name}() missing 1 required positional argument: 'shape'"
@@ -82,7 +82,7 @@ def _sized(name: str, shape: Shape | None, size: Shape | None) -> Shape:
 
 
 def _whole(name: str, shape: Shape | None, more: tuple[int, ...], size: Shape | None) -> Shape:
-    """Return a shape whose lengths may stand as separate arguments."""
+    """Return a shape whose lengths may be passed as separate arguments."""
     shape = _sized(name, shape, size)
     if not more:
         return shape
@@ -203,10 +203,10 @@ def full(
 
     fill_value: The value.
     dtype: Default: that of the value; `get_default_dtype` for a Python float.
-    Returns: A new leaf; for a Tensor as value, part of its graph.
+    Returns: A new leaf; if the value is a Tensor, part of its graph.
     RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
     BackendError: If the backend is unknown or unusable here.
-    Derivative, for a Tensor as value: the sum of the cotangent.
+    Derivative, if the value is a Tensor: the sum of the cotangent.
 
     >>> ag.full((2, 2), 7.0)
     tensor([[7., 7.],
@@ -237,7 +237,7 @@ def full(
 
 
 def _fill(value: Any, dtype: Any, device: Any) -> Tensor:
-    """A fill value that is an array, of the dtype and on the device asked for."""
+    """Convert a fill value that is an array to the requested dtype and device."""
     made = asarray(value, dtype=dtype, device=device)
     if made.ndim:
         raise ValueError(
@@ -252,7 +252,7 @@ def _like(x: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
 
 
 def _filled_like(x: Any, value: complex, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    """A constant in the shape of an operand, and in its layout where nothing else was asked for."""
+    """A constant with the shape of an operand, and with its layout unless another one was requested."""
     x = asarray(x)
     if dtype is None and device is None:
         spec = x._spec
@@ -269,7 +269,7 @@ def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_gra
 
     dtype: Default: that of `x`.
     device: ``"<backend>[:<device>]"``. Default: that of `x`.
-    Returns: A new leaf; where neither dtype nor device is given, in the layout of `x` too (a lazy backend takes over
+    Returns: A new leaf; without dtype and device, also with the layout of `x` (a lazy backend takes over
         the chunks).
     RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
     BackendError: If the backend is unknown or unusable here.
@@ -286,7 +286,7 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad
 
     dtype: Default: that of `x`.
     device: ``"<backend>[:<device>]"``. Default: that of `x`.
-    Returns: A new leaf; where neither dtype nor device is given, in the layout of `x` too (a lazy backend takes over
+    Returns: A new leaf; without dtype and device, also with the layout of `x` (a lazy backend takes over
         the chunks).
     RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
     BackendError: If the backend is unknown or unusable here.
@@ -318,15 +318,15 @@ def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_gra
 def full_like(
     x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """One value everywhere, of the shape, dtype and device of `x`.
+    """One value everywhere, with the shape, dtype and device of `x`.
 
-    fill_value: The value, which is converted to the dtype.
+    fill_value: The value; it is converted to the dtype.
     dtype: Default: that of `x`.
     device: ``"<backend>[:<device>]"``. Default: that of `x`.
-    Returns: A new leaf; for a Tensor as value, part of its graph.
+    Returns: A new leaf; if the value is a Tensor, part of its graph.
     RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
     BackendError: If the backend is unknown or unusable here.
-    Derivative, for a Tensor as value: the sum of the cotangent.
+    Derivative, if the value is a Tensor: the sum of the cotangent.
 
     >>> ag.full_like(ag.tensor([[1.0, 2.0]]), 7.0)
     tensor([[7., 7.]])
@@ -353,12 +353,12 @@ def arange(
     """Evenly spaced numbers from `start` to before `stop`.
 
     start : int or float
-        The first; with one argument, where to stop, and the first is 0.
+        The first number; with a single argument, the end, and the first number is 0.
     stop : int or float, optional
-        Where to stop; not part of the result, but for rounding.
+        The end; not part of the result, except by rounding.
     step : int or float, optional
         The distance, not 0.
-    dtype: Default: int64 where all three are integers, else `get_default_dtype`.
+    dtype: Default: int64 if all three are integers, otherwise `get_default_dtype`.
     Returns: A new leaf, 1-d.
     RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
     BackendError: If the backend is unknown or unusable here.
@@ -394,7 +394,7 @@ def linspace(
     requires_grad: bool = False,
     chunks: Any = None,
 ) -> Tensor:
-    """A number of evenly spaced numbers from `start` to `stop`.
+    """Evenly spaced numbers from `start` to `stop`.
 
     start, stop : int, float or complex
         The first, and the last or (without `endpoint`) the one after it.
@@ -445,7 +445,7 @@ def eye(
     n_rows : int
         The number of rows.
     n_cols : int, optional
-        The number of columns. Default: as many.
+        The number of columns. Default: the number of rows.
     k : int, optional
         The diagonal: 0 the main one, positive above it, negative below.
     Returns: A new leaf, 2-d.
@@ -473,21 +473,21 @@ def asarray(
     requires_grad: bool = False,
     chunks: Any = None,
 ) -> Tensor:
-    """A Tensor of an array, of numbers, or of nested sequences of them.
+    """Convert an array, numbers, or nested sequences of them to a Tensor.
 
-    An array stays on its own backend and shares its memory, unless `device`, `dtype` or `copy` says otherwise; change
-    it afterwards and you change the tensor. A Tensor, or tensors within a list, stay in the graph.
+    An array stays on its own backend and shares its memory, unless `device`, `dtype` or `copy` says otherwise; if you
+    change the array afterwards, you change the tensor. A Tensor, or tensors within a list, stay in the graph.
 
     obj : Tensor, array, scalar or nested sequence
         The data.
     dtype: Default: that of the data; `get_default_dtype` for Python floats.
-    device: Where to put it. Default: where the data is; Python numbers go to the default backend.
-    copy: True always copies, False never (an error where one is needed), None if needed.
-    requires_grad: Record what is done with it.
+    device: Where to put it. Default: the device of the data; Python numbers go to the default backend.
+    copy: True always copies, False never (an error if a copy is needed), None if needed.
+    requires_grad: Whether to record operations on it.
     Returns: On the memory of an array, if nothing asks for a copy; `obj` itself, if it is a Tensor with nothing to
         change.
     ValueError: If `copy` is False and a copy is needed.
-    TypeError: If the data are no numbers: text, dates, Python objects.
+    TypeError: If the data are not numbers: text, dates, Python objects.
     RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
 
     >>> ag.asarray([1, 2.5])
@@ -568,7 +568,7 @@ def _of_tensor(x: Tensor, dtype: Any, device: Any, copy: bool | None, *, require
 
 
 def _tensors_in(values: Sequence[Any]) -> list[Tensor]:
-    """Return the tensors in nested lists; raises where an array among them holds no numbers, or means more than these."""
+    """Return the tensors in nested lists; raise if an array among them does not hold numbers, or holds more than these."""
     tensors, strange = [], []
     for v in members_of(values):
         if isinstance(v, Tensor):
@@ -587,13 +587,13 @@ def _tensors_in(values: Sequence[Any]) -> list[Tensor]:
 
 
 def _are_alike(values: Sequence[Any]) -> bool:
-    """Return whether values are tensors of one shape, dtype and device, as they are in most lists."""
+    """Return whether values are tensors of one shape, dtype and device, as in most lists."""
     spec = values[0]._spec if isinstance(values[0], Tensor) else None
     return spec is not None and all(isinstance(v, Tensor) and v._spec is spec for v in values)
 
 
 def _stacked(values: Sequence[Any], dtype: Any, device: Any) -> Tensor:
-    """Nested lists with tensors among them, stacked; Python numbers follow the dtype of the tensors."""
+    """Nested lists that contain tensors, stacked; Python numbers follow the dtype of the tensors."""
     return stack(
         [
             _stacked(v, dtype, device) if isinstance(v, list | tuple) else asarray(v, dtype=dtype, device=device)
@@ -629,7 +629,7 @@ def tensor(
     Warns
     -----
     LeavesGraphWarning
-        If tensors among the data require a gradient: the result has none of their history.
+        If tensors among the data require a gradient: the result has no part of their history.
 
     Notes
     -----
@@ -685,7 +685,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
 
 def from_numpy(array: Any) -> Tensor:
-    """A Tensor on the memory of a NumPy array.
+    """A Tensor that shares the memory of a NumPy array.
 
     array : numpy.ndarray
         Change it afterwards and you change the tensor.
@@ -801,10 +801,10 @@ complete(
         "dtype": "DType, backend's dtype or str, optional\n    Default: `get_default_dtype`.",
         "fill_value": "scalar or 0-d Tensor",
         "more": "int",
-        "requires_grad": "bool, optional\n    Record what is done with the result.",
+        "requires_grad": "bool, optional\n    Whether to record operations on the result.",
         "shape": "int or tuple of int\n    The shape.",
         "size": "int or tuple of int, optional\n    PyTorch's name of `shape`.",
-        "x": "Tensor or array\n    Whose shape, dtype and device the result has.",
+        "x": "Tensor or array\n    The tensor that determines shape, dtype and device.",
     },
     source="Source: array API 2025.12, creation functions.",
 )

@@ -1,4 +1,4 @@
-"""Data type functions of the standard, and the crossing between devices."""
+"""Data type functions of the standard, and transfers between devices."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T
     dtype : DType, backend's dtype or str
         The dtype.
     copy : bool, optional
-        False gives `x` itself if it has the dtype already. Values are immutable, so a copy is never needed for safety.
+        False returns `x` itself if it already has the dtype. Values are immutable, so a copy is never needed for
+        safety.
     device : str, optional
-        Where to put the result. Default: where `x` is.
+        The device of the result. Default: that of `x`.
     Returns: Of the shape of `x`; outside the graph where the dtype is neither real nor complex floating point.
     Derivative: linear; the cotangent is converted back (its real part, for a complex result of a real `x`).
 
@@ -59,7 +60,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T
 
 
 def _back(g: Any, x_spec: Any) -> Any:
-    """Take a cotangent back to where its operand was; a lazy one may stay lazy until the pass ends."""
+    """Transfer a cotangent back to the device of its operand; a lazy one may stay lazy until the pass ends."""
     if isinstance(g, Tensor):
         with going_on():
             return fit(x_spec.backend.functions, to_device(g, x_spec.device), x_spec)
@@ -85,14 +86,14 @@ def _to_device(x: Any, device: str, /) -> Tensor:
 def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
     """The same value on another device or backend.
 
-    x: What to move.
+    x: The tensor.
     device : str
         ``"<backend>[:<device>]"``.
     stream : object, optional
         Only None: the standard leaves it to the library.
-    Returns: On that device; `x` itself if it is there already.
+    Returns: The tensor on that device; `x` itself if it is already there.
     BackendError: If the backend is unknown or unusable here.
-    ValueError: If a stream is given.
+    ValueError: If a stream is passed.
     Derivative: linear; the cotangent is moved back.
     Source: array API 2025.12, array object (``to_device``).
 
@@ -130,18 +131,18 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
 
 @dataclass(frozen=True)
 class FloatInfo:
-    """The limits of a floating dtype, as `finfo` gives them; of a complex one, those of its parts.
+    """The limits of a floating-point dtype, as returned by `finfo`; for a complex one, those of its parts.
 
     Attributes
     ----------
     bits : int
-        How many bits a (real) number takes.
+        The number of bits of a (real) number.
     eps : float
         The distance from 1.0 to the next larger number.
     max, min : float
         The largest and the most negative finite number.
     smallest_normal : float
-        The smallest positive number of full precision.
+        The smallest positive number with full precision.
     dtype : object
         The real dtype, the backend's own.
     """
@@ -161,12 +162,12 @@ class FloatInfo:
 
 @dataclass(frozen=True)
 class IntInfo:
-    """The limits of an integer dtype, as `iinfo` gives them.
+    """The limits of an integer dtype, as returned by `iinfo`.
 
     Attributes
     ----------
     bits : int
-        How many bits a number takes.
+        The number of bits.
     max, min : int
         The largest and the smallest number.
     dtype : object
@@ -180,7 +181,7 @@ class IntInfo:
 
 
 def _backend_for(*values: Any) -> Backend:
-    """The backend of the first tensor or array among values, else the default one."""
+    """The backend of the first tensor or array among values, otherwise the default one."""
     for value in values:
         if isinstance(value, Tensor):
             return value._spec.backend
@@ -192,15 +193,16 @@ def _backend_for(*values: Any) -> Backend:
 
 
 def _native(backend: Backend, value: Any) -> Any:
-    """An argument of result_type and its like in the backend's own terms: an array stands for its dtype."""
+    """Convert an argument of result_type and similar functions to the backend's own form: an array stands for its dtype."""
     if isinstance(value, bool | int | float | complex) and backend_of(value) is None:
         return value
     return _dtype_of(backend, value)
 
 
 def _dtype_of(backend: Backend, value: Any) -> Any:
-    """A dtype, or that of an array, as the backend's own."""
-    # A plugin that goes by the module of a type claims the library's dtypes too: they are told by what they lack.
+    """Return a dtype, or that of an array, in the backend's own form."""
+    # A plugin that identifies types by module claims the library's dtypes too: they are recognised by the attributes
+    # they lack.
     is_array = isinstance(value, Tensor) or (
         not isinstance(value, type) and hasattr(value, "dtype") and backend_of(value) is not None
     )
@@ -212,9 +214,8 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
     """The dtype that arrays, dtypes and Python scalars promote to.
 
     *arrays_and_dtypes : Tensor, array, dtype or scalar
-        At least one that is no scalar; of one backend.
-    Returns: The dtype, one of the backend's own.
-    A Python scalar follows the kind of the others and never widens them.
+        At least one that is not a scalar; of one backend.
+    Returns: The dtype, in the backend's own form. A Python scalar follows the kind of the others and never widens them.
 
     >>> str(ag.result_type(ag.float32, ag.float64))
     'float64'
@@ -227,7 +228,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 
 @primitive("can_cast", batch=untouched, facts=Facts(asks_backend=True))
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether the standard's promotion takes one dtype, or that of an array, to another.
+    """Whether the standard's promotion turns one dtype, or that of an array, into another.
 
     from_ : Tensor, array or dtype
         From which.
@@ -312,7 +313,7 @@ _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["compl
 
 @primitive("isdtype", batch=untouched)
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is of a kind, one of several kinds, or another dtype.
+    """Whether a dtype belongs to a kind, to one of several kinds, or equals another dtype.
 
     dtype : DType or backend's dtype
         agrad's or any backend's.

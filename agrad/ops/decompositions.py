@@ -81,12 +81,12 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Tensor:
 
     x: Floating-point, shape (..., M, M), Hermitian (if real: symmetric) and positive definite.
     upper : bool, optional
-        Give `U` with ``x = U^H U`` instead of `L` with ``x = L L^H``.
+        Return `U` with ``x = U^H U`` instead of `L` with ``x = L L^H``.
     Returns: The factor, triangular, of the shape and dtype of `x`.
     numpy.linalg.LinAlgError:
-        On NumPy, if a matrix is not positive definite; other backends have their own error or give NaN.
-    `x` is taken to be Hermitian: libraries look at one triangle only, and the gradient is Hermitian, along changes that
-    keep `x` so.
+        On NumPy, if a matrix is not positive definite; other backends raise their own error or return NaN.
+    `x` is assumed to be Hermitian: libraries use only one triangle, and the gradient is Hermitian, along changes that
+    keep `x` Hermitian.
     Derivative: ``L^-H sym(Phi(L^H g)) L^-1``, Phi taking the lower triangle and half the diagonal.
     Source: array API 2025.12, linear algebra; Murray, Differentiation of the Cholesky decomposition, 2016.
 
@@ -191,10 +191,9 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
         last columns of `Q` are (a lazy backend gives NaN); in forward mode with mode="complete" and M > N always; in
         both where `R` has a 0 on its diagonal (on a lazy backend an error of its own, or NaN).
     Derivative for M >= N: ``(g_Q + Q copyltu(R g_R^H - g_Q^H Q)) R^-H``, copyltu mirroring the lower triangle; wide
-    matrices are split into the first M columns and the rest. There is none where the first K columns are dependent; by
-    rounding `R` may have a small number in the place of 0, and the gradient is then large.
-    With mode="complete" and M > N PyTorch refuses every derivative; here losses of ``R`` and of the columns' spans have
-    theirs.
+    matrices are split into the first M columns and the rest. There is none where the first K columns are dependent;
+    rounding may put a small number in place of 0 into `R`, and the gradient is then large. With mode="complete" and M >
+    N PyTorch refuses every derivative; here losses of ``R`` and of the columns' spans can be differentiated.
     Source: array API 2025.12, linear algebra; Walter and Lehmann, Algorithmic differentiation of linear algebra
     functions with application in optimum experimental design, 2010; Seeger et al., Auto-differentiating linear algebra,
     2017.
@@ -276,7 +275,7 @@ def _svd_vjp(xp: Any, g: Any, ans: Any, x_spec: Any) -> Any:
 
 
 def _svd_jvp(xp: Any, t_x: Any, ans: Any, x_spec: Any) -> tuple[Any, Any, Any]:
-    """The tangents of singular vectors that turn no more in themselves, and among the extra ones, than they must."""
+    """The tangents of singular vectors that rotate among themselves, and among the extra ones, as little as possible."""
     u, s, vh = ans
     m, n = x_spec.shape[-2:]
     k = min(m, n)
@@ -322,13 +321,13 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
 
     x: Floating-point, real or complex, shape (..., M, N).
     full_matrices : bool, optional
-        Give square `U` and `Vh`. If False, only their first K = min(M, N) columns and rows.
+        Return square `U` and `Vh`. If False, only their first K = min(M, N) columns and rows.
     Returns: ``U``, shape (..., M, M) or (..., M, K); ``S``, real, descending, shape (..., K); ``Vh``, shape (..., N, N)
         or (..., K, N).
     RuntimeError:
-        In backward, if the loss depends on what is arbitrary: the common phases of complex singular vectors, or which
-        basis the vectors beyond the first K are (PyTorch ignores the latter). A lazy backend gives NaN instead. Forward
-        mode cannot see it: there tangents are those of singular vectors that turn no more than they must.
+        In backward, if the loss depends on arbitrary choices: the common phases of complex singular vectors, or the
+        basis of the vectors beyond the first K (PyTorch ignores the latter). A lazy backend gives NaN instead. Forward
+        mode cannot detect it: its tangents are those of singular vectors that rotate as little as possible.
     Derivative: Townsend's, with ``F_ij = 1 / (S_j**2 - S_i**2)``. It is inf or NaN where singular values repeat, or
     where one is zero and `x` is not square (or complex). A loss of `S` alone has the gradient ``U diag(g_S) Vh``
     everywhere; at a zero or repeated singular value that is one of several subgradients.

@@ -1,10 +1,12 @@
-"""Docstrings that stand short in the source and are completed when they are read.
+"""Docstrings that are short in the source and are completed when they are read.
 
-Those of agrad's own functions get numpydoc's sections (`complete`); those of functions that have another library's name get
-that library's docstring after their own (`refer`).
+Docstrings of agrad's own functions get numpydoc's sections (`complete`); those of functions named after another
+library's get that library's docstring after their own (`refer`).
 
-In the source stand the summary, what is particular, and examples. What follows from the signature, from the kind of the
-op or from the chapter is said once: here, or where the chapter calls `complete`. `help()` shows numpydoc's sections of::
+The source contains the summary, special remarks, and examples. Facts that follow from the signature, from the kind of
+the
+op or from the chapter are stated once: here, or where the chapter calls `complete`. `help()` shows numpydoc's sections
+of::
 
     \"\"\"Power, ``x1 ** x2``. Derivative: by `x1`...    of elementwise functions, this begins the notes
 
@@ -18,7 +20,7 @@ op or from the chapter is said once: here, or where the chapter calls `complete`
     (examples, from the first ``>>>`` on)
     \"\"\"
 
-What stands before the parameters belongs to the summary; where nothing is said of them, all after the first line are
+Text before the parameters belongs to the summary; if no parameter is described, all text after the first line are
 notes. A docstring that has sections in the source keeps them, and gets no others.
 """
 
@@ -37,7 +39,7 @@ from agrad.core.op import ALIASES
 from agrad.core.rule import Rule
 from agrad.plugin import manager
 
-#: What operands of elementwise functions may be, as annotations name it. To type checkers all of these are any array.
+#: The possible operands of elementwise functions, by their annotation. To type checkers all of these are any array.
 Numeric: TypeAlias = Any
 RealValued: TypeAlias = Any
 Floating: TypeAlias = Any
@@ -66,10 +68,10 @@ NOTES = f"\n{N}Notes{N}-----{N}"
 EXAMPLES = f"\n{N}Examples{N}--------{N}>>> "
 IMPORT = f"import agrad as ag{N}>>> "
 
-#: What a result is if nothing is said of it.
+#: The default description of a result.
 RESULT, THIS = f"{N}    The result.", f"{N}    This tensor."
 
-#: And of an elementwise function, by whether it is boolean and by the number of operands.
+#: The same for an elementwise function, by whether it is boolean and by the number of operands.
 RESULTS = {
     (False, 1): f"{N}    Of the shape and dtype of `x`.",
     (False, 2): f"{N}    Of the broadcast shape and the promoted dtype.",
@@ -77,17 +79,17 @@ RESULTS = {
     (True, 2): f"{N}    Boolean, of the broadcast shape.",
 }
 
-#: What a method raises that changes its tensor.
+#: The errors of a method that changes its tensor.
 IN_PLACE = f"{N}RuntimeError{N}    On a leaf that requires grad, while recording."
 
-#: What is said of `dim` and `keepdim` beside `axis` and `keepdims`, and of their like.
+#: The description of `dim` and `keepdim`, and similar names, as synonyms of `axis` and `keepdims`.
 OF_PYTORCH = f" : optional{N}    PyTorch's."
 
-#: What is said of the derivative where operands may be complex.
+#: The description of the derivative if operands may be complex.
 HOLOMORPHIC = {"Numeric", "Floating"}
 COMPLEX = f"{N}Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative."
 
-#: How annotations are said in words.
+#: The words for annotations.
 TYPES = {
     "tuple[Tensor, ...]": "tuple of Tensor",
     "tuple[Tensor, Tensor]": "tuple of Tensor",
@@ -95,12 +97,12 @@ TYPES = {
     "Any": "object",
 }
 
-#: For functions that are no ops.
+#: For functions that are not ops.
 NONE = Rule("", "none")
 
 
 class Chapter(NamedTuple):
-    """What is said once for all functions of a chapter; `complete` says what."""
+    """The descriptions shared by all functions of a chapter; see `complete`."""
 
     types: dict[str, str]
     whole: dict[str, str]
@@ -110,10 +112,10 @@ class Chapter(NamedTuple):
 
 
 class Short(str):
-    """The docstring of a function as it stands in the source. Whoever reads it gets the whole one.
+    """The docstring of a function in its short form from the source. Reading it returns the complete one.
 
-    Hundreds wait in every process, and few are read. What looks at the characters from C, as `re` does, sees the short
-    text, until someone has used a method of strings: then the function gets the whole text, as a string like any other.
+    Every process has hundreds of them, and few are read. C code that looks at the characters, such as `re`, sees the
+    short text, until a string method is called: then the function gets the complete text, as an ordinary string.
     """
 
     __slots__ = ("chapter", "function", "name")
@@ -123,7 +125,7 @@ class Short(str):
     name: str
 
     def complete(self) -> str:
-        """Return the whole docstring, and give it to the function."""
+        """Return the whole docstring, and store it in the function."""
         text = _completed(str.__str__(self), self.function, self.name, self.chapter)
         if self.function.__doc__ is self:
             self.function.__doc__ = text
@@ -144,7 +146,7 @@ for _name, _method in vars(str).items():
 
 
 def summary(function: Any) -> str:
-    """Return the first line of what stands in the source, "" with ``python -OO``."""
+    """Return the first line of the source's text, "" with ``python -OO``."""
     text = function.__doc__
     return "" if text is None else str.__str__(text).partition("\n")[0].partition(" Derivative: ")[0]
 
@@ -157,22 +159,22 @@ def complete(
     elementwise: bool = False,
     methods: bool = False,
 ) -> None:
-    """Let the docstrings of a chapter's functions, or of the methods of a class, be completed when they are read.
+    """Make the docstrings of a chapter's functions, or of the methods of a class, complete themselves when they are read.
 
     Parameters
     ----------
     namespace : dict
-        The functions by name; what else is in it is left alone, and so are docstrings that have sections, and helpers
-        with a docstring of one line, which its ``__all__`` does not name.
+        The functions by name; anything else in it is ignored, and so are docstrings that have sections, and helpers
+        with a docstring of one line that ``__all__`` does not name.
     arguments : dict
-        What parameters are, by name: the type, and on the next line the meaning; or the type alone, of what each
+        Parameters by name: the type, and on the next line the meaning; or the type only, for parameters that each
         docstring describes.
     source : str, optional
-        The last line of notes that name none.
+        The last line of notes that name no source.
     elementwise : bool, optional
-        It is the chapter of elementwise functions: annotations say what their operands `x`, or `x1` and `x2`, may be.
+        Whether it is the chapter of elementwise functions: annotations determine the operands `x`, or `x1` and `x2`.
     methods : bool, optional
-        They are methods: what nobody passes is not described.
+        Whether they are methods: parameters that nobody passes are not described.
     """
     if __doc__ is None:  # python -OO
         return
@@ -190,19 +192,20 @@ def complete(
 
 # -- names that are another library's ----------------------------------------------------------------------------------
 
-#: Whether the original's docstring follows. Not where examples are collected, or the site is built: these are agrad's alone.
+#: Whether the original's docstring follows. Not where examples are collected, or the site is built: these show agrad's
+#: only.
 ORIGINALS = True
 
 
 class Referring(Short):
-    """The docstring of what has another library's name: what is particular here. Whoever reads it gets the original's, too."""
+    """The docstring of a function named after another library's: only its special remarks. Reading it returns the original's, too."""
 
     __slots__ = ("also",)
 
     also: Mapping[str, str]
 
     def complete(self) -> str:
-        """Return the docstring, and the original's after it where that library can be imported."""
+        """Return the docstring, followed by the original's if that library can be imported."""
         text, prompt, examples = inspect.cleandoc(str.__str__(self)).partition("\n\n>>> ")
         takes = _parameters(self.function)
         for start, said in self.also.items():
@@ -226,7 +229,7 @@ def _parameters(function: Any) -> tuple[str, ...]:
 
 
 def original_of(name: str) -> Any:
-    """Return what has this full name in NumPy or SciPy, which the NumPy plugin imports; None where there is none."""
+    """Return the object with this full name in NumPy or SciPy, which the NumPy plugin imports; None if there is none."""
     library, *path = name.split(".")
     module = library if library == "numpy" else f"{library}.{path.pop(0)}"
     try:
@@ -236,7 +239,7 @@ def original_of(name: str) -> Any:
 
 
 def referring(value: Any, text: str, name: str, also: Mapping[str, str] = {}) -> None:
-    """Give a function, a class or an object a docstring that the one of `name`, a full name, follows when it is read."""
+    """Give a function, a class or an object a docstring that is followed, when read, by that of `name`, a full name."""
     if __doc__ is None:  # python -OO
         return
     value.__doc__ = short = Referring(text)
@@ -244,16 +247,16 @@ def referring(value: Any, text: str, name: str, also: Mapping[str, str] = {}) ->
 
 
 def refer(namespace: Mapping[str, Any], library: str, also: Mapping[str, str] = {}) -> None:
-    """Let the public functions of a module, and the methods of its classes, refer to those of a module of NumPy's or SciPy's.
+    """Make the public functions of a module, and the methods of its classes, refer to those of a module of NumPy or SciPy.
 
     Parameters
     ----------
     namespace : dict
-        The module's names; those that its ``__all__`` lists count where they are defined in it and have a docstring.
+        The module's names; those listed in its ``__all__`` count if they are defined in it and have a docstring.
     library : str
         The other module.
     also : dict, optional
-        What is said once for all functions with a parameter whose name begins so.
+        The description for all functions with a parameter whose name begins with the key.
     """
     for name in namespace["__all__"]:
         value = namespace[name]
@@ -264,7 +267,7 @@ def refer(namespace: Mapping[str, Any], library: str, also: Mapping[str, str] = 
 
 
 def refer_methods(cls: type, original: str) -> None:
-    """Let the methods of a class refer to those of another library's class."""
+    """Make the methods of a class refer to those of another library's class."""
     for name, method in vars(cls).items():
         if type(method) is FunctionType and type(method.__doc__) is str:
             referring(method, method.__doc__, f"{original}.{name}")
@@ -274,10 +277,10 @@ def refer_methods(cls: type, original: str) -> None:
 
 
 def _completed(short: str, function: FunctionType, name: str, chapter: Chapter) -> str:
-    """Return the whole docstring of a function that has this name in its chapter."""
+    """Return the complete docstring of a function with this name in its chapter."""
     types, whole, source, elementwise, methods = chapter
     if methods and N != "\n":
-        short = short.replace(f"{N}    ", N)  # they stand further in
+        short = short.replace(f"{N}    ", N)  # they are indented further
     stub: FunctionType = getattr(function, "__wrapped__", function)
     names, stars = _names_in(stub.__code__, first=int(methods))
     op = getattr(function, "op", None)
@@ -317,7 +320,7 @@ def _completed(short: str, function: FunctionType, name: str, chapter: Chapter) 
 
 
 def _names_in(code: CodeType, first: int) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the names of a function's parameters from one on, in the order of its signature, and the stars of those with some."""
+    """Return the names of a function's parameters from one on, in the order of its signature, with the stars of variadic ones."""
     positional, named = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     names, stars = code.co_varnames[first:positional], {}
     if code.co_flags & CO_VARARGS:
@@ -334,14 +337,14 @@ def _names_in(code: CodeType, first: int) -> tuple[tuple[str, ...], dict[str, st
 def _elementwise_operands(
     names: tuple[str, ...], kind: str, whole: Mapping[str, str], said: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what is said of the operands of an elementwise function whose annotation is `kind`: `x`, or `x1` and `x2`."""
+    """Return the descriptions of the operands of an elementwise function whose annotation is `kind`: `x`, or `x1` and `x2`."""
     alone = names[0] == "x"
     more = KINDS[kind] + (", any shape." if alone else "; shapes broadcast, dtypes promote.")
     return {each: f"{said.get(each) or whole[each]} {more}" for each in (names[:1] if alone else names)}
 
 
 def _elementwise_notes(notes: str, derivative: str, kind: str, rule: Rule) -> str:
-    """Return the notes on an elementwise function: its derivative, or that there is none, and what holds of complex operands."""
+    """Return the notes on an elementwise function: its derivative, or that it has none, and the rule for complex operands."""
     if derivative:
         notes = f"Derivative: {derivative}{N}{notes}" if notes else f"Derivative: {derivative}"
     elif not notes and kind in {"Bits", "Integral"}:
@@ -352,7 +355,7 @@ def _elementwise_notes(notes: str, derivative: str, kind: str, rule: Rule) -> st
 
 
 def _entries(names: tuple[str, ...], stars: Mapping[str, str], described: Mapping[str, str]) -> str:
-    """Return the entries of parameters; neighbours that are described alike share one."""
+    """Return the entries of parameters; adjacent ones with the same description share one."""
     takes = last = ""
     for each in names:
         entry = described.get(each)
@@ -366,7 +369,7 @@ def _entries(names: tuple[str, ...], stars: Mapping[str, str], described: Mappin
 
 
 def _usual_result(name: str, names: tuple[str, ...], rule: Rule, *, elementwise: bool) -> str:
-    """Return what a result is that a docstring says nothing of."""
+    """Return the default description of a result."""
     if elementwise or rule.boolean or rule.kind == "elementwise":
         return RESULTS.get((rule.boolean, len(names)), RESULT)
     return THIS if name[-1] == "_" else RESULT
@@ -375,13 +378,13 @@ def _usual_result(name: str, names: tuple[str, ...], rule: Rule, *, elementwise:
 def read(
     head: str, notes: str, names: tuple[str, ...], types: Mapping[str, str], said: dict[str, str]
 ) -> tuple[str, str]:
-    """Collect the fields from what follows the first line; give the text before them and the notes after them."""
+    """Collect the fields after the first line; return the text before them and the notes after them."""
     keys: Sequence[str] = ()
     lines, _, after = notes.partition(f"\n{N}")
     for line in lines.split(N):
         group, _, meaning = line.partition(": ")
         if group in names:
-            if meaning[:7] == "As for ":  # another docstring says of what type
+            if meaning[:7] == "As for ":  # another docstring states the type
                 said[group] = f"{N}    {meaning}"
             else:
                 said[group] = f"{types.get(group, ' : Tensor')}{N}    {meaning}"
@@ -420,7 +423,7 @@ def read(
 
 
 def subject(line: str, names: tuple[str, ...]) -> str:
-    """What a line describes: a parameter, "Returns" or "Raises"; "" if it is one of the notes."""
+    """The subject of a line: a parameter, "Returns" or "Raises"; "" for notes."""
     group, colon, _ = line.partition(":")
     if not colon:
         return ""

@@ -95,13 +95,13 @@ def eigh(x: Any, /) -> EighResult:
         columns of matrices of the shape and dtype of `x`.
     RuntimeError:
         In backward, if the loss depends on the phases of complex eigenvectors, which are arbitrary (a lazy backend
-        gives NaN). Forward mode cannot see it: there the tangents are those of eigenvectors that do not turn in
+        gives NaN). Forward mode cannot detect it: its tangents are those of eigenvectors that do not rotate in
         themselves, ``diag(V^H dV) = 0``.
-    `x` is taken to be Hermitian: libraries look at one triangle only (NumPy at the lower), and the gradient is
-    Hermitian, along changes that keep `x` so.
-    Derivative: ``V (diag(g_w) + F o (V^H g_V - g_V^H V) / 2) V^H`` with ``F_ij = 1 / (w_j - w_i)``.
-    Where eigenvalues repeat, eigenvectors are not differentiable: their derivative is inf or NaN. A loss of the
-    eigenvalues alone keeps its first derivative (of a symmetric function of the repeated ones; otherwise one of several
+    `x` is assumed to be Hermitian: libraries use only one triangle (NumPy the lower), and the gradient is Hermitian,
+    along changes that keep `x` Hermitian.
+    Derivative: ``V (diag(g_w) + F o (V^H g_V - g_V^H V) / 2) V^H`` with ``F_ij = 1 / (w_j - w_i)``. Where eigenvalues
+    repeat, eigenvectors are not differentiable: their derivative is inf or NaN. A loss that only depends on the
+    eigenvalues keeps its first derivative (of a symmetric function of the repeated ones; otherwise one of several
     subgradients). Its higher derivatives pass through the eigenvectors.
     Source: array API 2025.12, linear algebra; Giles, An extended collection of matrix derivative results, 2008; for
     complex matrices Boeddeker et al., On the computation of complex-valued gradients, 2017.
@@ -203,7 +203,7 @@ def eig(x: Any, /) -> EigResult:
         columns of matrices of the shape of `x`, each of norm 1.
     RuntimeError:
         In backward, if the loss depends on the phases of the eigenvectors, which are arbitrary (a lazy backend gives
-        NaN). Forward mode cannot see it.
+        NaN). Forward mode cannot detect it.
     Derivative: ``V^-H (diag(g_w) + (V^H g_V - V^H V diag(Re diag(V^H g_V))) o conj(F)) V^H`` with
     ``F_ij = 1 / (w_j - w_i)``; of a real matrix the real part.
     Where eigenvalues repeat, the derivative of eigenvectors is inf or NaN; where eigenvectors are dependent, that of

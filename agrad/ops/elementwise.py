@@ -46,7 +46,7 @@ def add(x1: Numeric, x2: Numeric, /) -> Tensor:
     """
 
 
-# where a library can, into one of the operands
+# if a library can, into one of the operands
 primitive("add_into", facts=Facts(sparsity="elements"))
 
 
@@ -493,7 +493,7 @@ def _taken(xp: Any, g: Any, lost: Any, tie: Any) -> Any:
 
 
 def _sum(xp: Any, *terms: Any) -> Any:
-    """The sum of the terms that are not None."""
+    """Return the sum of the terms that are not None."""
     total = None
     for term in terms:
         if term is not None:
@@ -502,9 +502,9 @@ def _sum(xp: Any, *terms: Any) -> Any:
 
 
 def _choosing(lost: Callable[[Any, Any], Any]) -> dict[str, Any]:
-    """The derivatives of maximum and minimum; `lost` tells where the first operand was not taken.
+    """The derivatives of maximum and minimum; `lost` is true where the first operand was not taken.
 
-    They choose by `where` and do not multiply by 0: what is infinite behind a lost operand does not become NaN.
+    They use `where` instead of multiplying by 0: an infinite derivative behind a lost operand does not become NaN.
     """
 
     def jvp(xp: Any, t_x1: Any, t_x2: Any, x1: Any, x2: Any) -> Any:
@@ -558,7 +558,7 @@ def minimum(x1: RealValued, x2: RealValued, /) -> Tensor:
 
 
 def _inside(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
-    """The part of g that goes to x: where it is within the bounds, and not on them."""
+    """Return the part of g that goes to x: where it is strictly within the bounds."""
     if min is None and max is None:
         return g
     inside = x < max if min is None else x > min if max is None else (x > min) & (x < max)
@@ -600,10 +600,10 @@ def _clip_kernel(xp: Any, x: Any, /, min: Any = None, max: Any = None) -> Any:
 def clip(x: RealValued, /, min: Any = None, max: Any = None) -> Tensor:
     """Limit to the range from `min` to `max`.
 
-    x: What to limit.
+    x: The values to limit.
     min, max : Tensor, array or scalar, optional
-        The bounds, which broadcast with `x`; None is no bound. Where they cross, `max` holds.
-    Returns: Of the broadcast shape and the dtype of `x`; floating-point where only a bound is.
+        The bounds, which broadcast with `x`; None means no bound. Where they cross, `max` applies.
+    Returns: Of the broadcast shape and the dtype of `x`; floating-point if only a bound is.
     Derivative: by `x` 1 within the bounds, 0 on them and outside, as in PyTorch; by a bound 1 where the result is that
     bound. At ``x == min == max`` it goes to `min`, where the bounds cross to `max`, at NaN to none.
 
@@ -647,7 +647,7 @@ def hypot(x1: RealFloating, x2: RealFloating, /) -> Tensor:
 def nextafter(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """The next representable value after `x1` towards `x2`. Derivative: 1 by `x1`, 0 by `x2`.
 
-    x1, x2: From where and towards what.
+    x1, x2: The start and the direction.
 
     >>> bool(ag.nextafter(1.0, 2.0) > 1.0)
     True
@@ -691,7 +691,7 @@ def trunc(x: RealValued, /) -> Tensor:
 def round(x: Numeric, /) -> Tensor:
     """Round to the nearest integer, halves to the even one. Derivative: 0 everywhere, at the jumps too.
 
-    Real and imaginary part of a complex number are rounded each by itself.
+    The real and imaginary parts of a complex number are rounded separately.
 
     >>> x = ag.tensor([0.5, 1.5, -1.6], requires_grad=True)
     >>> ag.round(x).detach(), ag.grad(ag.round(x).sum(), x)[0]
@@ -792,8 +792,8 @@ def imag(x: Numeric, /) -> Tensor:
     """Imaginary part.
 
     Returns: Of the shape of `x`, real, of the same precision.
-    Derivative: the gradient of a complex `x` is ``1j`` times the cotangent. Of a real `x`, which not every backend
-    takes, result and gradient are 0.
+    Derivative: the gradient of a complex `x` is ``1j`` times the cotangent. For a real `x`, which not every backend
+    accepts, result and gradient are 0.
 
     >>> x = ag.tensor(1 + 2j, requires_grad=True)
     >>> ag.imag(x).detach(), ag.grad(ag.imag(x), x)[0]
@@ -985,7 +985,7 @@ def bitwise_invert(x: Bits, /) -> Tensor:
 def bitwise_left_shift(x1: Integral, x2: Integral, /) -> Tensor:
     """Bits shifted to the left, ``x1 << x2``.
 
-    x1, x2: The bits, and by how many places to shift them (not negative).
+    x1, x2: The bits, and the number of positions to shift them by (not negative).
 
     >>> ag.bitwise_left_shift(ag.tensor([1, 3]), 2)
     tensor([ 4, 12])
@@ -998,7 +998,7 @@ def bitwise_left_shift(x1: Integral, x2: Integral, /) -> Tensor:
 def bitwise_right_shift(x1: Integral, x2: Integral, /) -> Tensor:
     """Bits shifted to the right, ``x1 >> x2``; the sign is kept.
 
-    x1, x2: The bits, and by how many places to shift them (not negative).
+    x1, x2: The bits, and the number of positions to shift them by (not negative).
 
     >>> ag.bitwise_right_shift(ag.tensor([8, -8]), 2)
     tensor([ 2, -2])

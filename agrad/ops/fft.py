@@ -1,8 +1,8 @@
 """Fourier transforms of the standard: the ``fft`` extension.
 
-A transform is linear, so its rule is its adjoint: the inverse transform with the normalisation swapped, followed by
-what undoes zero-padding or trimming. Where half a spectrum stands for a whole one, the frequencies that have a
-conjugate partner count twice; frequency 0, and for even lengths the highest, have none.
+A transform is linear, so its rule is its adjoint: the inverse transform with the normalisation swapped, followed by the
+adjoint of zero-padding or trimming. Where half a spectrum represents a whole one, frequencies that have a conjugate
+partner count twice; frequency 0, and for even lengths the highest, have none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _restored(xp: Any, g: Any, spec: Any, axes: Sequence[int]) -> Any:
 
 
 def _paired(xp: Any, g: Any, axis: int, n: int, factor: float) -> Any:
-    """Multiply those frequencies of half a spectrum that have a partner in the other half, of `n` in all."""
+    """Multiply the frequencies of half a spectrum that have a partner in the other half, of `n` in all."""
     k = xp.arange(g.shape[axis], **beside(g))
     inner = xp.reshape((k > 0) & (2 * k < n), (-1,) + (1,) * (g.ndim - axis - 1))
     return xp.where(inner, g * factor, g)
@@ -90,8 +90,8 @@ def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwar
     axis: The axis. Default: the last.
     norm: Divide by 1, by ``sqrt(n)``, or by `n`.
     Returns: Complex, with length `n` along the axis.
-    ValueError: If `n` is not positive or `norm` is none of the three.
-    Array API 2025.12, section ``fft``. For real `x` the gradient is real: the real part of the complex one.
+    ValueError: If `n` is not positive or `norm` is unknown. Array API 2025.12, section ``fft``. For real `x` the
+    gradient is real: the real part of the complex one.
 
     >>> ag.fft.fft(ag.asarray([1 + 0j, 2 + 0j]))
     tensor([ 3.+0.j, -1.+0.j])
@@ -156,12 +156,12 @@ def fftn(
     """Discrete Fourier transform over several axes.
 
     x: Complex (real, where the backend allows it).
-    s: A length per axis: `x` is zero-padded or trimmed to it; -1 keeps what the axis has. Needs `axes`.
+    s: A length per axis: `x` is zero-padded or trimmed to it; -1 keeps the axis's length. Needs `axes`.
     axes: The axes, each once. Default: all.
     norm: Divide by 1, by ``sqrt(n)``, or by `n`, the product of the lengths.
     Returns: Complex, with lengths `s` along the axes.
-    ValueError: If a length is not positive, `norm` is none of the three, or, for a gradient, an axis is named twice.
-    Array API 2025.12, section ``fft``.
+    ValueError: If a length is not positive, `norm` is unknown, or, for a gradient, an axis is named twice. Array API
+    2025.12, section ``fft``.
 
     >>> ag.fft.fftn(ag.asarray([[1 + 0j, 2 + 0j], [3 + 0j, 4 + 0j]]))
     tensor([[10.+0.j, -2.+0.j],
@@ -245,7 +245,7 @@ def _irfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     facts=Facts(needs=("fft",), sparsity="along"),
 )
 def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
-    """Inverse of `rfft`: the real signal of half a spectrum.
+    """Inverse of `rfft`: the real signal with a given half of its spectrum.
 
     x: Complex: frequencies 0 to ``n // 2``, zero-padded or trimmed to these.
     n: The length of the result. Default: ``2 * (m - 1)``, where `m` is the length of the axis; an odd length has to
@@ -344,7 +344,7 @@ def _hfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     facts=Facts(needs=("fft",), sparsity="along"),
 )
 def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
-    """Real spectrum of a signal with Hermitian symmetry, of which the first half is given.
+    """Real spectrum of a signal with Hermitian symmetry, given its first half.
 
     x: Complex: times 0 to ``n // 2``, zero-padded or trimmed to these.
     n: The length of the result. Default: ``2 * (m - 1)``, where `m` is the length of the axis; an odd length has to
@@ -375,7 +375,7 @@ def _ihfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm:
     facts=Facts(needs=("fft",), sparsity="along"),
 )
 def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
-    """Inverse of `hfft`: the first half of the signal of a real spectrum.
+    """Inverse of `hfft`: the first half of the signal with a given real spectrum.
 
     x: Real.
     axis, norm: As for `ifft`.
@@ -407,8 +407,7 @@ def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | S
     x: A spectrum, as `fft` orders it.
     axes : int or sequence of int, optional
         The axes to reorder. Default: all.
-    Returns: The same elements in rising order of frequency.
-    Array API 2025.12, section ``fft``.
+    Returns: The same elements in ascending order of frequency. Array API 2025.12, section ``fft``.
 
     >>> ag.fft.fftshift(ag.fft.fftfreq(4))
     tensor([-0.5000, -0.2500,  0.0000,  0.2500])
@@ -425,7 +424,7 @@ def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | S
 def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None) -> Tensor:
     """Inverse of `fftshift`: move frequency 0 from the middle to the front.
 
-    x: A spectrum in rising order of frequency.
+    x: A spectrum in ascending order of frequency.
     axes : int or sequence of int, optional
         The axes to reorder. Default: all.
     Returns: The same elements as `fft` orders them.
@@ -465,7 +464,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None,
     device : str, optional
         ``"<backend>[:<device>]"``.
     requires_grad : bool, optional
-        Record what is done with it.
+        Whether to record operations on it.
     Returns: ``[0, 1, ..., (n - 1) // 2, -(n // 2), ..., -1] / (n * d)``.
     ValueError: If `n` is not positive.
     TypeError: If `dtype` is not real floating.

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def _matmul_by_first(xp: Any, g: Any, x2: Any, x1_spec: Any, ans_spec: Any) -> Any:
-    """Return g x2^H, with the axes that vectors lack put in."""
+    """Return g x2^H, with the axes inserted that vectors lack."""
     if ans_spec.is_float and x2.ndim == 2 and len(x1_spec.shape) > 1:
         return xp.matmul(g, xp.matrix_transpose(x2))
     if x2.ndim == 1:
@@ -41,7 +41,7 @@ def _matmul_by_first(xp: Any, g: Any, x2: Any, x1_spec: Any, ans_spec: Any) -> A
 
 
 def _matmul_by_second(xp: Any, g: Any, x1: Any, x2_spec: Any, ans_spec: Any) -> Any:
-    """x1^H g, with the axes that vectors lack put in."""
+    """Return x1^H g, with the axes inserted that vectors lack."""
     if ans_spec.is_float and x1.ndim == 2 and len(x2_spec.shape) == 2:
         return xp.matmul(xp.matrix_transpose(x1), g)
     if x1.ndim == 1:
@@ -68,7 +68,7 @@ def _matmul_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
     rank = max(x1.ndim, x2.ndim, 2)
     a = b.raised(a, rank) if first else a
     c = b.raised(c, rank) if second else c
-    # one product per element is no contraction: an outer product is faster elementwise
+    # one product per element is not a contraction: an outer product is faster elementwise
     product = xp.multiply(a, c) if a.shape[-1] == 1 and not _promotes(a, c) else xp.matmul(a, c)
     if x1.ndim == 1:
         product = xp.squeeze(product, axis=-2)
@@ -80,7 +80,7 @@ def _promotes(a: Any, c: Any) -> bool:
 
 
 def _rows_times(b: BatchedCall, rows: Any, matrix: Any) -> Any:
-    """All rows of a batch times one matrix: a single product."""
+    """Multiply all rows of a batch by one matrix: a single product."""
     if rows.ndim <= 2 or matrix.ndim == 1:
         return b.xp.matmul(rows, matrix)
     lead = rows.shape[:-1]
@@ -89,7 +89,7 @@ def _rows_times(b: BatchedCall, rows: Any, matrix: Any) -> Any:
 
 
 def _as_matrix(b: BatchedCall, x: Any, *, row: bool) -> Any:
-    """Return the array inside of a matrix or stack; a vector becomes a row or a column."""
+    """Return the inner array of a matrix or stack; a vector becomes a row or a column."""
     data = x.data if b.has(x) else x
     if x.ndim > 1:
         return data
@@ -97,7 +97,7 @@ def _as_matrix(b: BatchedCall, x: Any, *, row: bool) -> Any:
 
 
 def _with_sparse(x1: Any, x2: Any) -> Any:
-    """Multiply by a sparse matrix; of other operands Python asks these themselves."""
+    """Multiply by a sparse matrix; Python passes other operands to their own operators."""
     from agrad.ops import sparse  # noqa: PLC0415 (most programs have none)
 
     return sparse.matmul(x1, x2) if sparse.is_sparse(x1) or sparse.is_sparse(x2) else NotImplemented
@@ -135,7 +135,7 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
 
 
 def _contraction(axes: Any, rank1: int, rank2: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The contracted axes of both operands of tensordot, not negative."""
+    """Return the contracted axes of both operands of tensordot, not negative."""
     if isinstance(axes, int):
         return tuple(range(rank1 - axes, rank1)), tuple(range(axes))
     first, second = ((a,) if isinstance(a, int) else a for a in axes)
@@ -143,7 +143,7 @@ def _contraction(axes: Any, rank1: int, rank2: int) -> tuple[tuple[int, ...], tu
 
 
 def _tensordot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axes: Any, *, first: bool) -> Any:
-    """Contract g with the other operand over its free axes, and put the axes back in order."""
+    """Contract g with the other operand over its free axes, and restore the order of the axes."""
     rank, rank_other = len(spec.shape), other.ndim
     pair = _contraction(axes, rank, rank_other) if first else _contraction(axes, rank_other, rank)[::-1]
     mine, theirs = pair
@@ -188,7 +188,7 @@ def _tensordot_contracts(_: Any, axes: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def _tensordot_by_matmul(xp: Any, x1: Any, x2: Any, /, axes: Any = 2) -> Any:
-    """Return the free axes of both in one axis each, multiplied, and taken apart again."""
+    """Merge the free axes of both operands into one axis each, multiply, and split them again."""
     first, second = _contraction(axes, x1.ndim, x2.ndim)
     free1 = tuple(i for i in range(x1.ndim) if i not in first)
     free2 = tuple(i for i in range(x2.ndim) if i not in second)
@@ -215,12 +215,12 @@ def tensordot(
     *,
     dims: int | tuple[Sequence[int], Sequence[int]] | None = None,
 ) -> Tensor:
-    """The sum of products over pairs of axes.
+    """Sum products over pairs of axes.
 
     x1, x2: Numeric.
     axes : int or tuple of two sequences of int, optional
-        How many of the last axes of `x1` meet the first of `x2`, or which axes of `x1` meet which of `x2`. Axes that
-        meet are of equal length.
+        How many of the last axes of `x1` are contracted with the first of `x2`, or which axes of `x1` with which of
+        `x2`. Contracted axes have equal lengths.
     Returns: The remaining axes of `x1`, then those of `x2`.
     ValueError: The backend's own error, if axes that meet differ in length.
     Derivative: the cotangent contracted with the conjugate of the other operand over that one's remaining axes.
@@ -238,7 +238,7 @@ def tensordot(
 
 
 def _vecdot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
-    """Return g times the other operand. An axis is counted in each operand by itself, before the shorter is broadcast."""
+    """Return g times the other operand. An axis is counted in each operand separately, before the shorter is broadcast."""
     product = xp.multiply(*promote(xp, g[..., None], xp.moveaxis(other, axis, -1)))
     shape = list(spec.shape)
     shape.append(shape.pop(axis))
@@ -246,7 +246,7 @@ def _vecdot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
 
 
 def _vecdot_batch(b: BatchedCall, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    # each operand's own axis last; then the ranks of what is left are aligned
+    # each operand's own axis last; then align the ranks of the rest
     first, second = (_last(b, x, axis) for x in (x1, x2))
     rank = max(x1.ndim, x2.ndim)
     return b.kernel(b.raised(first, rank) if b.has(x1) else first, b.raised(second, rank) if b.has(x2) else second)
@@ -320,7 +320,7 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
 
     x1, x2: Numeric, shapes (N,) and (M,).
     Returns: Shape (N, M). Nothing is conjugated.
-    ValueError: If an operand is no vector; `agrad.numpy.outer` takes its elements as one.
+    ValueError: If an operand is not a vector; `agrad.numpy.outer` flattens operands.
     Derivative: ``g conj(x2)`` and ``g^T conj(x1)``.
 
     >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
@@ -397,7 +397,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 
 
 def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
-    """Return zeros with `g` on a diagonal: in every row, of which that place is kept."""
+    """Return zeros with `g` on a diagonal: in every row, of which only that position is kept."""
     size, columns = g.shape[-1], x_spec.shape[-1]
     before = max(0, offset)
 
@@ -460,7 +460,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
         Dtype of the sum and of the result. Default: that of `x`, the backend's default integer dtype for smaller
         integers.
     Returns: Shape (...).
-    Derivative: the cotangent on every place of that diagonal, zeros elsewhere.
+    Derivative: the cotangent at every position of that diagonal, zeros elsewhere.
 
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> y = ag.linalg.trace(x)
@@ -478,7 +478,7 @@ Axis = int | tuple[int, ...] | None
 
 
 def _norm_gradient(xp: Any, x: Any, ans: Any, axis: Axis, ord: float) -> Any:
-    """Return the gradient of each norm by its elements; 0 where there is none: at 0, and for ord <= 1 at zero elements."""
+    """Return the gradient of each norm with respect to its elements; 0 where there is none: at 0, and for ord <= 1 at zero elements."""
     if ord == 0:
         return xp.zeros_like(x)
     if ord == 1:
@@ -493,7 +493,7 @@ def _norm_gradient(xp: Any, x: Any, ans: Any, axis: Axis, ord: float) -> Any:
 
 
 def _not_zero(xp: Any, a: Any) -> Any:
-    """1 in the place of 0."""
+    """Return `x` with 1 in place of 0."""
     return xp.where(a == 0, xp.ones_like(a), a)
 
 
@@ -530,11 +530,11 @@ def vector_norm(
         The axes of the vectors. Default: all.
     keepdims: Keep these axes, with length 1.
     ord : int or float, optional
-        ``sum(abs(x)**ord)**(1/ord)``; ``inf`` and ``-inf``: the largest and smallest magnitude; 0: how many elements
-        are not 0.
+        ``sum(abs(x)**ord)**(1/ord)``; ``inf`` and ``-inf``: the largest and smallest magnitude; 0: the number of
+        nonzero elements.
     Returns: Real, of the precision of `x`, without the reduced axes.
-    Derivative: ``sign(x) (abs(x) / norm)**(ord - 1)``. Where there is none it is 0, as in PyTorch: where the norm is 0,
-    and (ord <= 1) at elements that are 0. ``inf`` and ``-inf`` split it evenly among ties; for ord=0 it is 0.
+    Derivative: ``sign(x) (abs(x) / norm)**(ord - 1)``. Where it does not exist it is 0, as in PyTorch: where the norm
+    is 0, and (ord <= 1) at elements that are 0. ``inf`` and ``-inf`` split it evenly among ties; for ord=0 it is 0.
 
     >>> x = ag.tensor([3.0, -4.0], requires_grad=True)
     >>> ag.linalg.vector_norm(x).detach(), ag.grad(ag.linalg.vector_norm(x), x)[0]
@@ -552,7 +552,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
         negative) column sum of magnitudes (1), singular value (2) or row sum of magnitudes (inf).
     Returns: Real, of the precision of `x`, shape (...).
     ValueError: If `ord` is none of these.
-    Derivative: that of the functions it is made of, `vector_norm`, `svdvals`, `abs`, `max` and `min`. So it is 0 for
+    Derivative: that of the functions it consists of, `vector_norm`, `svdvals`, `abs`, `max` and `min`. So it is 0 for
     "fro" at 0, split evenly among equal column sums, row sums or singular values, and for 2, -2 and "nuc" at a zero
     singular value one of several subgradients.
 

@@ -1,4 +1,4 @@
-"""Manipulation functions of the standard: all of them linear, each with its adjoint."""
+"""Manipulation functions of the standard: all are linear, each with its adjoint."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def _reshape_batch(b: BatchedCall, x: Any, /, shape: Any, *, copy: bool | None =
 def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape.
 
-    shape: The shape, of as many elements. One entry may be -1: what is left for it.
+    shape: The shape, with the same number of elements. One entry may be -1, which is inferred.
     copy : bool, optional
-        True copies the memory, False refuses where that is needed. Results never alias `x` either way.
+        True copies the memory, False raises if a copy is needed. Results never alias `x` either way.
     Returns: Of the shape and the dtype of `x`; elements in row-major order.
     ValueError: If the numbers of elements differ.
     Derivative: linear; the cotangent is reshaped back.
@@ -83,9 +83,9 @@ def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     """The axes in another order.
 
     axes : tuple of int
-        For each axis of the result, which one of `x` it is.
+        For each axis of the result, its number in `x`.
     Returns: Of the dtype of `x`, its axes permuted.
-    ValueError: If `axes` is no permutation of the axes of `x`.
+    ValueError: If `axes` is not a permutation of the axes of `x`.
     Derivative: linear; the cotangent's axes are permuted back.
 
     >>> ag.permute_dims(ag.zeros((2, 3, 4)), (2, 0, 1)).shape
@@ -126,12 +126,12 @@ def _moveaxis_batch(b: BatchedCall, x: Any, source: Any, destination: Any, /) ->
     facts=Facts(sparsity="moves", missing=True),
 )
 def moveaxis(x: Any, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
-    """Axes moved to other places, the others keeping their order.
+    """Move axes to other positions; the others keep their order.
 
     source : int or tuple of int
         The axes to move.
     destination : int or tuple of int
-        For each, its place in the result.
+        For each, its position in the result.
     Returns: Of the dtype of `x`, its axes permuted.
     Derivative: linear; the cotangent's axes are moved back.
 
@@ -153,13 +153,13 @@ def _expand_dims_batch(b: BatchedCall, x: Any, /, axis: Any) -> Any:
     facts=Facts(sparsity="moves", missing=True),
 )
 def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
-    """New axes of length 1.
+    """Insert axes of length 1.
 
     x: Any dtype, any shape.
     axis : int or tuple of int
-        Their places in the result.
+        Their positions in the result.
     Returns: Of the dtype of `x`, with the new axes.
-    IndexError: If a place is out of range; or a `ValueError`, the backend's.
+    IndexError: If a position is out of range; or the backend's `ValueError`.
     Derivative: linear; the cotangent is reshaped back.
     Source: array API 2025.12, manipulation functions.
 
@@ -243,12 +243,12 @@ def roll(
     *,
     dims: int | tuple[int, ...] | None = None,
 ) -> Tensor:
-    """The elements shifted along axes; those that fall off come back at the other end.
+    """Shift the elements along axes; those shifted out return at the other end.
 
     shift : int or tuple of int
-        By how many places, forward if positive. A tuple has one per axis.
+        The number of positions, forward if positive. A tuple has one per axis.
     axis : int or tuple of int, optional
-        The axes. Default: the elements as one row, put back into the shape of `x`.
+        The axes. Default: the flattened elements, reshaped to the shape of `x` again.
     Returns: Of the shape and dtype of `x`.
     Derivative: linear; the cotangent is shifted back.
 
@@ -299,14 +299,14 @@ def _broadcast_like_batch(b: BatchedCall, x: Any, spec: Any, /) -> Any:
     facts=Facts(sparsity="moves", missing=True),
 )
 def broadcast_like(x: Any, spec: Any, /) -> Tensor:
-    """`broadcast_to` the shape of a spec, in its layout: a lazy backend takes over the chunks.
+    """`broadcast_to` the shape of a spec, with its layout: a lazy backend takes over the chunks.
 
     spec : Spec
         As a derivative gets it under the name ``<operand>_spec``.
     Returns: Of the spec's shape and the dtype of `x`.
     Derivative: linear; the cotangent is summed over the repeated axes.
     Not in the standard: derivatives spread cotangents by it.
-    Source: agrad's own; what a backend gives beyond the standard.
+    Source: agrad's own; a backend implements it in addition to the standard.
 
     >>> @ag.linear(x=lambda xp, g, x_spec: xp.broadcast_like(g, x_spec), kernel=lambda xp, x: xp.sum(x))
     ... def total(x, /):
@@ -321,7 +321,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that shapes broadcast to.
 
     *shapes : tuple of int
-        The shapes; none gives ``()``.
+        The shapes; without any, the result is ``()``.
     Returns : tuple of int
         The common shape.
     ValueError: If they do not broadcast.
@@ -346,7 +346,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """Each operand broadcast to their common shape.
 
     *arrays : Tensor, array or number
-        Any dtypes, which stay as they are; shapes that broadcast.
+        Any dtypes, which are not changed; shapes that broadcast.
     Returns: One per operand.
     ValueError: If they do not broadcast.
     Derivative: as of `broadcast_to`.
@@ -364,7 +364,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
 
 
 def _pieces(xp: Any, g: Any, arrays_spec: Sequence[Any], axis: int | None) -> list[Any]:
-    """The part of a cotangent that belongs to each member of a concatenation."""
+    """Return the part of a cotangent that belongs to each member of a concatenation."""
     parts, start = [], 0
     if axis is None:
         for spec in arrays_spec:
@@ -398,10 +398,10 @@ def _rank_of(arrays: Sequence[Any]) -> int:
 def concat(arrays: tuple[Any, ...] | list[Any], /, axis: int | None = 0, *, dim: int | None = None) -> Tensor:
     """Joined along an axis they have.
 
-    arrays: At least one; of one shape but for the axis. Dtypes promote.
+    arrays: At least one; of one shape except along the axis. Dtypes promote.
     axis : int or None, optional
         The axis. None joins them as rows, whatever their shapes. Default: 0.
-    Returns: Of the promoted dtype, as long along the axis as all together.
+    Returns: Of the promoted dtype; the lengths along the axis add up.
     ValueError: If there is none, or shapes differ.
     Derivative: linear in all jointly; each gets its part of the cotangent.
 
@@ -426,8 +426,8 @@ def stack(arrays: tuple[Any, ...] | list[Any], /, axis: int = 0, *, dim: int | N
     """Joined along a new axis.
 
     arrays: At least one, of one shape. Dtypes promote.
-    axis: The place of the new axis in the result. Default: in front.
-    Returns: Of the promoted dtype, with one axis more.
+    axis: The position of the new axis in the result. Default: the first.
+    Returns: Of the promoted dtype, with an additional axis.
     ValueError: If there is none, or shapes differ.
     Derivative: linear in all jointly; each gets its slice of the cotangent.
 
@@ -478,7 +478,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 def _repeat_adjoint(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None) -> Any:
     shape = x_spec.shape
-    if not shape:  # libraries take an axis of a 0-d array, too
+    if not shape:  # libraries accept an axis of a 0-d array, too
         return xp.sum(g)
     if isinstance(repeats, int):
         if axis is None:
@@ -492,7 +492,7 @@ def _repeat_adjoint(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None
 
 
 def unravel(places: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Places in row-major order as an index per axis."""
+    """Return positions in row-major order as an index per axis."""
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     return tuple((places // stride) % size for stride, size in zip(strides, shape, strict=True))
 
@@ -517,7 +517,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Each element repeated.
 
     repeats : int, Tensor or array
-        How often: one number, or an integer vector with one for each place along the axis.
+        The numbers of copies: one number, or an integer vector with one for each position along the axis.
     axis: The axis. Default: the elements as one row.
     Returns: Of the dtype of `x`.
     Derivative: linear; each element gets the sum of the cotangents of its copies.
@@ -548,7 +548,7 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     """The whole repeated along each axis.
 
     repetitions : tuple of int
-        How often along each axis, from the last; the shorter of it and the shape counts as 1 in front.
+        The number of copies along each axis, from the last; the shorter of it and the shape is extended by 1 in front.
     Returns: Of the dtype of `x`.
     Derivative: linear; each element gets the sum of the cotangents of its copies.
 

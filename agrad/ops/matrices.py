@@ -1,4 +1,4 @@
-"""Words of matrix formulas: what the derivatives of linear algebra are written in, for stacks of matrices."""
+"""The vocabulary of matrix formulas, for the derivatives of linear algebra, on stacks of matrices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agrad.core.mode import may_look
 
 
 def conj(xp: Any, a: Any) -> Any:
-    """The complex conjugate, where there is something to conjugate."""
+    """The complex conjugate; a real array is returned unchanged."""
     return xp.conj(a) if is_complex(xp, a) else a
 
 
@@ -26,7 +26,7 @@ def mm(xp: Any, a: Any, *others: Any) -> Any:
 
 
 def eye(xp: Any, n: int, like: Any) -> Any:
-    """An identity matrix of the real dtype of an array, where that array is."""
+    """An identity matrix with the real dtype and the device of an array."""
     dtype = like.dtype
     if is_complex(xp, like):
         dtype = xp.real(like).dtype
@@ -75,18 +75,19 @@ def differences(values: Any) -> Any:
 
 
 def defined(xp: Any, result: Any, wrong: Any, scale: Any, spec: Any, message: str) -> Any:
-    """Return a cotangent, if what has to vanish for it to exist does; `message` says what if not.
+    """Return a cotangent if everything that must vanish for it to exist does; otherwise raise `message`.
 
     Parameters
     ----------
     result : array
         The cotangent, matrices.
     wrong : array
-        What vanishes, but for rounding, if the loss does not depend on what the decomposition leaves open.
+        Vanishes, up to rounding, if the loss does not depend on the arbitrary part of a decomposition.
     scale : array
-        What `wrong` is small against; both matrices.
+        The matrices against which `wrong` must be small.
     spec : Spec
-        Where the values are lazy, or the call is recorded, nothing can be raised: matrices without a derivative become NaN.
+        If the values are lazy, or the call is recorded, no error can be raised: matrices without a derivative become
+        NaN.
     """
     if 0 in wrong.shape or 0 in scale.shape:
         return result
@@ -102,23 +103,23 @@ def defined(xp: Any, result: Any, wrong: Any, scale: Any, spec: Any, message: st
 
 
 def regular(xp: Any, ends: Any, spec: Any, message: str) -> None:
-    """Refuse to go on where one of `ends`, which are 0 for a singular matrix, is; `message` says what has no derivative.
+    """Refuse to continue where one of `ends`, which are 0 for a singular matrix, is 0; `message` says what has no derivative.
 
-    Where the values are lazy, or the call is recorded, the library's own error, or its NaN, comes later.
+    If the values are lazy, or the call is recorded, the library's own error, or its NaN, comes later.
     """
     if may_look(spec.backend) and bool(xp.any(ends == 0)):
         raise RuntimeError(message)
 
 
 def on_leading(xp: Any, q: Any, g: Any, k: int) -> Any:
-    """Bring the cotangent of all columns of a unitary matrix to its first `k`.
+    """Reduce the cotangent of all columns of a unitary matrix to its first `k`.
 
-    The rest is some basis of their orthogonal complement; it moves by ``dQ2 = -Q1 dQ1^H Q2`` and a rotation, which
-    an invariant loss does not see.
+    The others are some basis of their orthogonal complement; it moves by ``dQ2 = -Q1 dQ1^H Q2`` and a rotation, which
+    does not affect an invariant loss.
     """
     return g[..., :k] - mm(xp, q[..., k:], adjoint(xp, g[..., k:]), q[..., :k])
 
 
 def rotation_of(xp: Any, q: Any, g: Any, k: int) -> Any:
-    """What a loss that sees only the span of the columns after the first `k` has zero."""
+    """Zero if a loss depends only on the span of the columns after the first `k`."""
     return skew(xp, mm(xp, adjoint(xp, q[..., k:]), g[..., k:]))

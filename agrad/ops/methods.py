@@ -1,4 +1,4 @@
-"""The operators and methods of `Tensor` that the standard has; `torch_methods` has PyTorch's, `numpy.protocol` what NumPy calls.
+"""The standard's operators and methods of `Tensor`; `torch_methods` has PyTorch's, `numpy.protocol` those that NumPy calls.
 
 In-place operators rebind the tensor to the result; see ``core.buffers.rebind``.
 """
@@ -30,7 +30,7 @@ def _operators(names: Mapping[str, str], operands: int) -> dict[str, str]:
     return {name: ops[symbol] for symbol, name in names.items()}
 
 
-#: By Python's name of an operator the op that it is.
+#: By Python's name of an operator, its op.
 BINARY = _operators(facts.BINARY, 2)
 COMPARISON = _operators(facts.COMPARISON, 2)
 UNARY = _operators(facts.UNARY, 1)
@@ -45,7 +45,7 @@ def _in_place(name: str, symbol: str) -> Callable[[Tensor, Any], Tensor]:
             self._base = None  # x[i] += v: Python assigns the result to x[i]
         result = function(self, other)
         if not isinstance(result, Tensor):
-            return NotImplemented  # the other operand knows how, and Python asks it again
+            return NotImplemented  # the other operand implements it, and Python asks that next
         rebind(self, result, symbol)
         return self
 
@@ -54,7 +54,7 @@ def _in_place(name: str, symbol: str) -> Callable[[Tensor, Any], Tensor]:
 
 @attached
 class StandardMethods:
-    """What `Tensor` has of the standard."""
+    """The standard's members of `Tensor`."""
 
     def __init__(self: Any, *args: Any, dtype: Any = None, device: Any = None) -> None:
         if all(isinstance(arg, int) and not isinstance(arg, bool) for arg in args):
@@ -87,14 +87,14 @@ class StandardMethods:
         Returns
         -------
         Tensor
-            This tensor itself, if it is there already.
+            This tensor itself, if it is already there.
 
         Raises
         ------
         BackendError
             If the backend is unknown or unusable here.
         ValueError
-            If a stream is given.
+            If a stream is passed.
         """
         return data_type.to_device(self, device, stream=stream)
 
@@ -105,7 +105,7 @@ class StandardMethods:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
         if copy is False:
             raise BufferError(
-                "DLPack gives a copy of a tensor: its value may be shared, and most who take it would write to it. Leave"
+                "DLPack exports a copy of a tensor: its value may be shared, and most importers write to it. Leave"
                 " out copy=False; x.detach().numpy() gives the memory itself, read-only."
             )
         backend = self._spec.backend
@@ -115,7 +115,7 @@ class StandardMethods:
             else backend.asarray(self._raw, device=self._spec.device, copy=True)
         )
         asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
-        # the array's own method may be of an older version of the standard: give it what was asked for only
+        # the array's own method may implement an older version of the standard: pass only the given arguments
         return array.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
 
     def __dlpack_device__(self: Any, /) -> Any:
@@ -143,7 +143,7 @@ class StandardMethods:
 
     @property
     def T(self: Any) -> Tensor:
-        """The transpose of a matrix; of a vector or a number the same values, as in NumPy and PyTorch."""
+        """The transpose of a matrix; vectors and scalars are unchanged, as in NumPy and PyTorch."""
         if self.ndim > 2:
             raise ValueError(f"x.T takes a matrix, not a tensor of shape {self.shape}; use x.mT or agrad.permute_dims")
         if self.ndim == 2:

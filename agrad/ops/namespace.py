@@ -1,4 +1,4 @@
-"""Namespaces: agrad's functions bound to a backend, as the standard's ``__array_namespace__`` gives them.
+"""Namespaces: agrad's functions bound to a backend, as returned by the standard's ``__array_namespace__``.
 
 A bound namespace has the same functions as ``agrad``; only its creation functions default to its backend, and its
 dtypes are the backend's own. There is one object per backend; it pickles by name.
@@ -41,10 +41,10 @@ from agrad.plugin import manager
 #: The version of the standard.
 API_VERSION = "2025.12"
 
-#: The chapters of the main namespace; what is in each, it says itself.
+#: The chapters of the main namespace; each declares its own members.
 _CHAPTERS = (creation, data_type, elementwise, manipulation, searching, set_functions, statistical, utility)
 
-#: Those of sub-namespaces by name; what has none has ops alone.
+#: Those of sub-namespaces, by name; a sub-namespace without a chapter consists of ops only.
 SUBNAMESPACES: dict[str, tuple[ModuleType, ...]] = {
     "extra": (extra,),
     "fft": (fft,),
@@ -53,7 +53,7 @@ SUBNAMESPACES: dict[str, tuple[ModuleType, ...]] = {
     "special": (special,),
 }
 
-#: PyTorch's functions in these chapters: what goes by the standard has no need of them.
+#: PyTorch's functions in these chapters: code written to the standard does not need them.
 _PYTORCH = {"DoubleTensor", "FloatTensor", "as_tensor", "from_numpy", "is_floating_point", "is_tensor", "tensor"}
 
 
@@ -66,7 +66,7 @@ def public_functions() -> dict[str, Any]:
 
 
 class Info:
-    """What a namespace can, as the standard's ``__array_namespace_info__`` gives it (array API 2025.12, Inspection).
+    """The capabilities of a namespace, as in the standard's ``__array_namespace_info__`` (array API 2025.12, Inspection).
 
     Examples
     --------
@@ -82,17 +82,17 @@ class Info:
         self._backend = backend
 
     def _library(self) -> Any:
-        """The array library's own inspection object; None where it has none."""
+        """The array library's own inspection object; None if it has none."""
         found = getattr(self._backend.namespace(), "__array_namespace_info__", None)
         return None if found is None else found()
 
     def capabilities(self) -> dict[str, Any]:
-        """Return what is supported: "boolean indexing", "data-dependent shapes", "max dimensions".
+        """Return the supported features: "boolean indexing", "data-dependent shapes", "max dimensions".
 
         Returns
         -------
         dict
-            Two truth values, and the largest number of axes (None if there is no limit).
+            Two booleans, and the largest number of axes (None if there is no limit).
         """
         library = self._library()
         return {
@@ -102,7 +102,7 @@ class Info:
         }
 
     def default_device(self) -> Any:
-        """Return the device of creation functions that are given none."""
+        """Return the device of creation functions that are called without one."""
         return Device(self._backend.default_device())
 
     def devices(self) -> tuple[Any, ...]:
@@ -120,15 +120,15 @@ class Info:
         Returns
         -------
         dict
-            The backend's own dtypes, but those that its library does not have. `set_default_dtype` changes the first two;
-            they are of single precision where the device has no double.
+            The backend's own dtypes, except those that its library lacks. `set_default_dtype` changes the first two;
+            they are in single precision if the device has no double precision.
         """
         _, full = self._whole(device)
         kinds = {"real floating": "float", "complex floating": "complex", "integral": "int", "indexing": "int"}
         return self._existing({name: self._backend.default_name(kind, full) for name, kind in kinds.items()})
 
     def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, Any]:
-        """Return the dtypes of the standard that are supported, by name.
+        """Return the supported dtypes of the standard, by name.
 
         Parameters
         ----------
@@ -153,15 +153,15 @@ class Info:
         return self._existing({n: n for n in dtypes.NAMES if n in names and _is_of(n, kind)})
 
     def _existing(self, names: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the backend's dtypes of these names, but those that it does not have."""
+        """Return the backend's dtypes with these names, except those that it lacks."""
         found = {}
         for key, name in names.items():
-            with contextlib.suppress(TypeError):  # which says that there is none
+            with contextlib.suppress(TypeError):  # which raises that there is none
                 found[key] = self._backend.dtype(name)
         return found
 
     def _native(self, device: Any) -> Any:
-        """What the library calls a device of this namespace."""
+        """The library's form of a device of this namespace."""
         backend, full = self._whole(device)
         return backend.native_device(full)
 
@@ -203,7 +203,7 @@ class Namespace(ModuleType):
             setattr(self, name, _Chapter(self, name, chapters))
 
     def _own(self, name: str, function: Any) -> Any:
-        """Return a function as this namespace has it: no operand says on which backend to create, or whose dtypes are meant."""
+        """Return a function bound to this namespace: where no operand determines the backend or the dtypes, this one does."""
         known = WITHOUT_OP.get(name)
         if known is None:
             return function
@@ -222,7 +222,7 @@ class Namespace(ModuleType):
         return bound
 
     def _is_at_home(self, args: tuple[Any, ...]) -> bool:
-        """Return whether what is given to asarray stays where it is: a tensor, or an array of this backend."""
+        """Return whether the argument of asarray stays on its device: a tensor, or an array of this backend."""
         if not args or isinstance(args[0], bool | int | float | complex | list | tuple | str):
             return False
         return isinstance(args[0], Tensor) or backend_of(args[0]) is self._backend
@@ -243,7 +243,7 @@ class Namespace(ModuleType):
             return native
         if name in OPS and "." not in name:
             return OPS[name].entry
-        if any(op.startswith(f"{name}.") for op in OPS):  # where users keep their own
+        if any(op.startswith(f"{name}.") for op in OPS):  # for attributes of users
             return _Chapter(self, name, ())
         function = _numpys(name)
         if function is not None:
@@ -263,7 +263,7 @@ class Namespace(ModuleType):
 
 
 def _numpys(name: str) -> Any:
-    """A function of NumPy's of operands that the standard does not have; None for any other name."""
+    """Return a function of NumPy on operands that the standard lacks; None for any other name."""
     if name.startswith("_"):
         return None
     from agrad.numpy.table import DIFFERENTIATED, STEP, Room, table  # noqa: PLC0415 (its files use all chapters)
@@ -285,7 +285,7 @@ def _with_ddof(function: Any) -> Any:
 
 
 def _with_out(function: Any) -> Any:
-    """A function that takes NumPy's ``out=None``, which NumPy passes on where it hands over to a library's methods."""
+    """Return a function that accepts NumPy's ``out=None``, which NumPy passes on to a library's methods."""
 
     @functools.wraps(function)
     def bound(x: Any, /, *, out: None = None, **options: Any) -> Any:
@@ -295,7 +295,7 @@ def _with_out(function: Any) -> Any:
 
 
 class _Chapter:
-    """A sub-namespace, as ``xp.linalg``: the public functions of its chapters, then every op whose name begins with it."""
+    """A sub-namespace, as ``xp.linalg``: the public functions of its chapters, then every op whose name begins with the same prefix."""
 
     def __init__(self, parent: Namespace, name: str, chapters: tuple[ModuleType, ...]) -> None:
         self._name = name
@@ -329,7 +329,7 @@ def namespace(name: str | None = None, *, api_version: str | None = None) -> Nam
     name : str, optional
         The backend. Default: the one creation functions use.
     api_version : str, optional
-        The version of the standard wanted.
+        The desired version of the standard.
 
     Returns
     -------

@@ -1,10 +1,10 @@
-"""Primitive functions of neural networks: activations, losses, layers. ``agrad.nn.functional`` is what users call.
+"""Primitive functions of neural networks: activations, losses, layers. Users call ``agrad.nn.functional``.
 
 Names begin with ``nn.``, so that a rule reaches them as ``xp.nn.relu``. Every kernel here is written in the standard's
-functions and serves any backend; a backend may have faster ones of its own. Arguments arrive checked and in full form
-(pairs instead of single integers, axes instead of ``dim``): that is the business of ``agrad.nn.functional``.
+functions and works on any backend; a backend may have faster ones of its own. Arguments are already checked and in full
+form (pairs instead of single integers, axes instead of ``dim``): ``agrad.nn.functional`` does that.
 
-Most formulas are those of PyTorch's derivatives, so the values at kinks are PyTorch's too.
+Most formulas follow PyTorch's derivatives, so the values at kinks are PyTorch's too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01, /) -> Tensor:
 
 
 def _below(xp: Any, x: Any) -> Any:
-    """The negative part, min(x, 0) with derivative 0 at 0: so that an exponential of it does not overflow."""
+    """The negative part, min(x, 0) with derivative 0 at 0, so that its exponential does not overflow."""
     return xp.where(x >= 0, xp.zeros_like(x), x)
 
 
@@ -77,7 +77,7 @@ def elu(x: Any, alpha: float = 1.0, /) -> Tensor:
 
 
 def _sigmoid_kernel(xp: Any, x: Any) -> Any:
-    """1 / (1 + exp(-x)) from exp(-|x|), which cannot overflow and keeps the tail's digits; of complex x by its real part."""
+    """1 / (1 + exp(-x)) from exp(-|x|), which cannot overflow and preserves the digits of the tail; for complex x, chosen by its real part."""
     if xp.isdtype(x.dtype, "complex floating"):
         left = xp.real(x) < 0
         e = xp.exp(xp.where(left, x, -x))
@@ -210,10 +210,10 @@ def _normal_cdf_kernel(xp: Any, x: Any) -> Any:
 def normal_cdf(x: Any, /) -> Tensor:
     """The distribution function of the standard normal, ``(1 + erf(x / sqrt(2))) / 2``.
 
-    Right to about two units in the last place of float64 for positive `x`; for negative `x` the relative error is that
-    of ``exp(-x**2 / 2)``, at most 1e-13, so that the tail keeps its digits (``1 + erf`` would lose them). One formula
-    for the whole line, after M. M. Shepherd and J. G. Laframboise, Chebyshev approximation of (1 + 2x) exp(x**2)
-    erfc(x) in 0 <= x < oo, Math. Comp. 36 (1981).
+    Accurate to about two units in the last place of float64 for positive `x`; for negative `x` the relative error is
+    that of ``exp(-x**2 / 2)``, at most 1e-13, so that the tail keeps its digits (``1 + erf`` would lose them). One
+    formula for the whole line, after M. M. Shepherd and J. G. Laframboise, Chebyshev approximation of (1 + 2x)
+    exp(x**2) erfc(x) in 0 <= x < oo, Math. Comp. 36 (1981).
     """
 
 
@@ -320,7 +320,7 @@ def log_softmax(x: Any, /, *, axis: int) -> Tensor:
 
 
 def _total(xp: Any, *terms: Any) -> Any:
-    """The sum of the terms that are not None."""
+    """Return the sum of the terms that are not None."""
     total = None
     for term in terms:
         if term is not None:
@@ -334,7 +334,7 @@ def _linear_kernel(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def _linear_by_input(xp: Any, g: Any, weight: Any, weight_spec: Any) -> Any:
-    """G w, with the batch axes made one."""
+    """G w, with the batch axes merged."""
     if weight_spec.is_complex:
         weight = xp.conj(weight)
     if g.ndim > 2:
@@ -343,7 +343,7 @@ def _linear_by_input(xp: Any, g: Any, weight: Any, weight_spec: Any) -> Any:
 
 
 def _linear_by_weight(xp: Any, g: Any, input: Any, input_spec: Any) -> Any:
-    """g^T x, with the batch axes made one."""
+    """g^T x, with the batch axes merged."""
     if input_spec.is_complex:
         input = xp.conj(input)
     if g.ndim != 2:
@@ -526,7 +526,7 @@ def batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e
     facts=Facts(sparsity="elements"),
 )
 def dropout(x: Any, mask: Any, scale: float, /) -> Tensor:
-    """`x` times `scale` where a mask is true, else 0."""
+    """`x` times `scale` where a mask is true, 0 elsewhere."""
 
 
 def _unpadded(xp: Any, rows: Any, indices: Any, padding_idx: int | None) -> Any:
@@ -574,7 +574,7 @@ def embedding_adjoint(grad: Any, indices: Any, spec: Any, /) -> Tensor:
 
 
 def _pad_kernel(xp: Any, x: Any, /, widths: tuple[Pair, ...], value: float = 0.0) -> Any:
-    """Join constant blocks at the ends of every axis."""
+    """Join constant blocks to the ends of every axis."""
     for axis, width in enumerate(widths):
         blocks = []
         for n in width:
@@ -603,7 +603,7 @@ def _pad_batch(b: BatchedCall, x: Any, widths: Any, value: float = 0.0, /) -> An
     batch=_pad_batch,
 )
 def pad(x: Any, widths: tuple[Pair, ...], value: float = 0.0, /) -> Tensor:
-    """`x` with a constant put around it, ``(before, after)`` elements per axis."""
+    """Pad `x` with a constant, by ``(before, after)`` elements per axis."""
 
 
 # -- convolution --------------------------------------------------------------------------------------------------------
@@ -624,7 +624,7 @@ def _pad2d(xp: Any, x: Any, padding: Padding) -> Any:
 
 
 def _slices(x: Any, window: Pair, stride: Pair, dilation: Pair) -> Iterator[Any]:
-    """Give, per place in the window, the elements of (padded) `x` that stand there: shape (N, C, Ho, Wo)."""
+    """Return, for each position in the window, the elements of (padded) `x` there: shape (N, C, Ho, Wo)."""
     sizes = [output_size(x.shape[2 + a], window[a], stride[a], (0, 0), dilation[a]) for a in (0, 1)]
     for i in range(window[0]):
         for j in range(window[1]):
@@ -733,7 +733,7 @@ def _conv2d_jvp(
 
 
 def _folded(b: BatchedCall, data: Any) -> Any:
-    """Make the batch axis and the first one."""
+    """Merge the batch axis and the first one."""
     return b.xp.reshape(data, (b.size * data.shape[1], *data.shape[2:]))
 
 
@@ -742,7 +742,7 @@ def _unfolded(b: BatchedCall, data: Any) -> Any:
 
 
 def _as_of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a rule that divides by the length of the batch; for an empty batch, on one member, which is left out again."""
+    """Run a rule that divides by the length of the batch; for an empty batch, run it on one member, and drop that again."""
 
     @functools.wraps(rule)
     def run(b: BatchedCall, *args: Any) -> Any:
@@ -756,7 +756,7 @@ def _as_of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _channels(b: BatchedCall, images: Any) -> Any:
-    """Put the batch into the channels: (B, N, C, H, W) becomes (N, B * C, H, W)."""
+    """Move the batch into the channels: (B, N, C, H, W) becomes (N, B * C, H, W)."""
     data = b.xp.moveaxis(b.data(images), 0, 1)
     return b.xp.reshape(data, (data.shape[0], data.shape[1] * data.shape[2], *data.shape[3:]))
 
@@ -867,7 +867,7 @@ def conv2d_weight(
 def _sum_of_places(
     xp: Any, parts: Iterator[Any], size: Sequence[int], window: Pair, stride: Pair, padding: Padding, dilation: Pair
 ) -> Any:
-    """The sum of what each place in the window gives back, without the padding."""
+    """Return the sum of what each position in the window contributes, without the padding."""
     whole = [size[a] + sum(padding[a]) for a in (0, 1)]
     total = None
     for i in range(window[0]):
@@ -887,7 +887,7 @@ def _avg_pool2d_kernel(xp: Any, x: Any, window: Pair, stride: Pair, padding: Pad
 def _share_of(
     xp: Any, y: Any, size: Sequence[int], window: Pair, stride: Pair, padding: Padding, count_pad: bool
 ) -> Any:
-    """1 / how many elements count in each window: one number, or an array (1, 1, Ho, Wo)."""
+    """1 / the number of elements that count in each window: one number, or an array (1, 1, Ho, Wo)."""
     if count_pad or padding == ((0, 0), (0, 0)):
         return 1 / (window[0] * window[1])
     counts = []
@@ -909,7 +909,7 @@ def _avg_pool2d_adjoint_kernel(
 
 @_as_of_one
 def _over_images(b: BatchedCall, *args: Any) -> Any:
-    """What treats every image alike: the batch joins the images."""
+    """Functions that treat every image alike: the batch is merged with the images."""
     inner = [_folded(b, b.data(a)) if is_array(a) else a for a in args]
     return _unfolded(b, b.kernel(*inner))
 
@@ -955,7 +955,7 @@ def _max_pool2d_kernel(xp: Any, x: Any, window: Pair, stride: Pair, padding: Pad
 def _first_best(
     xp: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair
 ) -> Iterator[Any]:
-    """Give, per place in the window, where the first of the largest elements stands; NaN counts as largest."""
+    """Return, for each position in the window, where the first of the largest elements is; NaN counts as largest."""
     taken = None
     for part in _slices(_pad_low(xp, x, padding), window, stride, dilation):
         here = (part == best) | (part != part)  # noqa: PLR0124 (only NaN)
@@ -1013,7 +1013,7 @@ def max_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: P
 def max_pool2d_adjoint(
     grad: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
 ) -> Tensor:
-    """The cotangents of windows, put where the largest element of each stands."""
+    """The cotangents of windows, placed at the largest element of each."""
 
 
 @linear(
@@ -1029,7 +1029,7 @@ def max_pool2d_adjoint(
 def max_pool2d_tangent(
     tangent: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
 ) -> Tensor:
-    """The tangents that stand where the largest element of each window does."""
+    """The tangents at the positions of the largest element of each window."""
 
 
 # -- attention ----------------------------------------------------------------------------------------------------------
@@ -1041,7 +1041,7 @@ def max_pool2d_tangent(
 
 
 def _query_blocks(length: int, keys: int, causal: bool, block: int | None) -> Iterator[tuple[slice, slice]]:
-    """Give the queries of each block, and the keys that they may look at."""
+    """Return the queries of each block, and the keys that they may attend to."""
     if block is None:
         yield slice(None), slice(None)
     else:
@@ -1051,7 +1051,7 @@ def _query_blocks(length: int, keys: int, causal: bool, block: int | None) -> It
 
 
 def _part(mask: Any, rows: slice, keys: slice) -> Any:
-    """What a mask says of some queries and keys; an axis of length 1 says it of all."""
+    """Return the part of a mask for some queries and keys; an axis of length 1 applies to all."""
     return mask[..., slice(None) if mask.shape[-2] == 1 else rows, slice(None) if mask.shape[-1] == 1 else keys]
 
 
@@ -1197,7 +1197,7 @@ def _attention_mask_kernel(
     return functools.reduce(operator.add, parts) if mask.shape[-2] == 1 else _rows_joined(xp, parts)
 
 
-#: What the derivatives of `attention` take.
+#: The operands of the derivatives of `attention`.
 _IN_ADJOINT = ("g", "query", "key", "value", "mask", "seen", "kept", "ans", "lse", "weights")
 
 
@@ -1286,9 +1286,9 @@ def attention(
     block: int | None = None,
     /,
 ) -> Tensor:
-    """Means of values under the softmax of ``query @ key.mT + mask``, worked out for `block` queries at a time.
+    """Means of values under the softmax of ``query @ key.mT + mask``, computed for `block` queries at a time.
 
-    `seen` says which keys a query may look at, `kept` which weights are not zeroed after the softmax.
+    `seen` says which keys a query may attend to, `kept` which weights are not zeroed after the softmax.
     """
 
 
@@ -1303,7 +1303,7 @@ def _order(length: int, backwards: bool) -> range:
 
 
 def _lstm_steps(xp: Any, x: Any, h: Any, c: Any, weight: Any, backwards: bool) -> list[tuple[Any, ...]]:
-    """Give for each element what is opened of i, f and o, what is new, and the states h and c after it."""
+    """Return for each element the openings i, f and o, the new values, and the states h and c after it."""
     n = weight.shape[1]
     made = []
     for t in _order(x.shape[0], backwards):
@@ -1325,7 +1325,7 @@ def _lstm_define(xp: Any, x: Any, h: Any, c: Any, weight: Any, backwards: bool =
 
 
 def _lstm_kernel(xp: Any, x: Any, h: Any, c: Any, weight: Any, backwards: bool = False, /) -> tuple[Any, ...]:
-    """Give beside the states what was opened of i, f and o, shape (L, 3, N, n), and what was new, shape (L, N, n)."""
+    """Return beside the states the openings i, f and o, shape (L, 3, N, n), and the new values, shape (L, N, n)."""
     steps = _lstm_steps(xp, x, h, c, weight, backwards)
     gates = xp.stack([xp.stack(list(step[:3])) for step in steps])
     return _lstm_states(xp, steps), gates, xp.stack([step[3] for step in steps])
@@ -1334,7 +1334,7 @@ def _lstm_kernel(xp: Any, x: Any, h: Any, c: Any, weight: Any, backwards: bool =
 def _lstm_adjoint_kernel(
     xp: Any, g: Any, h: Any, c: Any, weight: Any, ans: Any, gates: Any, inner: Any, backwards: bool
 ) -> tuple[Any, ...]:
-    """Work out the cotangents from the end of the sequence on (backpropagation through time)."""
+    """Compute the cotangents from the end of the sequence on (backpropagation through time)."""
     n, order = weight.shape[1], _order(ans.shape[1], backwards)
     rows: list[Any] = []
     by_h, by_c = xp.zeros_like(h), xp.zeros_like(c)
@@ -1624,7 +1624,7 @@ def _is_class(xp: Any, like: Any, target: Any, count: int, axis: int) -> Any:
 
 
 def _row_weights(xp: Any, like: Any, target: Any, weight: Any, ignore_index: int, hit: Any, axis: int) -> Any:
-    """The weight of each target; 0 if it is to be ignored, NaN if it is no class."""
+    """The weight of each target; 0 if it is ignored, NaN if it is not a class."""
     if weight is None:
         rows = xp.astype(xp.any(hit, axis=axis), like.dtype)
     else:
@@ -1636,7 +1636,7 @@ def _row_weights(xp: Any, like: Any, target: Any, weight: Any, ignore_index: int
 
 
 def _class_loss(xp: Any, picked: Any, rows: Any, reduction: str) -> Any:
-    """The loss of picked log-probabilities under the weights of the targets."""
+    """The loss of picked log-probabilities with the weights of the targets."""
     if reduction == "none":
         return -picked * rows
     total = -xp.sum(picked * rows)
@@ -1644,13 +1644,13 @@ def _class_loss(xp: Any, picked: Any, rows: Any, reduction: str) -> Any:
 
 
 def _weight(xp: Any, rows: Any) -> Any:
-    """The sum of the weights; NaN, not 0, where nothing counts."""
+    """The sum of the weights; NaN, not 0, if no target counts."""
     total = xp.sum(rows)
     return xp.where(total == 0, xp.zeros_like(total) + math.nan, total)
 
 
 def _class_cotangent(xp: Any, g: Any, rows: Any, reduction: str) -> Any:
-    """The cotangent of each target's loss; 0 of what is ignored, also where nothing counts and the mean is NaN."""
+    """The cotangent of each target's loss; 0 for ignored targets, also if no target counts and the mean is NaN."""
     if reduction != "mean":
         return g * rows
     return xp.where(rows == 0, xp.zeros_like(rows), g * rows / _weight(xp, rows))

@@ -1,4 +1,4 @@
-"""What PyTorch's `max(dim)` and its kin give: the elements that are picked along an axis, and their indices.
+"""PyTorch's `max(dim)` and similar functions: they return the elements picked along an axis, and their indices.
 
 The gradient goes to the elements picked. Ops that have PyTorch's ``dim`` for these are declared with `by_dim`, and rank below
 the other ops that are used here: those are looked up by name.
@@ -36,7 +36,7 @@ def _axis(name: str, x: Tensor, dim: Any) -> int:
 
 
 def _picked(name: str, x: Any, dim: Any, keepdim: bool, choose: Any) -> Picked:
-    """Return the elements at indices, of length 1 along an axis, that a function chooses."""
+    """Return the elements at indices, chosen by a function, with length 1 along an axis."""
     x = as_operand(x)
     axis = _axis(name, x, dim)
     row = x if x.ndim else _call("reshape", x, (1,))
@@ -96,7 +96,7 @@ def kth(x: Any, k: int, dim: Any = -1, keepdim: bool = False) -> Picked:
 
 
 def middle(x: Any, dim: Any = -1, keepdim: bool = False) -> Picked:
-    """Return the median along an axis, the lower one of two, and its index; the first NaN where there is one."""
+    """Return the median along an axis, the lower of two, and its index; the first NaN if there is one."""
 
     def choose(row: Any, axis: int) -> Any:
         found = _at(_call("argsort", row, axis=axis), axis, (row.shape[axis] - 1) // 2)

@@ -1,4 +1,4 @@
-"""Searching, sorting and indexing functions of the standard: what chooses among elements."""
+"""Searching, sorting and indexing functions of the standard: functions that choose among elements."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _getitem_batch(b: BatchedCall, x: Any, key: Any, /) -> Any:
         )
     if not arrays:
         return b.xp.getitem(x.data, (slice(None), *key_parts(key)))
-    # by the numbers of the places it takes: whatever the key is, one row of each member
+    # by the numbers of the positions it takes: for any key, one row per member
     size = math.prod(x.shape)
     taken = _places_taken(b, x.shape, key, x)
     if not b.has(x):
@@ -65,10 +65,10 @@ def _getitem_batch(b: BatchedCall, x: Any, key: Any, /) -> Any:
 
 
 def _places_taken(b: BatchedCall, shape: tuple[int, ...], key: Any, like: Any) -> Any:
-    """Return the numbers, in row-major order, of the places that a key takes of an array of a shape.
+    """Return the numbers, in row-major order, of the positions that a key takes from an array of a shape.
 
-    With the batch axis in front if the key has arrays with it. An array in a key picks along its axis; what a key with
-    arrays picks is picked by each in turn, from numbers of places that need no batch.
+    With the batch axis in front if the key contains batched arrays. An array in a key picks along its axis; the numbers
+    of positions need no batch, so a key with arrays picks from them with each array in turn.
     """
     xp = b.xp
     numbers = xp.reshape(xp.arange(math.prod(shape), **beside(like)), shape)
@@ -83,7 +83,7 @@ def _places_taken(b: BatchedCall, shape: tuple[int, ...], key: Any, like: Any) -
 
 
 def _first_picked(b: BatchedCall, parts: tuple[Any, ...], ndim: int) -> int:
-    """Return where the axes that arrays pick stand in what a key takes: in place if neighbours, else in front."""
+    """Return where the axes picked by arrays are in the result of a key: in place if they are adjacent, otherwise in front."""
     picks = [i for i, part in enumerate(parts) if is_array(part) or isinstance(part, int)]
     if picks[-1] - picks[0] + 1 != len(picks):
         return 0
@@ -100,7 +100,7 @@ def _first_picked(b: BatchedCall, parts: tuple[Any, ...], ndim: int) -> int:
 
 
 def _offset(b: BatchedCall, taken: Any, size: int) -> Any:
-    """Add to places with a batch axis what leads to their member's row."""
+    """Add to positions with a batch axis the offset of their member's row."""
     xp = b.xp
     rows = xp.reshape(xp.arange(b.size, **beside(taken)), (b.size, *(1,) * (taken.ndim - 1)))
     return taken + rows * size
@@ -119,12 +119,11 @@ def getitem(x: Any, key: Any, /) -> Tensor:
     """The elements at a key, ``x[key]``.
 
     x: Any dtype, any shape.
-    key: What the standard and NumPy take: boolean arrays choose elements, integer arrays choose places.
+    key: As in the standard and NumPy: boolean arrays choose elements, integer arrays choose positions.
     Returns: Of the dtype of `x`, never an alias of it.
-    IndexError: If a place is out of range.
-    Derivative: linear; the cotangent is added into zeros at the key (`scatter_add`), places that were taken twice
-    accumulating.
-    Indexing an axis by slices and integers saves no array.
+    IndexError: If a position is out of range.
+    Derivative: linear; the cotangent is added into zeros at the key (`scatter_add`), and positions that were taken
+    twice accumulate. Indexing an axis by slices and integers saves no array.
     Source: array API 2025.12, indexing.
 
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
@@ -163,13 +162,13 @@ def scatter_add(spec: Any, key: Any, values: Any, /) -> Tensor:
     """Zeros of a spec with values added at a key: the adjoint of `getitem`.
 
     spec : Spec
-        Shape, dtype and device of the result, as a derivative gets it under the name ``<operand>_spec``.
-    key: As for `getitem`; values at a place that occurs several times add up.
+        Shape, dtype and device of the result; derivatives receive it under the name ``<operand>_spec``.
+    key: As for `getitem`; values at a repeated position add up.
     values : Tensor or array
-        What to add, of the shape of ``x[key]``.
+        The values to add, of the shape of ``x[key]``.
     Returns: Of the spec.
     Derivative: linear; ``g[key]`` by `values`.
-    Source: agrad's own; what a backend gives beyond the standard.
+    Source: agrad's own; a backend implements it in addition to the standard.
 
     >>> @ag.linear(x=lambda xp, g, x_spec: xp.scatter_add(x_spec, 0, g), kernel=lambda xp, x: x[0, ...])
     ... def first(x, /):
@@ -185,7 +184,7 @@ def _zero_at(xp: Any, g: Any, key: Any) -> Any:
 
 
 def _where_last(xp: Any, g: Any, key: Any) -> Any:
-    """``g[key]``, and 0 where a later entry of the key writes to the same place."""
+    """``g[key]``, and 0 where a later entry of the key writes to the same position."""
     parts = xp.getitem(g, key)
     numbers = xp.reshape(xp.arange(math.prod(parts.shape), **beside(g)), parts.shape)
     last = xp.getitem(xp.setitem(xp.zeros_like(g, dtype=xp.int64), key, numbers), key)
@@ -194,7 +193,7 @@ def _where_last(xp: Any, g: Any, key: Any) -> Any:
 
 def _value_adjoint(xp: Any, g: Any, key: Any, value_spec: Any) -> Any:
     g = xp.getitem(g, key) if visits_once(key) else _where_last(xp, g, key)
-    lead = len(value_spec.shape) - g.ndim  # a value may have leading axes of length 1 that its place lacks
+    lead = len(value_spec.shape) - g.ndim  # a value may have leading axes of length 1 that its target lacks
     return g if lead <= 0 else xp.reshape(unbroadcast(xp, g, value_spec.shape[lead:]), value_spec.shape)
 
 
@@ -250,16 +249,15 @@ def setitem(x: Any, key: Any, value: Any, /) -> Tensor:
     """A copy of `x` with ``x[key] = value`` done.
 
     x: Any dtype, any shape.
-    key: As for `getitem`. Of a place that occurs several times the last value counts.
+    key: As for `getitem`. At a repeated position the last value counts.
     value : Tensor, array or scalar
-        What to put there; it broadcasts to the shape of ``x[key]``.
+        The values to assign; they broadcast to the shape of ``x[key]``.
     Returns: Of the shape and dtype of `x`.
-    IndexError: If a place is out of range.
-    RuntimeError:
+    IndexError: If a position is out of range. RuntimeError:
         If a fraction or an imaginary part would be lost: a floating value for integers, a complex one for real numbers.
-    Derivative: linear in both jointly; the cotangent with 0 at the key by `x`, the cotangent at the key by `value`, and
-    0 for a value that a later one overwrites. As in `where`, 0 stays 0 also where a derivative on the way to what was
-    overwritten is infinite or NaN.
+    Derivative: linear in both jointly; the cotangent with 0 at the key for `x`, the cotangent at the key for `value`,
+    and 0 for a value that a later one overwrites. As in `where`, 0 stays 0 even if a derivative behind the overwritten
+    elements is infinite or NaN.
     Source: array API 2025.12, indexing (``x[key] = value``).
 
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
@@ -298,7 +296,7 @@ def assign(x: Tensor, key: Any, value: Any) -> None:
 
 
 def _as_value(value: Any, x: Tensor) -> Tensor:
-    """Return what is assigned, a raw array or a list of numbers and tensors, as a Tensor."""
+    """Return the assigned value, a raw array or a list of numbers and tensors, as a Tensor."""
     backend = backend_of(value)
     if backend is None:
         if (made := listed(value, x)) is not None:
@@ -309,7 +307,7 @@ def _as_value(value: Any, x: Tensor) -> Tensor:
 
 
 def cast_value(x: Tensor, value: Tensor) -> Tensor:
-    """Return a value in the dtype of the tensor it is put into; one that would lose its kind is refused."""
+    """Return a value in the dtype of the tensor it is assigned to; refuse one that would lose its kind."""
     if value.dtype == x.dtype:
         return value
     if KINDS.index(value._spec.backend.kind(value.dtype)) > KINDS.index(x._spec.backend.kind(x.dtype)):
@@ -318,9 +316,10 @@ def cast_value(x: Tensor, value: Tensor) -> Tensor:
 
 
 def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> tuple[Tensor, Callable[[], Any]] | None:
-    """Return the assignment without a copy, where `x` alone holds its array; None where it does not.
+    """Return the assignment without a copy, if only `x` holds its array; None otherwise.
 
-    That is a tensor with the history, which is made first, and what then writes the value. The graph does not hold it either: the rule of `setitem` saves the key and nothing else.
+    It consists of a tensor with the history, created first, and a function that then writes the value. The graph does
+    not hold it either: the rule of `setitem` saves the key and nothing else.
     """
     backend = x._spec.backend
     is_tensor = isinstance(value, Tensor)
@@ -336,7 +335,7 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> tuple
         return None
     raw = value._raw if is_tensor else backend.scalar(value, x._spec)
     places = _key(key, backend, x._spec)
-    buffer = owned(x)  # asked last: to read the value and the key is to end the ownership, if they are `x` itself
+    buffer = owned(x)  # checked last: reading the value and the key ends the ownership, if they are `x` itself
     if buffer is None:
         return None
     operands = [source, value if is_tensor else None]
@@ -354,14 +353,14 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> tuple
 
 
 def _scatter_along_kernel(xp: Any, values: Any, indices: Any, spec: Any, axis: int) -> Any:
-    """Add at a key of place numbers for every axis but one, and the indices for that one."""
+    """Add at a key with position numbers for every axis but one, and the indices for that one."""
     rank = len(spec.shape)
     axis = axis % rank
     key = []
     for i, n in enumerate(spec.shape):
         if i == axis:
             key.append(indices)
-        else:  # an axis of length 1 was broadcast to that of the indices
+        else:  # an axis of length 1 was broadcast to the length of the indices
             shape = tuple(-1 if j == i else 1 for j in range(rank))
             key.append(xp.reshape(xp.arange(n, **beside(values)), shape))
     return xp.scatter_add(spec, tuple(key), values)
@@ -446,7 +445,7 @@ def _take_along_axis_batch(b: BatchedCall, x: Any, indices: Any, /, *, axis: int
     facts=Facts(sparsity="moves", since="2024.12"),
 )
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
-    """The elements at indices along an axis, one set for each place along the others.
+    """Take elements at indices along an axis, with separate indices for each position along the others.
 
     x: Any dtype, at least 1 axis.
     indices: Integers, with as many axes as `x`; the other axes broadcast.
@@ -484,11 +483,11 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     condition : Tensor or array
         Boolean.
     x1, x2 : Tensor, array or scalar
-        What to choose from. Any dtype; all three broadcast, the dtypes of these two promote.
+        The values to choose from. Any dtype; all three broadcast, the dtypes of these two promote.
     Returns: Of the broadcast shape and the promoted dtype.
-    Derivative: linear in both jointly; the cotangent goes to what was chosen, 0 to the other.
-    Where an element was not chosen its gradient is 0 even if a derivative on the way to it is infinite or NaN:
-    ``where(x > 0, sqrt(x), 0.0)`` has the gradient 0 at 0 (PyTorch gives NaN).
+    Derivative: linear in both jointly; the cotangent goes to the chosen element, 0 to the other. The gradient of an
+    element that was not chosen is 0 even if a derivative behind it is infinite or NaN: ``where(x > 0, sqrt(x), 0.0)``
+    has the gradient 0 at 0 (PyTorch gives NaN).
 
     >>> x = ag.tensor([0.0, 4.0], requires_grad=True)
     >>> ag.where(x > 0, ag.sqrt(x), 0.0).detach(), ag.grad(ag.where(x > 0, ag.sqrt(x), 0.0).sum(), x)[0]
@@ -546,7 +545,7 @@ def count_nonzero(
     dim: int | tuple[int, ...] | None = None,
     keepdim: bool = False,
 ) -> Tensor:
-    """How many elements along axes are not 0.
+    """Count the nonzero elements along axes.
 
     x: Any dtype, any shape.
     axis : int or tuple of int, optional
@@ -562,7 +561,7 @@ def count_nonzero(
 
 @nondifferentiable("x", outputs=0, memory="fresh", facts=Facts(dynamic=True))
 def nonzero(x: Any, /) -> tuple[Tensor, ...]:
-    """The indices of the elements that are not 0.
+    """Return the indices of the nonzero elements.
 
     x: Any dtype, at least 1 axis.
     Returns: One integer vector per axis of `x`; together they index the elements in row-major order.
@@ -596,7 +595,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     """Where to insert values into a sorted vector to keep it sorted.
 
     x1 : Tensor or array
-        The vector: real-valued, 1-d, in rising order (by `sorter`, where one is given).
+        The vector: real-valued, 1-d, in ascending order (after `sorter`, if given).
     x2 : Tensor or array
         The values, real-valued, of any shape.
     side : {"left", "right"}, optional
@@ -651,7 +650,7 @@ def sort(x: Any, /, dim: int | None = None, descending: bool = False, *, axis: i
 
     x: Real-valued, at least 1 axis.
     dim : int, optional
-        PyTorch's: gives the pair ``values``, ``indices`` along this axis, as `Tensor.sort` does.
+        PyTorch's: return the pair ``values``, ``indices`` along this axis, as `Tensor.sort` does.
     Returns: Of the shape and dtype of `x`.
     Derivative: the cotangent goes back along the permutation of `argsort`, also among equal elements.
     Source: array API 2025.12, sorting functions.
@@ -682,7 +681,7 @@ complete(
     globals(),
     {
         "axis": "int, optional\n    The axis. Default: the last.",
-        "descending": "bool, optional\n    Falling order instead of rising.",
+        "descending": "bool, optional\n    Descending order instead of ascending.",
         "indices": "Tensor or array",
         "keepdims": "bool, optional\n    Keep the axis, with length 1.",
         "key": "int, slice, None, Ellipsis, array, or a tuple of these",

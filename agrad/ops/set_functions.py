@@ -41,17 +41,17 @@ class UniqueInverseResult(NamedTuple):
 
 @nondifferentiable("x", name="unique_all", outputs=4, memory="fresh", facts=Facts(dynamic=True))
 def _unique_all(x: Any, /) -> tuple[Tensor, ...]:
-    """The distinct elements, where each stands first, which of them each element is, and how often each occurs."""
+    """The distinct elements, the first position of each, the number of the distinct element at each position, and the counts."""
 
 
 def unique_all(x: Any, /) -> UniqueAllResult:
-    """The distinct elements, where each stands first, which of them each element is, and how often each occurs.
+    """The distinct elements, the first position of each, the number of the distinct element at each position, and the counts.
 
     Returns: ``values`` (1-D, of `x`'s dtype), ``indices`` of their first occurrences in the flattened `x`,
         ``inverse_indices`` (of the shape of `x`) and ``counts``. The order of the values is the backend's: ascending
         on NumPy.
-    The gradient of ``values`` goes to the places that ``indices`` names; other places that hold an equal value get 0.
-    The derivative ignores that values that meet or part change the number of results. NaNs are distinct.
+    The gradient of ``values`` goes to the positions in ``indices``; other positions with an equal value get 0. The
+    derivative ignores that the number of results changes when values become equal or unequal. NaNs are distinct.
 
     >>> x = ag.tensor([3.0, 1.0, 3.0], requires_grad=True)
     >>> values, indices, inverse, counts = ag.unique_all(x)
@@ -71,7 +71,7 @@ def unique_all(x: Any, /) -> UniqueAllResult:
 def unique_counts(x: Any, /) -> UniqueCountsResult:
     """The distinct elements, and how often each occurs.
 
-    Returns: ``values`` and ``counts``, as `unique_all` gives them, derivative included.
+    Returns: ``values`` and ``counts``, as for `unique_all`, including the derivative.
 
     >>> ag.unique_counts(ag.tensor([3, 1, 3])).counts
     tensor([1, 2])
@@ -82,9 +82,9 @@ def unique_counts(x: Any, /) -> UniqueCountsResult:
 
 @primitive("unique_inverse", facts=Facts(dynamic=True))
 def unique_inverse(x: Any, /) -> UniqueInverseResult:
-    """The distinct elements, and which of them each element is.
+    """The distinct elements, and the number of the distinct element at each position.
 
-    Returns: ``values`` and ``inverse_indices``, as `unique_all` gives them, derivative included.
+    Returns: ``values`` and ``inverse_indices``, as for `unique_all`, including the derivative.
 
     >>> ag.unique_inverse(ag.tensor([3, 1, 3])).inverse_indices
     tensor([1, 0, 1])
@@ -125,11 +125,11 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
     """Whether each element of `x1` is among those of `x2`.
 
     x1, x2 : Tensor or scalar
-        At least one of them a Tensor. The standard asks for integers; most backends take other dtypes too.
+        At least one of them a Tensor. The standard requires integers; most backends accept other dtypes too.
     invert : bool, optional
         Whether each is *not* among them.
-    Returns: Truth values in the shape of `x1`.
-    Elements are the same if they are equal: NaN is in nothing, 0.0 is -0.0.
+    Returns: Booleans, of the shape of `x1`.
+    Elements are the same if they are equal: NaN is never an element, and 0.0 equals -0.0.
 
     >>> ag.isin(ag.tensor([1, 2, 3]), ag.tensor([3, 1]))
     tensor([ True, False,  True])

@@ -121,7 +121,7 @@ def inv(x: Any, /) -> Tensor:
     """
 
 
-#: Singular values below this part of the largest are as good as 0 where the pseudo-inverse takes them for 0.
+#: Singular values below this fraction of the largest are as good as 0 where the pseudo-inverse treats them as 0.
 _NEGLIGIBLE = 1e-8
 
 
@@ -131,11 +131,11 @@ def _cuts(rtol: Any) -> bool:
 
 
 def _cut_pinv_jvp(xp: Any, t: Any, x: Any, rtol: Any) -> Any:
-    """Return the conjugate transpose of the tangent of a pseudo-inverse that leaves out singular values; self-adjoint.
+    """Return the conjugate transpose of the tangent of a pseudo-inverse that drops singular values; self-adjoint.
 
-    ``P^H = U f(S) V^H`` with ``f(s) = 1 / s`` or 0. In the bases of U and V each element of the tangent is combined with
-    its mirror image, with weights that are differences of f over those of s; between what is kept and what is not the
-    gap is never 0.
+    ``P^H = U f(S) V^H`` with ``f(s) = 1 / s`` or 0. In the bases of U and V each element of the tangent is combined
+    with its mirror image, with weights that are differences of f over those of s; the gap between kept and dropped
+    values is never 0.
     """
     u, s, vh = xp.linalg.svd(x, full_matrices=False)
     v, uh = adjoint(xp, vh), adjoint(xp, u)
@@ -193,9 +193,9 @@ def pinv(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
 
     x: Floating-point, real or complex, shape (..., M, N).
     Returns: Shape (..., N, M), of the dtype of `x`.
-    Derivative: ``-P^H g P^H + (I - x P) g^H P P^H + P^H P g^H (I - P x)``. It holds among matrices of the same rank: at
-    one without full rank the pseudo-inverse jumps under changes of rank, which the derivative does not see. With an
-    `rtol` above 1e-8 it is taken by singular values, as those that are left out then count.
+    Derivative: ``-P^H g P^H + (I - x P) g^H P P^H + P^H P g^H (I - P x)``. It holds among matrices of the same rank:
+    without full rank, the pseudo-inverse jumps under changes of rank, which the derivative does not reflect. With an
+    `rtol` above 1e-8 it is computed from singular values, because dropped ones then matter.
     Source: array API 2025.12, linear algebra; Golub and Pereyra, The differentiation of pseudo-inverses and nonlinear
     least squares problems whose variables separate, 1973.
 
@@ -218,7 +218,7 @@ def pinv(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     facts=Facts(needs=("linalg", "zero-size reductions")),
 )
 def matrix_rank(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
-    """The rank of matrices: how many of their singular values are not 0.
+    """The rank of matrices: the number of their nonzero singular values.
 
     x: Floating-point, real or complex, shape (..., M, N).
     Returns: Integers, shape (...). They have no derivative.
@@ -233,7 +233,7 @@ def matrix_rank(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
 
 
 def _power_along(xp: Any, x: Any, t: Any, n: int) -> Any:
-    """Return the derivative of a power along `t`, by squaring as one takes powers: of pairs of a matrix and its change."""
+    """Return the derivative of a power along `t`, by repeated squaring of pairs of a matrix and its change."""
 
     def times(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
         return mm(xp, a[0], b[0]), mm(xp, a[0], b[1]) + mm(xp, a[1], b[0])
@@ -285,7 +285,7 @@ def matrix_power(x: Any, n: int, /) -> Tensor:
 
 
 def _products_without(xp: Any, s: Any, *others: Any) -> Any:
-    """The products of all singular values but those at the places that masks (over a last axis) leave out."""
+    """The products of all singular values except those at the positions that masks (over a last axis) exclude."""
     left_out = others[0]
     for mask in others[1:]:
         left_out = left_out | mask
@@ -303,10 +303,10 @@ def _adjugate_kernel(xp: Any, x: Any, /) -> Any:
 
 
 def _adjugate_along(xp: Any, x: Any, change: Any, *, back: bool) -> Any:
-    """Return the derivative of the adjugate along a change of the matrix, or back from a cotangent.
+    """Return the derivative of the adjugate along a change of the matrix, or its adjoint for a cotangent.
 
-    In the bases of the singular vectors both are one map, with P_ij the product of all singular values but s_i and s_j:
-    the diagonal goes to P times itself, what is off it to -P_ij times itself.
+    In the bases of the singular vectors both are the same map, where P_ij is the product of all singular values except
+    s_i and s_j: the diagonal is mapped to P times itself, off-diagonal elements to -P_ij times themselves.
     """
     u, s, vh = xp.linalg.svd(x)
     sign = (xp.linalg.det(u) * xp.linalg.det(vh))[..., None, None]
@@ -331,7 +331,7 @@ def _adjugate_along(xp: Any, x: Any, change: Any, *, back: bool) -> Any:
     facts=Facts(needs=("linalg", "zero-size reductions"), sparsity="matrices"),
 )
 def adjugate(x: Any, /) -> Tensor:
-    """The matrices of cofactors, transposed: what the derivative of `det` is made of, at singular matrices too."""
+    """The transposed matrices of cofactors: the derivative of `det` consists of them, also at singular matrices."""
 
 
 @custom(
@@ -348,9 +348,9 @@ def det(x: Any, /) -> Tensor:
 
     x: Floating-point, real or complex, shape (..., M, M).
     Returns: Shape (...), of the dtype of `x`. It overflows early; see `slogdet`.
-    Derivative: ``g adj(x)^H``, the adjugate computed from the singular value decomposition in backward. It is right at
-    singular matrices too (PyTorch gives 0 or inaccurate numbers there): not 0 where one singular value is 0, and 0
-    where several are. The second derivative is right everywhere as well; higher ones need distinct singular values.
+    Derivative: ``g adj(x)^H``, with the adjugate computed from the singular value decomposition in backward. It is also
+    right at singular matrices (where PyTorch gives 0 or inaccurate numbers): not 0 if one singular value is 0, and 0 if
+    several are. The second derivative is right everywhere as well; higher ones need distinct singular values.
     Source: array API 2025.12, linear algebra; Stewart, On the adjugate matrix, 1998.
 
     >>> x = ag.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)
@@ -408,8 +408,8 @@ def slogdet(x: Any, /) -> SlogdetResult:
     x: Floating-point, real or complex, shape (..., M, M).
     Returns: ``sign``, of the dtype of `x`, of magnitude 1 (0 for a singular matrix), and ``logabsdet``, real (-inf for
         a singular matrix); both of shape (...).
-    Derivative: ``(g_logabsdet + i Im(g_sign conj(sign))) x^-H``; that of a real sign is 0. At a singular matrix there
-    is none: backward raises NumPy's LinAlgError, or gives what the backend's `solve` gives.
+    Derivative: ``(g_logabsdet + i Im(g_sign conj(sign))) x^-H``; that of a real sign is 0. At a singular matrix it does
+    not exist: backward raises NumPy's LinAlgError, or returns the result of the backend's `solve`.
     Source: array API 2025.12, linear algebra; for complex matrices Boeddeker et al., On the computation of
     complex-valued gradients, 2017.
 

@@ -1,7 +1,7 @@
 """Sparse matrices in the graph: products with constant ones, and matrices of a constant pattern whose stored values are a tensor.
 
-What the library of the matrix says of it (SciPy, CuPy, pydata/sparse) is read off its arrays; the operations are those of
-`ops.scipy.sparse`.
+Properties of another library's matrix (SciPy, CuPy, pydata/sparse) are read from its arrays; the operations are those
+of `ops.scipy.sparse`.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
     Parameters
     ----------
     x1, x2 : sparse array, Tensor or array
-        One of them is sparse, of shape (m, n): an array of ``scipy.sparse``, of CuPy's or pydata/sparse, which is a constant, or
-        a `SparseTensor`. The other one is dense, real or complex: a vector or any stack of matrices.
+        One of them is sparse, of shape (m, n): an array of ``scipy.sparse``, CuPy or pydata/sparse, which is a
+        constant, or a `SparseTensor`. The other one is dense, real or complex: a vector or any stack of matrices.
 
     Returns
     -------
@@ -77,11 +77,12 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
 
     Notes
     -----
-    The product is the library's, as the backward pass is, by ``A.T``. Arrays of the formats CSR and CSC are taken as they are,
-    others are converted at every call: give ``A.tocsr()`` where there are many, and where a program is captured. A matrix of SciPy's
-    is copied to the device of `x` at every call, if that is another one. As of any
-    array beside tensors, do not change the matrix before the backward pass. ``x @ A`` is this product, too; ``A @ x`` is not, as
-    SciPy makes an array of `x` before anybody is asked.
+    The product is the library's, and so is the backward pass, by ``A.T``. Arrays in the formats CSR and CSC are used
+    directly,
+    others are converted at every call: pass ``A.tocsr()`` for repeated products, and where a program is captured. A
+    SciPy matrix is copied to the device of `x` at every call if that is another one. As for any array used with
+    tensors, do not change the matrix before the backward pass. ``x @ A`` is this product, too; ``A @ x`` is not,
+    because SciPy converts `x` to an array before agrad is asked.
 
     Examples
     --------
@@ -96,8 +97,8 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
     first, second = is_sparse(x1), is_sparse(x2)
     if first and second:
         raise TypeError(
-            "sparse.matmul: the product of two sparse matrices is sparse, and not there. Multiply a tensor by one after the"
-            f" other, or take SciPy's product of constants{called()}"
+            "sparse.matmul: the product of two sparse matrices is sparse, and not supported. Multiply a tensor by one after the"
+            f" other, or use SciPy's product for constants{called()}"
         )
     if not first and not second:
         raise TypeError(
@@ -113,10 +114,10 @@ def from_scipy(A: Any, values: Any = None) -> SparseTensor:
     Parameters
     ----------
     A : sparse array or SparseTensor
-        Of ``scipy.sparse``, CuPy or pydata/sparse, of shape (m, n): the pattern, which is copied; that of a `SparseTensor` is used
-        as it is.
+        An array of ``scipy.sparse``, CuPy or pydata/sparse, of shape (m, n): the pattern, which is copied; that of a
+        `SparseTensor` is shared.
     values : Tensor or array, shape (nnz,), optional
-        The stored values in the order of ``A.data``, of a floating dtype. Default: those of `A`.
+        The stored values in the order of ``A.data``, of a floating-point dtype. Default: those of `A`.
 
     Returns
     -------
@@ -125,9 +126,11 @@ def from_scipy(A: Any, values: Any = None) -> SparseTensor:
     Raises
     ------
     TypeError
-        If `A` is no sparse matrix; or if there are values, and it is neither CSR nor CSC, so that their order is not plain.
+        If `A` is not a sparse matrix; or if values are passed, and it is neither CSR nor CSC, so that their order is
+        unclear.
     ValueError
-        If there is not one value for each entry, or values are given for entries that are stored twice.
+        If the number of values differs from that of the entries, or values are passed for entries that are stored
+        twice.
 
     Examples
     --------
@@ -145,7 +148,7 @@ def from_scipy(A: Any, values: Any = None) -> SparseTensor:
         return A if values is None else A._of(_values_of(values, A.nnz))
     if values is not None and getattr(A, "format", None) not in _COMPRESSED:
         raise TypeError(
-            f"sparse.from_scipy: values are in the order of A.data, and {type(A).__name__} has none that is plain: give"
+            f"sparse.from_scipy: values are in the order of A.data, which is unclear for {type(A).__name__}: pass"
             f" A.tocsr(){called()}"
         )
     compressed = _compressed(A)
@@ -161,7 +164,7 @@ def from_scipy(A: Any, values: Any = None) -> SparseTensor:
             order = asarray(compressed.data)
             if not compressed.has_canonical_format:
                 raise ValueError(
-                    "sparse.from_scipy: entries of A are stored twice, so values for them are not told apart:"
+                    "sparse.from_scipy: entries of A are stored twice, so values for them are ambiguous:"
                     f" A.sum_duplicates() before{called()}"
                 )
     data = _values_of(asarray(compressed.data, copy=True) if values is None else values, compressed.nnz)
@@ -171,7 +174,7 @@ def from_scipy(A: Any, values: Any = None) -> SparseTensor:
 
 
 def _values_of(given: Any, nnz: int) -> Tensor:
-    """Return the values of a matrix of so many entries as a tensor."""
+    """Return the values of a matrix with this many entries as a tensor."""
     data = as_operand(given)
     if not data._spec.inexact:
         raise TypeError(f"sparse.from_scipy: values must be floating-point, not {data.dtype}{called()}")
@@ -198,7 +201,7 @@ def mm(mat1: Any, mat2: Any) -> Tensor:
     TypeError
         If none of them is sparse, or both are.
     ValueError
-        If one is no matrix, or the shapes do not fit.
+        If one is not a matrix, or the shapes do not fit.
 
     Examples
     --------
@@ -217,16 +220,16 @@ def mm(mat1: Any, mat2: Any) -> Tensor:
 def sparse_coo_tensor(
     indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> SparseTensor:
-    """Return a sparse matrix of values at places; those of one place are added up.
+    """Return a sparse matrix with values at positions; values at one position are added up.
 
     Parameters
     ----------
     indices : Tensor or array, integers, shape (2, nnz)
-        Row and column of each value. They are a constant.
+        Row and column of each value, as constants.
     values : Tensor or array, shape (nnz,)
         Numbers. Integers cannot be differentiated by; products take them in the dtype of the other operand.
     size : tuple of int, optional
-        Rows and columns. Default: as many as the places take.
+        Rows and columns. Default: just enough for the positions.
     dtype, device : optional
         Of the values.
     requires_grad : bool, optional
@@ -235,12 +238,12 @@ def sparse_coo_tensor(
     Returns
     -------
     SparseTensor
-        Row by row, each place once: what PyTorch calls coalesced.
+        Sorted by rows, each position once: PyTorch calls this coalesced.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit, or a place lies outside of the matrix.
+        If the shapes do not fit, or a position lies outside of the matrix.
     TypeError
         If values are no numbers.
 
@@ -275,7 +278,7 @@ def sparse_coo_tensor(
     if rows.shape[0] and any(
         smallest(part).item() < 0 or largest(part).item() >= count for part, count in ((rows, high), (columns, wide))
     ):
-        raise ValueError(f"sparse_coo_tensor: a place lies outside of a matrix of shape {(high, wide)}{called()}")
+        raise ValueError(f"sparse_coo_tensor: a position lies outside of a matrix of shape {(high, wide)}{called()}")
     keys, place = unique_inverse(rows * wide + columns)
     data = scatter_add(zeros(keys.shape, dtype=given.dtype, device=given.device)._spec, place, given)
     if requires_grad:
@@ -296,12 +299,12 @@ def of_dense(x: Tensor) -> SparseTensor:
 
 
 def _by_rows(data: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, ...]) -> SparseTensor:
-    """Return the matrix of values at places that lie row by row, each once."""
+    """Return the matrix of values at positions that are sorted by rows, each once."""
     ends = astype(arange(shape[0] + 1, device=rows.device), rows.dtype)
     return SparseTensor(data, searchsorted(rows, ends), columns, shape)
 
 
-#: Formats whose entries lie row by row, or column by column.
+#: Formats whose entries are sorted by rows, or by columns.
 _COMPRESSED = ("csr", "csc")
 
 
@@ -310,19 +313,19 @@ def _compressed(A: Any) -> Any:
     if getattr(A, "format", None) in _COMPRESSED:
         return A
     if len(A.shape) != 2:
-        raise ValueError(f"a sparse array of shape {tuple(A.shape)} is no matrix{called()}")
+        raise ValueError(f"a sparse array of shape {tuple(A.shape)} is not a matrix{called()}")
     if fill := getattr(A, "fill_value", 0):
-        raise ValueError(f"a sparse array whose other entries are {fill} is no sparse matrix: they must be 0{called()}")
-    not_recorded(f"a matrix of the format {type(A).__name__} is converted at every call: give A.tocsr()")
+        raise ValueError(f"a sparse array whose other entries are {fill} is not a sparse matrix: they must be 0{called()}")
+    not_recorded(f"a matrix of the format {type(A).__name__} is converted at every call: pass A.tocsr()")
     return A.tocsr() if hasattr(A, "tocsr") else A.to_scipy_sparse().tocsr()
 
 
-#: What was made of matrices last, by identity: each as long as the matrix lives, and while it has these arrays.
+#: The most recent conversions of matrices, by identity: each is valid while the matrix lives and has the same arrays.
 _TAKEN: dict[int, tuple[Callable[[], Any], SparseTensor]] = {}
 
 
 def _taken(A: Any, x: Tensor) -> SparseTensor:
-    """Return a matrix of any library as it is: its arrays are not copied where `x` is beside them."""
+    """Return a matrix of any library: its arrays are not copied if `x` is on the same device."""
     if isinstance(A, SparseTensor):
         return A
     of, found = _TAKEN.get(id(A), (None, None))
@@ -339,7 +342,7 @@ def _taken(A: Any, x: Tensor) -> SparseTensor:
 
 
 def _there(part: Tensor, beside: Tensor) -> Tensor:
-    """Return a part of a matrix where a tensor is; lazy ones take those of any library as they are."""
+    """Return a part of a matrix on a tensor's device; lazy tensors take those of any library unchanged."""
     backend = getattr(beside._spec.backend, "base", beside._spec.backend)
     if part._spec.backend is backend or backend.is_lazy:
         return part
@@ -347,7 +350,7 @@ def _there(part: Tensor, beside: Tensor) -> Tensor:
 
 
 def _alike(values: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return operands in one kind: integers beside floating numbers in their dtype."""
+    """Return operands in one kind: integers combined with floating-point numbers get their dtype."""
     if values._spec.inexact == x._spec.inexact:
         return values, x
     if values._spec.inexact:
@@ -356,17 +359,17 @@ def _alike(values: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class SparseTensor:
-    """A matrix of which the stored values are a tensor, and the pattern is constant; made by `from_scipy`.
+    """A matrix whose stored values are a tensor, and whose pattern is constant; created by `from_scipy`.
 
-    Gradients are those by the stored values: what is not stored has none. All of it can be differentiated any number of times,
-    in both modes, and mapped over the values by `vmap`.
+    Gradients are with respect to the stored values; entries that are not stored have none. Everything can be
+    differentiated any number of times, in both modes, and mapped over the values by `vmap`.
 
     Parameters
     ----------
     data : Tensor, shape (nnz,)
         The stored values.
     indptr, indices : Tensor
-        Where they lie, as in SciPy's formats CSR and CSC.
+        Their positions, as in SciPy's formats CSR and CSC.
     shape : tuple of int
         Rows and columns.
     by_columns : bool, optional
@@ -421,12 +424,12 @@ class SparseTensor:
 
     @property
     def nnz(self) -> int:
-        """How many entries are stored."""
+        """The number of stored entries."""
         return int(self._indices.shape[0])
 
     @property
     def T(self) -> SparseTensor:
-        """The transposed matrix, of the same values."""
+        """The transposed matrix, with the same values."""
         return SparseTensor(self.data, self._indptr, self._indices, self.shape[::-1], by_columns=not self._by_columns)
 
     @property
@@ -435,7 +438,7 @@ class SparseTensor:
         return self.T._of(conj(self.data)) if self.data._spec.is_complex else self.T
 
     def _has(self, A: Any) -> bool:
-        """Return whether this is made of the arrays of a matrix."""
+        """Return whether this matrix was built from the arrays of another one."""
         same = self.data._raw is A.data and self._indptr._raw is A.indptr and self._indices._raw is A.indices
         return same and self.shape == A.shape
 
@@ -474,7 +477,7 @@ class SparseTensor:
         return stack(list(self._places()))
 
     def coalesce(self) -> SparseTensor:
-        """Return this matrix: each place is stored once.
+        """Return this matrix: each position is stored once.
 
         Returns
         -------
@@ -609,7 +612,7 @@ class SparseTensor:
         Parameters
         ----------
         axis : {0, 1, None}, optional
-            The axis that goes.
+            The axis to sum over.
 
         Returns
         -------
@@ -638,7 +641,7 @@ class SparseTensor:
         return scatter_add(like._spec, self._places(), self.data)
 
     def to_scipy(self) -> Any:
-        """Return it as an array of SciPy's, without its history.
+        """Return it as a SciPy array, without its history.
 
         Returns
         -------
@@ -659,10 +662,10 @@ class SparseTensor:
         raise AttributeError(f"a SparseTensor has no {name!r}. {_WAY_OUT}", name=name, obj=self)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError(f"a SparseTensor is no array. {_WAY_OUT}{called()}")
+        raise TypeError(f"a SparseTensor is not an array. {_WAY_OUT}{called()}")
 
 
-#: What to do instead.
+#: The fix.
 _WAY_OUT = (
     "Compute with its values, as in ag.sparse.from_scipy(A, 2 * values), or with to_dense(), which holds all entries;"
     " to_scipy() gives SciPy's array, without a gradient"

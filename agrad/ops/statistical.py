@@ -30,7 +30,7 @@ def _axes(axis: Axis, rank: int) -> tuple[int, ...]:
 
 
 def unreduce(xp: Any, g: Any, spec: Any, axis: Axis, keepdims: bool) -> Any:
-    """Return what a reduction made the axes it took away, with length 1."""
+    """Return the result of a reduction with the reduced axes restored, with length 1."""
     if keepdims or not spec.shape or (axis is None and not g.shape):
         return g
     axes = _axes(axis, len(spec.shape))
@@ -76,7 +76,7 @@ def sum(
     """Sum over axes, all by default.
 
     x: Numeric, any shape.
-    Returns: Of the shape of `x` without the reduced axes, of `dtype`; 0 where there is nothing to add.
+    Returns: Of the shape of `x` without the reduced axes, of `dtype`; 0 for an empty sum.
     Derivative: 1; the cotangent is spread over the summed axes. Nothing is saved but the shape.
 
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
@@ -139,7 +139,7 @@ def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = No
 
 
 def _prod_others(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
-    """For each element, the product of the others along the axes; right where some are zero.
+    """Return, for each element, the product of the others along the axes; exact if some are zero.
 
     Exclusive running products from the left and from the right (the standard's cumulative_prod), multiplied.
     """
@@ -202,7 +202,7 @@ def prod(
     x: Numeric, any shape.
     dtype: Dtype of the product and of the result. Default: that of `x`, the backend's default integer dtype for smaller
         integers.
-    Returns: Of the shape of `x` without the reduced axes, of `dtype`; 1 where there is nothing to multiply.
+    Returns: Of the shape of `x` without the reduced axes, of `dtype`; 1 for an empty product.
     Derivative: the product of the other elements, from running products and not by division: exact where elements are
     zero, however many, and to every order.
     Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
@@ -248,10 +248,10 @@ def max(x: Any, /, dim: Any = None, keepdim: bool = False, *, axis: Axis = None,
     x: Real-valued, any shape.
     Returns: Of the shape of `x` without the reduced axes, of its dtype; NaN where one of the elements is.
     dim : int, optional
-        PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked, the
-        first of equal ones. A tensor in this place: `agrad.maximum` of the two.
+        PyTorch's: return the pair ``values``, ``indices`` along this axis; the gradient goes to the element picked, the
+        first of equal ones. If a tensor is passed: `agrad.maximum` of the two.
     keepdim : bool, optional
-        Beside `dim`, PyTorch's name of `keepdims`.
+        Together with `dim`, PyTorch's name of `keepdims`.
     ValueError: If there is nothing to choose from, on most backends.
     Derivative: 1 by the element that attains the extremum; elements that tie share the gradient evenly, as in PyTorch's
     `amax` and `amin` (NaNs tie with one another).
@@ -282,10 +282,10 @@ def min(x: Any, /, dim: Any = None, keepdim: bool = False, *, axis: Axis = None,
     x: Real-valued, any shape.
     Returns: Of the shape of `x` without the reduced axes, of its dtype; NaN where one of the elements is.
     dim : int, optional
-        PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked, the
-        first of equal ones. A tensor in this place: `agrad.minimum` of the two.
+        PyTorch's: return the pair ``values``, ``indices`` along this axis; the gradient goes to the element picked, the
+        first of equal ones. If a tensor is passed: `agrad.minimum` of the two.
     keepdim : bool, optional
-        Beside `dim`, PyTorch's name of `keepdims`.
+        Together with `dim`, PyTorch's name of `keepdims`.
     ValueError: If there is nothing to choose from, on most backends.
     Derivative: 1 by the element that attains the extremum; elements that tie share the gradient evenly, as in PyTorch's
     `amax` and `amin` (NaNs tie with one another).
@@ -457,7 +457,7 @@ def _run_back(xp: Any, factors: Any, terms: Any) -> Any:
 
 
 def _before(xp: Any, x: Any) -> Any:
-    """The product of what stands before each element along the last axis."""
+    """Return the product of the elements before each element along the last axis."""
     one = xp.ones_like(x[..., :1])
     return xp.cumulative_prod(xp.concat([one, x[..., : x.shape[-1] - 1]], axis=-1), axis=-1)
 
@@ -527,8 +527,8 @@ def cumulative_prod(
     include_initial: Begin with the 1, so that the axis is longer by 1.
     Returns: Of the shape of `x` (longer by 1 along the axis with `include_initial`), of `dtype`.
     ValueError: If `axis` is left out and `x` has more than one.
-    Derivative: of the j-th product by the i-th element, ``i <= j``, the product of the others up to j. It is formed
-    without division, so it is exact at zeros.
+    Derivative of the j-th product with respect to the i-th element, ``i <= j``: the product of the others up to j. It
+    is computed without division, so it is exact at zeros.
     Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
 
     >>> x = ag.tensor([2.0, 0.0, 3.0], requires_grad=True)
@@ -541,8 +541,8 @@ def cumulative_prod(
 def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Whether all elements along axes are true.
 
-    x: Any dtype; what is not 0 is true, any shape.
-    Returns: Boolean; true where there is no element.
+    x: Any dtype; nonzero elements are true; any shape.
+    Returns: Boolean; true if there is no element.
     No derivative: the result is boolean.
     Source: array API 2025.12, utility functions.
 
@@ -555,8 +555,8 @@ def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = Non
 def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Whether any element along axes is true.
 
-    x: Any dtype; what is not 0 is true, any shape.
-    Returns: Boolean; false where there is no element.
+    x: Any dtype; nonzero elements are true; any shape.
+    Returns: Boolean; false if there is no element.
     No derivative: the result is boolean.
     Source: array API 2025.12, utility functions.
 

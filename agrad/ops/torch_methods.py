@@ -1,8 +1,9 @@
 """Methods of `Tensor` that PyTorch has and the standard does not: each one line over a function, under PyTorch's words.
 
-Arguments are PyTorch's in their order (``dim``, ``keepdim``), and so is the meaning where libraries differ: ``sort`` gives
-values and indices, ``split`` takes the length of a part. Where the standard has a function of the name, its ``axis`` and
-``keepdims`` stand beside them. In-place spellings rebind the tensor to the result; see ``core.buffers.rebind``.
+Arguments are PyTorch's in their order (``dim``, ``keepdim``), and so are the semantics where libraries differ: ``sort``
+returns values and indices, ``split`` takes the length of a part. Where the standard has a function of the same name,
+its ``axis`` and ``keepdims`` are accepted too. In-place spellings rebind the tensor to the result; see
+``core.buffers.rebind``.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ from agrad.ops.extra.common import along, checked_axis
 
 Axis = int | tuple[int, ...] | None
 
-#: What an argument means, by name: of the methods here all of one name mean the same.
+#: The meaning of an argument, by name: it is the same for all methods here.
 ARGUMENTS = {
-    "accumulate": "bool, optional\n    Add to what is there; values of one place add up.",
-    "include_self": "bool, optional\n    Whether the elements of this tensor count, too, where something is put.",
-    "reduce": "str\n    How those of one place are combined: sum, mean, amax or amin.",
-    "values": "Tensor or scalar\n    What to put there.",
-    "alpha": "scalar, optional\n    A factor for what is added.",
-    "as_tuple": "bool, optional\n    Give a tuple with the indices along each axis, not a matrix with a row per element.",
+    "accumulate": "bool, optional\n    Add to the existing values; values at one position add up.",
+    "include_self": "bool, optional\n    Whether the elements of this tensor count, too, at these positions.",
+    "reduce": "str\n    How values at one position are combined: sum, mean, amax or amin.",
+    "values": "Tensor or scalar\n    The values to put there.",
+    "alpha": "scalar, optional\n    A factor for the added values.",
+    "as_tuple": "bool, optional\n    Return a tuple with the indices along each axis, not a matrix with a row per element.",
     "axis": "int\n    The axis.",
     "chunks": "int\n    How many parts.",
     "condition": "Tensor\n    Boolean.",
     "data": "object\n    Numbers, an array or a tensor.",
-    "decimals": "int, optional\n    Digits behind the point; negative: zeros before it.",
+    "decimals": "int, optional\n    Digits after the decimal point; negative: zeros before it.",
     "descending": "bool, optional\n    From the largest on.",
-    "destination": "int or tuple of int\n    Where the axes go.",
+    "destination": "int or tuple of int\n    The new positions of the axes.",
     "device": "int or str, optional\n    The device.",
     "diagonal": "int, optional\n    0 is the main diagonal; positive ones lie above.",
     "dim": "int\n    The axis.",
@@ -72,13 +73,13 @@ ARGUMENTS = {
     "indices": "Tensor\n    Integers.",
     "k": "int\n    How many.",
     "keepdim": "bool, optional\n    Keep reduced axes with length 1.",
-    "largest": "bool, optional\n    False gives the smallest.",
+    "largest": "bool, optional\n    False returns the smallest.",
     "length": "int\n    How many entries.",
     "mask": "Tensor\n    Boolean; it broadcasts with this tensor.",
     "mat1": "Tensor\n    A matrix.",
     "mat2": "Tensor\n    A matrix.",
-    "max": "Tensor or scalar\n    The upper bound; None is none.",
-    "min": "Tensor or scalar\n    The lower bound; None is none.",
+    "max": "Tensor or scalar\n    The upper bound; None means no bound.",
+    "min": "Tensor or scalar\n    The lower bound; None means no bound.",
     "beta": "scalar, optional\n    A factor for this tensor.",
     "memory_format": "object, optional\n    Not looked at.",
     "n": "int\n    The exponent.",
@@ -89,26 +90,26 @@ ARGUMENTS = {
     "other": "Tensor or scalar\n    The other operand.",
     "posinf": "float, optional\n    In place of inf. Default: the largest number.",
     "repeats": "int or Tensor\n    How often.",
-    "requires_grad": "bool, optional\n    Record what is done with the result.",
+    "requires_grad": "bool, optional\n    Whether to record operations on the result.",
     "rounding_mode": "None, 'floor' or 'trunc', optional\n    How to round the quotient.",
     "shape": "tuple of int\n    The shape.",
-    "shifts": "int or tuple of int\n    By how many places.",
+    "shifts": "int or tuple of int\n    The number of positions.",
     "size": "int, or one tuple of int\n    The shape.",
-    "sizes": "tuple of int\n    What the axis becomes.",
+    "sizes": "tuple of int\n    The new lengths.",
     "sorted": "bool, optional\n    They are sorted in any case.",
-    "source": "Tensor\n    What to put or to add; of `moveaxis` the axes to move.",
+    "source": "Tensor\n    The values to put or to add; for `moveaxis` the axes to move.",
     "split_size": "int or sequence of int\n    The length of a part (the last may be shorter), or of each.",
-    "src": "Tensor or scalar\n    What to put there.",
+    "src": "Tensor or scalar\n    The values to put there.",
     "stable": "bool, optional\n    Keep the order of equal elements; it is kept in any case.",
     "start": "int\n    The first entry.",
     "tensor1": "Tensor\n    The first factor.",
     "tensor2": "Tensor\n    The second factor, or the divisor.",
-    "value": "Tensor or scalar\n    What to put there, or a factor.",
+    "value": "Tensor or scalar\n    The values to put there, or a factor.",
     "vec": "Tensor\n    A vector.",
     "weight": "Tensor or scalar\n    0 gives this tensor, 1 the other end.",
 }
 
-#: And of the methods that have the standard's names too.
+#: And of the methods that also have the standard's names.
 REDUCTION_ARGUMENTS = {
     "ddof": "float, optional\n    NumPy's name of `correction`.",
     "axis": "int or tuple of int, optional\n    The axes. Default: all.",
@@ -123,7 +124,7 @@ REDUCTION_ARGUMENTS = {
 
 @attached
 class Reductions:
-    """Methods under PyTorch's names of arguments and the standard's; NumPy's ``out=None`` by position is no `keepdims`."""
+    """Methods with PyTorch's names of arguments and the standard's; NumPy's positional ``out=None`` does not count as `keepdims`."""
 
     def sum(
         self: Any,
@@ -196,11 +197,11 @@ class Reductions:
         """Largest element over axes; see `agrad.max`.
 
         dim : int, optional
-            PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked.
+            PyTorch's: return the pair ``values``, ``indices`` along this axis; the gradient goes to the element picked.
         keepdim : bool, optional
-            PyTorch's name of `keepdims`, which asks for the pair as well.
-        initial, where: As of ``numpy.max``.
-        By position the axis is the standard's: the values alone, among which ties share the gradient evenly.
+            PyTorch's name of `keepdims`, which requests the pair as well.
+        initial, where: As of ``numpy.max``. A positional axis is the standard's: only the values are returned, and ties
+        share the gradient evenly.
         """
         if dim is not None or keepdim is not None:
             return _pair("max", pairs.largest, self, axis, dim, keepdims, keepdim)
@@ -223,11 +224,11 @@ class Reductions:
         """Smallest element over axes; see `agrad.min`.
 
         dim : int, optional
-            PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked.
+            PyTorch's: return the pair ``values``, ``indices`` along this axis; the gradient goes to the element picked.
         keepdim : bool, optional
-            PyTorch's name of `keepdims`, which asks for the pair as well.
-        initial, where: As of ``numpy.min``.
-        By position the axis is the standard's: the values alone, among which ties share the gradient evenly.
+            PyTorch's name of `keepdims`, which requests the pair as well.
+        initial, where: As of ``numpy.min``. A positional axis is the standard's: only the values are returned, and ties
+        share the gradient evenly.
         """
         if dim is not None or keepdim is not None:
             return _pair("min", pairs.smallest, self, axis, dim, keepdims, keepdim)
@@ -364,7 +365,7 @@ class Reductions:
 
         dim : int or tuple of int, optional
             The axes; those that are longer stay, as in PyTorch. Default: all.
-        axis: The same, as the standard has it: each of length 1.
+        axis: The same under the standard's name: each of length 1.
         ValueError: If one of `axis` is longer than 1.
         """
         if axis is None:
@@ -375,10 +376,10 @@ class Reductions:
 
 @attached
 class Picking:
-    """Methods that take elements, or return a copy with others in their places."""
+    """Methods that take elements, or return a copy with other elements at some positions."""
 
     def gather(self: Any, dim: int, index: Any) -> Tensor:
-        """Elements at indices along an axis, each index for its own place along the others; see `agrad.gather`."""
+        """Take elements at indices along an axis, with a separate index for each position along the others; see `agrad.gather`."""
         return extra.gather(self, dim, index)
 
     def take_along_dim(self: Any, indices: Any, dim: int | None = None) -> Tensor:
@@ -392,12 +393,12 @@ class Picking:
         return extra.index_select(self, dim, index)
 
     def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
-        """A copy with entries added along an axis, at a vector of indices; those of one index add up."""
+        """A copy with entries added along an axis, at a vector of indices; entries at one index add up."""
         source = _source(self, dim, index, source, alpha)
         return elementwise.add(self, searching.scatter_add(self._spec, _key(self, dim, index), source))
 
     def to_sparse(self: Any) -> Any:
-        """A matrix as a sparse one that stores what is not 0; see `agrad.sparse.SparseTensor`."""
+        """Convert a matrix to a sparse one that stores the nonzero elements; see `agrad.sparse.SparseTensor`."""
         from agrad.ops.sparse import of_dense  # noqa: PLC0415 (most programs have no sparse matrices)
 
         return of_dense(self)
@@ -462,9 +463,9 @@ class Picking:
         return searching.where(condition, self, other)
 
     def nonzero(self: Any, *, as_tuple: bool | None = None) -> Any:
-        """Indices of the elements that are not zero; see `agrad.nonzero`, which gives a tuple.
+        """Indices of the nonzero elements; see `agrad.nonzero`, which returns a tuple.
 
-        TypeError: In code for NumPy, unless it says `as_tuple`: NumPy's gives the tuple.
+        TypeError: In code for NumPy, without `as_tuple`: NumPy returns the tuple.
         """
         if as_tuple is None:
             check_meaning(
@@ -487,9 +488,9 @@ class Ordering:
     """Methods that sort, or find elements by their rank."""
 
     def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True) -> Sorted:
-        """Sorted along an axis: values and indices. `agrad.sort` gives values only.
+        """Sorted along an axis: values and indices. `agrad.sort` returns only values.
 
-        TypeError: In code for NumPy: NumPy's sorts in place.
+        TypeError: In code for NumPy, whose method sorts in place.
         """
         check_meaning(
             "x = np.sort(x) for NumPy's x.sort(), which sorts in place",
@@ -498,16 +499,16 @@ class Ordering:
         return pairs.in_order(self, dim, descending)
 
     def median(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The middle element, of an even count the lower one, as in PyTorch; `agrad.median` gives the mean of the two.
+        """The middle element, for an even count the lower one, as in PyTorch; `agrad.median` returns the mean of the two.
 
         dim : int, optional
-            Along this axis. Default: of all elements.
+            The axis. Default: over all elements.
         Returns: The value; along an axis the pair ``values``, ``indices``. NaN where an element is NaN.
         """
         return extra.quantile(self, 0.5, method="lower") if dim is None else pairs.middle(self, dim, keepdim)
 
     def mode(self: Any, dim: int = -1, keepdim: bool = False) -> Picked:
-        """The most frequent element along an axis, of several the smallest.
+        """The most frequent element along an axis, the smallest of several.
 
         Returns: ``values`` and ``indices``, the last of each.
         """
@@ -549,7 +550,7 @@ class Ordering:
         dim : int or None, optional
             The axis; None for all elements, counted in rows.
         descending : bool, optional
-            From the largest on. A text is NumPy's `kind`, which stands in this place.
+            Begin with the largest. A string is NumPy's `kind`, which has this position.
         axis : int or None, optional
             As `dim`.
         kind : str, optional
@@ -569,7 +570,7 @@ class Ordering:
 
 @attached
 class ReductionsByDim:
-    """Reductions that have PyTorch's names of arguments alone."""
+    """Reductions that only have PyTorch's names of arguments."""
 
     def amax(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
         """Largest element over axes; see `agrad.max`."""
@@ -584,7 +585,7 @@ class ReductionsByDim:
         return special.logsumexp(self, axis=frozen(dim), keepdims=keepdim)
 
     def count_nonzero(self: Any, dim: Any = None) -> Tensor:
-        """How many elements are not zero; see `agrad.count_nonzero`."""
+        """Count the nonzero elements; see `agrad.count_nonzero`."""
         return searching.count_nonzero(self, axis=frozen(dim))
 
     def softmax(self: Any, dim: int, dtype: Any = None) -> Tensor:
@@ -617,7 +618,7 @@ class Shapes:
 
         *shape : int, or one tuple of int
             The shape; one entry may be -1. Default: that of the tensor.
-        TypeError: If a dtype is given: NumPy's and PyTorch's views of other dtypes look at memory.
+        TypeError: If a dtype is passed: NumPy's and PyTorch's views of other dtypes reinterpret memory.
         """
         try:
             asked = shape_of(shape) if shape else self.shape
@@ -637,10 +638,11 @@ class Shapes:
         return manipulation.reshape(self, other.shape)
 
     def flatten(self: Any, start_dim: int | str = 0, end_dim: int = -1, *, order: str = "C") -> Tensor:
-        """Axes from `start_dim` to `end_dim` made one; see `agrad.extra.flatten`.
+        """Merge axes from `start_dim` to `end_dim`; see `agrad.extra.flatten`.
 
         start_dim, end_dim : int, optional
-            The first and the last of them. Default: all axes. A text is NumPy's `order`, which stands in the first place.
+            The first and the last of them. Default: all axes. A string is NumPy's `order`, which has the first
+            position.
         order : {'C', 'F', 'A', 'K'}, optional
             'F' counts the elements in columns, as in NumPy.
         """
@@ -662,14 +664,14 @@ class Shapes:
         return manipulation.reshape(self, (-1,))
 
     def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Tensor:
-        """One axis made several; see `agrad.extra.unflatten`."""
+        """Split one axis into several; see `agrad.extra.unflatten`."""
         return extra.unflatten(self, dim, sizes)
 
     def permute(self: Any, *axes: Any, dims: Any = None) -> Tensor:
         """The axes in another order; see `agrad.permute_dims`.
 
         *axes : int, or one tuple of int
-            For each axis of the result, which one of this tensor it is.
+            For each axis of the result, its number in this tensor.
         dims : tuple of int, optional
             The same by name.
         """
@@ -683,7 +685,7 @@ class Shapes:
         dim1 : int, optional
             The other axis.
         *axes : int
-            More of the new order. Without any argument the order is reversed.
+            The rest of the new order. Without any argument the order is reversed.
         TypeError: ``x.transpose(0, 1)`` of a matrix, in code for NumPy, where it is `x` itself.
         """
         if axes:
@@ -715,7 +717,7 @@ class Shapes:
     def unsqueeze(self: Any, dim: int) -> Tensor:
         """A new axis of length 1; see `agrad.expand_dims`.
 
-        dim: Its place in the result.
+        dim: Its position in the result.
         """
         return manipulation.expand_dims(self, axis=dim)
 
@@ -723,7 +725,7 @@ class Shapes:
         """Broadcast to a shape; see `agrad.broadcast_to`.
 
         *shape : int, or one tuple of int
-            The shape; -1 keeps an axis as it is.
+            The shape; -1 keeps the length of an axis.
         """
         wanted = shape_of(shape)
         lead = len(wanted) - self.ndim
@@ -764,11 +766,11 @@ class Shapes:
         return manipulation.unstack(self, axis=dim)
 
     def chunk(self: Any, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-        """Cut along an axis into so many parts at most; see `agrad.chunk`."""
+        """Split along an axis into at most this many parts; see `agrad.chunk`."""
         return extra.chunk(self, chunks, dim)
 
     def split(self: Any, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
-        """Cut along an axis into parts of a length; `agrad.extra.split`, NumPy's, takes their number."""
+        """Split along an axis into parts of a length; NumPy's `agrad.extra.split` takes their number."""
         axis = _checked(self, dim, "split")
         size = self.shape[axis]
         if isinstance(split_size, int):
@@ -801,11 +803,11 @@ class Shapes:
         return manipulation.flip(self, axis=shape_of(dims))
 
     def roll(self: Any, shifts: Any, dims: Any = None) -> Tensor:
-        """Elements moved along axes, those that leave come in at the other end; see `agrad.roll`."""
+        """Shift elements along axes; those shifted out return at the other end; see `agrad.roll`."""
         return manipulation.roll(self, shifts, axis=dims)
 
     def moveaxis(self: Any, source: Any, destination: Any) -> Tensor:
-        """Axes moved to other places; see `agrad.moveaxis`."""
+        """Move axes to other positions; see `agrad.moveaxis`."""
         return manipulation.moveaxis(self, source, destination)
 
     movedim = moveaxis
@@ -890,9 +892,9 @@ class Elementwise:
         return elementwise.positive(self)
 
     def round(self: Any, decimals: int = 0) -> Tensor:
-        """Round to the nearest number of so many decimals, halves to the even one; see `agrad.round`.
+        """Round to the nearest number with this many decimals, halves to even; see `agrad.round`.
 
-        TypeError: If there are decimals to be other than 0, and the dtype is not floating point.
+        TypeError: If the number of decimals is not 0, and the dtype is not floating-point.
         """
         return _rounded(self, decimals)
 
@@ -957,7 +959,7 @@ class Elementwise:
         return elementwise.clip(self, None, max)
 
     def nan_to_num(self: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-        """Finite numbers in the place of NaN and infinities; see `agrad.extra.nan_to_num`."""
+        """Replace NaN and infinities by finite numbers; see `agrad.extra.nan_to_num`."""
         return extra.nan_to_num(self, nan=nan, posinf=posinf, neginf=neginf)
 
     def lerp(self: Any, end: Any, weight: Any) -> Tensor:
@@ -991,7 +993,7 @@ class Elementwise:
     subtract = sub
 
     def div(self: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        """``self / other``, rounded down ("floor") or towards 0 ("trunc") if it is said; see `agrad.divide`.
+        """``self / other``, rounded down ("floor") or towards 0 ("trunc") if requested; see `agrad.divide`.
 
         ValueError: If `rounding_mode` is something else.
         """
@@ -1011,7 +1013,7 @@ class Matrices:
 
     @property
     def is_cuda(self: Any) -> bool:
-        """Whether it lies on a CUDA device, one of the cupy backend."""
+        """Whether it is on a CUDA device, one of the cupy backend."""
         return str(self.device).partition(":")[0] == "cupy"
 
     @property
@@ -1061,7 +1063,7 @@ class Matrices:
             The axes. Default: all.
         dtype: Convert to this dtype first.
         Returns: Real.
-        ValueError: If `p` is another word, or "nuc" of what is not a matrix.
+        ValueError: If `p` is another string, or "nuc" of an operand that is not a matrix.
         Derivative: ``x / norm(x)`` of "fro"; 0 where the norm is 0, as in PyTorch.
         """
         x = self if dtype is None else data_type.astype(self, dtype, copy=False)

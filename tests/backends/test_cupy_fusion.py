@@ -385,7 +385,7 @@ def test_what_cannot_be_fused_is_refused():
         with pytest.raises(NotFusible, match=match):
             rule_code(op.plan((True,), same_spec=True), "float64", ())
 
-    refused(lambda x: 1.0 if x > 0 else 0.0, "chooses its way by a value")
+    refused(lambda x: 1.0 if x > 0 else 0.0, "branches on a value")
     refused(lambda xp, x: xp.astype(x, LIBRARY.float32), "numbers of the dtype float32, float64")
     refused(lambda xp, x: xp.sum(x), "the function sum")
     refused(lambda x: x % 2, "the function remainder")

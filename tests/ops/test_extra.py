@@ -737,7 +737,7 @@ def test_bincount_on_a_lazy_backend(never_computes):
     import dask.array as da
 
     x = ag.asarray(da.from_array(np.array([0, 2, 2]), chunks=2))
-    with pytest.raises(ag.UnsupportedOp, match="give it as length="):
+    with pytest.raises(ag.UnsupportedOp, match="pass it as length="):
         E.bincount(x)
     assert E.bincount(x, length=3).shape == (3,)
 

@@ -1,7 +1,7 @@
-"""Functions beyond the standard that users of NumPy, SciPy and PyTorch expect, under their names.
+"""Functions beyond the standard that users of NumPy, SciPy and PyTorch expect, under their own names.
 
-Where the two differ, the meaning is that of the library whose name it is, which each function states. Arguments have the
-standard's words (``axis``, ``keepdims``), in the order of that library.
+Where two libraries differ, a function follows the one it is named after, as its docstring says. Arguments have the
+standard's names (``axis``, ``keepdims``), in the order of that library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `torch` itself names of `torch.nn.functional`; `agrad.nn.functional` has the rest."""
+"""The functions of `torch.nn.functional` that `torch` itself also has; `agrad.nn.functional` has the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the functions beyond the standard share: dtypes and axes of operands."""
+"""Helpers of the functions beyond the standard: dtypes and axes of operands."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def checked_axis(name: str, axis: int, rank: int) -> int:
     IndexError
         If there is no such axis.
     TypeError
-        If it is no integer.
+        If it is not an integer.
     """
-    if isinstance(axis, str):  # "F", which NumPy's methods take in this place
+    if isinstance(axis, str):  # "F", which NumPy's methods take at this position
         raise TypeError(f"{name}() takes axes as integers, not {axis!r}{errors.called()}")
     if not -rank <= axis < rank:
         raise IndexError(
@@ -57,12 +57,12 @@ def checked_axes(name: str, axis: Axis, rank: int) -> tuple[int, ...]:
 
 
 def along(axis: int, part: slice | int | None) -> tuple[Any, ...]:
-    """The key of a part along an axis that is counted from the front."""
+    """Return the key of a part along an axis counted from the front."""
     return (*(slice(None),) * axis, part, ...)
 
 
 def joined(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Axes moved to the end and made one."""
+    """Return `x` with these axes moved to the end and merged."""
     rest = tuple(i for i in range(x.ndim) if i not in axes)
     if len(axes) == 1 and axes[0] == x.ndim - 1:
         return x
@@ -71,5 +71,5 @@ def joined(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def without(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
-    """Take axes of length 1 away, unless they are to be kept."""
+    """Remove axes of length 1, unless they should be kept."""
     return x if keepdims else reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))

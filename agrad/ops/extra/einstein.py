@@ -1,4 +1,4 @@
-"""Einstein summation: any equation as diagonals, sums and products of two operands, which are matrix products."""
+"""Einstein summation: any equation as diagonals, sums, and products of two operands, which are matrix products."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = ["einsum"]
 # -- two operands -----------------------------------------------------------------------------------------------------
 
 
-#: Of so few products a sum is faster than a product of matrices of one row and one column.
+#: Up to this many products, a sum is faster than a matrix product of one row and one column.
 FEW = 32
 
 
 class _Layout(NamedTuple):
-    """How a contraction becomes a matrix product: permutations, and how many axes are of which kind."""
+    """A contraction as a matrix product: permutations, and how many axes there are of each kind."""
 
     first: tuple[int, ...] | None
     second: tuple[int, ...] | None
@@ -54,7 +54,7 @@ def _layout(first: str, second: str, result: str) -> _Layout:
 
 
 def _contraction_kernel(xp: Any, x1: Any, x2: Any, /, first: str, second: str, result: str) -> Any:
-    """One matrix product per place of the axes that both operands and the result have."""
+    """Compute one matrix product for each position of the axes that both operands and the result have."""
     order1, order2, order, batch, rows, summed = _layout(first, second, result)
     x1, x2 = promote(xp, x1, x2)
     x1 = x1 if order1 is None else xp.permute_dims(x1, order1)
@@ -113,8 +113,8 @@ def contraction(x1: Any, x2: Any, /, first: str, second: str, result: str) -> Te
 
     x1, x2: The operands.
     first, second, result : str
-        A label per axis of each operand and of the result. Each label stands in two of the three at least, and in each
-        at most once; axes of one label have one length.
+        A label per axis of each operand and of the result. Each label occurs in at least two of the three, and at most
+        once in each; axes with the same label have the same length.
     Returns: The result. Axes that both operands have and the result lacks are summed.
     """
 
@@ -127,7 +127,7 @@ def _refused(equation: str, why: str) -> ValueError:
 
 
 def _split(equation: str) -> tuple[list[str], str | None]:
-    """The subscripts of the operands, and those of the result if they are given."""
+    """Return the subscripts of the operands, and those of the result if they are given."""
     text = "".join(equation.split())
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -142,7 +142,7 @@ def _split(equation: str) -> tuple[list[str], str | None]:
 
 
 def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
-    """A label for every axis of every operand, and those of the result; an ellipsis has labels of its own."""
+    """Return a label for every axis of every operand, and those of the result; the axes of an ellipsis get their own labels."""
     terms, result = _split(equation)
     if len(terms) != len(ranks):
         raise (
@@ -205,7 +205,7 @@ def _order(labels: tuple[str, ...], result: str, sizes: tuple[tuple[int, ...], .
 
 
 def _diagonal(x: Tensor, order: tuple[int, ...], n: int) -> Tensor:
-    """The diagonal of the two axes that an order puts last: every (n + 1)-th element of both as one."""
+    """The diagonal of the two axes that an order puts last: every (n + 1)-th element of both merged."""
     x = permute_dims(x, order)
     return getitem(reshape(x, (*x.shape[:-2], n * n)), (..., slice(None, None, n + 1)))
 
@@ -223,7 +223,7 @@ class _Term(NamedTuple):
 
 
 class _Planner:
-    """Writes an equation as steps ``(function, numbers of its operands, parameters)``; each gives one more value."""
+    """Writes an equation as steps ``(function, numbers of its operands, parameters)``; each adds one value."""
 
     def __init__(self, operands: int) -> None:
         self.count = operands
@@ -235,7 +235,7 @@ class _Planner:
         return self.count - 1
 
     def without(self, term: _Term, axes: tuple[int, ...], function: Callable[..., Tensor]) -> _Term:
-        """Sum over axes, or take away those of length 1."""
+        """Sum over axes, or remove those of length 1."""
         if not axes:
             return term
         kept = [i for i in range(len(term.shape)) if i not in axes]
@@ -243,11 +243,11 @@ class _Planner:
         return _Term(self.add(function, (term.number,), axes), labels, shape)
 
     def summed(self, term: _Term, kept: set[str]) -> _Term:
-        """Sum over the axes whose labels nothing else has."""
+        """Sum over the axes whose labels occur nowhere else."""
         return self.without(term, tuple(i for i, c in enumerate(term.labels) if c not in kept), _total)
 
     def without_repeats(self, term: _Term) -> _Term:
-        """Take the diagonal along axes of one label."""
+        """Take the diagonal along axes with the same label."""
         for c in dict.fromkeys(term.labels):
             while term.labels.count(c) > 1:
                 number, labels, shape = term
@@ -264,20 +264,20 @@ class _Planner:
         return term
 
     def pair(self, one: _Term, two: _Term, needed: set[str], result: str | None) -> _Term:
-        """Contract two operands; `needed` are the labels that come up later."""
+        """Contract two operands; `needed` are the labels that occur later."""
         sizes1, sizes2 = (dict(zip(t.labels, t.shape, strict=True)) for t in (one, two))
         for c in sizes1:
             n, m = sizes1[c], sizes2.get(c, sizes1[c])
             if n != m and 1 not in (n, m) and n == n and m == m:  # noqa: PLR0124 (nan: unknown to a lazy backend)
                 raise ValueError(f"einsum(): operands have sizes {n} and {m} for subscript {c}{called()}")
-        # what one has at length 1 and the other at full length is an axis of the other alone
+        # an axis with length 1 in one operand and full length in the other belongs only to the latter
         one, two = (
             self.without(t, tuple(i for i, c in enumerate(t.labels) if t.shape[i] == 1 != sizes.get(c, 1)), squeeze)
             for t, sizes in ((one, sizes2), (two, sizes1))
         )
         one, two = self.summed(one, needed | set(two.labels)), self.summed(two, needed | set(one.labels))
         first, second = one.labels, two.labels
-        if result is None:  # as the kernel has them, so that nothing is transposed
+        if result is None:  # in the kernel's order, so that nothing is transposed
             result = "".join(c for c in first if c in second and c in needed)
             result += "".join(c for c in first if c not in second) + "".join(c for c in second if c not in first)
         sizes = dict(zip(first, one.shape, strict=True)) | dict(zip(second, two.shape, strict=True))
@@ -287,7 +287,7 @@ class _Planner:
 
 @functools.lru_cache(maxsize=512)
 def _plan(equation: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tuple[Any, ...]:
-    """The steps of an equation for operands of some shapes."""
+    """Return the steps of an equation for operands of some shapes."""
     labels, result = _parse(equation, tuple(map(len, shapes)))
     planner = _Planner(len(shapes))
     terms = [planner.without_repeats(_Term(i, *part)) for i, part in enumerate(zip(labels, shapes, strict=True))]
@@ -310,7 +310,7 @@ def _plan(equation: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> 
 
 
 def _as_numbers(values: list[Tensor]) -> list[Tensor]:
-    """Return operands with truth values beside numbers as numbers: sums of truth values alone are truth values."""
+    """Return operands with booleans converted to numbers if there are also numbers: sums of booleans only are booleans."""
     kinds = [x._spec.backend.kind(x.dtype) for x in values]
     other = next((x for x, kind in zip(values, kinds, strict=True) if kind != "bool"), None)
     if other is None:
@@ -324,13 +324,13 @@ def einsum(equation: str, /, *operands: Any, optimize: str | bool | Sequence[tup
     equation : str
         A letter per axis of every operand, commas between the operands, and after ``->`` the letters of the result. A
         letter that the result lacks is summed over; one that an operand has twice takes the diagonal; ``...`` stands
-        for the axes that have no letter, which broadcast. Without ``->`` the result has the axes of the ellipsis and
-        then, in alphabetical order, the letters that occur once.
+        for the axes without a letter, which broadcast. Without ``->`` the result has the axes of the ellipsis and then,
+        in alphabetical order, the letters that occur once.
     *operands: As many as the equation has. An axis of length 1 broadcasts.
     optimize : str, bool or sequence of tuple of int, optional
         The order in which three or more operands are contracted: a strategy or a path of opt_einsum, or False for left
-        to right. By default opt_einsum plans, if it is installed (``pip install opt_einsum``); else it is left to
-        right. The result is the same up to rounding.
+        to right. By default opt_einsum plans it, if it is installed (``pip install opt_einsum``); otherwise it is left
+        to right. The result is the same up to rounding.
     ValueError: If the equation is malformed or does not fit the operands.
     ImportError: If `optimize` names a strategy and opt_einsum is not installed.
     Semantics are those of ``numpy.einsum``. Every product of two operands is a matrix product; so are its derivatives,

@@ -34,9 +34,9 @@ def _members(name: str, arrays: Any) -> tuple[Tensor, ...]:
 
 
 def cat(arrays: Sequence[Any], /, axis: int | None = 0, *, dim: int | None = None) -> Tensor:
-    """Joined along an axis: PyTorch's name of the standard's `agrad.concat`.
+    """Join along an axis: PyTorch's name for the standard's `agrad.concat`.
 
-    arrays: Of one shape but for that axis.
+    arrays: Of one shape except along that axis.
     axis : int or None, optional
         The axis; None flattens first.
     dim : int, optional
@@ -52,8 +52,7 @@ def cat(arrays: Sequence[Any], /, axis: int | None = 0, *, dim: int | None = Non
 def hstack(arrays: Sequence[Any], /) -> Tensor:
     """Joined side by side: along the second axis, or the only one.
 
-    arrays: Of one shape but for that axis.
-    As ``numpy.hstack``. Linear.
+    arrays: Of one shape except along that axis. As ``numpy.hstack``. Linear.
 
     >>> ag.extra.hstack([ag.tensor([1, 2]), ag.tensor([3])])
     tensor([1, 2, 3])
@@ -65,7 +64,7 @@ def hstack(arrays: Sequence[Any], /) -> Tensor:
 def vstack(arrays: Sequence[Any], /) -> Tensor:
     """Joined one below the other: along the first axis; vectors are rows.
 
-    arrays: Of one shape but for the first axis.
+    arrays: Of one shape except along the first axis.
     Returns: At least two axes.
     As ``numpy.vstack``. Linear.
 
@@ -77,9 +76,9 @@ def vstack(arrays: Sequence[Any], /) -> Tensor:
 
 
 def dstack(arrays: Sequence[Any], /) -> Tensor:
-    """Joined behind one another: along the third axis.
+    """Join along the third axis.
 
-    arrays: Of one shape but for the third axis; fewer axes are filled up as by `atleast_3d`.
+    arrays: Of one shape except along the third axis; fewer axes are extended as by `atleast_3d`.
     Returns: At least three axes.
     As ``numpy.dstack``. Linear.
 
@@ -91,9 +90,9 @@ def dstack(arrays: Sequence[Any], /) -> Tensor:
 
 
 def column_stack(arrays: Sequence[Any], /) -> Tensor:
-    """Joined as columns: vectors are columns, matrices stand side by side.
+    """Join as columns: vectors are columns, matrices are placed side by side.
 
-    arrays: Vectors and matrices of one number of rows.
+    arrays: Vectors and matrices with the same number of rows.
     Returns: At least two axes.
     As ``numpy.column_stack``. Linear.
 
@@ -108,7 +107,7 @@ def column_stack(arrays: Sequence[Any], /) -> Tensor:
 def append(x: Any, values: Any, /, *, axis: int | None = None) -> Tensor:
     """Values joined to the end.
 
-    x, values: Of one shape but for the axis.
+    x, values: Of one shape except along the axis.
     axis : int, optional
         The axis; by default both are flattened.
     Returns: A new tensor.
@@ -129,11 +128,12 @@ def _pieces(x: Tensor, bounds: Sequence[int | None], axis: int) -> tuple[Tensor,
 
 
 def array_split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """Cut along an axis into parts, which need not be of one length.
+    """Split along an axis into parts of possibly different lengths.
 
     x: At least one axis.
     indices_or_sections : int or sequence of int
-        A number of parts (the first ones get one element more where the length is no multiple), or where to cut.
+        The number of parts (the first ones get one element more if the length is not a multiple), or the positions of
+        the cuts.
     axis : int, optional
         The axis.
     Returns: The parts.
@@ -158,16 +158,16 @@ def _array_split(name: str, x: Any, indices_or_sections: Any, axis: int) -> tupl
 
 
 def split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """Cut along an axis into parts of one length, or at given places.
+    """Split along an axis into parts of one length, or at given positions.
 
     x: At least one axis.
     indices_or_sections : int or sequence of int
-        A number of parts, or where to cut.
+        The number of parts, or the positions of the cuts.
     axis : int, optional
         The axis.
     Returns: The parts.
-    ValueError: If the length is no multiple of the number of parts.
-    As ``numpy.split``: an integer is the number of parts, where PyTorch's ``split`` has the length of a part. Linear.
+    ValueError: If the length is not a multiple of the number of parts. As ``numpy.split``: an integer is the number of
+    parts, whereas PyTorch's ``split`` takes the length of a part. Linear.
 
     >>> ag.extra.split(ag.arange(4), 2)
     (tensor([0, 1]), tensor([2, 3]))
@@ -221,11 +221,11 @@ def vsplit(x: Any, indices_or_sections: int | Sequence[int], /) -> tuple[Tensor,
 
 
 def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int | None = None) -> tuple[Tensor, ...]:
-    """Cut along an axis into at most so many parts, all of one length but the last.
+    """Split along an axis into at most this many parts, all of one length except the last.
 
     x: At least one axis.
     chunks : int
-        The number of parts wanted. There are fewer where parts of the length rounded up suffice.
+        The desired number of parts. There are fewer if parts of the length rounded up suffice.
     axis : int, optional
         The axis.
     dim : int, optional
@@ -251,7 +251,7 @@ def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int | None = None) -> t
 
 
 def _places(name: str, obj: Any, n: int, stop: int) -> list[int]:
-    """Indices, a slice or an array of them as integers from 0 to before `stop`."""
+    """Return indices, a slice, or an array of them as integers from 0 to `stop` - 1."""
     if isinstance(obj, slice):
         return list(range(*obj.indices(n)))
     if hasattr(obj, "shape"):
@@ -268,16 +268,15 @@ def _places(name: str, obj: Any, n: int, stop: int) -> list[int]:
 
 
 def delete(x: Any, obj: Any, /, *, axis: int | None = None) -> Tensor:
-    """Without the elements at some places along an axis.
+    """Remove the elements at some positions along an axis.
 
     x: Any shape.
     obj : int, slice, sequence of int, mask or Tensor
-        The places; their values are looked at, because the shape of the result depends on them.
+        The positions; their values are read, because the shape of the result depends on them.
     axis : int, optional
         The axis; by default `x` is flattened.
     Returns: A new tensor.
-    IndexError: If a place is out of bounds.
-    As ``numpy.delete``. Linear; what is deleted gets the gradient 0.
+    IndexError: If a position is out of bounds. As ``numpy.delete``. Linear; deleted elements get the gradient 0.
 
     >>> ag.extra.delete(ag.tensor([1, 2, 3, 4]), [0, -1])
     tensor([2, 3])
@@ -293,18 +292,19 @@ def delete(x: Any, obj: Any, /, *, axis: int | None = None) -> Tensor:
 
 
 def insert(x: Any, obj: Any, values: Any, /, *, axis: int | None = None) -> Tensor:
-    """Values put in before some places along an axis.
+    """Insert values before some positions along an axis.
 
     x: Any shape.
     obj : int, slice, sequence of int or Tensor
-        The places, counted in `x` as it is given.
-    values: What to put in, one slice per place: it broadcasts to `x` with as many elements along the axis as there are
-        places. For a single place it may be several slices, and lacks the axis where it has fewer axes than `x`.
+        The positions, counted in the original `x`.
+    values: The values to insert, one slice per position: they broadcast to `x` with as many elements along the axis as
+    there are
+        positions. At a single position there may be several slices, and the axis is missing if there are fewer axes
+        than in `x`.
     axis : int, optional
         The axis; by default `x` is flattened.
     Returns: A new tensor, of the dtype of `x`.
-    IndexError: If a place is out of bounds.
-    As ``numpy.insert``. Linear in `x` and `values`.
+    IndexError: If a position is out of bounds. As ``numpy.insert``. Linear in `x` and `values`.
 
     >>> ag.extra.insert(ag.tensor([1, 2, 3]), 1, 9)
     tensor([1, 9, 2, 3])
@@ -328,17 +328,17 @@ def insert(x: Any, obj: Any, values: Any, /, *, axis: int | None = None) -> Tens
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
-    """Elements chosen by the first of several conditions that is true.
+    """Choose elements by the first of several conditions that is true.
 
     condlist : sequence of boolean Tensor
         The conditions.
     choicelist : sequence of Tensor
-        As many, what to choose.
+        As many choices.
     default : Tensor or scalar, optional
-        What to choose where no condition is true.
-    Returns: Of the shape that all of them broadcast to.
-    ValueError: If the two lists are empty or not of one length.
-    As ``numpy.select``. Linear in the choices: each gets the gradient where it was chosen, 0 elsewhere.
+        The value where no condition is true.
+    Returns: Of the common broadcast shape.
+    ValueError: If the two lists are empty or differ in length. As ``numpy.select``. Linear in the choices: each gets
+    the gradient where it was chosen, 0 elsewhere.
 
     >>> x = ag.arange(5)
     >>> ag.extra.select([x < 2, x > 2], [x, x * x], 9)

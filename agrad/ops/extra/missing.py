@@ -24,12 +24,12 @@ __all__ = ["nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nan
 
 
 def without_nan(x: Tensor, value: float) -> Tensor:
-    """`x` with a number in the places of NaN: `where` gives them the gradient 0."""
+    """Return `x` with a number in place of NaN: `where` gives these elements the gradient 0."""
     return where(isnan(x), value, x) if x._spec.inexact else x
 
 
 def mean_where(x: Tensor, there: Any, axes: tuple[int, ...], *, keepdims: bool) -> Tensor:
-    """Mean over axes of the elements where a mask of the same shape is true, NaN where there is none."""
+    """Mean over axes of the elements where a mask of the same shape is true, NaN if there are none."""
     return without(_centre(x, there, axes, _counted(x, there, axes)), axes, keepdims)
 
 
@@ -39,7 +39,7 @@ def var_where(
 ) -> Tensor:  # fmt: skip
     """Variance over axes of the elements where a mask is true, about a `centre` or their mean.
 
-    What divides is `least` where no more elements than the correction are there.
+    The divisor is `least` if there are no more elements than the correction.
     """
     n = _counted(x, there, axes)
     centred = where(there, x - (_centre(x, there, axes, n) if centre is None else centre), 0.0)
@@ -55,7 +55,7 @@ def root(x: Tensor) -> Tensor:
 
 
 def _counted(x: Tensor, there: Any, axes: tuple[int, ...]) -> Tensor:
-    """How many elements are there, with the axes kept at length 1, as real numbers."""
+    """Return how many elements are not missing, with the axes kept at length 1, as real numbers."""
     return sum_of(astype(there, finfo(x.dtype).dtype if x._spec.is_complex else x.dtype), axis=axes, keepdims=True)
 
 
@@ -84,8 +84,8 @@ def nanprod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool =
     """Product over axes, NaN counting as 1.
 
     x, axis, dtype, keepdims: As for `nansum`.
-    Returns: The products.
-    As ``numpy.nanprod``. NaN gets the gradient 0, in any order; the gradient is exact where elements are 0.
+    Returns: The products. As ``numpy.nanprod``. NaN gets the gradient 0, to any order; the gradient is exact where
+    elements are 0.
 
     >>> ag.extra.nanprod(ag.tensor([3.0, ag.nan, 2.0]))
     tensor(6.)
@@ -97,8 +97,8 @@ def nanmean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Mean over axes of the elements that are not NaN.
 
     x, axis, keepdims: As for `nansum`.
-    Returns: The means, NaN where there is no other element.
-    As ``numpy.nanmean``, without its warning. NaN gets the gradient 0, in any order.
+    Returns: The means, NaN if there is no other element. As ``numpy.nanmean``, without its warning. NaN gets the
+    gradient 0, to any order.
 
     >>> ag.extra.nanmean(ag.tensor([1.0, ag.nan, 2.0]))
     tensor(1.5000)
@@ -113,9 +113,9 @@ def nanvar(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: b
     """Variance over axes of the elements that are not NaN.
 
     x, axis, keepdims: As for `nansum`.
-    correction: What is taken off the number of elements before it divides.
-    Returns: The variances, real; NaN where no more elements than the correction are left.
-    As ``numpy.nanvar``, without its warning. NaN gets the gradient 0, in any order.
+    correction: Subtracted from the number of elements in the divisor.
+    Returns: The variances, real; NaN if no more elements than the correction are left. As ``numpy.nanvar``, without its
+    warning. NaN gets the gradient 0, to any order.
 
     >>> ag.extra.nanvar(ag.tensor([1.0, ag.nan, 3.0]))
     tensor(1.)
@@ -131,8 +131,8 @@ def nanstd(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: b
     """Standard deviation over axes of the elements that are not NaN.
 
     x, axis, correction, keepdims: As for `nanvar`.
-    Returns: The standard deviations, real; NaN where no more elements than the correction are left.
-    As ``numpy.nanstd``, without its warning. NaN gets the gradient 0, in any order, and so do equal elements.
+    Returns: The standard deviations, real; NaN if no more elements than the correction are left. As ``numpy.nanstd``,
+    without its warning. NaN gets the gradient 0, to any order, and so do equal elements.
 
     >>> ag.extra.nanstd(ag.tensor([1.0, ag.nan, 5.0]))
     tensor(2.)
@@ -144,7 +144,7 @@ def nanstd(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: b
 
 
 def _nan_extremum(name: str, worst: float) -> dict[str, Any]:
-    """The rule and kernel of nanmax and nanmin; NaN never shares in a gradient."""
+    """Return the rule and kernel of nanmax and nanmin; NaN never shares in a gradient."""
 
     def kernel(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
         best = getattr(xp, name)
@@ -164,7 +164,7 @@ def _nan_extremum(name: str, worst: float) -> dict[str, Any]:
 
     def jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, keepdims: bool) -> Any:
         share = shares(xp, x, x_spec, ans, axis, keepdims)
-        asked = xp.where(share == 0, xp.zeros_like(t_x), t_x * share)  # the tangent of what is left out may be NaN
+        asked = xp.where(share == 0, xp.zeros_like(t_x), t_x * share)  # the tangent of a skipped element may be NaN
         return xp.sum(asked, axis=axis, keepdims=keepdims)
 
     return {"vjp": {"x": vjp}, "jvp": jvp, "kernel": kernel}

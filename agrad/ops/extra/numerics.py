@@ -103,15 +103,15 @@ def heaviside(x1: Any, x2: Any, /) -> Tensor:
 
 
 def nan_to_num(x: Any, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """Numbers in the places of NaN and infinities.
+    """Replace NaN and infinities by numbers.
 
     x: Any shape.
     nan : float, optional
-        What stands for NaN.
+        The replacement of NaN.
     posinf, neginf : float, optional
-        What stands for the infinities. Default: the largest and the smallest number of the dtype.
-    Returns: Of the dtype of `x`. Real and imaginary parts are looked at separately.
-    As ``numpy.nan_to_num``. The gradient is 0 where something was replaced.
+        The replacements of the infinities. Default: the largest and the smallest number of the dtype.
+    Returns: Of the dtype of `x`. Real and imaginary parts are treated separately. As ``numpy.nan_to_num``. Replaced
+    elements get the gradient 0.
 
     >>> ag.extra.nan_to_num(ag.tensor([ag.nan, ag.inf, 1.0]), posinf=9.0)
     tensor([0., 9., 1.])
@@ -183,8 +183,7 @@ def allclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equ
     """Whether all elements are equal within tolerances.
 
     x1, x2, rtol, atol, equal_nan: As for `isclose`.
-    Returns: A Python truth value: a lazy backend computes it.
-    As ``numpy.allclose`` and ``torch.allclose``. No derivative.
+    Returns: A Python boolean: a lazy backend computes it. As ``numpy.allclose`` and ``torch.allclose``. No derivative.
 
     >>> ag.extra.allclose(ag.tensor([1.0, 2.0]), ag.tensor([1.0, 2.0]))
     True
@@ -198,8 +197,7 @@ def array_equal(x1: Any, x2: Any, /, *, equal_nan: bool = False) -> bool:
     x1, x2: Any shapes.
     equal_nan : bool, optional
         Whether NaN equals NaN.
-    Returns: A Python truth value: a lazy backend computes it.
-    As ``numpy.array_equal``. No derivative.
+    Returns: A Python boolean: a lazy backend computes it. As ``numpy.array_equal``. No derivative.
 
     >>> ag.extra.array_equal(ag.tensor([1, 2]), [1, 2])
     True
@@ -234,7 +232,7 @@ def gradient(f: Any, /, *varargs: Any, axis: Axis = None, edge_order: int = 1) -
     edge_order : {1, 2}, optional
         The order of accuracy at the ends.
     Returns: Of the shape of `f`; a tuple for several axes.
-    TypeError: If the number of spacings is neither 0 nor 1 nor that of the axes.
+    TypeError: If the number of spacings is not 0, 1, or the number of axes.
     ValueError: If an axis is too short, or coordinates do not fit.
     As ``numpy.gradient``. Linear in `f`, differentiable in the spacings.
 
@@ -305,7 +303,7 @@ def _slopes(f: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
 
 
 def _areas(name: str, y: Any, x: Any, dx: Any, axis: int) -> tuple[Tensor, int]:
-    """The areas of the trapezoids between neighbours along an axis."""
+    """Return the areas of the trapezoids between neighbours along an axis."""
     y = _floating(y, x)
     at = checked_axis(name, axis, y.ndim)
     means = (_part(y, at, 1, None) + _part(y, at, None, -1)) * 0.5
@@ -326,7 +324,7 @@ def trapezoid(y: Any, /, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Ten
 
     y: Values.
     x : Tensor, optional
-        Where they are: a vector, or one that broadcasts to `y`.
+        The coordinates: a vector, or an array that broadcasts to `y`.
     dx : float or Tensor, optional
         The spacing, if `x` is not given.
     axis : int, optional
@@ -364,7 +362,7 @@ def cumulative_trapezoid(
 
 
 def unwrap(x: Any, /, *, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi) -> Tensor:
-    """Without jumps: multiples of the period are added along an axis, so that neighbours lie within half of it.
+    """Remove jumps: add multiples of the period along an axis, so that neighbours differ by at most half of it.
 
     x: Real, as angles.
     discont : float, optional
@@ -373,8 +371,8 @@ def unwrap(x: Any, /, *, discont: float | None = None, axis: int = -1, period: f
         The axis.
     period : float, optional
         The period.
-    Returns: Of the shape of `x`.
-    As ``numpy.unwrap``. What is added is constant between the jumps, so the gradient is that of `x`.
+    Returns: Of the shape of `x`. As ``numpy.unwrap``. The added multiples are constant between the jumps, so the
+    gradient is that of `x`.
 
     >>> ag.extra.unwrap(ag.tensor([0.0, 3.0, 6.0, 1.0]), period=8)
     tensor([0., 3., 6., 9.])
@@ -398,17 +396,17 @@ def unwrap(x: Any, /, *, discont: float | None = None, axis: int = -1, period: f
 def interp(x: Any, xp: Any, fp: Any, /, *, left: Any = None, right: Any = None, period: float | None = None) -> Tensor:
     """Linear interpolation between points.
 
-    x: Where to interpolate, any shape.
-    xp: The places of the points, a vector that rises strictly (with a period it may be in any order).
+    x: The points to interpolate at, of any shape.
+    xp: The coordinates of the data, a strictly increasing vector (with a period, in any order).
     fp: Their values.
     left, right : Tensor or scalar, optional
-        The values below the first and above the last point. Default: those of these points.
+        The values below the first and above the last data point. Default: those of these points.
     period : float, optional
         The values repeat with this period; `left` and `right` do not count then.
     Returns: Of the shape of `x`.
-    ValueError: If the points are not two vectors of one length, there are none, or the period is 0.
-    As ``numpy.interp``. Differentiable in `x`, `xp`, `fp`, `left` and `right`. At a point the slope is that of the
-    interval above it, at the last point that of the interval below; outside it is 0.
+    ValueError: If the data are not two vectors of one length, or empty, or the period is 0. As ``numpy.interp``.
+    Differentiable in `x`, `xp`, `fp`, `left` and `right`. At a data point the slope is that of the interval above it,
+    at the last point that of the interval below; outside it is 0.
 
     >>> x = ag.tensor(1.5, requires_grad=True)
     >>> ag.extra.interp(x, [0.0, 1.0, 3.0], [0.0, 1.0, 5.0]).backward()
@@ -436,7 +434,7 @@ def interp(x: Any, xp: Any, fp: Any, /, *, left: Any = None, right: Any = None, 
     if n == 1:
         found = broadcast_to(getitem(values, (0,)), flat.shape)
     else:
-        # the interval of each place: that of the first or last point where it is outside
+        # the interval of each point: the first or last one if it lies outside
         inner = _part(places.detach(), 0, 1, -1)
         below = searchsorted(inner, flat.detach(), side="right")
         x0, x1, f0, f1 = (take(v, below + i, axis=0) for v in (places, values) for i in (0, 1))
@@ -452,12 +450,11 @@ def interp(x: Any, xp: Any, fp: Any, /, *, left: Any = None, right: Any = None, 
 def polyval(p: Any, x: Any, /) -> Tensor:
     """A polynomial at points, by Horner's rule.
 
-    p: The coefficients, a vector, that of the highest power first.
+    p: The coefficients, a vector, beginning with the highest power.
     x : Tensor or scalar
         The points, any shape.
     Returns: Of the shape of `x`.
-    ValueError: If `p` is no vector.
-    As ``numpy.polyval``. Differentiable in both.
+    ValueError: If `p` is not a vector. As ``numpy.polyval``. Differentiable in both.
 
     >>> x = ag.tensor(2.0, requires_grad=True)
     >>> ag.extra.polyval([1.0, 0.0, 5.0], x).backward()
@@ -477,7 +474,7 @@ def polyval(p: Any, x: Any, /) -> Tensor:
 
 
 def _full_kernel(xp: Any, x1: Any, x2: Any, /) -> Any:
-    """The shorter operand's elements times the longer one, each at its place."""
+    """Return the products of the shorter operand's elements with the longer one, each at its position."""
     x1, x2 = promote(xp, x1, x2)
     if x1.shape[0] < x2.shape[0]:
         x1, x2 = x2, x1
@@ -555,8 +552,8 @@ def convolve(x1: Any, x2: Any, /, mode: str = "full") -> Tensor:
         ``full``: all n + m - 1 elements. ``same``: max(n, m) in the middle. ``valid``: the max(n, m) - min(n, m) + 1
         for which the two overlap wholly.
     Returns: A vector.
-    ValueError: If an operand is no vector or is empty, or the mode is unknown.
-    As ``numpy.convolve``, directly: n times m products. Its derivatives are convolutions and correlations.
+    ValueError: If an operand is not a vector or is empty, or the mode is unknown. As ``numpy.convolve``, by n times m
+    products. Its derivatives are convolutions and correlations.
 
     >>> ag.extra.convolve(ag.tensor([1.0, 2.0, 3.0]), ag.tensor([0.0, 1.0, 0.5]))
     tensor([0.0000, 1.0000, 2.5000, 4.0000, 1.5000])
@@ -579,9 +576,9 @@ def correlate(x1: Any, x2: Any, /, mode: str = "valid") -> Tensor:
     x1, x2: Vectors; the second is conjugated.
     mode : {"valid", "same", "full"}, optional
         As for `convolve`.
-    Returns: A vector: ``sum over n of x1[n + k] * conj(x2[n])`` for the shifts k of the mode, in rising order.
-    ValueError: If an operand is no vector or is empty, or the mode is unknown.
-    As ``numpy.correlate``, directly. Its derivatives are convolutions and correlations.
+    Returns: A vector: ``sum over n of x1[n + k] * conj(x2[n])`` for the shifts k of the mode, in ascending order.
+    ValueError: If an operand is not a vector or is empty, or the mode is unknown. As ``numpy.correlate``, by n times m
+    products. Its derivatives are convolutions and correlations.
 
     >>> ag.extra.correlate(ag.tensor([1.0, 2.0, 3.0]), ag.tensor([0.0, 1.0, 0.5]), "same")
     tensor([2.0000, 3.5000, 3.0000])

@@ -1,4 +1,4 @@
-"""Products of vectors and matrices in NumPy's semantics, norms, distances, Vandermonde matrices."""
+"""Products of vectors and matrices with NumPy's semantics, norms, distances, Vandermonde matrices."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def dot(x1: Any, x2: Any, /) -> Tensor:
     """Product as NumPy's ``dot`` has it.
 
     x1, x2: Any shapes.
-    Returns: For two vectors the sum of products, for matrices the matrix product, with a scalar the product by
-        elements, else the sum over the last axis of `x1` and the last but one of `x2` (the only one of a vector).
+    Returns: For two vectors the sum of products, for matrices the matrix product, with a scalar the elementwise
+        product, otherwise the sum over the last axis of `x1` and the last but one of `x2` (the only one of a vector).
     As ``numpy.dot``: nothing is conjugated, and leading axes do not broadcast as those of `agrad.matmul` do.
 
     >>> ag.extra.dot(ag.tensor([1.0, 2.0]), [3.0, 4.0])
@@ -68,11 +68,10 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
 
 
 def kron(x1: Any, x2: Any, /) -> Tensor:
-    """Kronecker product: a copy of the second operand for each element of the first, times that.
+    """Kronecker product: a copy of the second operand for each element of the first, multiplied by that element.
 
-    x1, x2: Any shapes; axes of length 1 are put in front of the one that has fewer.
-    Returns: Along each axis of the product of both lengths.
-    As ``numpy.kron``. Bilinear.
+    x1, x2: Any shapes; the one with fewer axes is prepended axes of length 1.
+    Returns: An array whose lengths are the products of both lengths along each axis. As ``numpy.kron``. Bilinear.
 
     >>> ag.extra.kron(ag.tensor([1, 10]), [1, 2])
     tensor([ 1,  2, 10, 20])
@@ -94,8 +93,8 @@ def vander(x: Any, /, n: int | None = None, *, increasing: bool = False) -> Tens
     increasing : bool, optional
         Whether the powers rise from the left.
     Returns: A matrix.
-    ValueError: If `x` is no vector, or `n` is negative.
-    As ``numpy.vander``. The derivative of the power 0 is 0, at 0 too.
+    ValueError: If `x` is not a vector, or `n` is negative. As ``numpy.vander``. The derivative of the power 0 is 0,
+    also at 0.
 
     >>> ag.extra.vander(ag.tensor([2, 3]), 3)
     tensor([[4, 2, 1],
@@ -125,7 +124,7 @@ def norm(
 
     x: Any shape.
     ord : number, inf, -inf, "fro" or "nuc", optional
-        Which norm. Default: the Euclidean norm, of a matrix too (of all its elements).
+        The order of the norm. Default: the Euclidean norm, also for a matrix (of all its elements).
     axis: One axis for vectors, two for matrices. By default `x` is one vector or matrix; without `ord` it may have any
         number of axes.
     p, dim, keepdim : optional

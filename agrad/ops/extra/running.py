@@ -74,7 +74,7 @@ def _axis_of(axis: int | None, x: Any) -> int:
 
 
 def _strides(x: Any, axis: int) -> Iterator[tuple[Any, Any, Any]]:
-    """The steps of a running combination (Hillis and Steele): keys of what is done, of the rest, and what joins it.
+    """Return the steps of a running combination (Hillis and Steele): the keys of the updated elements, of the others, and of their partners.
 
     After the step of stride s each element has been combined with the 2 s - 1 before it.
     """
@@ -104,7 +104,7 @@ def _held_kernel(xp: Any, x: Any, mask: Any, /, *, axis: int) -> Any:
 
 
 def _gathered_kernel(xp: Any, x: Any, mask: Any, /, *, axis: int) -> Any:
-    """Running sums from the far end; one begins anew after each true place."""
+    """Return running sums from the far end, restarted after each true element of a mask."""
     axis %= x.ndim
     if not x.shape[axis]:
         return x
@@ -129,7 +129,7 @@ def _along_batch(b: BatchedCall, x: Any, mask: Any, /, *, axis: int = -1) -> Any
     batch=_along_batch,
 )
 def held(x: Any, mask: Any, /, *, axis: int) -> Tensor:
-    """Each element replaced by the one at the latest true place of a mask, up to and with its own.
+    """Return each element replaced by the one at the latest true element of a mask, up to and including its own position.
 
     x: Any shape.
     mask: Of the same shape, boolean; true at the beginning of the axis.
@@ -147,7 +147,7 @@ def held(x: Any, mask: Any, /, *, axis: int) -> Tensor:
     batch=_along_batch,
 )
 def gathered(x: Any, mask: Any, /, *, axis: int) -> Tensor:
-    """At each true place of a mask the sum from there to before the next one, 0 elsewhere: the adjoint of `held`.
+    """Return, at each true element of a mask, the sum up to the next one, 0 elsewhere: the adjoint of `held`.
 
     x, mask, axis: As for `held`.
     Returns: Of the shape of `x`.
@@ -155,12 +155,12 @@ def gathered(x: Any, mask: Any, /, *, axis: int) -> Tensor:
 
 
 def _records(x: Any, ans: Any) -> Any:
-    """Where the running extremum is taken anew; of equal elements, the latest."""
+    """Return where the running extremum changes; of equal elements, at the latest."""
     return (x == ans) | (x != x)  # noqa: PLR0124 (NaN counts as an extremum)
 
 
 def _running_extremum(better: str) -> dict[str, Any]:
-    """The rule and kernel of cumulative_max and cumulative_min."""
+    """Return the rule and kernel of cumulative_max and cumulative_min."""
 
     def kernel(xp: Any, x: Any, /, *, axis: int | None = None) -> Any:
         return _doubling(xp, x, _axis_of(axis, x), getattr(xp, better))
@@ -188,9 +188,9 @@ def cumulative_max(x: Any, /, *, axis: int | None = None) -> Tensor:
     axis : int, optional
         The axis, which a 1-d operand need not name.
     Returns: The largest elements so far. Once an element is NaN, so are all that follow.
-    ValueError: If the axis is not named for several.
-    The values of ``torch.cummax`` (whose indices are not given) and of ``numpy.maximum.accumulate``. The gradient goes
-    to the element picked, the latest of equal ones, as in PyTorch.
+    ValueError: If `x` has several axes and none is named. The values of ``torch.cummax`` (whose indices are not given)
+    and of ``numpy.maximum.accumulate``. The gradient goes to the element picked, the latest of equal ones, as in
+    PyTorch.
 
     >>> x = ag.tensor([1.0, 3.0, 2.0], requires_grad=True)
     >>> ag.extra.cumulative_max(x).sum().backward()
@@ -211,9 +211,8 @@ def cumulative_min(x: Any, /, *, axis: int | None = None) -> Tensor:
 
     x, axis: As for `cumulative_max`.
     Returns: The smallest elements so far. Once an element is NaN, so are all that follow.
-    ValueError: If the axis is not named for several.
-    The values of ``torch.cummin`` and of ``numpy.minimum.accumulate``. The gradient goes to the element picked, the
-    latest of equal ones, as in PyTorch.
+    ValueError: If `x` has several axes and none is named. The values of ``torch.cummin`` and of
+    ``numpy.minimum.accumulate``. The gradient goes to the element picked, the latest of equal ones, as in PyTorch.
 
     >>> ag.extra.cumulative_min(ag.tensor([2.0, 3.0, 1.0]))
     tensor([2., 2., 1.])
@@ -275,9 +274,8 @@ def logcumsumexp(x: Any, /, *, axis: int | None = None) -> Tensor:
     axis : int, optional
         The axis, which a 1-d operand need not name.
     Returns: ``log(cumulative_sum(exp(x)))``.
-    ValueError: If the axis is not named for several.
-    As ``torch.logcumsumexp``. Elements of -inf, which do not count, get the gradient 0, also where all are -inf (NaN in
-    PyTorch).
+    ValueError: If `x` has several axes and none is named. As ``torch.logcumsumexp``. Elements of -inf, which do not
+    count, get the gradient 0, also where all are -inf (NaN in PyTorch).
 
     >>> ag.extra.logcumsumexp(ag.tensor([1000.0, 1000.0]))
     tensor([1000.0000, 1000.6931])

@@ -30,7 +30,7 @@ __all__ = [
 
 
 def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
-    """A copy with one value where a mask is true.
+    """Return a copy with one value where a mask is true.
 
     x: Any shape.
     mask: Boolean; it broadcasts with `x`.
@@ -38,8 +38,8 @@ def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
         The value.
     Returns: Of the dtype of `x`.
     TypeError: If the mask is not boolean.
-    RuntimeError: If the value is floating and `x` is not, or complex and `x` is real.
-    As ``torch.masked_fill``. What is replaced gets the gradient 0, and `value` the sum of those in its places.
+    RuntimeError: If the value is floating and `x` is not, or complex and `x` is real. As ``torch.masked_fill``.
+    Replaced elements get the gradient 0, and `value` the sum of the gradients at its positions.
 
     >>> ag.extra.masked_fill(ag.tensor([1.0, 2.0]), ag.tensor([True, False]), 0.0)
     tensor([0., 2.])
@@ -72,7 +72,7 @@ def masked_select(x: Any, mask: Any, /) -> Tensor:
 
 
 def index_select(x: Any, axis: int, index: Any, /) -> Tensor:
-    """The slices at indices along an axis: PyTorch's order of the arguments of `agrad.take`.
+    """Take slices at indices along an axis: `agrad.take` with PyTorch's order of arguments.
 
     x: At least one axis.
     axis : int
@@ -105,16 +105,15 @@ def _fitted(name: str, x: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 def gather(x: Any, axis: int, index: Any, /) -> Tensor:
-    """Elements at indices along an axis, each index for its own place along the others.
+    """Take elements at indices along an axis, with a separate index for each position along the others.
 
     x: Any shape.
     axis : int
         The axis the indices count along.
     index: Integers; as many axes as `x`, none longer but that one.
     Returns: Of the shape of the index.
-    RuntimeError: If the index does not fit.
-    As ``torch.gather``. Where only the length along the axis differs it is the standard's `agrad.take_along_axis`.
-    Linear; an element taken several times gets the sum of the gradients.
+    RuntimeError: If the index does not fit. As ``torch.gather``. If only the length along the axis differs, it equals
+    the standard's `agrad.take_along_axis`. Linear; an element taken several times gets the sum of the gradients.
 
     >>> ag.extra.gather(ag.tensor([[1, 2], [3, 4]]), 1, ag.tensor([[0, 0], [1, 0]]))
     tensor([[1, 1],
@@ -127,7 +126,7 @@ def gather(x: Any, axis: int, index: Any, /) -> Tensor:
 
 
 def _placed(name: str, x: Any, axis: int, index: Any, src: Any) -> tuple[Tensor, tuple[Any, ...], Tensor]:
-    """The operand, the key of the places, and what goes there."""
+    """Return the operand, the key of the positions, and the values for them."""
     x = as_operand(x)
     index, src = as_operand(index, x), as_operand(src, x)
     axis = checked_axis(name, axis, x.ndim)
@@ -150,18 +149,18 @@ def _placed(name: str, x: Any, axis: int, index: Any, src: Any) -> tuple[Tensor,
 
 
 def scatter(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
-    """A copy with elements put at indices along an axis, each index for its own place along the others.
+    """Return a copy with elements put at indices along an axis, with a separate index for each position along the others.
 
     x: Any shape.
     axis : int
         The axis the indices count along.
     index: Integers; as many axes as `x`, none longer but that one.
     src : Tensor or scalar
-        What to put there: as many axes as the index, each at least as long.
+        The values: as many axes as the index, each at least as long.
     Returns: Of the shape and dtype of `x`.
-    RuntimeError: If the operands do not fit.
-    As ``torch.scatter``; of several elements put at one place the last counts, and gets the gradient. What is replaced
-    gets 0. It needs assignment at integer arrays, which is not in the standard.
+    RuntimeError: If the operands do not fit. As ``torch.scatter``; of several elements put at one position, the last
+    counts and gets the gradient. Replaced elements get 0. It needs assignment at integer arrays, which is not in the
+    standard.
 
     >>> ag.extra.scatter(ag.zeros((2, 2)), 1, ag.tensor([[1], [0]]), ag.tensor([[3.0], [4.0]]))
     tensor([[0., 3.],
@@ -172,13 +171,12 @@ def scatter(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
 
 
 def scatter_add(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
-    """A copy with elements added at indices along an axis, each index for its own place along the others.
+    """Return a copy with elements added at indices along an axis, with a separate index for each position along the others.
 
     x, axis, index, src: As for `scatter`.
     Returns: Of the shape and dtype of `x`.
-    RuntimeError: If the operands do not fit.
-    As ``torch.scatter_add``; elements put at one place add up. Linear. (`agrad.scatter_add` is another function: the
-    adjoint of indexing by any key.)
+    RuntimeError: If the operands do not fit. As ``torch.scatter_add``; elements at one position add up. Linear.
+    (`agrad.scatter_add` is another function: the adjoint of indexing by any key.)
 
     >>> ag.extra.scatter_add(ag.zeros((1, 2)), 1, ag.tensor([[1, 1]]), ag.tensor([[3.0, 4.0]]))
     tensor([[0., 7.]])
@@ -189,18 +187,18 @@ def scatter_add(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
 
 
 def scatter_reduce(x: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool = True, /) -> Tensor:
-    """A copy with elements combined at indices along an axis, each index for its own place along the others.
+    """Return a copy with elements combined at indices along an axis, with a separate index for each position along the others.
 
     x, axis, index, src: As for `scatter`.
     reduce : {"sum", "mean", "amax", "amin"}
-        How those of one place are combined.
+        How to combine the elements at one position.
     include_self : bool, optional
-        Whether the elements of `x` count, too, where something is put.
+        Whether the elements of `x` count, too, at these positions.
     Returns: Of the shape and dtype of `x`.
     NotImplementedError: For ``"prod"``.
     RuntimeError: If the operands do not fit.
-    ValueError: For another word.
-    As ``torch.scatter_reduce``: the gradient of extrema is shared evenly among all that tie.
+    ValueError: For an unknown reduction. As ``torch.scatter_reduce``: the gradient of extrema is shared evenly among
+    all that tie.
 
     >>> ag.extra.scatter_reduce(ag.zeros(2), 0, ag.tensor([1, 1, 1]), ag.tensor([3.0, 5.0, 4.0]), "amax")
     tensor([0., 5.])
@@ -218,7 +216,7 @@ def scatter_reduce(x: Any, axis: int, index: Any, src: Any, reduce: str, include
         counts = (1 if include_self else 0) + searching.scatter_add(x._spec, key, ones_like(src.detach()))
         counts = where(counts == 0, ones_like(counts), counts)
         return total / counts if x._spec.inexact else total // counts
-    # In rising order, so that the last one that is put at a place is the largest.
+    # In ascending order, so that the last one put at a position is the largest.
     flat = argsort(reshape(src.detach(), (-1,)), descending=reduce == "amin")
     places = tuple(take(reshape(broadcast_to(as_operand(k, x), src.shape), (-1,)), flat) for k in key)
     best = setitem(x.detach(), places, take(reshape(src.detach(), (-1,)), flat))
@@ -244,7 +242,7 @@ def _argtop_kernel(xp: Any, x: Any, /, k: int, largest: bool) -> Any:
 
 @nondifferentiable("x", name="extra.argtop", kernel=_argtop_kernel, memory="fresh")
 def argtop(x: Any, /, k: int, largest: bool) -> Tensor:
-    """Where the largest (or smallest) elements along the last axis stand: the first part of a stable argsort.
+    """Return the positions of the largest (or smallest) elements along the last axis: the first part of a stable argsort.
 
     x: Real, at least one axis.
     k : int
@@ -265,7 +263,7 @@ class TopK(NamedTuple):
 def topk(
     x: Any, k: int, /, axis: int = -1, largest: bool = True, sorted: bool = True, *, dim: int | None = None
 ) -> TopK:
-    """The largest elements along an axis, in falling order, and where they stand.
+    """Return the largest elements along an axis, in descending order, and their positions.
 
     x: Real, at least one axis.
     k : int
@@ -273,15 +271,14 @@ def topk(
     axis : int, optional
         The axis.
     largest : bool, optional
-        False gives the smallest, in rising order.
+        False returns the smallest, in ascending order.
     sorted : bool, optional
         They are sorted in any case.
     dim : int, optional
         PyTorch's name of `axis`.
     Returns : TopK
         The `values`, and their `indices`, which have no derivative. Of equal elements the first comes first.
-    RuntimeError: If there are not so many elements.
-    As ``torch.topk``. The gradient goes to the elements picked.
+    RuntimeError: If there are fewer elements. As ``torch.topk``. The gradient goes to the elements picked.
 
     >>> values, indices = ag.extra.topk(ag.tensor([1.0, 3.0, 2.0]), 2)
     >>> values
@@ -307,8 +304,8 @@ def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Tensor:
         Whether a bin contains its upper bound instead of its lower one.
     Returns: Integers: i for ``bins[i - 1] <= x < bins[i]``, 0 below the first bound, the number of bounds beyond the
         last.
-    ValueError: If the bounds are no vector, or neither rise nor fall. (Their values are looked at.)
-    As ``numpy.digitize``. No derivative.
+    ValueError: If the bounds are not a vector, or not monotonic. (Their values are read.) As ``numpy.digitize``. No
+    derivative.
 
     >>> ag.extra.digitize(ag.tensor([0.2, 6.4, 3.0]), [0.0, 1.0, 2.5, 4.0])
     tensor([1, 4, 3])
@@ -329,18 +326,19 @@ def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Tensor:
 
 
 def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0, length: int | None = None) -> Tensor:
-    """How often each integer occurs, or the sum of the weights of its places.
+    """Count how often each integer occurs, or sum the weights at its positions.
 
     x: A vector of integers, not negative.
     weights : Tensor, optional
         As many as `x` has elements.
     minlength : int, optional
-        The least length of the result; it is longer where `x` has larger elements.
+        The minimum length of the result; it is longer if `x` has larger elements.
     length : int, optional
-        The length of the result: no element may be as large. A lazy backend needs it, because the shape of the result
-        would depend on values otherwise.
+        The length of the result: all elements must be smaller. A lazy backend needs it, because otherwise the shape of
+        the result would depend on values.
     Returns: A vector: integers, or of the dtype of the weights.
-    ValueError: If `x` is no vector of integers, an element is negative or not below `length`, or the weights do not fit.
+    ValueError: If `x` is not a vector of integers, an element is negative or not below `length`, or the weights do not
+    fit.
     UnsupportedOp: On a lazy backend, without `length`.
     As ``numpy.bincount``. Linear in the weights: each gets the gradient of its integer's sum. On a lazy backend the
     elements are not checked: those out of range raise, or count from the end, when they are computed.
@@ -359,7 +357,7 @@ def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0, length: int 
         raise ValueError(f"input and weights should have the same length: {x.shape} and {w.shape}{called()}")
     lazy = x._spec.backend.is_lazy
     if lazy and length is None:
-        reason = "the length of the result depends on the elements; give it as length="
+        reason = "the length of the result depends on the elements; pass it as length="
         raise UnsupportedOp("extra.bincount", x._spec.backend.name, reason)
     n = minlength if length is None else length
     if (length is None or may_look(x._spec.backend)) and x.shape[0]:
@@ -374,7 +372,7 @@ def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0, length: int 
 
 
 def _triangle(n: int, starts: list[int], stops: list[int], device: Any) -> tuple[Tensor, Tensor]:
-    """Row and column indices of the elements from a start to before a stop in each row."""
+    """Return row and column indices of the elements from a start to before a stop in each row."""
     counts = [max(b - a, 0) for a, b in zip(starts, stops, strict=True)]
     shifts, total = [], 0
     for start, size in zip(starts, counts, strict=True):
@@ -393,7 +391,7 @@ def tril_indices(n: int, /, *, k: int = 0, m: int | None = None, device: Any = N
         The number of rows.
     k: Which diagonal: above (positive) or below the main one.
     m : int, optional
-        The number of columns. Default: that of the rows.
+        The number of columns. Default: the number of rows.
     device : str, optional
         ``"<backend>[:<device>]"``.
     Returns: Row and column indices, row by row.

@@ -95,7 +95,7 @@ def ravel(x: Any, /) -> Tensor:
 
 
 def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Axes from one to another made one.
+    """Merge axes from one to another.
 
     x: Any shape; a 0-d operand gets an axis of length 1.
     start_dim, end_dim : int, optional
@@ -117,7 +117,7 @@ def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 def unflatten(x: Any, axis: int, sizes: Sequence[int], /) -> Tensor:
-    """One axis made several.
+    """Split one axis into several.
 
     x: At least one axis.
     axis : int
@@ -154,7 +154,7 @@ def atleast_1d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
 
     *arrays : Tensor
         The operands.
-    Returns: A tuple for several operands. A 0-d operand becomes a vector of one element; others are given back
+    Returns: A tuple for several operands. A 0-d operand becomes a vector of one element; others are returned
         themselves.
     As ``numpy.atleast_1d``. Linear.
 
@@ -170,8 +170,8 @@ def atleast_2d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
 
     *arrays : Tensor
         The operands.
-    Returns: A tuple for several operands. One with as many axes is given back itself.
-    As ``numpy.atleast_2d``. Linear.
+    Returns: A tuple for several operands. An operand with as many axes is returned unchanged. As ``numpy.atleast_2d``.
+    Linear.
 
     >>> ag.extra.atleast_2d(ag.tensor([1, 2]))
     tensor([[1, 2]])
@@ -187,8 +187,8 @@ def atleast_3d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
 
     *arrays : Tensor
         The operands.
-    Returns: A tuple for several operands. One with as many axes is given back itself.
-    As ``numpy.atleast_3d``. Linear.
+    Returns: A tuple for several operands. An operand with as many axes is returned unchanged. As ``numpy.atleast_3d``.
+    Linear.
 
     >>> ag.extra.atleast_3d(ag.tensor([1, 2])).shape
     (1, 2, 1)
@@ -207,7 +207,7 @@ def atleast_3d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
 
 
 def _diagonal(x: Tensor, k: int) -> Tensor:
-    """A diagonal of a matrix: every (n + 1)-th element of its square part, row by row."""
+    """Return a diagonal of a matrix: every (n + 1)-th element of its square part, row by row."""
     rows, columns = x.shape
     size = max(0, min(rows + min(k, 0), columns - max(k, 0)))
     first, left = (max(-k, 0), max(k, 0)) if size else (0, 0)
@@ -222,7 +222,7 @@ def diag_embed(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> 
     offset : int, optional
         Which diagonal: above (positive) or below the main one.
     axis1, axis2 : int, optional
-        Where the axes of the matrices stand in the result.
+        The positions of the axes of the matrices in the result.
     Returns: One axis more than `x`.
     RuntimeError: If the two axes are the same.
     As ``torch.diag_embed``. Linear.
@@ -278,7 +278,7 @@ def diag(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
 
 
 def diagflat(x: Any, /, *, k: int = 0) -> Tensor:
-    """A matrix with all elements of an operand as diagonal.
+    """Return a matrix with all elements of an operand as its diagonal.
 
     x: Any shape; it is flattened.
     k: Which diagonal.
@@ -295,12 +295,12 @@ def diagflat(x: Any, /, *, k: int = 0) -> Tensor:
 def fill_diagonal(x: Any, value: Any, /) -> Tensor:
     """A copy with the main diagonal set.
 
-    x: A matrix, or an operand of more axes of one length, whose diagonal are the elements of equal indices.
+    x: A matrix, or an operand with more axes of one length, whose diagonal are the elements with equal indices.
     value : Tensor or scalar
         A number, or a vector as long as the diagonal.
     Returns: Of the shape and dtype of `x`.
-    ValueError: If `x` has fewer than two axes, or more than two of different lengths.
-    As ``numpy.fill_diagonal``, but of a copy. Linear: the diagonal of `x` gets the gradient 0, the rest goes to `value`.
+    ValueError: If `x` has fewer than two axes, or more than two of different lengths. As ``numpy.fill_diagonal``, but
+    returns a copy. Linear: the diagonal of `x` gets the gradient 0, the rest goes to `value`.
 
     >>> ag.extra.fill_diagonal(ag.tensor([[1.0, 2.0], [3.0, 4.0]]), 0.0)
     tensor([[0., 2.],
@@ -324,7 +324,7 @@ def fill_diagonal(x: Any, value: Any, /) -> Tensor:
 
 
 def _widths(pad_width: Any, rank: int) -> tuple[tuple[int, int], ...]:
-    """``(before, after)`` for every axis, of what NumPy takes: a number, a pair, one of them per axis, or a mapping."""
+    """Return ``(before, after)`` for every axis, from the forms that NumPy accepts: a number, a pair, one of them per axis, or a mapping."""
     if isinstance(pad_width, dict):
         table = {checked_axis("pad", axis, rank): width for axis, width in pad_width.items()}
         rows = [table.get(i, 0) for i in range(rank)]
@@ -346,7 +346,7 @@ def _widths(pad_width: Any, rank: int) -> tuple[tuple[int, int], ...]:
 
 
 def _repeated(x: Tensor, axis: int, start: int, stop: int, mode: str) -> list[Tensor]:
-    """The elements from `start` to before `stop` of an axis continued beyond both ends, in pieces."""
+    """Return the elements from `start` to before `stop` of an axis extended beyond both ends, in pieces."""
     n = x.shape[axis]
     if mode == "edge" or (mode == "reflect" and n == 1):
         if stop == start:
@@ -366,19 +366,20 @@ def _repeated(x: Tensor, axis: int, start: int, stop: int, mode: str) -> list[Te
 
 
 def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: float = 0) -> Tensor:
-    """Elements put around an operand.
+    """Pad an operand on all sides.
 
     x: Any shape.
     pad_width : int, pair of int, sequence of pairs, or dict
-        How many, ``(before, after)`` per axis; a number or one pair counts for every axis; a dict gives them by axis.
+        The numbers of elements, ``(before, after)`` per axis; a number or one pair applies to every axis; a dict has
+        them by axis.
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, optional
         ``constant``: a number. ``edge``: the outermost element. ``reflect``: mirrored at the outermost element, which
         is not repeated. ``symmetric``: mirrored beyond the outermost element. ``wrap``: continued periodically.
     constant_values : number, optional
-        The number of the mode ``constant``.
+        The value of the mode ``constant``.
     Returns: Of the dtype of `x`.
-    ValueError: If the mode is unknown, the widths do not fit, or an empty axis is to be continued.
-    As ``numpy.pad``. Linear in `x`: each element gets the sum of the gradients of its copies.
+    ValueError: If the mode is unknown, the widths do not fit, or an empty axis must be extended. As ``numpy.pad``.
+    Linear in `x`: each element gets the sum of the gradients of its copies.
 
     >>> ag.extra.pad(ag.tensor([1, 2, 3]), (2, 1), "reflect")
     tensor([3, 2, 1, 2, 3, 2])
@@ -407,7 +408,7 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: f
 
 
 def _constant(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Tensor:
-    """Integers and truth values with a number around them."""
+    """Pad integers and booleans with a number."""
     shape = tuple(a + n + b for n, (a, b) in zip(x.shape, widths, strict=True))
     around = broadcast_to(asarray(value, dtype=x.dtype, device=x.device), shape)
     return setitem(around, tuple(slice(a, a + n) for n, (a, _) in zip(x.shape, widths, strict=True)), x)
@@ -428,10 +429,10 @@ def _windows_kernel(xp: Any, x: Any, /, size: int, *, axis: int) -> Any:
 def _overlap_add_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
     axis %= x.ndim - 1
     count, size = x.shape[axis], x.shape[-1]
-    rows = xp.moveaxis(xp.moveaxis(x, axis, 0), -1, 0)  # one for each place in the window
+    rows = xp.moveaxis(xp.moveaxis(x, axis, 0), -1, 0)  # one for each position in the window
     rest = rows.shape[2:]
     rows = xp.concat([rows, xp.zeros((size, size, *rest), dtype=x.dtype, **beside(x))], axis=1)
-    # rows of one element less: each begins one place further on, below the element it is added to
+    # rows of one element less: each begins one position later, below the element it is added to
     shifted = xp.reshape(rows, (size * (count + size), *rest))[along(0, slice(size * (count + size - 1)))]
     total = xp.sum(xp.reshape(shifted, (size, count + size - 1, *rest)), axis=0)
     total = xp.astype(total, x.dtype, copy=False)  # sums of small integers have a larger dtype
@@ -455,14 +456,14 @@ def _overlap_add_batch(b: BatchedCall, x: Any, /, *, axis: int) -> Any:
     memory="fresh",
 )
 def windows(x: Any, /, size: int, *, axis: int) -> Tensor:
-    """The windows of a size along an axis, each along a new last axis.
+    """Return the windows of a size along an axis, each along a new last axis.
 
     x: At least one axis.
     size : int
-        Elements of a window, at most one more than the axis has.
+        The number of elements of a window, at most one more than the axis has.
     axis : int
         The axis.
-    Returns: Of the shape of `x` with ``n - size + 1`` for the ``n`` of the axis, and `size` at the end.
+    Returns: Of the shape of `x` with ``n - size + 1`` in place of the axis's length ``n``, and `size` at the end.
     """
 
 
@@ -475,7 +476,7 @@ def windows(x: Any, /, size: int, *, axis: int) -> Tensor:
     memory="fresh",
 )
 def overlap_add(x: Any, /, *, axis: int) -> Tensor:
-    """Windows added up where they overlap: the adjoint of `windows`.
+    """Add up windows where they overlap: the adjoint of `windows`.
 
     x: The windows along the last axis, at least one axis before it.
     axis : int

@@ -52,7 +52,7 @@ def average(x: Any, /, *, axis: Axis = None, weights: Any = None, keepdims: bool
 
     x: Any shape.
     weights : Tensor, optional
-        Of the shape of `x`, or of the lengths of the axes, in their order. By default all weigh the same.
+        Of the shape of `x`, or of the lengths of the axes, in their order. By default all weights are equal.
     Returns: The sums of products, divided by the sums of the weights.
     ValueError: If the weights do not fit.
     As ``numpy.average``, but weights that sum to 0 give infinities or NaN instead of an error. Differentiable in `x`
@@ -75,7 +75,7 @@ def average(x: Any, /, *, axis: Axis = None, weights: Any = None, keepdims: bool
 
 
 def weights_of(w: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Weights of the elements, or of some axes in their order, such that they broadcast with an operand."""
+    """Return the weights of the elements, or of some axes in their order, in a shape that broadcasts with an operand."""
     if w.shape == x.shape:
         return w
     if w.shape != tuple(x.shape[a] for a in axes):
@@ -99,7 +99,7 @@ def _order_kernel(xp: Any, x: Any, /, ranks: tuple[int, ...]) -> Any:
 
 @nondifferentiable("x", name="extra.argrank", kernel=_order_kernel, memory="fresh")
 def argrank(x: Any, /, ranks: tuple[int, ...]) -> Tensor:
-    """Where the elements of some ranks stand along the last axis: part of a stable argsort.
+    """Return the positions of the elements with some ranks along the last axis: part of a stable argsort.
 
     x: Real, at least one axis.
     ranks : tuple of int
@@ -109,7 +109,7 @@ def argrank(x: Any, /, ranks: tuple[int, ...]) -> Tensor:
 
 
 def _ranked(x: Tensor, ranks: tuple[int, ...]) -> Tensor:
-    """The elements of some ranks along the last axis; the gradient goes to the elements picked."""
+    """Return the elements with some ranks along the last axis; the gradient goes to the elements picked."""
     return take_along_axis(x, argrank(x, ranks), axis=-1)
 
 
@@ -191,12 +191,12 @@ def quantile(
     q : float, or sequence or Tensor of them
         Levels from 0 to 1.
     method : {"linear", "lower", "higher", "midpoint", "nearest"}, optional
-        What to give where the level falls between two elements.
-    Returns: For several levels they are the first axis. NaN where an element is NaN.
+        The value if the level lies between two elements.
+    Returns: For several levels they are the first axis. NaN if an element is NaN.
     ValueError: If a level is out of range, the method unknown, or an axis empty.
-    RuntimeError: If `q` requires grad.
-    As ``numpy.quantile``. The gradient goes to the one or two elements picked, where several are equal to the first
-    ones in a stable order (as in PyTorch, whose quantiles are picked from a sort). A result that is NaN passes none.
+    RuntimeError: If `q` requires grad. As ``numpy.quantile``. The gradient goes to the one or two elements picked, and
+    among equal ones to the first in a stable order (as in PyTorch, which picks quantiles from a sort). A result that is
+    NaN passes none.
 
     >>> ag.extra.quantile(ag.tensor([1.0, 2.0, 4.0]), [0.5, 0.75])
     tensor([2., 3.])
@@ -210,8 +210,7 @@ def percentile(
     """`quantile`, with levels from 0 to 100.
 
     x, q, axis, method, keepdims: As for `quantile`.
-    Returns: As of `quantile`.
-    As ``numpy.percentile``; the derivative is that of `quantile`.
+    Returns: As for `quantile`. As ``numpy.percentile``; the derivative is that of `quantile`.
 
     >>> ag.extra.percentile(ag.tensor([1.0, 2.0, 4.0]), 75)
     tensor(3.)
@@ -230,12 +229,11 @@ def median(
 
     x: Real, any shape.
     dim : int, optional
-        PyTorch's: gives the pair ``values``, ``indices`` along this axis, the lower of two middle elements.
+        PyTorch's: return the pair ``values``, ``indices`` along this axis, the lower of two middle elements.
     keepdim : bool, optional
-        Beside `dim`, PyTorch's name of `keepdims`.
-    Returns: The medians. NaN where an element is NaN.
-    As ``numpy.median``, where PyTorch gives the lower of two middle elements. The gradient goes to the one or two
-    elements picked, as in `quantile`.
+        Together with `dim`, PyTorch's name of `keepdims`.
+    Returns: The medians. NaN if an element is NaN. As ``numpy.median``, whereas PyTorch returns the lower of two middle
+    elements. The gradient goes to the one or two elements picked, as in `quantile`.
 
     >>> x = ag.tensor([3.0, 1.0, 7.0, 2.0], requires_grad=True)
     >>> ag.extra.median(x).backward()
@@ -260,7 +258,7 @@ def cov(x: Any, /, *, rowvar: bool = True, correction: float = 1, fweights: Any 
     rowvar : bool, optional
         False for a column per variable.
     correction : float, optional
-        What is taken off the number of observations (or the sum of their weights) before it divides.
+        Subtracted from the number of observations (or the sum of their weights) in the divisor.
     fweights : Tensor, optional
         Integers, how often each observation occurred.
     aweights : Tensor, optional

@@ -1,1 +1,1 @@
-"""Ops that `agrad.scipy` is written in: what needs a kernel of the library's. They are declared when it is imported."""
+"""The ops that `agrad.scipy` needs beyond the namespace, each with a kernel of the library. They are declared when it is imported."""

@@ -1,6 +1,6 @@
-"""Ops of linear algebra beyond the standard's: triangular and banded equations, least squares, LU, functions of matrices.
+"""Ops of linear algebra beyond the standard: triangular and banded equations, least squares, LU, functions of matrices.
 
-They take matrices, or stacks of them, of one dtype. `agrad.scipy.linalg` has them under SciPy's signatures.
+They take matrices, or stacks of them, of one dtype. `agrad.scipy.linalg` exposes them with SciPy's signatures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def _triangle(xp: Any, a: Any, *, lower: bool, unit_diagonal: bool) -> Any:
-    """Return what a triangular solution depends on of a matrix, zeros elsewhere."""
+    """Return the part of a matrix that a triangular solution depends on, zeros elsewhere."""
     return xp.tril(a, k=-1 if unit_diagonal else 0) if lower else xp.triu(a, k=1 if unit_diagonal else 0)
 
 
@@ -74,7 +74,7 @@ def solve_triangular(a: Any, b: Any, /, *, lower: bool, unit_diagonal: bool = Fa
 
 
 def _along_columns(xp: Any, v: Any, d: int) -> Any:
-    """Return rows moved up by `d` places (down, if it is negative), zeros in their place."""
+    """Return rows shifted up by `d` (down, if it is negative), with zeros in their former positions."""
     size = v.shape[-2]
     moved = min(abs(d), size)
     none = xp.zeros_like(v[..., :moved, :])
@@ -179,7 +179,7 @@ def lstsq(a: Any, b: Any, /, *, cond: float) -> Tensor:
 
 
 def _corner(xp: Any, l: Any, u: Any) -> tuple[int, Any, Any]:
-    """Return the rank at most, and the square parts of both factors."""
+    """Return the largest possible rank, and the square parts of both factors."""
     k = l.shape[-1]
     return k, l[..., :k, :], u[..., :, :k]
 
@@ -260,7 +260,7 @@ def _blocks(xp: Any, a: Any, b: Any, c: Any = None) -> Any:
 
 
 def _beside(blocks: Any) -> Any:
-    """Return the block at the right of the top."""
+    """Return the top right block."""
     n = blocks.shape[-1] // 2
     return blocks[..., :n, n:]
 
@@ -313,7 +313,7 @@ def expm(a: Any, /) -> Tensor:
 
 
 def _expm_frechet_kernel(xp: Any, a: Any, e: Any, /) -> Any:
-    """By the exponential of blocks; it is linear in `e`, which is brought to the size of `a`."""
+    """Computed by the exponential of block matrices; it is linear in `e`, which is scaled to the size of `a`."""
     scale = _largest_sum(xp, e)
     if not scale or not math.isfinite(scale):
         return e * xp.zeros_like(a)
@@ -374,7 +374,7 @@ def sqrtm(a: Any, /) -> Tensor:
 
 
 def _logm_along(xp: Any, a: Any, t: Any) -> Any:
-    """Return the derivative along `t`: NaN for a singular matrix, of whose logarithm SciPy gives some number."""
+    """Return the derivative along `t`: NaN for a singular matrix, for whose logarithm SciPy returns some number."""
     found = _beside(xp.scipy.logm(_blocks(xp, a, t)))
     singular = xp.linalg.slogdet(a)[0][..., None, None] == 0
     return xp.where(singular, found * math.nan, found)

@@ -1,4 +1,4 @@
-"""What SciPy's own functions, which make NumPy arrays of tensors, say: the function of agrad's to call instead."""
+"""The error message if SciPy's own functions convert tensors to NumPy arrays: it names the agrad function to call instead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agrad.core.cpython import place_in
 from agrad.core.errors import INTERNAL_FILES, line_of
 from agrad.view.elsewhere import INSTEAD, NAMESPACES
 
-#: Modules that take NumPy's arrays alone, and what to write for their functions of tensors.
+#: Modules that only take NumPy arrays, and the replacements of their functions for tensors.
 _TAKERS = {
     "scipy.sparse": "SciPy's sparse matrices take arrays only. Write ag.sparse.matmul(A, x) for A @ x, x @ A the other way round, and"
     " ag.sparse.from_scipy(A, values) for a matrix whose values have gradients.",
@@ -32,7 +32,7 @@ def _package_of(frame: FrameType) -> str:
 
 
 def cure_of(frame: FrameType | None) -> str:
-    """Return the sentence that says what to write instead of what the frames run that made an array; nothing if unknown."""
+    """Return the sentence that suggests a replacement for the code in the frames that created an array; nothing if unknown."""
     outer = frame
     while outer is not None and _package_of(outer) in _BETWEEN:
         outer = outer.f_back
@@ -42,7 +42,7 @@ def cure_of(frame: FrameType | None) -> str:
 
 
 def instead_of(frame: FrameType | None) -> str:
-    """Return the sentence that names the function to call, if the frames that called are of one of SciPy's; nothing otherwise."""
+    """Return the sentence that names the function to call, if the calling frames belong to one of SciPy's; nothing otherwise."""
     found = ""
     while frame is not None and _package_of(frame) != "scipy":
         if _package_of(frame) not in _BETWEEN:
@@ -58,7 +58,7 @@ def instead_of(frame: FrameType | None) -> str:
 
 
 def _name_of(frame: FrameType) -> str:
-    """Return the name here of SciPy's function that a frame runs, or of that which a wrapper is for; nothing if there is none."""
+    """Return agrad's name for the SciPy function that a frame runs, or that it wraps; nothing if there is none."""
     kept = frame.f_locals
     inner = kept.get("f")
     module, name = frame.f_globals["__name__"], frame.f_code.co_name
@@ -78,7 +78,7 @@ def _name_of(frame: FrameType) -> str:
     return found or INSTEAD.get(f"scipy.{chapter}.{name}", "").removeprefix("use ")
 
 
-#: Modules of SciPy's that have functions which are not in `agrad.scipy`, and where these are: of the same meaning.
+#: SciPy modules with functions that are not in `agrad.scipy`, and where agrad has them, with the same meaning.
 _ELSEWHERE = {
     "fft": ("agrad.fft",),
     "linalg": ("agrad.linalg", "agrad.numpy.linalg"),
@@ -87,6 +87,6 @@ _ELSEWHERE = {
 
 
 def _names_in(chapter: str) -> Collection[str]:
-    """Return what a module of `agrad.scipy` shows, which is imported for the message alone; nothing if there is none."""
+    """Return the public names of a module of `agrad.scipy`, imported only for the message; nothing if there is none."""
     room = f"agrad.scipy.{chapter}"
     return dir(importlib.import_module(room)) if room in NAMESPACES else ()

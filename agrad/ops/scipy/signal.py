@@ -1,4 +1,4 @@
-"""Ops of signals: convolutions over all axes, and filters of finite and infinite response along the last one.
+"""Ops for signals: convolutions over all axes, and filters of finite and infinite response along the last one.
 
 `agrad.scipy.signal` has them under SciPy's signatures.
 """
@@ -24,7 +24,7 @@ __all__ = ["all_pole", "convolve_full", "correlate_valid", "fir"]
 
 
 def _valid_kernel(xp: Any, x: Any, weights: Any, /, *, lead: int = 0) -> Any:
-    """Add up shifted parts, one per weight, or make few sums of windows; the leading axes go together element by element."""
+    """Add up shifted parts, one per weight, or build few sums of windows; the leading axes correspond element by element."""
     x, weights = promote(xp, x, weights)
     shape = weights.shape[lead:]
     sizes = [n - m + 1 for n, m in zip(x.shape[lead:], shape, strict=True)]
@@ -57,7 +57,7 @@ def _full_kernel(xp: Any, x1: Any, x2: Any, /, *, lead: int = 0) -> Any:
 
 
 def _convolve_batch(call: BatchedCall, x1: Any, x2: Any, /) -> Any:
-    """Give the batch an axis of the signals, of length 1 in what is not batched; two batches meet in a sum of shifts."""
+    """Turn the batch into an axis of the signals, of length 1 for operands that are not batched; two batches become a sum of shifts."""
     if call.has(x1) and call.has(x2):
         return _full_kernel(call.xp, call.data(x1), call.data(x2), lead=1)
     return call.kernel(*(x.data if call.has(x) else call.xp.expand_dims(call.array(x), axis=0) for x in (x1, x2)))
@@ -97,7 +97,7 @@ def correlate_valid(x: Any, weights: Any, /) -> Tensor:
 
 
 def _later(xp: Any, x: Any, k: int) -> Any:
-    """Return signals moved back by `k` places, with zeros in front."""
+    """Return signals shifted back by `k` elements, with zeros in front."""
     if not k:
         return x
     none = xp.zeros_like(x[..., :k])
@@ -105,7 +105,7 @@ def _later(xp: Any, x: Any, k: int) -> Any:
 
 
 def _lagged(xp: Any, w: Any, y: Any, lags: range) -> Any:
-    """Return by lag the sum of the products with an earlier signal, conjugated."""
+    """Return for each lag the sum of the products with an earlier signal, conjugated."""
     w, y = promote(xp, w, conj(xp, y))
     size = w.shape[-1]
     return xp.stack([xp.sum(w[..., min(k, size) :] * y[..., : max(size - k, 0)]) for k in lags])

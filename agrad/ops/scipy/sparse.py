@@ -1,8 +1,8 @@
 """Ops of sparse matrices: products, their adjoints by the stored entries, and solutions of equations.
 
-A matrix is its stored entries, `values`, and where they lie, as SciPy's ``csr_array`` has it: those of row i are at
-``indptr[i]`` to ``indptr[i + 1]``, in the columns ``indices``. Which entries there are is constant. `agrad.sparse` has these ops
-under the names of matrices.
+A matrix consists of its stored entries, `values`, and their positions, as in SciPy's ``csr_array``: those of row i are
+at ``indptr[i]`` to ``indptr[i + 1]``, in the columns ``indices``. The pattern is constant. `agrad.sparse` exposes these
+ops as operations on matrices.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def rows_of(xp: Any, indptr: Any, indices: Any) -> Any:
 
 
 def _column(x: Any, like: Any) -> Any:
-    """Return a vector of the stored entries so that it multiplies rows."""
+    """Return a vector over the stored entries in a shape that multiplies rows."""
     return x if like.ndim == 1 else x[:, None]
 
 
@@ -41,7 +41,7 @@ def _of_one_pattern(b: BatchedCall, indptr: Any, indices: Any) -> None:
 
 
 def _blocks(b: BatchedCall, indptr: Any, indices: Any, columns: int) -> tuple[Any, Any]:
-    """Return where the entries lie of the matrix that has those of a batch, of one pattern, as blocks on its diagonal."""
+    """Return the positions of the entries of a batch of matrices with one pattern, as blocks on the diagonal of one matrix."""
     xp, nnz = b.xp, indices.shape[0]
     number = xp.arange(b.size, dtype=xp.int64, **beside(indptr))[:, None]
     ends = xp.astype(indptr, xp.int64)[1:] + nnz * number
@@ -52,7 +52,7 @@ def _blocks(b: BatchedCall, indptr: Any, indices: Any, columns: int) -> tuple[An
 
 
 def _joined(b: BatchedCall, x: Any) -> Any:
-    """Return what the rows of a matrix of blocks are multiplied by, or equal to."""
+    """Return the right operand, or right side, for the rows of a matrix of blocks."""
     data = b.data(x)
     return b.xp.reshape(data, (b.size * x.shape[0], *x.shape[1:]))
 
@@ -143,7 +143,7 @@ def _matmul_jvp(
 def sparse_matmul(
     values: Any, x: Any, indptr: Any, indices: Any, /, *, columns: int, transposed: bool = False
 ) -> Tensor:
-    """The product of a sparse matrix of so many columns, or its transpose, and `x`, a vector or a matrix."""
+    """The product of a sparse matrix with `columns` columns, or its transpose, and `x`, a vector or a matrix."""
 
 
 def _sampled_kernel(xp: Any, left: Any, right: Any, indptr: Any, indices: Any, /) -> Any:
@@ -175,14 +175,14 @@ def _sampled_jvp(xp: Any, t_left: Any, t_right: Any, left: Any, right: Any, indp
     memory="fresh",
 )
 def sparse_sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Tensor:
-    """The entries of ``left @ right.T`` that are stored; of vectors, of their outer product."""
+    """The stored entries of ``left @ right.T``; for vectors, of their outer product."""
 
 
 # -- equations ----------------------------------------------------------------------------------------------------------
 
 
 def _solve_back(xp: Any, g: Any, values: Any, indptr: Any, indices: Any, transposed: bool) -> Any:
-    """Return the cotangent of the right side: with the same factors, of the matrix as it is."""
+    """Return the cotangent of the right side: solved with the same factors."""
     return conj(xp, xp.scipy.sparse_solve(values, conj(xp, g), indptr, indices, transposed=not transposed))
 
 

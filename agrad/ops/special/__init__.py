@@ -1,8 +1,8 @@
 """Special functions under the names and signatures of SciPy, by family.
 
-Derivatives are written in special functions again, so that they have derivatives themselves; where the textbook's
-formula cancels or overflows, another takes its place. Kernels are the backend's own (SciPy's for NumPy); those that
-need nothing but the standard run on every backend. Ops that only derivatives use are not exported.
+Derivatives are written in special functions as well, so they have derivatives themselves; where the textbook's formula
+cancels or overflows, another one replaces it. Kernels are the backend's own (SciPy's for NumPy); kernels that only need
+the standard run on every backend. Ops used only by derivatives are not exported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bessel functions, ordinary and modified. Their derivatives by the argument are of neighbouring orders.
+"""Bessel functions, ordinary and modified. Their derivatives with respect to the argument are functions of neighbouring orders.
 
-Those of the scaled functions are differences of nearly equal values for large arguments: their error, over the
-function's value, stays near that of the function, while they fall off as 1 / z.
+The derivatives of the scaled functions are differences of nearly equal values for large arguments: their error,
+relative to the function's value, stays near that of the function, while they decay as 1 / z.
 """
 
 from __future__ import annotations

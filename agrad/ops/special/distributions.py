@@ -1,4 +1,4 @@
-"""Distribution functions under the names of Cephes: their derivatives by the argument and by continuous parameters.
+"""Distribution functions under the names of Cephes: their derivatives with respect to the argument and continuous parameters.
 
 Counts have no derivative. A function ``xtri`` is the inverse of ``xtr`` in one operand; its derivatives follow from
 the implicit function theorem.
@@ -38,7 +38,7 @@ def _t_score(xp: Any, df: Any, x: Any) -> Any:
 
 @in_double
 def _t_by_df(xp: Any, df: Any, x: Any, order: int = 1) -> Any:
-    """By way of the incomplete beta function of df / (df + x**2) or its complement, whichever is smaller."""
+    """By the incomplete beta function of df / (df + x**2) or its complement, whichever is smaller."""
     square = x * x
     near = square < df
     half = xp.zeros_like(df + square) + 0.5
@@ -339,7 +339,7 @@ def _f_parts(xp: Any, dfn: Any, dfd: Any, x: Any) -> tuple[Any, Any, Any, Any]:
     a, b = dfn / 2 + xp.zeros_like(total), dfd / 2 + xp.zeros_like(total)
     z, w = dfn * x / total, dfd / total
     low = z < w
-    # of the two, 1 - z and z, the smaller one is right to the last digit
+    # of the two, 1 - z and z, the smaller one is accurate to the last digit
     density = xp.special.beta_density(xp.where(low, a, b), xp.where(low, b, a), xp.where(low, z, w))
     return a, b, z, density
 
@@ -416,7 +416,7 @@ def fdtri(dfn: Any, dfd: Any, p: Any, /) -> Tensor:
 
 
 def _bernoulli_density(xp: Any, k: Any, n: Any, p: Any) -> Any:
-    """The density of the beta distribution that counts of successes up to k among n lead to."""
+    """The density of the beta distribution for up to k successes among n."""
     k = xp.floor(k)
     all_counts = (k >= n) & ~xp.isnan(p)  # the sum is 1
     density = xp.special.beta_density(k + 1, xp.where(k >= n, n * 0 + 1, n - k), p)
@@ -486,7 +486,7 @@ def bdtri(k: Any, n: Any, y: Any, /) -> Tensor:
 
 
 def _waiting_density(xp: Any, k: Any, n: Any, p: Any) -> Any:
-    """The density of the beta distribution that counts of failures up to k before the n-th success lead to."""
+    """The density of the beta distribution for up to k failures before the n-th success."""
     return xp.special.beta_density(n, k + 1, p)
 
 

@@ -1,9 +1,11 @@
-"""Powers and logarithms at 0, with the limits of their derivatives: what functions are made of at an edge of their domain.
+"""Powers and logarithms at 0, with the limits of their derivatives: for functions at an edge of their domain.
 
-A density that is a power of the distance from the edge has derivatives there that the chain rule does not find: it multiplies
-factors of 0 and infinity, and adds infinities of both signs. Here each derivative is one number, the limit. Of the terms of a
-series the first alone may be infinite: where a later one would be, the first is so too, and more. A series is known to some
-term: derivatives that ask for the next are NaN, which are of the third order or higher.
+A density that is a power of the distance from the edge has derivatives there that the chain rule does not find: it
+multiplies factors of 0 and infinity, and adds infinities of both signs. Here each derivative is one number, the limit.
+In a
+series, only the first term can be infinite: where a later one would be, the first is infinite too, and dominates. A
+series is known to some
+order: derivatives that need the next term are NaN; these are of the third order or higher.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-#: Which term of a series a power is: the first, one behind it, or the last that is known.
+#: The term of a series that a power is: the first, the one after it, or the last known one.
 FIRST, LATER, LAST = 0, 1, 2
-#: The order of derivative to which the terms that are known suffice, whatever the powers.
+#: The order of derivative up to which the known terms suffice, for any powers.
 KNOWN = 2
 
 
 def _falling(p: Any, one: Any, count: int) -> tuple[Any, Any]:
-    """Return ``p (p - 1) ...``, of so many factors, and its derivative by `p`."""
+    """Return ``p (p - 1) ...``, with this many factors, and its derivative with respect to `p`."""
     product, slope = one, one * 0
     for i in range(count):
         product, slope = product * (p - i), slope * (p - i) + product
@@ -52,7 +54,7 @@ def _power_kernel(xp: Any, u: Any, p: Any, minor: Any, major: Any, by_u: int, by
     found = xp.where(p > by_u, zero, xp.where(p == by_u, at, below))
     if place != FIRST:
         found = xp.where(xp.isinf(found), zero, found)
-    if place == LAST and by_u > KNOWN and not by_p:  # of whole powers, which leave nothing infinite
+    if place == LAST and by_u > KNOWN and not by_p:  # of integer powers, which leave nothing infinite
         found = xp.where((p < by_u) & (factors == 0), one * math.nan, found)
     return xp.where(u != 0, zero, xp.where(xp.isnan(p + log), one * math.nan, found))
 
@@ -75,11 +77,11 @@ def _power_kernel(xp: Any, u: Any, p: Any, minor: Any, major: Any, by_u: int, by
     memory="fresh",
 )
 def edge_power(u: Any, p: Any, minor: Any, major: Any, by_u: int = 0, by_p: int = 0, place: int = FIRST, /) -> Tensor:
-    """Where `u` is 0 the limit from above of ``u**p * exp(minor + major)``, or of its derivatives of these orders; 0 elsewhere.
+    """Where `u` is 0, return the limit from above of ``u**p * exp(minor + major)``, or of its derivatives of these orders; 0 elsewhere.
 
-    What `minor` depends on moves `p` as well, so that the derivative by `p` outweighs the one by `minor` where both are
-    infinite. A term of a series that is not its first (`place`) is 0 where it would be infinite; the last that is known is NaN
-    where a derivative of an order above `KNOWN` asks for the next.
+    The operands of `minor` move `p` as well, so the derivative with respect to `p` dominates that with respect to
+    `minor` if both are infinite. A term of a series that is not its first (`place`) is 0 where it would be infinite;
+    the last known one is NaN where a derivative of an order above `KNOWN` needs the next.
     """
 
 
@@ -100,14 +102,15 @@ def _log_kernel(xp: Any, u: Any, p: Any, by_u: int) -> Any:
     memory="fresh",
 )
 def edge_log(u: Any, p: Any, by_u: int = 0, /) -> Tensor:
-    """Where `u` is 0 the limit from above of ``p * log(u)``, or of its derivative of this order by `u`; 0 elsewhere.
+    """Where `u` is 0, return the limit from above of ``p * log(u)``, or of its derivative of this order with respect to `u`; 0 elsewhere.
 
-    It outweighs the series behind it, of which no derivatives of an order above `KNOWN` are known: where `p` is 0 they are NaN.
+    It dominates the series after it, whose derivatives of an order above `KNOWN` are unknown: where `p` is 0 they are
+    NaN.
     """
 
 
 def _flat_sign(square: bool, by_u: int, by_shape: int, by_scale: int) -> float:
-    """Return the sign of the infinity that a derivative tends to, 0 where there is no such term, NaN where the next counts."""
+    """Return the sign of the infinity that a derivative tends to, 0 if there is no such term, NaN if the next term matters."""
     if not square and by_shape + by_scale > 1:
         return math.nan if by_u else 0.0
     odd: float = (-1.0) ** (by_u + by_shape + by_scale)
@@ -138,10 +141,10 @@ def _flat_kernel(xp: Any, u: Any, shape: Any, scale: Any, square: bool, by_u: in
 def edge_flat(
     u: Any, shape: Any, scale: Any, square: bool, by_u: int = 0, by_shape: int = 0, by_scale: int = 0, /
 ) -> Tensor:
-    """Where `u` is 0 the limit from above of a logarithm that falls faster than that of any power, or of its derivatives.
+    """Where `u` is 0, return the limit from above of a logarithm that falls faster than that of any power, or of its derivatives.
 
-    It is ``-(log(u / scale) / shape)**2`` if `square`, else ``-scale / u - shape * log(u)``; 0 elsewhere. What is left out beside
-    the latter counts in derivatives by `u` and two others alone, which are NaN.
+    It is ``-(log(u / scale) / shape)**2`` if `square`, otherwise ``-scale / u - shape * log(u)``; 0 elsewhere. The
+    omitted terms next to the latter only matter in derivatives with respect to `u` and two others, which are NaN.
     """
 
 
@@ -164,7 +167,7 @@ def _inner_slope_kernel(xp: Any, found: Any, inner: Any, name: str) -> Any:
     facts=Facts(sparsity="elements"),
 )
 def inner_slope(found: Any, inner: Any, name: str, /) -> Tensor:
-    """1; raises where an element is not `inner`."""
+    """Return 1; raise where an element is not `inner`."""
 
 
 @elementwise(
@@ -174,7 +177,7 @@ def inner_slope(found: Any, inner: Any, name: str, /) -> Tensor:
     kernel=lambda xp, found, inner, name: found,
 )
 def inner_only(found: Any, inner: Any, name: str, /) -> Tensor:
-    """Values as they are, with derivatives where they are `inner`; elsewhere these raise an error when they are computed."""
+    """Return values unchanged, with derivatives where they are `inner`; elsewhere these raise an error when they are computed."""
 
 
 def _f_level_kernel(xp: Any, dfn: Any, dfd: Any) -> Any:
@@ -195,7 +198,7 @@ def _f_level_by(xp: Any, a: Any, b: Any, level: Any) -> Any:
     memory="fresh",
 )
 def f_edge(dfn: Any, dfd: Any, /) -> Tensor:
-    """The logarithm of the factor of the density of the F distribution at 0.
+    """Return the logarithm of the factor of the density of the F distribution at 0.
 
-    One op, so that an infinite cotangent meets the sum of its terms, not each.
+    A single op, so that an infinite cotangent meets the sum of its terms, not each.
     """

@@ -1,4 +1,4 @@
-"""Elementary functions that keep their digits where the obvious formula cancels."""
+"""Elementary functions that remain accurate where the obvious formula cancels."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def _huber_by_x(xp: Any, delta: Any, x: Any) -> Any:
 def huber(delta: Any, x: Any, /) -> Tensor:
     """Loss function of Huber.
 
-    delta: Where the parabola ends, not negative.
+    delta: The end of the parabola, not negative.
     x: The residual.
     Returns: ``x**2 / 2`` up to `delta`, then ``delta * (abs(x) - delta / 2)``; inf for negative `delta`.
     The derivative by `x` is `x`, cut off at `delta`. Huber, Robust estimation of a location parameter, Ann. Math.

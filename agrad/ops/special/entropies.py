@@ -1,4 +1,4 @@
-"""Products with logarithms, 0 where the factor is 0, and the entropies made of them."""
+"""Products with logarithms, 0 where the factor is 0, and the entropies that consist of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _unless_zero(xp: Any, x: Any, value: Any) -> Any:
 
 
 def _safe(xp: Any, x: Any, y: Any, at: float) -> Any:
-    """`y`, but `at` where `x` is 0: what the derivative there is not to see."""
+    """Return `y`, but `at` where `x` is 0, so that the derivative there does not see `y`."""
     return xp.where(x == 0, xp.zeros_like(y) + at, y)
 
 
@@ -98,7 +98,7 @@ def entr(x: Any, /) -> Tensor:
 
 
 def _log_quotient(xp: Any, x: Any, y: Any) -> Any:
-    """log(x / y), where they are near by the logarithm of 1 plus their difference."""
+    """Return log(x / y), for nearly equal values as the logarithm of 1 plus their difference."""
     near = (xp.abs(x - y) < 0.5 * y) & (y < float("inf"))
     u = xp.where(near, x - y, xp.zeros_like(x - y)) / xp.where(near, y, xp.ones_like(y))
     quotient = xp.where(near, xp.ones_like(u), x / y)

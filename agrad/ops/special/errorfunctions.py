@@ -58,7 +58,7 @@ def erfc(x: Any, /) -> Tensor:
     """
 
 
-#: From here on the quotients of successive terms are taken from their continued fraction.
+#: From here on the quotients of successive terms come from their continued fraction.
 _FRACTION_FROM = 2.0
 _FRACTION_TERMS = 60
 

@@ -203,8 +203,8 @@ def betaln(a: Any, b: Any, /) -> Tensor:
 def binom(x: Any, y: Any, /) -> Tensor:
     """Binomial coefficient, of real numbers too.
 
-    x: How many to choose from.
-    y: How many to choose.
+    x: The number to choose from.
+    y: The number to choose.
     Returns: ``gamma(x + 1) / (gamma(y + 1) * gamma(x - y + 1))``.
     The derivatives are differences of ``psi``; NaN where `y` or ``x - y`` is a negative whole number.
 
@@ -222,8 +222,8 @@ def binom(x: Any, y: Any, /) -> Tensor:
 def poch(z: Any, m: Any, /) -> Tensor:
     """Pochhammer's symbol, the rising factorial.
 
-    z: Where it starts.
-    m: How many factors.
+    z: The first factor.
+    m: The number of factors.
     Returns: ``gamma(z + m) / gamma(z)``.
     The derivative by `m` is ``poch(z, m) * psi(z + m)``; NaN at the poles.
 
@@ -239,9 +239,8 @@ def multigammaln(a: Any, d: int) -> Tensor:
     d : int
         The dimension, at least 1.
     Returns: ``log(pi) * d * (d - 1) / 4`` and the sum of ``gammaln(a - j / 2)`` for `j` below `d`.
-    ValueError: If `d` is less than 1 or no whole number.
-    James, Distributions of matrix variates, Ann. Math. Statist. 35 (1964). SciPy refuses `a` out of the domain; here
-    the formula holds as far as it goes.
+    ValueError: If `d` is less than 1 or not a whole number. James, Distributions of matrix variates, Ann. Math.
+    Statist. 35 (1964). SciPy refuses `a` outside of the domain; here the formula is applied as far as it is defined.
 
     >>> ag.special.multigammaln(ag.asarray([2.0, 3.0]), 2)
     tensor([0.4516, 1.5502])

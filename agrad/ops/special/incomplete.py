@@ -1,13 +1,13 @@
 """Incomplete gamma and beta functions, their inverses, and all their derivatives, those by the parameters included.
 
-The derivative of a distribution function by a parameter is the integral of the density times its score, from the end of
-the domain to `x`. The score changes its sign once, and the whole integral is 0: integrated from the end whose side of
-the sign change `x` is on, nothing cancels, so that the relative error stays near that of the density, also far in the
-tails. Where the integrand decays slowly, recurrences that raise the parameter come first; their terms have the same
-sign. What is left falls by exp(-40) over a range known beforehand, and takes a fixed number of Gauss-Legendre nodes.
+The derivative of a distribution function with respect to a parameter is the integral of the density times its score,
+from the end of the domain to `x`. The score changes its sign once, and the whole integral is 0: integrated from the end
+on `x`'s side of the sign change, nothing cancels, so that the relative error stays near that of the density, also far
+in the tails. Where the integrand decays slowly, recurrences that raise the parameter come first; their terms have the
+same sign. The rest falls by exp(-40) over a range known beforehand, and takes a fixed number of Gauss-Legendre nodes.
 
 The densities are Loader's (Fast and accurate computation of binomial probabilities, 2000): logarithms of the gamma
-function would lose as many digits as the parameters have. Parameters up to 1e6 keep 11 digits or more.
+function would lose as many digits as the parameters have. For parameters up to 1e6, at least 11 digits are accurate.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def gauss_legendre(count: int, panels: int = 1) -> tuple[tuple[float, float], ..
     nodes = []
     for i in range(count):
         z = math.cos(math.pi * (i + 0.75) / (count + 0.5))
-        for _ in range(9):  # Newton's method; half of them would do
+        for _ in range(9):  # Newton's method; half the iterations would suffice
             p, q = 1.0, 0.0
             for k in range(count):
                 p, q = ((2 * k + 1) * z * p - k * q) / (k + 1), p
@@ -52,7 +52,7 @@ def gauss_legendre(count: int, panels: int = 1) -> tuple[tuple[float, float], ..
 
 
 def in_double(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a kernel compute in double precision, on arrays of one shape, and give the dtype of its operands."""
+    """Make a kernel compute in double precision, on arrays of one shape, and return the dtype of its operands."""
 
     @functools.wraps(kernel)
     def run(xp: Any, *values: Any) -> Any:
@@ -156,13 +156,13 @@ def _beta_density(xp: Any, a: Any, b: Any, x: Any) -> Any:
     p, q, z = xp.where(inside, a, one), xp.where(inside, b, one), xp.where(inside, x, one / 2)
     value = _beta_mass(xp, p, q, z, xp.log(z), xp.log1p(-z)) / (z * (1 - z))
     nan = one * math.nan
-    power = xp.where(x == 0, a, b)  # of what is 0 at the edge
+    power = xp.where(x == 0, a, b)  # of a value that is 0 at the edge
     edge = xp.where(power < 1, one * math.inf, xp.where(power > 1, one * 0, xp.where(x == 0, b, a)))
     return xp.where(inside, value, xp.where(((x == 0) | (x == 1)) & (a > 0) & (b > 0), edge, nan))
 
 
 def _beta_edge(xp: Any, a: Any, b: Any, x: Any, by_x: int) -> Any:
-    """The derivative by the distance `x` from the end that `a` belongs to, where that is 0."""
+    """The derivative with respect to the distance `x` from the end that `a` belongs to, where that is 0."""
     level, none = -xp.special.betaln(a, b), xp.zeros_like(x)
     edge = xp.special.edge_power(x, a - 1, level, none, by_x, 0, FIRST)
     edge = edge + (1 - b) * xp.special.edge_power(x, a, level, none, by_x, 0, LATER)
@@ -170,7 +170,7 @@ def _beta_edge(xp: Any, a: Any, b: Any, x: Any, by_x: int) -> Any:
 
 
 def _beta_density_by_a(xp: Any, ans: Any, a: Any, b: Any, x: Any, y: Any, low: Any) -> Any:
-    """By the parameter of the end at distance x; `low` is where that is 0, and 1 - x is y."""
+    """With respect to the parameter of the end at distance x; `low` says where that is 0, and 1 - x is y."""
     gap = xp.special.psi(a + b) - xp.special.psi(a)
     power = functools.partial(xp.special.edge_power, x, a - 1, -xp.special.betaln(a, b), xp.zeros_like(x))
     return xp.where(low, power(0, 1, FIRST) + gap * power(0, 0, LATER), ans * (y + gap))
@@ -327,14 +327,14 @@ def gammaincc(a: Any, x: Any, /) -> Tensor:
 
 
 def _gamma_quantile_by_a(xp: Any, ans: Any, a: Any) -> Any:
-    """By the implicit function theorem; 0 of quantile 0, and infinite of an infinite one, where that divides 0 by 0."""
+    """By the implicit function theorem; 0 for the quantile 0, and infinite for an infinite one, where the theorem divides 0 by 0."""
     ends = (ans == 0) | (ans == math.inf)
     x = xp.where(ends, xp.ones_like(ans), ans)
     return xp.where(ends, ans, -xp.special.gammainc_by_a(a, x) / xp.special.gamma_density(a, x))
 
 
 def _beta_quantile_by(xp: Any, ans: Any, a: Any, b: Any, by_a: int) -> Any:
-    """By the implicit function theorem; 0 at both ends, where that divides 0 by 0."""
+    """By the implicit function theorem; 0 at both ends, where the theorem divides 0 by 0."""
     ends = (ans == 0) | (ans == 1)
     x = xp.where(ends, xp.zeros_like(ans) + 0.5, ans)
     inside = -xp.special.betainc_by(a, b, x, by_a, 1 - by_a) / xp.special.beta_density(a, b, x)

@@ -52,9 +52,8 @@ def expn(n: Any, x: Any, /) -> Tensor:
     n: The order, a whole number.
     x: Not negative.
     Returns: The integral of ``exp(-x * t) / t**n`` over `t` from 1 on.
-    NotImplementedError: If a derivative by the order is asked for.
-    The derivative is ``-expn(n - 1, x)`` (DLMF 8.19.13). Unlike SciPy's function it takes negative orders too, which
-    derivatives lead to.
+    NotImplementedError: If a derivative by the order is asked for. The derivative is ``-expn(n - 1, x)`` (DLMF
+    8.19.13). Unlike SciPy's function it accepts negative orders too, which derivatives need.
 
     >>> ag.special.expn(2, ag.asarray([1.0, 2.0]))
     tensor([0.1485, 0.0375])
@@ -143,7 +142,7 @@ def _apart(xp: Any, m: Any, p: Any, near: Callable[[Any], Any], far: Callable[[A
 
 
 def _ellipk_slope(xp: Any, m: Any, p: Any) -> Any:
-    """dK/dm; the pole at 1 stands before the hypergeometric function, by Euler's transformation (DLMF 15.8.1)."""
+    """dK/dm; the pole at 1 is a factor before the hypergeometric function, by Euler's transformation (DLMF 15.8.1)."""
     return _apart(
         xp,
         m,
@@ -220,11 +219,11 @@ def ellipe(m: Any, /) -> Tensor:
 # angles k pi further on.
 
 
-primitive("special.elliprd")  # the symmetric integral of the second kind, which their derivatives are made of
+primitive("special.elliprd")  # the symmetric integral of the second kind, which appears in their derivatives
 
 
 def _reduced(xp: Any, phi: Any) -> tuple[Any, Any, Any]:
-    """How many half turns an angle has, and sine and cosine of the rest."""
+    """Return the number of half turns in an angle, and sine and cosine of the rest."""
     turns = xp.round(phi / math.pi)
     sign = 1 - 2 * (turns % 2)
     return turns, sign * xp.sin(phi), sign * xp.cos(phi)

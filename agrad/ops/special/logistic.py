@@ -1,4 +1,4 @@
-"""The logistic function and its kin, and the sums of exponentials."""
+"""The logistic function and related ones, and the sums of exponentials."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def log_expit(x: Any, /) -> Tensor:
 
 
 def _logsumexp_kernel(xp: Any, a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """The largest come out of the sum, so that what the others add is not rounded away."""
-    if 0 in a.shape:  # the logarithm of a sum of nothing
+    """The largest terms are kept out of the sum, so that the contributions of the others are not rounded away."""
+    if 0 in a.shape:  # the logarithm of an empty sum
         return xp.sum(a, axis=axis, keepdims=keepdims) - math.inf
     top = xp.max(a, axis=axis, keepdims=True)
     shift = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
@@ -78,7 +78,7 @@ def _logsumexp_kernel(xp: Any, a: Any, /, *, axis: Any = None, keepdims: bool = 
     e = xp.exp(xp.where(tops, xp.zeros_like(a), a - shift))
     count = xp.sum(xp.astype(tops, a.dtype), axis=axis, keepdims=True)
     rest = xp.sum(xp.where(tops, xp.zeros_like(e), e), axis=axis, keepdims=True)
-    safe = xp.where(count > 0, count, xp.ones_like(count))  # none is the largest where one is NaN
+    safe = xp.where(count > 0, count, xp.ones_like(count))  # there is no largest if one is NaN
     found = xp.log1p(rest / safe) + xp.log(safe) + top
     if keepdims:
         return found
@@ -87,7 +87,7 @@ def _logsumexp_kernel(xp: Any, a: Any, /, *, axis: Any = None, keepdims: bool = 
 
 
 def _wide(xp: Any, value: Any, a: Any, axis: Any, keepdims: bool) -> Any:
-    """Put back the axes that were summed."""
+    """Restore the axes that were summed."""
     if keepdims or not a.ndim:
         return value
     axes = range(a.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
@@ -121,7 +121,7 @@ def _shares_product(xp: Any, v: Any, ans: Any, axis: Any) -> Any:
     facts=Facts(needs=("zero-size reductions",)),
 )
 def logsumexp_shares(a: Any, /, *, axis: Any = None) -> Tensor:
-    """The exponentials over their sum; of -inf alone 0, and among infinite ones these get all."""
+    """The exponentials over their sum; 0 for -inf only, and infinite elements share everything."""
 
 
 @custom(
@@ -149,16 +149,16 @@ def logsumexp(
 
     a: Real or complex.
     axis : int or tuple of int, optional
-        What to sum over. Default: all axes.
+        The axes to sum over. Default: all axes.
     b : Tensor, optional
         Factors of the exponentials, of either sign.
     keepdims : bool, optional
         Keep the summed axes with length 1.
     return_sign : bool, optional
-        Give the sign of the sum beside the logarithm of its magnitude.
+        Return the sign of the sum in addition to the logarithm of its magnitude.
     Returns : Tensor or tuple of Tensor
         ``log(sum(b * exp(a)))``; NaN where that sum is negative, unless `return_sign`.
-    The gradient is `softmax`. Where all elements are -inf it is 0; an infinite sum gives it to the infinite elements.
+    The gradient is `softmax`. If all elements are -inf it is 0; for an infinite sum, the infinite elements get it.
 
     >>> ag.special.logsumexp(ag.asarray([1000.0, 1000.0]))
     tensor(1000.6931)
@@ -194,7 +194,7 @@ def _narrow(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
 
 
 def _over(function: Callable[..., Tensor], x: Any, axis: Any) -> Tensor:
-    """Run a function of one axis over several or all: they become the last one."""
+    """Run a function of one axis over several or all: they are merged into the last one."""
     x = asarray(x)
     x = x if x._spec.inexact else x * 1.0
     if isinstance(axis, int):
@@ -212,7 +212,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Exponentials that sum to 1.
 
     axis : int or tuple of int, optional
-        What to sum over. Default: all axes.
+        The axes to sum over. Default: all axes.
     Returns: ``exp(x - logsumexp(x))``.
     The same kernels and rule as `agrad.nn.functional.softmax`, which takes one axis.
 
@@ -226,7 +226,7 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Logarithm of `softmax`, without overflow or cancellation.
 
     axis : int or tuple of int, optional
-        What to sum over. Default: all axes.
+        The axes to sum over. Default: all axes.
     Returns: ``x - logsumexp(x)``.
     The same kernels and rule as `agrad.nn.functional.log_softmax`, which takes one axis.
 

@@ -1,4 +1,4 @@
-"""What several families share: refusals, and formulas that keep their digits where the obvious ones cancel."""
+"""Helpers of several families: refusals, and formulas that remain accurate where the obvious ones cancel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agrad.core.rule import Derivative
 
 
 def refused(op: str, name: str) -> Derivative:
-    """Return a derivative that says that there is none."""
+    """Return a derivative that raises that it is not implemented."""
 
     def refuse(xp: Any) -> Any:
         raise NotImplementedError(
@@ -36,9 +36,9 @@ def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
 
 
 def pieces(xp: Any, x: Any, inside: Any, near: Callable[[Any], Any], far: Callable[[Any], Any]) -> Any:
-    """Return near(x) inside and far(x) elsewhere; neither sees where the other holds, nor do their derivatives.
+    """Return near(x) inside and far(x) elsewhere; neither is evaluated where the other holds, nor are their derivatives.
 
-    Where they do not hold near is given 0 and far 1: so neither may be singular there.
+    Elsewhere near receives 0 and far receives 1: so neither may be singular there.
     """
     zero = xp.zeros_like(x)
     return xp.where(inside, near(xp.where(inside, x, zero)), far(xp.where(inside, zero + 1, x)))
@@ -88,5 +88,5 @@ PSI_FROM = 10.0
 
 
 def psi_tail(x: Any) -> Any:
-    """What psi(x) has beyond log(x) - 1 / (2 x), from `PSI_FROM` on."""
+    """psi(x) beyond log(x) - 1 / (2 x), from `PSI_FROM` on."""
     return polynomial(1 / (x * x), _PSI_TAIL)
