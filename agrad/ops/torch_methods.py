@@ -1091,7 +1091,7 @@ class Matrices:
         axis1, axis2 : int, optional
             The axes. Default: the first two.
         out : Tensor, optional
-            What the result is written to.
+            The tensor to write the result to.
         """
         return numpys("trace")(self, offset, axis1, axis2, dtype, out)
 
@@ -1128,10 +1128,10 @@ class Conversions:
         dtype, device : optional
             The same by name.
         non_blocking : bool, optional
-            Not looked at: a library's own queue decides what waits.
+            Ignored: a library's own queue decides when to wait.
         copy : bool, optional
-            Give another tensor in any case.
-        Returns: This tensor itself, if there is nothing to do.
+            Return another tensor in any case.
+        Returns: This tensor itself if there is nothing to do.
         """
         for arg in args:
             if isinstance(arg, Tensor):
@@ -1151,7 +1151,7 @@ class Conversions:
         non_blocking : bool, optional
             Not looked at.
         Returns: This tensor itself, if it has the dtype already.
-        TypeError: If no dtype is given: PyTorch's names of classes, as ``'torch.FloatTensor'``, are not there.
+        TypeError: If no dtype is passed: PyTorch's class names, as ``'torch.FloatTensor'``, are not supported.
         """
         if dtype is None:
             raise TypeError(f"type() takes a dtype here; that of the tensor is x.dtype, {self.dtype}{called()}")
@@ -1167,7 +1167,7 @@ class Conversions:
     def cpu(self: Any) -> Tensor:
         """Moved to the numpy backend.
 
-        Returns: This tensor itself, if it is there already.
+        Returns: This tensor itself if it is already there.
         """
         return data_type.to_device(self, "numpy")
 
@@ -1175,7 +1175,7 @@ class Conversions:
         """Moved to the cupy backend, which stands for PyTorch's ``cuda``.
 
         non_blocking : bool, optional
-            Not looked at: CuPy's own queue decides what waits.
+            Ignored: CuPy's own queue decides when to wait.
         """
         number = str(device).removeprefix("cuda").removeprefix(":") if device is not None else ""
         return data_type.to_device(self, f"cupy:{number}" if number else "cupy")
@@ -1331,7 +1331,7 @@ class InPlace:
 
 
 def _one(name: str, axis: Any, dim: Any, keepdims: bool = False, keepdim: bool = False) -> tuple[Any, bool]:
-    """Axes and `keepdims` under either name, as entries have it of functions that take both."""
+    """Return axes and `keepdims`, given under either name, in the form for functions that accept both."""
     if dim is not None:
         axis = instead(name, "axis", axis, None, "dim", dim)
     if keepdim is not False:
@@ -1342,7 +1342,7 @@ def _one(name: str, axis: Any, dim: Any, keepdims: bool = False, keepdim: bool =
 def _pair(
     name: str, function: Callable[..., Any], x: Tensor, axis: Any, dim: Any, keepdims: Any, keepdim: bool | None
 ) -> Any:
-    """What PyTorch's `max` gives along an axis, which may be given by position."""
+    """Return the result of PyTorch's `max` along an axis, which may be positional."""
     dim, keepdim = _one(name, axis, dim, keepdims or False, keepdim or False)
     if dim is None:
         raise TypeError(f"{name}(): keepdim= needs PyTorch's dim=; the standard's is keepdims={called()}")
@@ -1350,7 +1350,7 @@ def _pair(
 
 
 def _standards(name: str, x: Tensor, axis: Any) -> Any:
-    """The axis of a reduction as the standard has it; a warning where two of its rows are taken for PyTorch's pair."""
+    """Return the axis of a reduction in the standard's form; warn if unpacking two of its rows suggests PyTorch's pair."""
     if x.ndim > 1 and takes_a_pair(getframe(2)):
         warn_meaning(
             f"x.{name}({axis}) gives the values alone, as NumPy's and the standard's: this takes two of its rows. For"
@@ -1362,9 +1362,9 @@ def _standards(name: str, x: Tensor, axis: Any) -> Any:
 def _correction(
     name: str, axis: Any, correction: float | None, unbiased: bool | None, ddof: float | None, *, numpys: bool
 ) -> float:
-    """What a variance takes from the number of elements; a warning where it is the standard's and nobody said so.
+    """Return the correction of a variance; warn if it is the standard's default and not chosen explicitly.
 
-    `numpys` says that the call has arguments that NumPy's method alone takes.
+    `numpys` says that the call has arguments that only NumPy's method takes.
     """
     if ddof is not None:
         return ddof
@@ -1379,14 +1379,14 @@ def _correction(
 
 
 def _running(x: Tensor, name: str, function: Callable[..., Tensor], axis: int | None, dtype: Any) -> Tensor:
-    """Return a running sum or product: the standard's, or NumPy's where that takes more."""
+    """Return a running sum or product: the standard's, or NumPy's if that accepts more arguments."""
     if dtype is not None or (axis is None and x.ndim != 1):
         return numpys(name)(x, axis, dtype)
     return function(x, axis=axis)
 
 
 def _numpys(name: str, x: Tensor, over: tuple[Any, bool], where: Any, **more: Any) -> Tensor:
-    """A reduction, over axes that are kept or not, with what NumPy's functions alone take."""
+    """A reduction, over axes that are kept or not, with arguments that only NumPy's functions take."""
     axis, keepdims = over
     given = {key: value for key, value in more.items() if value is not None}
     found: Tensor = numpys(name)(x, axis, keepdims=keepdims, where=where, **given)
@@ -1394,7 +1394,7 @@ def _numpys(name: str, x: Tensor, over: tuple[Any, bool], where: Any, **more: An
 
 
 def shape_of(parts: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape given as separate integers or as one sequence."""
+    """A shape passed as separate integers or as one sequence."""
     if len(parts) == 1 and isinstance(parts[0], tuple | list):
         return tuple(parts[0])
     return tuple(operator.index(part) for part in parts)
@@ -1433,7 +1433,7 @@ def _key(x: Any, dim: int, index: Any) -> Any:
 
 
 def _source(x: Any, dim: int, index: Any, source: Any, alpha: Any) -> Tensor:
-    """What `index_add` adds, of the dtype of the tensor."""
+    """The values that `index_add` adds, in the dtype of the tensor."""
     source = as_operand(source, x)
     axis = _checked(x, dim, "index_add")
     wanted = (*x.shape[:axis], as_operand(index, x).size, *x.shape[axis + 1 :])
@@ -1445,7 +1445,7 @@ def _source(x: Any, dim: int, index: Any, source: Any, alpha: Any) -> Tensor:
 
 
 def _divided(x: Tensor, other: Any, rounding_mode: str | None) -> Tensor:
-    """Return a quotient, rounded as PyTorch's ``div`` does it: of integers it is an integer then."""
+    """Return a quotient, rounded like PyTorch's ``div``: for integers the result is then an integer."""
     if rounding_mode is None:
         return elementwise.divide(x, other)
     if rounding_mode not in ("floor", "trunc"):
@@ -1477,14 +1477,14 @@ def _rounded(x: Tensor, decimals: int) -> Tensor:
 
 
 def _methods(operands: int) -> dict[str, str]:
-    """Return the ops of so many operands that are methods, by the names of these."""
+    """Return, by name, the ops with this many operands that are methods."""
     ops = [op for op in OPS.values() if len(op.array_slots) == operands]
     return {name: op.name for op in ops for name in op.facts.methods.split()}
 
 
-#: Ops of one operand that are methods, and in-place methods with an underscore.
+#: Ops with one operand that are methods, and in-place methods with an underscore.
 UNARY_METHODS = _methods(1)
-#: Ops of two operands that are methods.
+#: Ops with two operands that are methods.
 BINARY_METHODS = _methods(2)
 #: Methods that convert to a dtype.
 CONVERSIONS = {

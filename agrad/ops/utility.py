@@ -1,4 +1,4 @@
-"""Utility functions of the standard beside `all` and `any`, which stand with the reductions."""
+"""Utility functions of the standard other than `all` and `any`, which are in the chapter of reductions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _diff_kernel(xp: Any, x: Any, /, *, axis: int = -1, n: int = 1) -> Any:
 
 
 def _diff_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, n: int) -> Any:
-    """(-1)^n times the differences of the cotangent with n zeros before and behind."""
+    """(-1)^n times the differences of the cotangent with n zeros before and after."""
     axis = axis % len(x_spec.shape)
     n = min(n, x_spec.shape[axis])
     if not n:
@@ -41,14 +41,14 @@ def _diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Tensor:
 def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
     """The differences of neighbours along an axis, `n` times over.
 
-    x: Of at least one axis and a numeric dtype.
+    x: At least one axis, and a numeric dtype.
     axis : int, optional
         Along which.
     n : int, optional
-        How many times over; each makes the axis shorter by 1, down to nothing. 0 gives `x`.
+        How many times; each makes the axis shorter by 1, until it is empty. 0 returns `x`.
     prepend, append : Tensor, optional
-        Put before and behind `x` along the axis first; operands with a derivative of their own. Of the rank of `x`,
-        and its shape but for that axis.
+        Put before and after `x` along the axis first; operands with derivatives of their own. They have the rank of
+        `x`, and its shape except along that axis.
     Returns: ``x[..., 1:] - x[..., :-1]`` for ``n=1`` and the last axis.
     ValueError: If `n` is negative or `x` has no axis.
     Linear; the adjoint is minus the difference of the cotangent with zeros at both ends.

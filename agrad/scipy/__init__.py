@@ -1,7 +1,7 @@
 """SciPy's names over agrad: ``from agrad.scipy import special`` in code written for SciPy or HIPS autograd.
 
-Functions have SciPy's signatures, take tensors and arrays of every backend, and give tensors. Each module is imported when it
-is first asked for.
+Functions have SciPy's signatures, take tensors and arrays of every backend, and return tensors. Each module is imported
+at first use.
 
 Examples
 --------
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["integrate", "interpolate", "linalg", "optimize", "signal", "sparse", "special", "stats"]
 
 
-if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
+if not TYPE_CHECKING:  # type checkers read the imports above, and should report missing names
 
     def __getattr__(name: str) -> object:
         if name in __all__:

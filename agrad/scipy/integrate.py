@@ -1,9 +1,9 @@
 """Ordinary differential equations, by SciPy's integrators, and integrals: differentiable by start, times, limits and arguments.
 
-Backwards the adjoint equation is integrated (by the same integrator), from one output to the one before; the state comes along
-backwards, and where that is unstable, from the output before once more. Forwards the equation of the tangents is integrated.
-Both are flows as well, and so differentiable themselves. Or (``gradient="discrete"``) the steps that a Runge-Kutta method has
-taken are repeated in agrad's functions.
+In reverse mode the adjoint equation is integrated (by the same integrator), from one output to the previous one; the
+state is integrated backwards with it, and where that is unstable, forwards again from the previous output. In forward
+mode the equation of the tangents is integrated. Both are flows as well, and so are differentiable themselves.
+Alternatively (``gradient="discrete"``) the steps of a Runge-Kutta method are repeated in agrad's functions.
 Source: Froehlich et al., Scalable inference of ordinary differential equation models of biochemical processes, 2017, section
 2.4; Chen et al., Neural ordinary differential equations, 2018; Griewank, Achieving logarithmic growth of temporal and spatial
 complexity in reverse automatic differentiation, 1992.
@@ -52,7 +52,7 @@ __all__ = ["cumulative_trapezoid", "nquad", "odeint", "quad", "simpson", "solve_
 #: ``rhs(y, t, *theta)``: the derivative of a state.
 Rhs = Callable[..., Any]
 
-#: A state that was integrated backwards may differ from what it was by so many times the tolerance.
+#: A state that was integrated backwards may differ from its known value by this many times the tolerance.
 SLACK = 30
 
 
@@ -91,7 +91,7 @@ class _Odeint:
     rtol, atol : float
         The tolerances.
     info : dict
-        What the last integration says of itself.
+        The report of the last integration.
     """
 
     def __init__(self, rtol: float, atol: float, options: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ class _Ivp:
 
 
 class _Parts:
-    """Tensors as one vector, real or complex, and the way back."""
+    """Tensors as one vector, real or complex, and the conversion back."""
 
     def __init__(self, like: Sequence[Tensor], *, is_complex: bool) -> None:
         self.like, self.is_complex = [(t.shape, t._spec.is_complex) for t in like], is_complex
@@ -171,22 +171,22 @@ class _Parts:
 
 
 class _System:
-    """Equations ``y' = rhs(y, t, *theta)`` of a vector, and what integrates them.
+    """Equations ``y' = rhs(y, t, *theta)`` of a vector, and their integrator.
 
     Attributes
     ----------
     run, first : _Odeint or _Ivp
-        What integrates others that follow from these, and these.
+        The integrator, for equations derived from these, and for these.
     leads : _System or None
-        Whose state is the first part of this one's, and knows nothing of the rest.
+        The system whose state is the first part of this one's, and does not depend on the rest.
     plain : callable or None
-        ``plain(t, y)`` is the right side of plain arrays, where it takes them: see `_Problem.plain`.
+        ``plain(t, y)`` is the right side for plain arrays, if it accepts them: see `_Problem.plain`.
     found : Tensor or None
         The states, a row each, if they are known already.
     alone : bool
-        They are what the user integrates: not the adjoint of others, nor their tangent.
+        Whether the user integrates them: they are neither an adjoint nor the equation of a tangent.
     unstable : bool
-        Integrated backwards, the leading system did not come back to where it was.
+        Integrated backwards, the leading system did not return to its starting point.
     """
 
     leads: _System | None = None
@@ -217,7 +217,7 @@ class _System:
         return of if plain is None else of_plain
 
     def integrated(self, y0: Tensor, times: Tensor, known: Tensor | None, theta: Sequence[Tensor]) -> Tensor:
-        """Return the states at times; for two times that of the leading system may be known at the second."""
+        """Return the states at times; for two times, that of the leading system may be known at the second."""
         found, self.found = self.found, None
         backend, device = y0._spec.backend, y0._spec.device
         at = _host(times)
@@ -228,7 +228,7 @@ class _System:
                 return self._along(y0, at, known, theta)
             try:
                 found = self.first(self.numbers(theta, y0), _host(y0), at)
-            except (_NotArrivedError, ValueError):  # of SciPy's eliminations, where the state has overflown
+            except (_NotArrivedError, ValueError):  # in SciPy's eliminations, if the state has overflowed
                 if known is None or self.leads is None:
                     raise
         if found is not None:
@@ -240,7 +240,7 @@ class _System:
         return self._along(y0, at, known, theta)
 
     def _close(self, found: Tensor, known: Tensor) -> bool:
-        """Return whether a state came back; if there is no other way to it, not quite so close will do."""
+        """Return whether a state returned to its known value; if there is no other way to reach it, a larger difference is accepted."""
         size = float(largest(absolute(known)))
         tolerance = self.run.atol + self.run.rtol * size
         bound = SLACK * tolerance
@@ -253,7 +253,7 @@ class _System:
         if self.leads is None:
             raise RuntimeError(
                 "the equations cannot be integrated backwards: the state does not return to where it was.\n  More checkpoints="
-                f" make the way shorter; gradient='discrete' of solve_ivp integrates nothing backwards{called()}"
+                f" shorten the interval; gradient='discrete' of solve_ivp integrates nothing backwards{called()}"
             )
         path = self.leads.run.dense(self.leads.numbers(theta, known), _host(known), (at[-1], at[0]))
         backend, device, n = y0._spec.backend, y0._spec.device, known.shape[0]
@@ -267,7 +267,7 @@ class _System:
 
 
 class _Adjoint(_System):
-    """The adjoint equations: of the state, its cotangent, and the cotangents of parameters so far."""
+    """The adjoint equations: for the state, its cotangent, and the cotangents of parameters so far."""
 
     alone = False
 
@@ -306,7 +306,7 @@ class _Tangent(_System):
 
 
 class _Mapped(_System):
-    """The equations of every member of a batch, with one control of the error."""
+    """The equations of every member of a batch, with one error control."""
 
     def __init__(self, base: _System, size: int, n: int, dims: Sequence[int | None]) -> None:
         super().__init__(self._moved, base.run)
@@ -319,7 +319,7 @@ class _Mapped(_System):
 
 
 class _Flow(Function):
-    """The states of a system at times, a row each, from the one at the first."""
+    """The states of a system at times, one row each, given the state at the first."""
 
     @staticmethod
     def forward(ctx: Any, system: _System, y0: Tensor, times: Tensor, known: Tensor | None, *theta: Tensor) -> Tensor:
@@ -405,7 +405,7 @@ class _Flow(Function):
 
 
 def _taken_apart(args: tuple[Any, ...]) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], Any]]:
-    """Return the tensors among arguments that have derivatives, and what puts others in their places."""
+    """Return the tensors among arguments that have derivatives, and the function that substitutes others for them."""
     leaves, structure = tree.flatten(args)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._spec.inexact]
     rest = [None if i in places else leaf for i, leaf in enumerate(leaves)]
@@ -425,7 +425,7 @@ class _Problem:
     Attributes
     ----------
     y0 : Tensor
-        The start, double precision, of one axis.
+        The start, in double precision, with one axis.
     rhs : callable
         ``rhs(y, t, *theta)``.
     theta : list of Tensor
@@ -456,7 +456,7 @@ class _Problem:
         self.function, self.by_time, self.rhs, self.arguments = function, by_time, rhs, arguments
 
     def numbers(self, function: Any, *, by_time: bool, is_event: bool = False) -> Any:
-        """Return a Jacobian or an event as SciPy calls it; what is no function is passed on."""
+        """Return a Jacobian or an event in the form that SciPy calls; values that are not functions are returned unchanged."""
         if not callable(function):
             return function
         args = self.arguments([_plain(t) for t in self.theta])
@@ -474,10 +474,10 @@ class _Problem:
         return of
 
     def plain(self, t: Tensor, *, alone: bool) -> Any:
-        """Return ``plain(t, y)``, the function as SciPy is to call it: with plain arrays, several times as quick as with tensors.
+        """Return ``plain(t, y)``, the function for SciPy to call with plain arrays, which is several times as fast as with tensors.
 
-        None where it does not give, at the start, arrays that are equal to what it gives of tensors, and where something else
-        than plain arrays is given. Where it is `alone`, the user's only function that is called, a program may run in its place.
+        None if its results for plain arrays at the start are not arrays equal to those for tensors, or if other values
+        than plain arrays are passed. If it is `alone`, the only user function that is called, a program may replace it.
         """
         y = self.y0
         if not self.raw or y._raw is not _host(y) or recorder() is not None:
@@ -503,7 +503,7 @@ class _Problem:
         return plain if often is None else often.during(plain, (*start, *args), int(by_time))
 
     def check(self, what: str, t: Tensor) -> None:
-        """Refuse a function that sees tensors beside its arguments."""
+        """Refuse a function that uses tensors which are not its arguments."""
         values = (_plain(self.y0), _plain(t), *map(_plain, self.theta))
         cure = "Make {} an argument of the function, and give args=({},)"
         check_closed(self.rhs, values, f"{what}: the function", self.function, cure)
@@ -542,20 +542,22 @@ def odeint(
 ) -> Any:
     """Integrate ordinary differential equations by LSODA; differentiable by start, times and arguments.
 
-    `func` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. Where all
-    arguments are plain arrays, it is called with such, if at the start that gives such, and the same. Tolerances are those of
-    derivatives, too. States are a tensor of double precision, raw where all arguments are.
+    `func` is made of agrad's functions, and receives its `args` unchanged: tensors, containers of them. If all
+    arguments are plain arrays, it is called with plain arrays, provided that at the start it returns plain arrays with
+    the same values. The tolerances also apply to derivatives. States are a tensor in double precision; raw if all
+    arguments are raw.
 
-    Of agrad's own: with `checkpoints` so many more states between those asked for are kept for derivatives, so that the way
-    that the adjoint is integrated at a time is shorter. `options` are SciPy's others: ``mxstep``, ``hmax``, ``Dfun``, ...
+    Beyond SciPy: `checkpoints` is the number of additional states to keep between those requested, so that the adjoint
+    is integrated over shorter intervals. `options` are SciPy's others: ``mxstep``, ``hmax``, ``Dfun``, ...
 
-    Raises RuntimeError if the integration does not arrive, here (where SciPy warns) or in a derivative, and if the equations
-    cannot be integrated backwards for derivatives of higher order.
+    Raises RuntimeError if the integration does not reach its end, here (where SciPy warns) or in a derivative, and if
+    the equations cannot be integrated backwards for derivatives of higher order.
 
-    In reverse mode the adjoint equations are integrated from one time to the one before. The state is integrated backwards
-    with them; where it does not come back to the state before, which is kept, that part is integrated forwards from there
-    once more and the adjoint along it, so that stiff equations have gradients. A gradient is as accurate as the tolerances
-    are small: it is that of the solution, not of its approximation. Source: Froehlich et al., 2017; Chen et al., Neural
+    In reverse mode the adjoint equations are integrated from one time to the previous one, together with the state
+    backwards. Where the state does not return to its previous value, which is kept, that interval is integrated
+    forwards again and the adjoint along it, so that stiff equations have gradients. A gradient is as accurate as the
+    tolerances
+    allow: it is that of the solution, not of its approximation. Source: Froehlich et al., 2017; Chen et al., Neural
     ordinary differential equations, 2018.
 
     >>> import agrad as ag
@@ -587,7 +589,7 @@ def odeint(
 
 
 def _least(tolerance: Any) -> float:
-    """Return the smallest of tolerances: of more unknowns than they are given for."""
+    """Return the smallest tolerance, if there are more unknowns than tolerances."""
     return float(tolerance if isinstance(tolerance, float | int) else smallest(asarray(tolerance)))
 
 
@@ -608,24 +610,25 @@ def solve_ivp(
     checkpoints: int = 0,
     **options: Any,
 ) -> Any:
-    """Integrate ordinary differential equations by any of SciPy's methods; differentiable by start, times and arguments.
+    """Integrate ordinary differential equations by any of SciPy's methods; differentiable with respect to start, times and arguments.
 
-    `fun` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. Where all
-    arguments are plain arrays, it is called with such, if at the start that gives such, and the same. The tolerances `rtol`
-    and `atol` are those of derivatives, too. The result is SciPy's, with ``t``, ``y`` and what ``sol`` gives as tensors, raw
-    where all arguments are. The solver's own steps count as constants, all but the first and the last. The time of an event
+    `fun` is made of agrad's functions, and receives its `args` unchanged: tensors, containers of them. If all arguments
+    are plain arrays, it is called with plain arrays, provided that at the start it returns plain arrays with the same
+    values. The tolerances `rtol` and `atol` also apply to derivatives. The result is SciPy's, where ``t``, ``y`` and
+    the results of ``sol`` are tensors; raw if all arguments are raw. The solver's own steps count as constants, except
+    the first and the last. The time of an event
     is a root: differentiate it by `agrad.func.implicit`.
 
-    Of agrad's own: `gradient` "adjoint" differentiates the solution, by integrating its adjoint equations; "discrete" the
-    steps that were taken (RK23, RK45), by repeating them in agrad's functions: exact for the numbers that are given, in
-    memory that grows with the steps. `checkpoints`, adjoint: so many more states between those asked for are kept. Discrete:
-    into so many parts the steps are cut, and nothing but the states between them is kept; backward repeats one part at a
-    time.
+    Beyond SciPy: `gradient` "adjoint" differentiates the solution, by integrating its adjoint equations; "discrete"
+    differentiates the steps that were taken (RK23, RK45), by repeating them in agrad's functions: exact for the
+    computed numbers, in memory that grows with the steps. `checkpoints`, adjoint: the number of additional states to
+    keep between those requested. Discrete: the number of parts that the steps are divided into; only the states between
+    them are kept, and backward repeats one part at a time.
 
-    Raises RuntimeError in a derivative, if an integration does not arrive, or the equations cannot be integrated backwards
-    for derivatives of higher order. Raises UnsupportedOp with `events`, where something is differentiated; discretely, of
-    other methods. An integration that does not arrive is said by ``success`` and ``message``; what is given up to there has
-    its derivatives.
+    Raises RuntimeError in a derivative, if an integration does not reach its end, or the equations cannot be integrated
+    backwards for derivatives of higher order. Raises UnsupportedOp with `events` if anything is differentiated; with
+    "discrete", for other methods. ``success`` and ``message`` report an integration that does not reach its end; its
+    results up to there have derivatives.
 
     Source: Chen et al., Neural ordinary differential equations, 2018; Griewank, 1992.
 
@@ -684,7 +687,7 @@ def solve_ivp(
 
 
 def _check_gradient(gradient: str, method: Any) -> None:
-    """Refuse a `gradient` that is none, or that a method has not."""
+    """Refuse an unknown `gradient`, or one that a method does not support."""
     if gradient not in ("adjoint", "discrete"):
         raise ValueError(f"solve_ivp: gradient is 'adjoint' or 'discrete', not {gradient!r}{called()}")
     if gradient == "discrete" and method not in ("RK23", "RK45"):
@@ -693,7 +696,7 @@ def _check_gradient(gradient: str, method: Any) -> None:
 
 
 def _on_columns(fun: Rhs) -> Rhs:
-    """Return a function of one state, of one that takes several as columns."""
+    """Return a function of one state, given one that takes several as columns."""
     return lambda t, y, *args: reshape(fun(t, reshape(y, (-1, 1)), *args), (-1,))
 
 
@@ -705,14 +708,14 @@ def _as_scipy_calls(problem: _Problem, events: Any) -> Any:
 
 
 class _Solution:
-    """What SciPy found of a problem, between two times, as tensors that have derivatives.
+    """SciPy's solution of a problem, between two times, as differentiable tensors.
 
     Attributes
     ----------
     path : callable or None
-        SciPy's solution at any time, where it was asked for.
+        SciPy's solution at any time, if it was requested.
     repeated : _RungeKutta or None
-        The steps, where derivatives are those of the steps.
+        The steps, if they are differentiated.
     """
 
     def __init__(
@@ -730,7 +733,7 @@ class _Solution:
         self._moving = moves((problem.y0, *span, problem.theta))
 
     def steps(self, times: Any, *, arrived: bool) -> Tensor:
-        """Return the times of the solver's own steps: the first is the begin, the last the end if that was reached."""
+        """Return the times of the solver's own steps: the first is the start, the last the end if it was reached."""
         last = [reshape(self.end, (1,))] if arrived and len(times) > 1 else []
         inner = asarray(times[1 : len(times) - len(last)], device=self.problem.device)
         return concat([reshape(self.begin, (1,)), inner, *last])
@@ -765,16 +768,16 @@ class _Solution:
 
 
 class _RungeKutta:
-    """The steps that a Runge-Kutta method of SciPy's has taken, to be repeated in agrad's functions.
+    """The steps taken by a Runge-Kutta method of SciPy, to be repeated in agrad's functions.
 
     Attributes
     ----------
     ends : array
-        Where the steps begin and end. As parts of the span they are constants.
+        The start and end of each step. As fractions of the span they are constants.
     inner, weights, between : Tensor
-        Of the method: by which slopes a stage goes on, which make the step, and which the states within it.
+        The coefficients of the method: of the slopes for each stage, for the step, and for the states within it.
     nodes : list of float
-        Where in a step its stages are, as parts of it.
+        The positions of its stages in a step, as fractions.
     """
 
     def __init__(self, problem: _Problem, method: str, ends: Any) -> None:
@@ -794,7 +797,7 @@ class _RungeKutta:
         Parameters
         ----------
         checkpoints : int
-            So many parts are repeated in backward. 0: everything is kept.
+            The number of parts that are repeated in backward. 0: everything is kept.
         """
         problem, steps = self.problem, len(self.ends) - 1
         places = [(place, self._step_of(t)) for place, t in enumerate(times.tolist())]
@@ -812,7 +815,7 @@ class _RungeKutta:
         return stack(rows or [y for _ in places])
 
     def _step_of(self, t: float) -> int:
-        """Return the number of the step that a time is within."""
+        """Return the number of the step that contains a time."""
         ends = self.ends
         later = [i for i in range(1, len(ends)) if (t <= ends[i] if self._ahead else t >= ends[i])]
         return later[0] - 1 if later else len(ends) - 2
@@ -828,7 +831,7 @@ class _RungeKutta:
         times: Tensor,
         *theta: Tensor,
     ) -> tuple[Tensor, ...]:
-        """Take some of the steps; return the last state, its slope, and the states at those times whose steps these are."""
+        """Take some of the steps; return the last state, its slope, and the states at those times that lie in these steps."""
         rows = []
         for i in numbers:
             start, size = self._shares[i], self._shares[i + 1] - self._shares[i]
@@ -849,7 +852,7 @@ class _RungeKutta:
         return new, [*slopes, rhs(new, t + h, *theta)]
 
     def _within(self, x: Tensor, slopes: list[Tensor]) -> Tensor:
-        """Return the mean slope up to a part of a step."""
+        """Return the mean slope up to a fraction of a step."""
         powers = stack([x**p for p in range(1, self.between.shape[1] + 1)])
         return matmul(matmul(self.between, powers), stack(slopes))
 
@@ -863,13 +866,13 @@ class _Integrand:
     Attributes
     ----------
     tolerances : dict
-        What SciPy is to keep to: ``epsabs``, ``epsrel``, ``limit``, ``points``.
+        The options for SciPy: ``epsabs``, ``epsrel``, ``limit``, ``points``.
     number : dict or None
-        What else SciPy's `quad` is told, for a function that gives a number; None for vectors, by `quad_vec`.
+        Further options of SciPy's `quad`, for a function that returns a number; None for vectors, by `quad_vec`.
     func, arguments : callable
-        The user's function, if it is one; what its further arguments are, made of `theta`.
+        The user's function, if it is one; the conversion of `theta` to its further arguments.
     rest : list
-        What the last integration says beside the integral: an estimate of its error first.
+        The report of the last integration besides the integral: an error estimate first.
     """
 
     def __init__(
@@ -896,7 +899,7 @@ class _Integrand:
             place, args = asarray(_within(low, high), dtype="float64", device=device), self.arguments(theta)
             call, more = _called_as(self.func, lambda x: float(at(x)), (place,), args)
             found, *self.rest = run.quad(call, low, high, args=more, **self.tolerances, **self.number)
-        elif low == high:  # of which `quad_vec` makes NaN
+        elif low == high:  # `quad_vec` turns these into NaN
             return zeros_like(self.of(a, *theta))
         else:
             found, *self.rest, info = run.quad_vec(
@@ -990,15 +993,15 @@ def quad(
     limit: int = 50,
     points: Any = None,
 ) -> tuple[Any, ...]:
-    """Integrate a function of one variable between limits by QUADPACK; differentiable by the limits and by arguments.
+    """Integrate a function of one variable between limits by QUADPACK; differentiable with respect to the limits and arguments.
 
-    `func` is made of agrad's functions, where something is differentiated, and gets its `args` as they are given: tensors,
-    containers of them. The integral is a float where no argument is a tensor. By arguments the derivative of the function is
-    integrated, for all of them at once, by SciPy's `quad_vec`; by a limit the derivative is the function there (Leibniz'
-    rule). Raises RuntimeError if that integral does not converge.
+    `func` is made of agrad's functions, if anything is differentiated, and receives its `args` unchanged: tensors,
+    containers of them. The integral is a float if no argument is a tensor. With respect to arguments, the derivative of
+    the function is integrated, for all of them at once, by SciPy's `quad_vec`; with respect to a limit, the derivative
+    is the function there (Leibniz' rule). Raises RuntimeError if that integral does not converge.
 
-    There is no `weight` with its `wvar`, `wopts`, `maxp1` and `limlst`: write the weight into the function. There is no
-    `complex_func`: integrate real and imaginary parts.
+    `weight` with `wvar`, `wopts`, `maxp1` and `limlst` is not supported: write the weight into the function. Instead of
+    `complex_func`, integrate real and imaginary parts.
 
     >>> import agrad as ag
     >>> from agrad.scipy.integrate import quad
@@ -1039,13 +1042,14 @@ def quad(
 def nquad(
     func: Callable[..., Any], ranges: Sequence[Any], args: Any = (), opts: Any = None, full_output: bool = False
 ) -> tuple[Any, ...]:
-    """Integrate a function of several variables; differentiable by limits and by arguments.
+    """Integrate a function of several variables; differentiable with respect to limits and arguments.
 
-    The value is that of SciPy's `nquad`; derivatives are those of integrals of integrals by `quad`, where more is said of them.
-    Arguments are tensors, containers of them, as are limits; a function among `ranges` gets the outer variables and the
-    arguments, and gives limits made of agrad's functions. The integral is a float where nothing that is given is a tensor.
+    The value is that of SciPy's `nquad`; derivatives are those of nested integrals by `quad`, whose docstring says
+    more. Arguments and limits are tensors or containers of them; a function among `ranges` receives the outer variables
+    and the arguments, and returns limits made of agrad's functions. The integral is a float if no tensor is passed.
 
-    Of `opts` derivatives know ``epsabs``, ``epsrel``, ``limit`` and ``points``; others are for integrals of numbers alone.
+    Derivatives support ``epsabs``, ``epsrel``, ``limit`` and ``points`` of `opts`; other options only apply to
+    integrals of numbers.
 
     >>> import agrad as ag
     >>> from agrad.scipy.integrate import nquad
@@ -1065,14 +1069,14 @@ def nquad(
 
 
 class _Region:
-    """A function of several numbers and of tensors, and where it is integrated.
+    """A function of several numbers and of tensors, and its region of integration.
 
     Attributes
     ----------
     theta : list of Tensor
-        What has derivatives of its arguments and of the limits.
+        The differentiable parts of its arguments and of the limits.
     rest : list
-        What the last integration says beside the integral: an estimate of its error first.
+        The report of the last integration besides the integral: an error estimate first.
     """
 
     def __init__(self, func: Callable[..., Any], ranges: Sequence[Any], args: tuple[Any, ...], opts: Any) -> None:
@@ -1094,25 +1098,25 @@ class _Region:
         return found if isinstance(found, Tensor) else asarray(found, device=self.device)
 
     def limits(self, at: int, outer: Sequence[Any], theta: Sequence[Tensor]) -> tuple[Any, Any]:
-        """Return the limits of a variable, given those further out."""
+        """Return the limits of a variable, given the outer variables."""
         args, ranges = self.put(theta)
         low, high = ranges[at](*outer, *args) if callable(ranges[at]) else ranges[at]
         return low, high
 
     def options(self, at: int, outer: Sequence[Any], theta: Sequence[Tensor]) -> dict[str, Any]:
-        """Return what SciPy is told of the integral over a variable."""
+        """Return the options for SciPy of the integral over a variable."""
         found = self.opts[at]
         return dict(found(*outer, *self.put(theta)[0]) if callable(found) else found)
 
     def within(self, theta: Sequence[Tensor]) -> tuple[float, ...]:
-        """Return a place in the region."""
+        """Return a point in the region."""
         found: tuple[float, ...] = ()
         for at in reversed(range(self.count)):
             found = (_within(*map(_bare_float, self.limits(at, found, theta))), *found)
         return found
 
     def check(self) -> None:
-        """Refuse functions that see tensors beside their arguments."""
+        """Refuse functions that use tensors which are not their arguments."""
         plain = [_plain(t) for t in self.theta]
         place = [asarray(x, dtype="float64", device=self.device) for x in self.within(plain)]
 
@@ -1132,7 +1136,7 @@ class _Region:
         *,
         full_output: bool = False,
     ) -> tuple[Any, ...]:
-        """Return what SciPy's `nquad` gives; see `_called_as`."""
+        """Return the result of SciPy's `nquad`; see `_called_as`."""
         call, more = _called_as(self.func, number, place, args)
 
         def ends(at: int) -> Callable[..., tuple[float, float]]:
@@ -1165,11 +1169,11 @@ class _Region:
         return asarray(found, dtype="float64", device=self.device)
 
     def nested(self, *theta: Tensor) -> Tensor:
-        """Return the integral as one of integrals, each of one variable."""
+        """Return the integral as nested integrals, each over one variable."""
         return self._over(self.count - 1, (), theta)
 
     def _over(self, at: int, outer: tuple[Tensor, ...], theta: Sequence[Tensor]) -> Tensor:
-        """Return the integral over a variable and those further in, given those further out."""
+        """Return the integral over a variable and the inner ones, given the outer ones."""
         if at < 0:
             return self.of(*outer, *theta)
 
@@ -1194,7 +1198,7 @@ class _Region:
 
 
 class _NestedIntegral(Function):
-    """The integral over a region: its value at once, its derivatives those of integrals of integrals."""
+    """The integral over a region: its value in one call, its derivatives as those of nested integrals."""
 
     @staticmethod
     def forward(ctx: Any, whole: _Region, *theta: Tensor) -> Tensor:
@@ -1232,19 +1236,19 @@ class _NestedIntegral(Function):
 
 
 def _bare_float(x: Any) -> float:
-    """Return a number as Python's, of which nobody asks for derivatives."""
+    """Return a number as Python's, if nobody requests derivatives of it."""
     return float(_plain(x) if isinstance(x, Tensor) else x)
 
 
 def _within(low: float, high: float) -> float:
-    """Return a place between two limits, be they infinite."""
+    """Return a point between two limits, possibly infinite."""
     if math.isfinite(low) and math.isfinite(high):
         return low + 0.375 * (high - low)
     return low + 0.375 if math.isfinite(low) else high - 0.375 if math.isfinite(high) else 0.375
 
 
 def _number_of(func: Callable[..., Any], args: tuple[Any, ...], check: Callable[[], None]) -> Callable[..., float]:
-    """Return a function that gives Python's numbers; `check` is called if it gives a tensor that is differentiated."""
+    """Return a function that returns Python numbers; `check` is called if a tensor that it returns is differentiated."""
 
     def number(*xs: float) -> float:
         found = func(*xs, *args)
@@ -1258,16 +1262,16 @@ def _number_of(func: Callable[..., Any], args: tuple[Any, ...], check: Callable[
 def _called_as(
     func: Any, number: Callable[..., float], place: tuple[Any, ...], args: tuple[Any, ...]
 ) -> tuple[Any, tuple[float, ...]]:
-    """Return what SciPy is to integrate, `number` or a function of C with the same bits, and which numbers it is to pass on.
+    """Return the function for SciPy to integrate, `number` or a C function with the same bits, and the numbers to pass to it.
 
     Parameters
     ----------
     func : callable
         The user's.
     number : callable
-        What it gives of numbers.
+        Its results for numbers.
     place : tuple
-        In the region: numbers, or tensors if the user's function is given such.
+        Points in the region: numbers, or tensors if the user's function receives tensors.
     args : tuple
         Its further arguments.
     """
@@ -1320,7 +1324,7 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Tensor:
         steps = asarray(dx, device=f.device) + zeros_like(f[1:, ...])
     if n < 3:
         return total(steps * (f[1:, ...] + f[:-1, ...]) / 2, axis=0)
-    last = n - 1 if n % 2 else n - 2  # from where on pairs of intervals are left
+    last = n - 1 if n % 2 else n - 2  # the start of the remaining pairs of intervals
     before, after = steps[0:last:2, ...], steps[1:last:2, ...]
     both, product = before + after, before * after
     weights = 2 - _quotient(after, before), both * _quotient(both, product), 2 - _quotient(before, after)
@@ -1339,7 +1343,7 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Tensor:
 
 
 def _quotient(a: Tensor, b: Tensor) -> Tensor:
-    """Return a quotient, 0 where two places are the same."""
+    """Return a quotient, 0 where two points coincide."""
     none = b == 0
     return where(none, 0.0, a / where(none, 1.0, b))
 

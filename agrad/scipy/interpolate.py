@@ -1,7 +1,7 @@
-"""Interpolation: linear and cubic, in one and several variables, differentiable by places, values and knots.
+"""Interpolation: linear and cubic, in one and several variables; differentiable with respect to points, values and knots.
 
-All of it is made of agrad's functions: cubic pieces by their slopes at the knots, which for splines are solved for (de Boor, A
-practical guide to splines, 1978, chapter IV).
+Everything consists of agrad's functions: cubic pieces by their slopes at the knots, which for splines come from a
+linear system (de Boor, A practical guide to splines, 1978, chapter IV).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
 
 
 def _floating(x: Any, like: Any = None) -> Tensor:
-    """Return numbers as a floating-point tensor, where another one is."""
+    """Return numbers as a floating-point tensor, on the device of another one."""
     device = like.device if isinstance(like, Tensor) and not isinstance(x, Tensor) else None
     made = asarray(x, device=device)
     return made if made._spec.inexact else astype(made, "float64")
 
 
 def _knots(x: Any, y: Any, axis: int, what: str, least: int) -> tuple[Tensor, Tensor]:
-    """Return knots, and values with the interpolated axis first; refuse what does not fit."""
+    """Return knots, and values with the interpolated axis first; refuse shapes that do not fit."""
     tensors = [t for t in (x, y) if isinstance(t, Tensor)]
     x, y = (_floating(t, tensors[0] if tensors else None) for t in (x, y))
     for t in (x, y):
@@ -69,13 +69,13 @@ def _knots(x: Any, y: Any, axis: int, what: str, least: int) -> tuple[Tensor, Te
 
 
 def _places(x: Any, knots: Tensor) -> tuple[Tensor, Tensor]:
-    """Return places as a vector, and the interval of each; the first and last serve for what lies beyond."""
+    """Return points as a vector, and the interval of each; points beyond the knots get the first or last one."""
     flat = reshape(x, (-1,))
     return flat, clip(searchsorted(knots, flat, side="right") - 1, 0, knots.shape[0] - 2)
 
 
 def _shaped(found: Tensor, places: Tensor, axis: int, ndim: int) -> Tensor:
-    """Return what was found, places along the first axis, with their shape in the place of the axis."""
+    """Return interpolated values, points along the first axis, with the shape of the points in place of the axis."""
     found = reshape(found, (*places.shape, *found.shape[1:]))
     axis %= ndim
     first = tuple(range(places.ndim))
@@ -83,14 +83,14 @@ def _shaped(found: Tensor, places: Tensor, axis: int, ndim: int) -> Tensor:
 
 
 def _column(t: Tensor, ndim: int) -> Tensor:
-    """Return a vector with so many axes, itself along the first."""
+    """Return a vector with this many axes, its elements along the first."""
     return reshape(t, (-1, *(1 for _ in range(ndim - 1))))
 
 
 class interp1d:  # noqa: N801 (SciPy's name)
-    """Interpolate between values at knots, piecewise linearly or by a cubic spline; differentiable by places, values and knots.
+    """Interpolate between values at knots, piecewise linearly or by a cubic spline; differentiable with respect to points, values and knots.
 
-    Knots are sorted where they are not: there are no `copy` and no `assume_sorted`. Raises NotImplementedError if `kind` is
+    Knots are sorted if necessary: `copy` and `assume_sorted` do not exist. Raises NotImplementedError if `kind` is
     neither "linear" nor "cubic".
 
     >>> import agrad as ag
@@ -128,7 +128,7 @@ class interp1d:  # noqa: N801 (SciPy's name)
         self._spline = CubicSpline(self.x, self._y, extrapolate=True) if kind == "cubic" else None
 
     def __call__(self, x: Any) -> Tensor:
-        """Return the values at places."""
+        """Return the values at points."""
         places = _floating(x, self.x)
         flat = reshape(places, (-1,))
         found = _linear(self.x, self._y, flat) if self._spline is None else self._spline(flat)
@@ -158,7 +158,7 @@ def _linear(knots: Tensor, values: Tensor, places: Tensor) -> Tensor:
 
 
 class CubicHermiteSpline:
-    """Interpolate by cubic pieces of given values and slopes at the knots; differentiable by all of them, and by places.
+    """Interpolate by cubic pieces with given values and slopes at the knots; differentiable with respect to all of them, and to points.
 
     >>> import agrad as ag
     >>> from agrad.scipy.interpolate import CubicHermiteSpline
@@ -176,7 +176,7 @@ class CubicHermiteSpline:
         self._join(x, values, slopes, axis, extrapolate)
 
     def _join(self, x: Tensor, values: Tensor, slopes: Tensor, axis: int, extrapolate: Any) -> None:
-        """Make the pieces, of values and slopes with the interpolated axis first."""
+        """Build the pieces from values and slopes with the interpolated axis first."""
         self.x: Tensor = x
         self.axis: int = axis
         self._ndim = values.ndim
@@ -189,7 +189,7 @@ class CubicHermiteSpline:
         )
 
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Tensor:
-        """Return the spline, or a derivative of it, at places."""
+        """Return the spline, or a derivative of it, at points."""
         places = _floating(x, self.x)
         return _shaped(
             self._at(places, nu, self.extrapolate if extrapolate is None else extrapolate),
@@ -199,13 +199,13 @@ class CubicHermiteSpline:
         )
 
     def derivative(self, nu: int = 1) -> Any:
-        """Return a derivative of the spline: a function of places, no spline."""
+        """Return a derivative of the spline: a function of points, not a spline."""
         return lambda x: self(x, nu)
 
     def antiderivative(self) -> Any:
-        """Return the integral from the first knot on: a function of places, no spline.
+        """Return the integral from the first knot on: a function of points, not a spline.
 
-        It is NaN beyond the knots, if the spline does not go on there or is periodic. There is no `nu`.
+        It is NaN beyond the knots if the spline does not extrapolate or is periodic. `nu` does not exist.
 
         >>> from agrad.scipy.interpolate import CubicSpline
         >>> CubicSpline([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 4.0, 9.0]).antiderivative()([1.0, 3.0])  # of x^2
@@ -220,9 +220,9 @@ class CubicHermiteSpline:
         return integral
 
     def integrate(self, a: Any, b: Any) -> Tensor:
-        """Return the integral from one place to another.
+        """Return the integral from one point to another.
 
-        There is no `extrapolate`: where places lie beyond the knots, the first and the last piece go on.
+        `extrapolate` does not exist: beyond the knots, the first and the last piece are extended.
         """
         before = self._before()
         low, high = (self._at(_floating(t, self.x), -1, True, before) for t in (a, b))
@@ -235,7 +235,7 @@ class CubicHermiteSpline:
         return concat([zeros_like(whole[:1, ...]), cumulative_sum(whole, axis=0)])
 
     def _at(self, places: Tensor, nu: int, extrapolate: Any, before: Tensor | None = None) -> Tensor:
-        """Return a derivative at places, a row each; of order -1, with the integrals before each knot."""
+        """Return a derivative at points, one row each; for order -1, with the integrals before each knot."""
         if extrapolate == "periodic":
             period = self.x[-1] - self.x[0]
             places = places - floor((places - self.x[0]) / period) * period
@@ -263,7 +263,7 @@ class CubicHermiteSpline:
 
 
 class CubicSpline(CubicHermiteSpline):
-    """Interpolate by a cubic spline, which has two continuous derivatives; differentiable by places, values and knots.
+    """Interpolate by a cubic spline, which has two continuous derivatives; differentiable with respect to points, values and knots.
 
     >>> import agrad as ag
     >>> from agrad.scipy.interpolate import CubicSpline
@@ -295,8 +295,9 @@ class CubicSpline(CubicHermiteSpline):
 class PchipInterpolator(CubicHermiteSpline):
     """Interpolate by cubic pieces that are monotone where the values are, and have one continuous derivative.
 
-    As functions of the values slopes have kinks where lines are level. Source: Fritsch and Butland, A method for constructing
-    local monotone piecewise cubic interpolants, 1984; at the ends Moler, Numerical computing with MATLAB, 2004.
+    As functions of the values, the slopes have kinks where the data are level. Source: Fritsch and Butland, A method
+    for constructing local monotone piecewise cubic interpolants, 1984; at the ends Moler, Numerical computing with
+    MATLAB, 2004.
 
     >>> import agrad as ag
     >>> from agrad.scipy.interpolate import PchipInterpolator
@@ -342,7 +343,7 @@ def _conditions(bc_type: Any, rises: Tensor) -> list[tuple[str, Any]]:
         if value.ndim and value.shape != rises.shape[1:]:
             raise ValueError(f"`deriv_value` shape {value.shape} is not the expected one {rises.shape[1:]}.{called()}")
         found.append(("first" if order == 1 else "second", value))
-    if rises.shape[0] == 1:  # two knots: a straight line satisfies what would have no meaning
+    if rises.shape[0] == 1:  # two knots: a straight line satisfies conditions that would have no meaning
         found = [("first", rises[0, ...]) if kind == "not-a-knot" else (kind, value) for kind, value in found]
     return found
 
@@ -386,7 +387,7 @@ def _slopes(steps: Tensor, values: Tensor, rises: Tensor, conditions: Sequence[t
 
 
 def _banded(diagonals: list[Tensor], right: Tensor) -> Tensor:
-    """Solve a tridiagonal system, whose rows lie along the first axis."""
+    """Solve a tridiagonal system, with its rows along the first axis."""
     flat = reshape(right, (right.shape[0], -1))
     matrix = stack(diagonals)
     matrix = matrix + 0j if flat._spec.is_complex and not matrix._spec.is_complex else matrix
@@ -416,7 +417,7 @@ def _periodic(steps: Tensor, rises: Tensor) -> Tensor:
 
 
 def _monotone_slopes(steps: Tensor, values: Tensor) -> Tensor:
-    """Return the derivatives at the knots of what is monotone where the values are."""
+    """Return the derivatives at the knots of the interpolant that is monotone where the values are."""
     rises = (values[1:, ...] - values[:-1, ...]) / steps
     if values.shape[0] == 2:
         return concat([rises, rises])
@@ -440,7 +441,8 @@ def _end_slope(step: Tensor, step2: Tensor, rise: Tensor, rise2: Tensor) -> Tens
 def make_interp_spline(x: Any, y: Any, k: int = 3, *, bc_type: Any = None, axis: int = 0) -> Any:
     """Return the interpolating spline of a degree.
 
-    It is a `CubicSpline`, or for degree 1 an `interp1d` that goes on beyond the knots. Raises NotImplementedError if the degree `k` is neither 1 nor 3. There are no `t` and no `check_finite`.
+    It is a `CubicSpline`, or for degree 1 an `interp1d` that extrapolates. Raises NotImplementedError if the degree `k`
+    is neither 1 nor 3. `t` and `check_finite` do not exist.
 
     >>> from agrad.scipy.interpolate import make_interp_spline
     >>> make_interp_spline([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 8.0, 27.0])(1.5)
@@ -454,9 +456,9 @@ def make_interp_spline(x: Any, y: Any, k: int = 3, *, bc_type: Any = None, axis:
 
 
 class RegularGridInterpolator:
-    """Interpolate linearly between values on a grid, in any number of variables; differentiable by places, values and the grid.
+    """Interpolate linearly between values on a grid, in any number of variables; differentiable with respect to points, values and the grid.
 
-    Raises NotImplementedError if `method` is another one than "linear"; so there are no `solver` and no `solver_args`.
+    Raises NotImplementedError if `method` is not "linear"; `solver` and `solver_args` do not exist.
 
     >>> import agrad as ag
     >>> from agrad.scipy.interpolate import RegularGridInterpolator
@@ -491,7 +493,7 @@ class RegularGridInterpolator:
         self.fill_value: float | None = fill_value
 
     def __call__(self, xi: Any) -> Tensor:
-        """Return the values at places. There are no `method` and no `nu`."""
+        """Return the values at points. `method` and `nu` do not exist."""
         places = _floating(xi, self.values)
         count = len(self.grid)
         if not places.ndim or places.shape[-1] != count:

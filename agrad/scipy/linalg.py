@@ -1,7 +1,8 @@
-"""Linear algebra: equations of matrices of a known structure, factors, functions of matrices, special matrices.
+"""Linear algebra: equations of matrices with a known structure, factors, functions of matrices, special matrices.
 
-As SciPy's, functions take stacks of matrices, whose leading axes broadcast; ``overwrite_`` parameters have no meaning, as tensors
-never change. Where values cannot be looked at (lazy ones, recorded programs), `check_finite` checks nothing.
+Like SciPy's, functions take stacks of matrices, whose leading axes broadcast; ``overwrite_`` parameters have no effect,
+because tensors never change. Where values are not available (lazy ones, recorded programs), `check_finite` checks
+nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ __all__ = [
 
 
 def _given(*arrays: Any, check_finite: bool = True) -> tuple[Tensor, ...]:
-    """Return operands as floating tensors of one dtype."""
+    """Return operands as floating-point tensors of one dtype."""
     tensors = common(*floatings(*arrays))
     for x in tensors:
         if check_finite and may_look(x._spec.backend) and not _is_finite(x):
@@ -82,7 +83,7 @@ def _given(*arrays: Any, check_finite: bool = True) -> tuple[Tensor, ...]:
 
 
 def _is_finite(x: Tensor) -> bool:
-    """Return whether all elements are finite: their sum tells, if it does not overflow."""
+    """Return whether all elements are finite: their sum shows it, if it does not overflow."""
     xp, truth = x._spec.backend.xp, x._spec.backend.truth
     return truth(xp.isfinite(xp.sum(x._raw))) or truth(xp.all(xp.isfinite(x._raw)))
 
@@ -94,7 +95,7 @@ def _square(*matrices: Tensor) -> None:
 
 
 def _of_square(a: Tensor) -> None:
-    """Refuse what is no square matrix as SciPy's functions of matrices do."""
+    """Refuse an operand that is not a square matrix, as SciPy's functions of matrices do."""
     if a.ndim < 2:
         raise numpy_linalg.LinAlgError(
             f"The input array must be at least two-dimensional, not of shape {a.shape}{called()}"
@@ -125,9 +126,10 @@ def solve(
 ) -> Tensor:  # fmt: skip
     """Solve ``a x = b`` for a square matrix.
 
-    Of a symmetric, Hermitian or triangular matrix (`assume_a`) one triangle is read, and has the gradient. SciPy's other
-    structures raise ValueError: leave `assume_a` out. On NumPy a singular matrix raises ``LinAlgError``, where SciPy warns of
-    an ill-conditioned one, too.
+    For a symmetric, Hermitian or triangular matrix (`assume_a`), one triangle is read, and has the gradient. SciPy's
+    other
+    structures raise ValueError: omit `assume_a`. On NumPy a singular matrix raises ``LinAlgError``, where SciPy also
+    warns of an ill-conditioned one.
 
     >>> from agrad.scipy.linalg import solve
     >>> solve([[2.0, 1.0], [1.0, 3.0]], [3.0, 5.0])
@@ -155,7 +157,7 @@ def solve(
 
 
 def _whole(a: Tensor, *, lower: bool, conjugated: bool = True) -> Tensor:
-    """Return the Hermitian or symmetric matrix of one triangle."""
+    """Return the Hermitian or symmetric matrix with one given triangle."""
     half = tril(a, k=-1) if lower else triu(a, k=1)
     turned = matrix_transpose(half)
     middle = tril(triu(a))
@@ -215,11 +217,11 @@ def lstsq(
     a: Any, b: Any, cond: float | None = None, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, lapack_driver: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Find the `x` with the least ``|b - a x|``, of these the shortest one.
+    """Find the `x` that minimises ``|b - a x|``, and the shortest such `x`.
 
-    All results are tensors. `lapack_driver` has no meaning. The derivative is that among matrices of the same rank (Golub and
-    Pereyra, The differentiation of pseudo-inverses, 1973). Raises NotImplementedError if values are lazy: what is returned
-    depends on the rank.
+    All results are tensors. `lapack_driver` has no effect. The derivative is that among matrices of the same rank
+    (Golub and Pereyra, The differentiation of pseudo-inverses, 1973). Raises NotImplementedError if values are lazy:
+    the result depends on the rank.
 
     >>> from agrad.scipy.linalg import lstsq
     >>> x, residues, rank, s = lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 2.0, 4.0])
@@ -255,9 +257,9 @@ def lstsq(
 def solve_sylvester(a: Any, b: Any, q: Any) -> Tensor:
     """Solve ``a x + x b = q``.
 
-    Derivative: with `h` the solution of ``a^H h + h b^H = g``, it is `h` by `q`, ``-h x^H`` by `a` and ``-x^H h`` by `b` (Kao
-    and Hennequin, Automatic differentiation of Sylvester, Lyapunov, and algebraic Riccati equations, 2020). Raises
-    ``LinAlgError`` if there is not one solution, for which SciPy gives numbers of no meaning.
+    Derivative: with `h` the solution of ``a^H h + h b^H = g``, it is `h` by `q`, ``-h x^H`` by `a` and ``-x^H h`` by
+    `b` (Kao and Hennequin, Automatic differentiation of Sylvester, Lyapunov, and algebraic Riccati equations, 2020).
+    Raises ``LinAlgError`` if there is not exactly one solution, where SciPy returns meaningless numbers.
 
     >>> from agrad.scipy.linalg import solve_sylvester
     >>> solve_sylvester([[1.0]], [[3.0]], [[8.0]])
@@ -271,7 +273,7 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Tensor:
 
 
 def solve_continuous_lyapunov(a: Any, q: Any) -> Tensor:
-    """Solve ``a x + x a^H = q``, by `solve_sylvester`, whose derivatives and errors it has.
+    """Solve ``a x + x a^H = q``, by `solve_sylvester`, with its derivatives and errors.
 
     >>> from agrad.scipy.linalg import solve_continuous_lyapunov
     >>> solve_continuous_lyapunov([[-1.0, 1.0], [0.0, -1.0]], [[-2.0, 0.0], [0.0, -2.0]])
@@ -284,9 +286,9 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> Tensor:
 
 
 def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Tensor:
-    """Solve ``a x a^H - x + q = 0``: the covariance that ``x = a x + noise`` comes to, of noise with covariance `q`.
+    """Solve ``a x a^H - x + q = 0``: the stationary covariance of ``x = a x + noise``, for noise with covariance `q`.
 
-    `method` has no meaning: it is always SciPy's "bilinear". Derivatives and errors are those of `solve_sylvester`.
+    `method` has no effect: it is always SciPy's "bilinear". Derivatives and errors are those of `solve_sylvester`.
 
     >>> from agrad.scipy.linalg import solve_discrete_lyapunov
     >>> solve_discrete_lyapunov([[0.5]], [[3.0]])
@@ -321,9 +323,9 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 def cho_factor(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Tensor, bool]:
-    """Return what `cho_solve` takes: the factor, as `cholesky` gives it, and which one it is.
+    """Return the argument of `cho_solve`: the factor, as `cholesky` returns it, and which one it is.
 
-    The other triangle is 0, where SciPy leaves elements of `a`.
+    The other triangle is 0, whereas SciPy leaves elements of `a`.
     """
     return cholesky(a, lower, overwrite_a, check_finite), lower
 
@@ -347,8 +349,8 @@ def lu(
 ) -> tuple[Tensor, ...]:
     """Return the LU factors of a matrix: ``a = p l u``. The permutation has no derivative.
 
-    Derivative: de Hoog, Anderssen and Lukas, Differentiation of matrix functionals using triangular factorization, 2011.
-    Where the first min(M, N) columns are dependent there is none: on NumPy backward raises ``LinAlgError``.
+    Derivative: de Hoog, Anderssen and Lukas, Differentiation of matrix functionals using triangular factorization,
+    2011. It does not exist where the first min(M, N) columns are dependent: on NumPy backward raises ``LinAlgError``.
 
     >>> from agrad.scipy.linalg import lu
     >>> p, l, u = lu([[1.0, 2.0], [4.0, 4.0]])
@@ -372,8 +374,8 @@ def qr(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Return the QR factors of a matrix: ``a = q r``. Derivative: as of `agrad.linalg.qr`.
 
-    `lwork` has no meaning. Raises NotImplementedError for `pivoting`: which columns come first is no differentiable function;
-    and ValueError for SciPy's mode "raw".
+    `lwork` has no effect. Raises NotImplementedError for `pivoting`, because the order of columns is not a
+    differentiable function; and ValueError for SciPy's mode "raw".
 
     >>> from agrad.scipy.linalg import qr
     >>> qr([[3.0, 1.0], [4.0, 3.0]], mode="r")
@@ -395,7 +397,7 @@ def svd(
 ) -> Any:  # fmt: skip
     """Return the singular value decomposition: ``a = u @ diag(s) @ vh``.
 
-    Derivative: as of `agrad.linalg.svd`, which says where there is none. `lapack_driver` has no meaning.
+    Derivative: as for `agrad.linalg.svd`, which says where it does not exist. `lapack_driver` has no effect.
 
     >>> from agrad.scipy.linalg import svd
     >>> svd([[3.0, 0.0], [0.0, 4.0]], compute_uv=False)
@@ -421,10 +423,10 @@ def eigh(
 ) -> Any:  # fmt: skip
     """Return the eigenvalues, in ascending order, and eigenvectors of a Hermitian matrix: ``a v = w v``, or ``a v = w b v``.
 
-    One triangle of `a` is read, and has the gradient. With `b` by its Cholesky factor (Golub and Van Loan, Matrix
-    computations, 2013, section 8.7.2). Derivative: as of `agrad.linalg.eigh`, which says where there is none. `driver` has no
-    meaning. Raises NotImplementedError for `subset_by_value`, as how many there are depends on values, and for other
-    equations than the first (`type`).
+    One triangle of `a` is read, and has the gradient. With `b`, by its Cholesky factor (Golub and Van Loan, Matrix
+    computations, 2013, section 8.7.2). Derivative: as for `agrad.linalg.eigh`, which says where it does not exist.
+    `driver` has no effect. Raises NotImplementedError for `subset_by_value`, because the number of results depends on
+    values, and for a `type` other than 1.
 
     >>> from agrad.scipy.linalg import eigh
     >>> eigh([[2.0, 1.0], [1.0, 2.0]], eigvals_only=True)
@@ -470,7 +472,7 @@ def eigvalsh(
     a: Any, b: Any = None, *, lower: bool = True, overwrite_a: bool = False, overwrite_b: bool = False, type: int = 1,
     check_finite: bool = True, subset_by_index: Any = None, subset_by_value: Any = None, driver: str | None = None,
 ) -> Any:  # fmt: skip
-    """Return the eigenvalues of a Hermitian matrix, in ascending order; what differs is said of `eigh`."""
+    """Return the eigenvalues of a Hermitian matrix, in ascending order; for differences from SciPy see `eigh`."""
     return eigh(
         a, b, lower=lower, eigvals_only=True, type=type, check_finite=check_finite, subset_by_index=subset_by_index,
         subset_by_value=subset_by_value,
@@ -502,7 +504,7 @@ def eig(
 def eigvals(
     a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False
 ) -> Tensor:
-    """Return the eigenvalues, complex, of square matrices; what differs is said of `eig`."""
+    """Return the eigenvalues, complex, of square matrices; for differences from SciPy see `eig`."""
     return eig(a, b, right=False, check_finite=check_finite, homogeneous_eigvals=homogeneous_eigvals)
 
 
@@ -561,7 +563,7 @@ def logdet(a: Any) -> Tensor:
 
 
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
-    """Return the inverse of square matrices; see `agrad.linalg.inv`. There are no `assume_a` and no `lower`."""
+    """Return the inverse of square matrices; see `agrad.linalg.inv`. `assume_a` and `lower` do not exist."""
     (a,) = _given(a, check_finite=check_finite)
     _square(a)
     return solving.inv(a)
@@ -570,7 +572,7 @@ def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
 def pinv(a: Any, *, rtol: float | None = None, check_finite: bool = True) -> Tensor:
     """Return the pseudo-inverse of matrices; see `agrad.linalg.pinv`.
 
-    Singular values up to `rtol` times the largest count as 0; there are no `atol` and no `return_rank`.
+    Singular values up to `rtol` times the largest count as 0; `atol` and `return_rank` do not exist.
     """
     (a,) = _given(a, check_finite=check_finite)
     return solving.pinv(a, rtol=rtol)
@@ -582,9 +584,9 @@ def pinv(a: Any, *, rtol: float | None = None, check_finite: bool = True) -> Ten
 def expm(A: Any) -> Tensor:
     """Return the exponential of square matrices.
 
-    Derivative: ``L(A^H, g)``, where ``L(A, e)`` is that of the exponential along `e`, by SciPy's `expm_frechet` (Al-Mohy and
-    Higham, Computing the Frechet derivative of the matrix exponential, 2009); higher ones by blocks (Mathias, A chain rule
-    for matrix functions and applications, 1996). It is right for matrices that have no eigenvectors to decompose into, too.
+    Derivative: ``L(A^H, g)``, where ``L(A, e)`` is that of the exponential along `e`, by SciPy's `expm_frechet`
+    (Al-Mohy and Higham, Computing the Frechet derivative of the matrix exponential, 2009); higher ones by blocks
+    (Mathias, A chain rule for matrix functions and applications, 1996). It is right for defective matrices, too.
 
     >>> import agrad as ag
     >>> from agrad.scipy.linalg import expm
@@ -607,7 +609,7 @@ def expm_frechet(
 ) -> Any:
     """Return the exponential of a matrix, and its derivative along a direction. Both may be differentiated.
 
-    Stacks of matrices broadcast. `method` has no meaning.
+    Stacks of matrices broadcast. `method` has no effect.
 
     >>> from agrad.scipy.linalg import expm_frechet
     >>> expm_frechet([[0.0]], [[2.0]])
@@ -624,8 +626,9 @@ def expm_frechet(
 def sqrtm(A: Any) -> Tensor:
     """Return the principal square root of square matrices.
 
-    Derivative: the solution `h` of ``y^H h + h y^H = g``, `y` being the root (Higham, Functions of matrices, 2008, section
-    6.1). Where `A` is singular there is none: backward raises ``LinAlgError``. There are no `disp` and no `blocksize`.
+    Derivative: the solution `h` of ``y^H h + h y^H = g``, `y` being the root (Higham, Functions of matrices, 2008,
+    section 6.1). If `A` is singular, it does not exist: backward raises ``LinAlgError``. `disp` and `blocksize` do not
+    exist.
 
     >>> from agrad.scipy.linalg import sqrtm
     >>> sqrtm([[4.0, 5.0], [0.0, 9.0]])
@@ -640,8 +643,8 @@ def sqrtm(A: Any) -> Tensor:
 def logm(A: Any) -> Tensor:
     """Return the principal logarithm of square matrices.
 
-    Derivative: the block at the right of the top of the logarithm of ``[[A^H, g], [0, A^H]]`` (Mathias, A chain rule for
-    matrix functions and applications, 1996). There is no `disp`.
+    Derivative: the top right block of the logarithm of ``[[A^H, g], [0, A^H]]`` (Mathias, A chain rule for matrix
+    functions and applications, 1996). `disp` does not exist.
 
     >>> from agrad.scipy.linalg import logm
     >>> logm([[1.0, 2.0], [0.0, 1.0]])
@@ -657,7 +660,7 @@ def logm(A: Any) -> Tensor:
 
 
 def block_diag(*arrs: Any) -> Tensor:
-    """Return the matrices on the diagonal of one matrix. They may be stacks of matrices.
+    """Return a matrix with the given matrices on its diagonal. They may be stacks of matrices.
 
     >>> from agrad.scipy.linalg import block_diag
     >>> block_diag([[1.0, 2.0]], 3.0)
@@ -700,8 +703,8 @@ refer(
     globals(),
     "scipy.linalg",
     {
-        "check_finite": "Where values cannot be looked at (lazy ones, recorded programs), `check_finite` checks nothing.",
-        "overwrite_": "What is named ``overwrite_`` has no meaning: tensors never change.",
+        "check_finite": "Where values are not available (lazy ones, recorded programs), `check_finite` checks nothing.",
+        "overwrite_": "``overwrite_`` parameters have no effect: tensors never change.",
     },
 )
 

@@ -1,4 +1,4 @@
-"""Roots, fixed points and minima by SciPy's solvers, as differentiable functions of what the equations depend on.
+"""Roots, fixed points and minima by SciPy's solvers, as differentiable functions of the data in the equations.
 
 SciPy searches, with derivatives from agrad; the result is differentiated by `agrad.func.implicit`.
 Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
@@ -38,11 +38,11 @@ _NEWTONS = ("hybr", "lm")
 def root(
     fun: Callable[..., Any], x0: Any, args: Any = (), method: str = "hybr", tol: float | None = None, **options: Any
 ) -> Any:
-    """Find a root of a vector function; differentiable by its further arguments.
+    """Find a root of a vector function; differentiable with respect to its further arguments.
 
-    `fun` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. "hybr" and "lm"
-    get the Jacobian (`jac`) from agrad. The result is SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are.
-    Where x is differentiated, what has no derivative is not there; ``fun`` is 0 whatever the arguments are.
+    `fun` is made of agrad's functions, and receives its `args` unchanged: tensors, containers of them. "hybr" and "lm"
+    get the Jacobian (`jac`) from agrad. The result is SciPy's, with ``x`` as a tensor; raw if `x0` and all arguments
+    are raw. If x is differentiated, fields without a derivative are missing; ``fun`` is 0 for any arguments.
 
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import root
@@ -64,10 +64,10 @@ def root(
 def fixed_point(
     func: Callable[..., Any], x0: Any, args: Any = (), xtol: float = 1e-8, maxiter: int = 500, method: str = "del2"
 ) -> Any:
-    """Find a fixed point of a function; differentiable by its further arguments.
+    """Find a fixed point of a function; differentiable with respect to its further arguments.
 
-    `func` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. The result is a
-    tensor, raw where `x0` and all arguments are.
+    `func` is made of agrad's functions, and receives its `args` unchanged: tensors, containers of them. The result is a
+    tensor; raw if `x0` and all arguments are raw.
 
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import fixed_point
@@ -80,7 +80,7 @@ def fixed_point(
     def solve(*args: Any) -> Any:
         of = _numbers("fixed_point", func, args, x0)
         found = scipys("optimize").fixed_point(of, _start(x0), (), xtol, maxiter, method)
-        return _Report(x=found, success=True)  # it raises where it finds none
+        return _Report(x=found, success=True)  # it raises if it finds none
 
     return _found("fixed_point", solve, func, "fixed_point", x0, args).x
 
@@ -96,10 +96,10 @@ def brentq(
     full_output: bool = False,
     disp: bool = True,
 ) -> Any:
-    """Find a root of a function of one number within an interval, by Brent's method; differentiable by its further arguments.
+    """Find a root of a function of one number within an interval, by Brent's method; differentiable with respect to its further arguments.
 
-    `f` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. There is no
-    derivative by the ends `a` and `b`. The root is a tensor, raw where all arguments are.
+    `f` is made of agrad's functions, and receives its `args` unchanged: tensors, containers of them. There is no
+    derivative with respect to the ends `a` and `b`. The root is a tensor; raw if all arguments are raw.
 
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import brentq
@@ -128,16 +128,16 @@ def minimize(
     tol: float | None = None,
     **options: Any,
 ) -> Any:
-    """Find where a function is least; differentiable by its further arguments.
+    """Minimise a function; differentiable with respect to its further arguments.
 
     `agrad.optim.minimize` does the same for containers of parameters.
 
-    `fun` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. All methods get
-    the derivatives that they want (`jac`, `hess`, `hessp`) from agrad; the default is "BFGS". ``bounds`` and ``constraints``
-    are taken where nothing is differentiated. The derivative is as exact as x is.
+    `fun` is made of agrad's functions, and receives its `args` unchanged: tensors, containers of them. All methods get
+    the derivatives they need (`jac`, `hess`, `hessp`) from agrad; the default is "BFGS". ``bounds`` and ``constraints``
+    are accepted if nothing is differentiated. The derivative is as exact as x is.
 
-    The result is SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are. Where x is differentiated, so is
-    ``fun``, and what has no derivative (``hess_inv``) is not there; ``jac`` is 0 whatever the arguments are.
+    The result is SciPy's, with ``x`` as a tensor; raw if `x0` and all arguments are raw. If x is differentiated, so is
+    ``fun``, and fields without a derivative (``hess_inv``) are missing; ``jac`` is 0 for any arguments.
 
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import minimize
@@ -163,14 +163,14 @@ def minimize(
 
 
 def least_squares(fun: Callable[..., Any], x0: Any, args: Any = (), method: str = "trf", **options: Any) -> Any:
-    """Find where a sum of squares is least; differentiable by the function's further arguments, as a fit by its data.
+    """Minimise a sum of squares; differentiable with respect to the function's further arguments, as a fit with respect to its data.
 
-    `fun` is made of agrad's functions, and gets its `args` as they are given: tensors, containers of them. The Jacobian comes
-    from agrad; `options` are SciPy's others, and where nothing is differentiated also ``bounds`` and ``loss``. The derivative
-    is that of the minimum, by all second derivatives of the sum, also those that Gauss and Newton leave out.
+    `fun` is made of agrad's functions, and receives its `args` unchanged: tensors, containers of them. The Jacobian
+    comes from agrad; `options` are SciPy's others, and if nothing is differentiated also ``bounds`` and ``loss``. The
+    derivative is that of the minimum, from all second derivatives of the sum, including those that Gauss-Newton omits.
 
-    The result is SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are. Where x is differentiated, so are
-    ``fun`` and ``cost``, and what has no derivative (``jac``) is not there; ``grad`` is 0 whatever the arguments are.
+    The result is SciPy's, with ``x`` as a tensor; raw if `x0` and all arguments are raw. If x is differentiated, so are
+    ``fun`` and ``cost``, and fields without a derivative (``jac``) are missing; ``grad`` is 0 for any arguments.
 
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import least_squares
@@ -205,9 +205,9 @@ def curve_fit(
 ) -> tuple[Any, Any]:
     """Fit a function to data by least squares; differentiable by the data and their errors.
 
-    `f` is made of agrad's functions; `xdata` may be a container. `options` are those of `least_squares`, ``max_nfev``
-    also by the name ``maxfev``. The parameters and their covariance are tensors, raw where all arguments are. Raises
-    ``LinAlgError`` if the data do not determine the parameters, where SciPy warns and gives infinities.
+    `f` is made of agrad's functions; `xdata` may be a container. `options` are those of `least_squares`; ``maxfev`` is
+    accepted for ``max_nfev``. The parameters and their covariance are tensors; raw if all arguments are raw. Raises
+    ``LinAlgError`` if the data do not determine the parameters, where SciPy warns and returns infinities.
 
     >>> import agrad as ag
     >>> from agrad.scipy.optimize import curve_fit
@@ -221,7 +221,7 @@ def curve_fit(
     if p0 is None:
         kinds = [p.kind for p in inspect.signature(f).parameters.values()]
         if any(kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds):
-            raise ValueError(f"Unable to determine number of fit parameters: give p0{called()}")
+            raise ValueError(f"Unable to determine number of fit parameters: pass p0{called()}")
         p0 = [1.0] * (len(kinds) - 1)
 
     def misfit(p: Tensor, xdata: Any, ydata: Any, sigma: Any) -> Tensor:
@@ -252,7 +252,7 @@ def curve_fit(
 
 
 def _start(x0: Any) -> Any:
-    """Return where to begin in the host's memory."""
+    """Return the starting point in the host's memory."""
     return to_numpy(asarray(x0).detach()).astype("float64")
 
 
@@ -274,12 +274,12 @@ def _numbers(what: str, fun: Callable[..., Any], args: Any, x0: Any) -> Callable
 
 
 def _slopes(what: str, fun: Callable[..., Any], args: Any, x0: Any) -> Callable[[Any], Any]:
-    """Return the Jacobian of a function as SciPy calls it."""
+    """Return the Jacobian of a function in the form that SciPy calls."""
     return _numbers(what, jacrev(lambda x: fun(x, *args)), (), (x0, args))
 
 
 class _Report(dict[str, Any]):
-    """A report of a solver that gives none: what `differentiable` reads and makes."""
+    """The report of a solver that returns none: the fields that `differentiable` reads and sets."""
 
     __getattr__ = dict.__getitem__
     __setattr__ = dict.__setitem__
@@ -295,7 +295,7 @@ def _found(
     known: Mapping[str, Callable[..., Any]] = {},
     vanishing: Sequence[str] = (),
 ) -> Any:
-    """Return what a solver of SciPy reports, differentiable by the arguments; `differentiable` has the parameters."""
+    """Return the report of a SciPy solver, differentiable with respect to the arguments; for the parameters see `differentiable`."""
     args = args if isinstance(args, tuple) else (args,)
     refuse_lazy(f"optimize.{what}", (x0, args))
     if moves(args):
@@ -311,8 +311,8 @@ refer(
     "scipy.optimize",
     {  # all take a function first: `f`, `fun` or `func`
         "f": "Raises ImplicitError if the function depends on a tensor that is being differentiated and is not one of its arguments,\n"
-        "or if what was found is differentiated and is no solution or has no derivative there; UnsupportedOp on lazy arrays, and\n"
-        "for limits of the search (``bounds``, ``loss``, ``constraints``) where it is differentiated."
+        "or if a result is differentiated that is not a solution or has no derivative; UnsupportedOp on lazy arrays, and\n"
+        "for ``bounds``, ``loss`` or ``constraints`` if it is differentiated."
     },
 )
 

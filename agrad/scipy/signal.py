@@ -128,7 +128,7 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: int | Sequence[int] | None = None) -> Tensor:
     """Return the convolution of two arrays by Fourier transforms, along some axes.
 
-    Made of transforms, and so are its derivatives. On Dask the axes are brought into one chunk each.
+    It consists of transforms, and so do its derivatives. On Dask the axes are rechunked into one chunk each.
 
     >>> from agrad.scipy.signal import fftconvolve
     >>> fftconvolve([[1.0, 2.0], [3.0, 4.0]], [[1.0, 1.0]], axes=1)
@@ -197,7 +197,7 @@ def _part(rank: int, axes: Sequence[int], starts: Sequence[int], sizes: Sequence
 
 
 def _cut(found: Tensor, shape: Sequence[int], axes: Sequence[int]) -> Tensor:
-    """Return the middle of an array, of a shape along these axes."""
+    """Return the central part of an array, with a given shape along these axes."""
     sizes = [shape[i] for i in axes]
     starts = [(found.shape[i] - n) // 2 for i, n in zip(axes, sizes, strict=True)]
     return found[_part(found.ndim, axes, starts, sizes)]
@@ -215,7 +215,7 @@ def _fast_length(n: int) -> int:
         n += 1
 
 
-#: What a product of a direct convolution costs, of a transform's ``n log n`` for one of its elements.
+#: The cost of a product in a direct convolution, relative to a transform's ``n log n`` for one of its elements.
 _DIRECT, _START = 1 / 25, 50_000
 
 
@@ -236,9 +236,9 @@ def _is_better_by_transforms(x: Tensor, y: Tensor, mode: str) -> bool:
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """Return a signal filtered by a rational transfer function.
 
-    The adjoint by `x` is the same recursion backwards in time; the derivatives by coefficients are products of its result
-    with earlier elements of `x` and `y` (Oppenheim and Schafer, Discrete-time signal processing, 2010). On Dask the axis is
-    brought into one chunk.
+    The adjoint with respect to `x` is the same recursion backwards in time; the derivatives with respect to
+    coefficients are products of its result with earlier elements of `x` and `y` (Oppenheim and Schafer, Discrete-time
+    signal processing, 2010). On Dask the axis is rechunked into one chunk.
 
     >>> from agrad.scipy.signal import lfilter
     >>> lfilter([1.0], [1.0, -0.5], [1.0, 0.0, 0.0])
@@ -276,7 +276,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
 
 def _filtered(b: Tensor, a: Tensor, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """Run a filter along the last axis from a state, and return the state behind: what would still come without input."""
+    """Run a filter along the last axis from a state, and return the final state: the response to come without further input."""
     size, order = x.shape[-1], state.shape[-1]
     rest = _padded(state, builtins.max(size + order, order))
     found = ops.fir(b, x) + rest[..., :size]
@@ -290,16 +290,16 @@ def _filtered(b: Tensor, a: Tensor, x: Tensor, state: Tensor) -> tuple[Tensor, T
 
 
 def _padded(x: Tensor, n: int) -> Tensor:
-    """Return signals of a length, with zeros at the end."""
+    """Return signals extended to a length, with zeros at the end."""
     if n <= x.shape[-1]:
         return x
     return concat([x, zeros((*x.shape[:-1], n - x.shape[-1]), dtype=x.dtype, device=x.device)], axis=-1)
 
 
 def lfilter_zi(b: Any, a: Any) -> Tensor:
-    """Return the state of `lfilter` that a long input of ones leads to.
+    """Return the state of `lfilter` after a long input of ones.
 
-    On NumPy ``LinAlgError`` is raised if the coefficients of the denominator sum to 0.
+    On NumPy it raises ``LinAlgError`` if the coefficients of the denominator sum to 0.
 
     >>> from agrad.scipy.signal import lfilter, lfilter_zi
     >>> b, a = [0.5], [1.0, -0.5]
@@ -316,7 +316,7 @@ def lfilter_zi(b: Any, a: Any) -> Tensor:
     rest = b[1:] - a[1:] * b[0]
     if n == 1:
         return rest
-    first = solve(reshape(sum(a), (1, 1)), reshape(sum(rest), (1,)))  # which says where there is none
+    first = solve(reshape(sum(a), (1, 1)), reshape(sum(rest), (1,)))  # which raises if there is none
     return flip(cumulative_sum(flip(rest - a[1:] * first)))
 
 
@@ -324,10 +324,10 @@ def filtfilt(
     b: Any, a: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None, method: str = "pad",
     irlen: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return a signal filtered forwards and then backwards, so that nothing is shifted.
+    """Return a signal filtered forwards and then backwards, without a phase shift.
 
-    Derivatives are those of `lfilter` and of the state that each pass begins with, `lfilter_zi` times the first element.
-    Raises NotImplementedError for SciPy's other `method` ("gust", to which `irlen` belongs).
+    Derivatives are those of `lfilter` and of the initial state of each pass, `lfilter_zi` times the first element.
+    Raises NotImplementedError for SciPy's other `method` ("gust", which uses `irlen`).
 
     >>> from agrad.scipy.signal import filtfilt
     >>> filtfilt([0.5, 0.5], [1.0], [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
@@ -399,7 +399,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
     """Return the analytic signal: the signal, and its Hilbert transform as the imaginary part.
 
-    By Fourier transforms, as its derivatives: those of negative frequencies are left out.
+    Computed by Fourier transforms, and so are its derivatives: the negative frequencies are left out.
 
     >>> from agrad.scipy.signal import hilbert
     >>> hilbert([1.0, 0.0, -1.0, 0.0])
@@ -420,7 +420,7 @@ def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
 
 
 def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: bool = False) -> Tensor:
-    """Return a signal without its mean or its straight line of least squares. `overwrite_data` has no meaning.
+    """Return a signal without its mean or its least-squares line. `overwrite_data` has no effect.
 
     >>> from agrad.scipy.signal import detrend
     >>> detrend([1.0, 2.0, 4.0])

@@ -1,4 +1,4 @@
-"""Special functions: all of `agrad.special`, and the other names that SciPy has for some of them."""
+"""Special functions: all of `agrad.special`, and the other names of some of them in SciPy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ else:
 
 
 def jn(n: Any, z: Any, /) -> Tensor:
-    """Return the Bessel function of the first kind; `jv` under its older name. There is no derivative by the order.
+    """Return the Bessel function of the first kind; `jv` under its older name. There is no derivative with respect to the order.
 
     >>> import agrad as ag
     >>> from agrad.scipy import special
@@ -28,7 +28,7 @@ def jn(n: Any, z: Any, /) -> Tensor:
 
 
 def yn(n: Any, x: Any, /) -> Tensor:
-    """Return the Bessel function of the second kind; `yv` for orders that are integers. There is no derivative by the order.
+    """Return the Bessel function of the second kind; `yv` for integer orders. There is no derivative with respect to the order.
 
     >>> import agrad as ag
     >>> from agrad.scipy import special

@@ -387,7 +387,7 @@ def test_anything_else_is_refused_with_the_way_out():
         r"x\[...\]": [lambda: S[0]],
         "length": [lambda: len(S)],
         "truth value": [lambda: bool(S)],
-        "is no array": [lambda: np.asarray(S)],
+        "is not an array": [lambda: np.asarray(S)],
     }
     for text, calls in refused.items():
         for call in calls:

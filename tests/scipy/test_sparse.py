@@ -151,7 +151,7 @@ def test_exponentials_at_times():
 
 def test_what_there_is_not():
     A, b = matrix(), RNG.normal(size=N)
-    with pytest.raises(TypeError, match=r"give b.toarray\(\)"):
+    with pytest.raises(TypeError, match=r"pass b.toarray\(\)"):
         linalg.spsolve(A, A)
     with pytest.raises(TypeError, match="must be a sparse array"):
         linalg.spsolve(A.toarray(), b)

@@ -1,8 +1,8 @@
 """Equations with sparse matrices, direct and iterative, and exponentials of them times vectors.
 
-A matrix is an array of ``scipy.sparse``, a constant; an `agrad.sparse.SparseTensor`, by whose stored values there are gradients; or,
-where SciPy takes one, a dense matrix or a ``LinearOperator``, a constant. SciPy's solvers find solutions; derivatives are those of
-what the equations say (`agrad.func.implicit`), and solve such equations again.
+A matrix is an array of ``scipy.sparse``, a constant; an `agrad.sparse.SparseTensor`, with gradients with respect to its
+stored values; or, where SciPy accepts one, a dense matrix or a ``LinearOperator``, a constant. SciPy's solvers find
+solutions; derivatives follow from the equations (`agrad.func.implicit`), and solve such equations again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _scipys() -> Any:
 
 
 class _Applied(Function):
-    """The product of a linear operator of SciPy's and a vector, or of several as rows."""
+    """The product of a SciPy linear operator and a vector, or of several as rows."""
 
     @staticmethod
     def forward(ctx: Any, operator: Any, x: Tensor) -> Tensor:
@@ -67,12 +67,12 @@ class _Applied(Function):
 
 
 class _Matrix:
-    """A matrix, of any kind that there is.
+    """A matrix of any supported kind.
 
     Attributes
     ----------
     parts : tuple of Tensor
-        What it has gradients by.
+        The tensors that have gradients.
     shape : tuple of int
         Rows and columns.
     """
@@ -108,7 +108,7 @@ class _Matrix:
         return matmul(parts[0], x)
 
     def host(self, *parts: Tensor) -> Any:
-        """Return what SciPy takes for it."""
+        """Return the form that SciPy accepts."""
         if isinstance(self.held, SparseTensor):
             return (self.held._of(*parts) if parts else self.held).to_scipy()
         return to_numpy(parts[0]) if parts else self.operator
@@ -117,9 +117,11 @@ class _Matrix:
 def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = True) -> Tensor:
     """Solve equations with a sparse matrix by its factors.
 
-    `A` may be an `agrad.sparse.SparseTensor`; `b` is dense. The factors are SuperLU's, and serve the derivatives; `permc_spec` and
-    `use_umfpack`, which say how SciPy finds them, change nothing. A singular matrix raises ``LinAlgError``.
-    Derivative: ``A^-H g`` by `b`, and ``-(A^-H g) x^H`` by the stored values, where they are stored.
+    `A` may be an `agrad.sparse.SparseTensor`; `b` is dense. The factors are SuperLU's, and are reused for the
+    derivatives; `permc_spec` and `use_umfpack`, which select SciPy's algorithm, have no effect. A singular matrix
+    raises ``LinAlgError``.
+    Derivative: ``A^-H g`` with respect to `b`, and the stored entries of ``-(A^-H g) x^H`` with respect to the stored
+    values.
 
     >>> import agrad as ag
     >>> from scipy.sparse import csr_array
@@ -131,7 +133,7 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = T
     (tensor([1.5000, 1.0000]), tensor([0.5000, 0.1250]))
     """
     if is_sparse(b):
-        raise TypeError(f"spsolve: a sparse right side is not there: give b.toarray(){called()}")
+        raise TypeError(f"spsolve: a sparse right side is not supported: pass b.toarray(){called()}")
     matrix, b = _Matrix("spsolve", A, dense=False), as_operand(b)
     found: Tensor = matrix.held.solve(b)
     return reshape(found, (-1,)) if b.ndim == 2 and b.shape[1] == 1 else found
@@ -141,7 +143,7 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = T
 
 
 def _iterated(what: str, A: Any, b: Any, x0: Any, linear: str, options: dict[str, Any]) -> tuple[Any, int]:
-    """Return what a solver of SciPy's finds, differentiable by the matrix and the right side, and what it says of it."""
+    """Return the result of a SciPy solver, differentiable with respect to the matrix and the right side, and its report."""
     matrix = _Matrix(what, A)
     raw = is_raw(b, *matrix.parts)
     right = as_operand(b)
@@ -172,9 +174,9 @@ def cg(
 ) -> tuple[Any, int]:  # fmt: skip
     """Solve equations with a symmetric, positive definite matrix by conjugate gradients.
 
-    `A` may be an `agrad.sparse.SparseTensor`, and may be a dense tensor. The derivatives solve equations with `A` by conjugate
-    gradients, without `M`, to ten digits. Raises ImplicitError where a solution is differentiated that is none: ``rtol`` is too
-    large, or `maxiter` too small. UnsupportedOp on lazy arrays.
+    `A` may be an `agrad.sparse.SparseTensor` or a dense tensor. The derivatives solve equations with `A` by conjugate
+    gradients, without `M`, to ten digits. Raises ImplicitError if a result is differentiated that is not a solution:
+    ``rtol`` is too large, or `maxiter` too small. UnsupportedOp on lazy arrays.
     Derivative: ``A^-1 g`` by `b`, and ``-(A^-1 g) x^H`` by the entries of `A`, or by those that are stored.
 
     >>> import agrad as ag
@@ -195,9 +197,11 @@ def gmres(
 ) -> tuple[Any, int]:  # fmt: skip
     """Solve equations with any matrix by generalised minimal residuals.
 
-    `A` may be an `agrad.sparse.SparseTensor`, and may be a dense tensor. The derivatives solve equations with `A` and its adjoint
-    in the same way, without `M`, to ten digits; a ``LinearOperator`` needs ``rmatvec`` for that. Raises ImplicitError where a
-    solution is differentiated that is none: ``rtol`` is too large, or `maxiter` too small. UnsupportedOp on lazy arrays.
+    `A` may be an `agrad.sparse.SparseTensor` or a dense tensor. The derivatives solve equations with `A` and its
+    adjoint in the same way, without `M`, to ten digits; a ``LinearOperator`` needs ``rmatvec`` for that. Raises
+    ImplicitError if a
+    result is differentiated that is not a solution: ``rtol`` is too large, or `maxiter` too small. UnsupportedOp on
+    lazy arrays.
     Derivative: ``A^-H g`` by `b`, and ``-(A^-H g) x^H`` by the entries of `A`, or by those that are stored.
 
     >>> import agrad as ag
@@ -216,8 +220,8 @@ def gmres(
 
 # -- exponentials -----------------------------------------------------------------------------------------------------
 
-#: By the number of terms, how large the norm of a matrix may be for the series of its exponential in double precision.
-#: Source: Al-Mohy and Higham, Computing the action of the matrix exponential, 2011, table 3.1.
+#: The largest norm of a matrix for which a series of this many terms gives its exponential in double precision. Source:
+#: Al-Mohy and Higham, Computing the action of the matrix exponential, 2011, table 3.1.
 _REACH = {5: 2.4e-3, 10: 1.4e-1, 15: 6.4e-1, 20: 1.4, 25: 2.4, 30: 3.5, 35: 4.7, 40: 6.0, 45: 7.2, 50: 8.5, 55: 9.9}
 
 
@@ -225,11 +229,11 @@ def expm_multiply(
     A: Any, B: Any, start: float | None = None, stop: float | None = None, num: int | None = None, endpoint: bool | None = None,
     traceA: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Multiply the exponential of a matrix, or of it times each of some times, and vectors.
+    """Multiply vectors by the exponential of a matrix, or of the matrix times each of several times.
 
-    `A` may be an `agrad.sparse.SparseTensor`; ``start``, ``stop`` and `num` are numbers. It is the series of SciPy's algorithm in as
-    many scaled steps as the norm of `A` takes, written in products, all of which are recorded. The norm has to be known:
-    UnsupportedOp where the entries of `A` are lazy, or mapped over.
+    `A` may be an `agrad.sparse.SparseTensor`; ``start``, ``stop`` and `num` are numbers. It runs the series of SciPy's
+    algorithm in as many scaled steps as the norm of `A` requires, written in products, which are all recorded. The norm
+    must be known: UnsupportedOp if the entries of `A` are lazy, or mapped over.
     Derivative: that of the products.
 
     >>> import agrad as ag
@@ -282,7 +286,7 @@ def _exponential(power: Any) -> Any:
 
 
 def _times(start: Any, stop: Any, num: int | None, endpoint: bool | None) -> list[float]:
-    """Return the times as NumPy's linspace has them, which SciPy gives these to."""
+    """Return the times in the form of NumPy's linspace, which SciPy passes them to."""
     if start is None or stop is None:
         raise ValueError(f"expm_multiply: start and stop belong together{called()}")
     count, last = 50 if num is None else num, endpoint is not False
@@ -291,7 +295,7 @@ def _times(start: Any, stop: Any, num: int | None, endpoint: bool | None) -> lis
 
 
 def _size(matrix: _Matrix, trace: Any) -> tuple[float, Any]:
-    """Return the 1-norm of a matrix from which the mean of its diagonal is taken, or a bound of it, and this mean, as numbers."""
+    """Return, as numbers, the mean of a matrix's diagonal, and the 1-norm of the matrix minus this mean, or a bound of it."""
     n = max(1, matrix.n)
     for part in matrix.parts:
         if not may_look(part._spec.backend):

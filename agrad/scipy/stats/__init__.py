@@ -1,7 +1,7 @@
 """Distributions under SciPy's names, with SciPy's arguments: densities, distribution functions and their inverses.
 
-They are written in agrad's functions: on every backend they broadcast, and have derivatives of all orders and in forward mode
-by the variable (not by counts) and by every parameter.
+They are written in agrad's functions: they broadcast on every backend, and have derivatives of all orders, also in
+forward mode, with respect to the variable (except counts) and every parameter.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""What distributions share: arguments as SciPy has them, supports, and distributions with their parameters fixed."""
+"""Shared by distributions: arguments in SciPy's form, supports, and distributions with fixed parameters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def operands(x: Any, *parameters: Any) -> tuple[Any, ...]:
 
 
 def of_dtype(found: Tensor, x: Tensor) -> Tensor:
-    """Return values of the dtype of `x`: functions of parameters that are Python's numbers are of double precision."""
+    """Return values in the dtype of `x`: functions of Python numbers as parameters are in double precision."""
     return found if found.dtype == x.dtype else astype(found, x.dtype)
 
 
@@ -50,14 +50,14 @@ def log_or_floor(p: Tensor) -> Tensor:
 
 
 def if_valid(valid: Any, p: Any, x: Tensor) -> Any:
-    """Return a parameter beside `x`; NaN where it is not `valid` (a tensor, or one truth value), and so are derivatives by it."""
+    """Return a parameter to use with `x`; NaN where it is not `valid` (a tensor, or one boolean), and so are derivatives with respect to it."""
     if not isinstance(valid, Tensor):
         return p if valid else p * NAN
     return p * where(valid, asarray(1, dtype=x.dtype, device=valid.device), NAN)
 
 
 def probabilities(q: Any) -> Tensor:
-    """Return a tensor; NaN where it is no probability, and so are derivatives by it."""
+    """Return a tensor; NaN where it is not a probability, and so are derivatives with respect to it."""
     (q,) = floatings(q)
     return if_valid((q >= 0) & (q <= 1), q, q)
 
@@ -65,10 +65,10 @@ def probabilities(q: Any) -> Tensor:
 def uniform_numbers(size: Any, rng: Any, random_state: Any) -> Tensor:
     """Draw numbers between 0 and 1, from agrad's generator or one of `agrad.numpy.random`, or from a seed.
 
-    `random_state` is what SciPy called `rng` before SPEC 7.
+    `random_state` is SciPy's name of `rng` before SPEC 7.
     """
     if rng is not None and random_state is not None:
-        raise TypeError(f"rvs() got multiple values for argument now known as `rng`: give `rng` alone{called()}")
+        raise TypeError(f"rvs() got multiple values for argument now known as `rng`: pass only `rng`{called()}")
     seed = random_state if rng is None else rng
     source = random if seed is None else random.default_rng(seed)
     found: Tensor = source.random(size)
@@ -79,7 +79,7 @@ def uniform_numbers(size: Any, rng: Any, random_state: Any) -> Tensor:
 
 
 class Frozen:
-    """A distribution with parameters: its methods take the variable alone.
+    """A distribution with parameters: its methods only take the variable.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Frozen:
 class Distribution:
     """A family of distributions; calling it fixes its parameters."""
 
-    #: The methods that take the parameters alone.
+    #: The methods that only take the parameters.
     without_variable: tuple[str, ...] = ("entropy", "mean", "median", "rvs", "std", "var")
 
     def __init__(self, name: str, *parameters: str) -> None:
@@ -123,7 +123,7 @@ class Distribution:
         return f"<agrad.scipy.stats.{self.name}>"
 
     def __call__(self, *args: Any, **kwds: Any) -> Frozen:
-        """Return the distribution with these parameters, whose methods take the variable alone."""
+        """Return the distribution with these parameters, whose methods only take the variable."""
         return Frozen(self, *args, **kwds)
 
     def _given(self, args: tuple[Any, ...], kwds: dict[str, Any]) -> list[Any]:
@@ -148,7 +148,7 @@ class Univariate(Distribution):
     """A family of distributions of one number."""
 
     def _inner_only(self, method: str, found: Tensor, x: Tensor, end: float) -> Tensor:
-        """Return lazy values whose derivatives raise where `x` lies at an end: the series there has many operations."""
+        """Return lazy values whose derivatives raise where `x` is at an end: the series there has many operations."""
         return inner_only(found, fixed(x) != end, f"{self.name}.{method}")
 
     def _moments(self, *shapes: Any) -> tuple[Any, Any]:
@@ -160,7 +160,7 @@ class Univariate(Distribution):
         raise NotImplementedError
 
     def _moved(self, args: tuple[Any, ...], kwds: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-        """Return mean and variance for location 0 and scale 1, and the scale, NaN where a parameter is not allowed; the location."""
+        """Return the mean and variance for location 0 and scale 1, the checked scale (NaN where a parameter is not allowed), and the location."""
         given = self._given(args, kwds) + [1] * ("scale" not in self.parameters)
         one, *shapes, loc, scale = operands(1.0, *given)
         scale = if_valid(self._valid(*shapes) & (scale > 0), scale, one)
@@ -168,7 +168,7 @@ class Univariate(Distribution):
         return one * mean, one * var, scale, loc
 
     def mean(self, *args: Any, **kwds: Any) -> Tensor:
-        """Return the mean; infinite or NaN where there is none.
+        """Return the mean; infinite or NaN where it does not exist.
 
         >>> from agrad.scipy.stats import gamma
         >>> gamma.mean(2.0, scale=3.0), gamma.var(2.0, scale=3.0)
@@ -197,7 +197,7 @@ def beyond(limit: float, shape: Any, value: Any) -> Any:
     return where(there, value(where(there, shape, limit + 1.0)), INF)
 
 
-#: Per function of a variable: its values below and above the support, and what it is at the lower and the upper end.
+#: For each function of a variable: its values below and above the support, and at the lower and the upper end.
 METHODS: dict[str, tuple[float, float, str, str]] = {
     "pdf": (0.0, 0.0, "density", "density"),
     "logpdf": (-INF, -INF, "log_density", "log_density"),
@@ -211,7 +211,7 @@ METHODS: dict[str, tuple[float, float, str, str]] = {
 class Continuous(Univariate):
     """A family of densities, shifted by `loc` and stretched by `scale`.
 
-    A subclass gives them for location 0 and scale 1, on the closed interval `support` if it has one.
+    A subclass defines them for location 0 and scale 1, on the closed interval `support` if it has one.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class Continuous(Univariate):
         The names of its shape parameters.
     """
 
-    #: Where the density is not 0; None for the whole line. And a point inside.
+    #: The support of the density; None for the whole line. And a point inside.
     support: tuple[float, float] | None = None
     inside: float = 0.5
 
@@ -253,18 +253,18 @@ class Continuous(Univariate):
         return log_or_floor(self._sf(y, *shapes))
 
     def _valid(self, *shapes: Any) -> Any:
-        """Return where the shape parameters are allowed: where they are positive."""
+        """Return where the shape parameters are allowed: by default, where they are positive."""
         valid: Any = True
         for shape in shapes:
             valid = valid & (shape > 0)
         return valid
 
     def _edges(self, *shapes: Any) -> tuple[Edge | Flat | None, Edge | Flat | None]:
-        """Return the density near the lower and the upper end of the support; None where formulas hold there, too."""
+        """Return the density near the lower and the upper end of the support; None where the formulas also hold there."""
         return None, None
 
     def _ends(self, *shapes: Any) -> tuple[Quantile | None, Quantile | None]:
-        """Return the quantiles 0 and 1, by the probability beyond them; None where formulas hold there, too."""
+        """Return the quantiles 0 and 1, by the probability beyond them; None where the formulas also hold there."""
         if self.support is None:
             return None, None
         low, high = self.support
@@ -275,15 +275,15 @@ class Continuous(Univariate):
         )
 
     def _of(self, method: str, x: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
-        """Return a function of the variable, with the values that it has below, above and at the ends of the support."""
+        """Return a function of the variable, with its values below, above and at the ends of the support."""
         x, *shapes, loc, scale = operands(x, *self._given(args, kwds))
         scale = if_valid(self._valid(*shapes) & (scale > 0), scale, x)
         unscaled = type(scale) is float and scale == 1
         x = x if type(loc) is float and loc == 0 else x - loc
         y = x if unscaled else x / scale
         below, above, *at_ends = METHODS[method]
-        pieces: list[tuple[Tensor, Any]] = []  # where, and the value there
-        ends: list[float] = []  # where values are not looked at, and formulas have no derivatives
+        pieces: list[tuple[Tensor, Any]] = []  # the condition, and the value there
+        ends: list[float] = []  # where values are not available, and the formulas have no derivatives
         point = y
         if self.support is not None:
             for place, (end, at_end) in enumerate(zip(self.support, at_ends, strict=True)):
@@ -299,7 +299,7 @@ class Continuous(Univariate):
                 else:
                     at = y == end
                     distance = where(at, x if end == 0 else x - scale * end, 1.0)
-                    distance = distance - where(at, fixed(distance), 0.0)  # 0, also where that was rounded
+                    distance = distance - where(at, fixed(distance), 0.0)  # 0, even if it was rounded to 0
                     pieces.append((at, getattr(edge, at_end)(-distance if place else distance, scale)))
             for there, _ in pieces:
                 y = where(there, self.inside, y)
@@ -337,11 +337,11 @@ class Continuous(Univariate):
         return self._of("logsf", x, args, kwds)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the value that `cdf` is `q` at; NaN where `q` is no probability."""
+        """Return the value at which `cdf` is `q`; NaN where `q` is not a probability."""
         return self._quantile("ppf", q, args, kwds)
 
     def isf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the value that `sf` is `q` at; NaN where `q` is no probability."""
+        """Return the value at which `sf` is `q`; NaN where `q` is not a probability."""
         return self._quantile("isf", q, args, kwds)
 
     def median(self, *args: Any, **kwds: Any) -> Tensor:
@@ -349,11 +349,11 @@ class Continuous(Univariate):
         return self.ppf(0.5, *args, **kwds)
 
     def rvs(self, *args: Any, size: Any = None, rng: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
-        """Return random numbers, by `ppf` of uniform ones: they have derivatives by the parameters.
+        """Return random numbers, computed by `ppf` from uniform ones: they have derivatives with respect to the parameters.
 
-        `rng` is a seed or a generator of `agrad.numpy.random`, `random_state` its earlier name. Default: agrad's generator
-        (`agrad.manual_seed`). The numbers are not those that SciPy draws; by default there are as many as the parameters
-        broadcast to.
+        `rng` is a seed or a generator of `agrad.numpy.random`, `random_state` its earlier name. Default: agrad's
+        generator (`agrad.manual_seed`). The numbers are not the ones that SciPy draws; by default, they have the
+        broadcast shape of the parameters.
         """
         if len(args) > len(self.parameters):
             *args, size = args  # type: ignore[assignment]
@@ -388,7 +388,7 @@ class Continuous(Univariate):
 class Discrete(Univariate):
     """A family of probabilities of counts, shifted by `loc`.
 
-    A subclass gives them for location 0. There are no derivatives by the counts and the location.
+    A subclass defines them for location 0. There are no derivatives with respect to the counts and the location.
 
     Parameters
     ----------
@@ -398,7 +398,7 @@ class Discrete(Univariate):
         The names of its shape parameters.
     """
 
-    #: What has no derivative.
+    #: The arguments without a derivative.
     counts: tuple[str, ...] = ("k", "loc")
 
     def __init__(self, name: str, *shapes: str) -> None:
@@ -418,7 +418,7 @@ class Discrete(Univariate):
         return INF
 
     def _product(self, k: Tensor, *shapes: Any) -> Tensor:
-        """Return the probability as a product of powers, which has derivatives where one of them is 0."""
+        """Return the probability as a product of powers, which is differentiable where one of them is 0."""
         raise NotImplementedError
 
     def _ends(self, *shapes: Any) -> tuple[Tensor, ...]:
@@ -426,11 +426,11 @@ class Discrete(Univariate):
         raise NotImplementedError
 
     def _infinite(self, distance: Tensor, k: Tensor, *shapes: Any) -> Tensor:
-        """Return the logarithm of `cdf` or `sf` where it is 0 at an end: of a power, and what has derivatives beside it."""
+        """Return the logarithm of `cdf` or `sf` where it is 0 at an end: of a power, and the differentiable rest."""
         return edge_log(distance, 1.0)
 
     def _has(self, k: Tensor, *shapes: Any) -> Tensor:
-        """Return where there are such counts."""
+        """Return which counts are possible."""
         largest = self._largest(*shapes)
         there = (k >= 0) & (floor(k) == k)
         return there if type(largest) is float and largest == INF else there & (k <= largest)
@@ -491,7 +491,7 @@ class Discrete(Univariate):
         return found
 
     def logpmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the logarithm of the probability, -inf where there is no such count."""
+        """Return the logarithm of the probability, -inf for impossible counts."""
         k, shapes, zero = self._counts(k, args, kwds)
         none = ~self._has(k, *shapes)
         return where(none, zero - INF, self._logpmf(where(none, 0.0, k), *shapes))

@@ -1,7 +1,7 @@
 """Continuous distributions of one variable.
 
-Formulas are those of Johnson, Kotz & Balakrishnan, Continuous Univariate Distributions, 1994; logarithms are taken of formulas,
-not of densities that may underflow.
+The formulas are those of Johnson, Kotz & Balakrishnan, Continuous Univariate Distributions, 1994; logarithms are
+derived from the formulas, not from densities that may underflow.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class StudentT(Continuous):
     def _logpdf(self, y: Tensor, df: Any) -> Tensor:
         if not isinstance(df, Tensor) and math.isinf(df):
             return norm._logpdf(y)
-        # by the beta function, as the difference of two logarithms of gamma functions cancels for many degrees
+        # by the beta function, because the difference of two logarithms of gamma functions cancels for many degrees
         tail = log1p(y * y / df) * ((df + 1) / -2)
         return tail - (betaln(df / 2, 0.5) + log_of(df) / 2)
 
@@ -416,19 +416,19 @@ class Uniform(Continuous):
 
 
 def _one_over(x: Tensor) -> Tensor:
-    """Return the reciprocal of numbers that are not negative, infinity of 0."""
+    """Return the reciprocal of nonnegative numbers, infinity for 0."""
     none = x == 0
     return where(none, INF, 1 / where(none, 1.0, x))
 
 
 def _log_beside(p: Tensor, rest: Tensor) -> Tensor:
-    """Return the logarithm of probabilities, accurate where what remains to 1 is small."""
+    """Return the logarithm of probabilities, accurate where their distance from 1 is small."""
     near = rest < 0.5
     return where(near, log1p(-where(near, rest, 0.5)), log_or_floor(where(near, 1.0, p)))
 
 
 class InverseGamma(Continuous):
-    """The inverse gamma distribution: of 1 over what has the gamma distribution of shape `a`.
+    """The inverse gamma distribution: of 1 / y, where y has the gamma distribution of shape `a`.
 
     Examples
     --------
@@ -590,7 +590,7 @@ class Cauchy(Continuous):
         return -self._ppf(q)
 
     def _tail(self, q: Tensor) -> Tensor:
-        """Return the size of the value that a probability, not above 1/4, lies beyond."""
+        """Return the magnitude that is exceeded with a given probability, not above 1/4."""
         return _one_over(tan(q * math.pi))
 
 
@@ -729,7 +729,7 @@ class FisherF(Continuous):
 
     def _ends(self, dfn: Any, dfd: Any) -> Ends:
         def upper(u: Tensor) -> Tensor:
-            n = fixed(dfd)  # what it moves beside the power is outweighed
+            n = fixed(dfd)  # the power dominates its other effects
             return edge_power(u, -2 / dfd, 0.0, (f_edge(n, dfn) - log_of(n / 2)) * (2 / n))
 
         return super()._ends(dfn, dfd)[0], upper

@@ -19,7 +19,7 @@ from agrad.scipy.stats.edges import log_of
 
 
 def _times_log(k: Tensor, p: Any) -> Tensor:
-    """Return ``xlogy(k, p)``; with one logarithm where `p` is one number, which is seen to be positive."""
+    """Return ``xlogy(k, p)``; with a single logarithm if `p` is one number that is known to be positive."""
     if not isinstance(p, Tensor):
         return k * math.log(p) if p > 0 else xlogy(k, p)
     backend = p._spec.backend
@@ -61,7 +61,7 @@ class Poisson(Discrete):
 
 
 class Binomial(Discrete):
-    """The number of successes among `n`, each of probability `p`. There is no derivative by `n`.
+    """The number of successes among `n`, each of probability `p`. There is no derivative with respect to `n`.
 
     Examples
     --------

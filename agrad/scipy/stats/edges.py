@@ -1,4 +1,4 @@
-"""Distributions at the ends of their support: from the series of the density there follow all their functions, and derivatives."""
+"""Distributions at the ends of their support: all their functions, and derivatives, follow from the series of the density there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def log_of(p: Number) -> Number:
 
 
 def is_lazy(x: Number) -> bool:
-    """Return whether this is a tensor whose values are computed later; those under `vmap` are there."""
+    """Return whether this is a tensor whose values are computed later; values under `vmap` are available."""
     if not isinstance(x, Tensor):
         return False
     backend = x._spec.backend
@@ -32,18 +32,18 @@ def is_lazy(x: Number) -> bool:
 
 
 def perhaps(holds: Callable[[Any, Any], Any], y: Tensor, end: Any) -> bool:
-    """Return whether a comparison with `end` may hold of any element: they are looked at, where that is possible."""
+    """Return whether a comparison with `end` may hold for any element; elements are read where possible."""
     backend = y._spec.backend
     return not may_look(backend) or bool(backend.truth(backend.xp.any(holds(y._raw, end))))
 
 
 def fixed(x: Number) -> Number:
-    """Return a value whose derivatives are left out."""
+    """Return a value without derivatives."""
     return x.detach() if isinstance(x, Tensor) else x
 
 
 def parts(function: Callable[..., Any], moving: Number, other: Number) -> tuple[Number, Number]:
-    """Return a function of two values as a sum, of which the first part has the derivatives by the one, the second by the other."""
+    """Return a function of two values as a sum, whose first part has the derivatives with respect to the one, the second to the other."""
     if not isinstance(moving, Tensor):
         return 0.0, function(moving, other)
     if not isinstance(other, Tensor):
@@ -53,12 +53,12 @@ def parts(function: Callable[..., Any], moving: Number, other: Number) -> tuple[
 
 
 def along(u: Tensor, shape: Number, sign: float) -> Tensor:
-    """Return 0, whose derivative by the shape tends to infinity as the logarithm of `u`, which is 0, does; of this sign."""
+    """Return 0, whose derivative with respect to the shape tends to infinity like the logarithm of `u`, which is 0; with this sign."""
     return edge_log(u, sign * (fixed(shape) - shape))
 
 
 def heavy(power: Number) -> Callable[[Tensor], Tensor]:
-    """Return a quantile by the probability beyond it: this power of its reciprocal, or what grows in the same sense."""
+    """Return a quantile by the probability beyond it: this power of its reciprocal, or a function that grows in the same sense."""
     return lambda u: edge_power(u, -power, 0.0, 0.0)
 
 
@@ -80,8 +80,8 @@ class Flat:
     shape : Tensor or float
         It raises the density.
     level : callable, optional
-        What stands beside the infinite logarithm, by the shape: a factor of that of the scale, and a number. Default: the
-        logarithm outweighs all, being a square.
+        The terms next to the infinite logarithm, by the shape: a factor of the scale's logarithm, and a number.
+        Default: the logarithm dominates, being a square.
     """
 
     def __init__(self, shape: Number, level: Callable[[Number], tuple[Number, Number]] | None = None) -> None:
@@ -89,7 +89,7 @@ class Flat:
         self.level: Callable[[Number], tuple[Number, Number]] | None = level
 
     def asks(self, function: str) -> bool:
-        """Return whether a function is to be taken from here: logarithms that are infinite."""
+        """Return whether a function is computed here: infinite logarithms."""
         return function in ("log_density", "log_mass")
 
     def log_density(self, u: Tensor, scale: Number) -> Tensor:
@@ -97,7 +97,7 @@ class Flat:
         return self._log(u, scale, 0.0)
 
     def log_mass(self, u: Tensor, scale: Number) -> Tensor:
-        """Return the logarithm of the probability of what lies between the end and `u`."""
+        """Return the logarithm of the probability between the end and `u`."""
         return self._log(u, scale, -1.0)
 
     def _log(self, u: Tensor, scale: Number, more: float) -> Tensor:
@@ -111,15 +111,15 @@ class Flat:
 class Edge:
     """One end of a support: the density as a series in the distance from it, for scale 1.
 
-    It is ``exp(level) * t**power * (1 + first * t**step + second * t**(2 * step) + ...)``; a derivative of second order asks
-    for no more terms. One of a higher order that does is NaN.
+    It is ``exp(level) * t**power * (1 + first * t**step + second * t**(2 * step) + ...)``; a derivative of second order
+    needs no more terms. Derivatives of higher order that do are NaN.
 
     Parameters
     ----------
     power : Tensor or float
         Above -1.
     level : callable, optional
-        The logarithm of the factor, by two parameters. Default: 0.
+        The logarithm of the factor, in two parts. Default: 0.
     moving, other : Tensor or float
         These parameters: the one that moves the power, too, and the other.
     first, second : Tensor or float
@@ -143,7 +143,7 @@ class Edge:
         self.first: Number = first
         self.second: Number = second
         self.step: Number = step
-        self._factor = level, moving, other  # evaluated where values are taken, not where an edge is only asked
+        self._factor = level, moving, other  # evaluated where values are computed, not where only an edge is requested
 
     @once
     def level(self) -> Number:
@@ -156,7 +156,7 @@ class Edge:
         return parts(*self._factor)
 
     def asks(self, function: str) -> bool:
-        """Return whether a function is to be taken from here: formulas hold where the density starts with a constant."""
+        """Return whether a function is computed here: the formulas hold where the density starts with a constant."""
         constant = not isinstance(self.power, Tensor) and self.power == 0
         return not constant or function == "log_mass"
 
@@ -165,12 +165,12 @@ class Edge:
         return self._series(u, scale, self.power, 1.0, 0.0, self.first, self.second)
 
     def mass(self, u: Tensor, scale: Number) -> Tensor:
-        """Return the probability of what lies between the end and `u`."""
+        """Return the probability between the end and `u`."""
         m, first, second = self._integral()
         return self._series(u, scale, m, 0.0, -log_of(m), first, second)
 
     def rest(self, u: Tensor, scale: Number) -> Tensor:
-        """Return the probability of what lies beyond `u`."""
+        """Return the probability beyond `u`."""
         return 1 - self.mass(u, scale)
 
     def log_density(self, u: Tensor, scale: Number) -> Tensor:
@@ -191,7 +191,7 @@ class Edge:
         return -self.mass(u, scale) - edge_power(u, 2 * m, 2 * minor, 2 * major, 0, 0, LAST) / 2
 
     def quantile(self, q: Tensor) -> Tensor:
-        """Return the distance from the end within which there is the probability `q`, which is 0, for scale 1."""
+        """Return the distance from the end within which the probability is `q`, which is 0, for scale 1."""
         m = self.power + 1
         minor, major = parts(lambda m, level: -level / m, m, self._parts[1])
         minor = minor - (self._parts[0] - log_of(m)) / m

@@ -33,7 +33,7 @@ LOG_2PI = math.log(2 * math.pi)
 class MultivariateNormal(Distribution):
     """The normal distribution of vectors, of a mean and a covariance matrix.
 
-    The gradient by the covariance is symmetric: along changes that keep it so.
+    The gradient with respect to the covariance is symmetric: along changes that keep it symmetric.
 
     Examples
     --------
@@ -45,9 +45,9 @@ class MultivariateNormal(Distribution):
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Tensor:
         """Return the logarithm of the density, without axes of length 1.
 
-        Of the covariance the lower triangle is read. With `allow_singular` the gradient is that along changes that keep the
-        rank. Without it, a covariance that is not positive definite raises ``LinAlgError`` on NumPy; other backends have
-        their own error, or give NaN.
+        The lower triangle of the covariance is read. With `allow_singular` the gradient is along changes that keep the
+        rank. Without it, a covariance that is not positive definite raises ``LinAlgError`` on NumPy; other backends
+        raise their own error, or return NaN.
         """
         x, mean, cov = _parameters(x, mean, cov)
         d = x - mean
@@ -117,7 +117,7 @@ def _as_rows(d: Tensor) -> Tensor:
 
 
 def _spectrum(cov: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what eigenvalues are 0 up to, how many are above, and the sum of the logarithms of those."""
+    """Return the threshold below which eigenvalues count as 0, how many are above, and the sum of their logarithms."""
     values = eigvalsh(cov)
     factor = 1e3 if finfo(cov.dtype).bits == 32 else 1e6
     smallest = factor * _eps(cov) * max(abs(values.detach()))
@@ -150,9 +150,9 @@ class Dirichlet(Distribution):
     def logpdf(self, x: Any, alpha: Any) -> Tensor:
         """Return the logarithm of the density.
 
-        The derivative by `x` is that of the formula, which also has values where the sum is not 1. Where values cannot be
-        looked at (lazy ones, recorded programs), the result is NaN where a parameter is not positive or a point is not on the
-        simplex.
+        The derivative with respect to `x` is that of the formula, which also has values where the sum is not 1. Where
+        values are not available (lazy ones, recorded programs), the result is NaN where a parameter is not positive or
+        a point is not on the simplex.
         """
         x, alpha = floatings(x, alpha)
         if alpha.ndim != 1:
@@ -191,7 +191,7 @@ class Dirichlet(Distribution):
 
 
 def _wrong(x: Tensor, alpha: Tensor) -> dict[str, Tensor]:
-    """Return by message what must not be true of points and parameters."""
+    """Return, by message, the conditions that points and parameters must not meet."""
     off = abs(sum(x, axis=0, keepdims=True) - 1.0)
     return {
         "All parameters must be greater than 0": alpha <= 0,
