@@ -1,4 +1,4 @@
-"""Interfaces of other libraries over agrad, for programs that were written for them."""
+"""Interfaces of other libraries on top of agrad, for programs that were written for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["autograd"]
 
 
-if not TYPE_CHECKING:  # a type checker reads the import above, and is to know what there is not
+if not TYPE_CHECKING:  # type checkers read the import above, and should report missing names
 
     def __getattr__(name: str) -> object:
         if name == "autograd":

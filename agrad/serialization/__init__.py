@@ -4,15 +4,15 @@ A file is an uncompressed zip archive that any tool can open. ``tree.json`` hold
 dtype, byte order, device and whether it requires a gradient; ``tensors/0``, ``tensors/1``... hold the elements as raw
 little-endian bytes in row-major order.
 
-In ``tree.json``, None, True, integers, finite floats, strings and lists stand for themselves. Everything else is an
-object with one key that says what it is::
+In ``tree.json``, None, True, integers, finite floats, strings and lists represent themselves. Everything else is an
+object with one key that names its kind::
 
     {"tuple": [...]}                     {"dict": [[key, value], ...]}     {"tensor": 0}
     {"int": "0x10000000000000000"}       {"float": "nan"}                  {"complex": [re, im]}
     {"bytes": "YmFzZTY0"}                {"program": {...}}                {"array": 0}
 
-Where ``tree.json`` takes more than 64 MiB of memory when it is read, ``memory`` beside ``version`` says how much: with
-the sizes of the tensors it bounds what `load` allocates, so that a small file cannot fill the memory.
+If reading ``tree.json`` takes more than 64 MiB of memory, ``memory`` next to ``version`` says how much: together with
+the sizes of the tensors it bounds the allocations of `load`, so that a small file cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from agrad.plugin import manager
 from agrad.serialization import files
 from agrad.serialization.archive import Archive, FormatError
 
-# json, tempfile and zipfile load when something is saved or loaded: `import agrad` is to be fast.
+# json, tempfile and zipfile are imported at the first save or load, to keep `import agrad` fast.
 
 __all__ = ["load", "save"]
 
@@ -44,22 +44,22 @@ VERSION = 1
 SPOOL_BYTES = 2**24  # What passes through a stream waits in memory up to this size, then on disk.
 PIECE = 2**20
 Writer = Callable[[IO[bytes]], object]
-DRAFT = ".agrad-draft"  # How the name of a file ends that is to replace another when it is complete.
-TREE_BYTES = 2**26  # What tree.json may take in memory without saying so.
-PER_LETTER = 9  # The text is there as bytes and as str, and the strings in it may take four bytes a letter, twice.
+DRAFT = ".agrad-draft"  # The suffix of a file that will replace another when it is complete.
+TREE_BYTES = 2**26  # The memory that tree.json may take without declaring it.
+PER_LETTER = 9  # The text exists as bytes and as str, and the strings in it may take four bytes per letter, twice.
 
 
 class Kind(NamedTuple):
-    """What else a file holds, written as containers.
+    """Further kinds of objects in files, written as containers.
 
     Attributes
     ----------
     kind : type
         Its class.
     plain : callable
-        Gives a container of tensors for one.
+        Converts an object to a container of tensors.
     made : callable
-        Makes one of such a container, in which it trusts nothing: raises `FormatError`.
+        Rebuilds an object from such a container, without trusting it: raises `FormatError`.
     """
 
     kind: type
@@ -72,11 +72,11 @@ KINDS: dict[str, Kind] = {}
 
 
 def register(name: str, kind: Kind) -> None:
-    """Have objects of one more kind saved and loaded."""
+    """Register a further kind of object that can be saved and loaded."""
     KINDS[name] = kind
 
 
-DEPTH = 200  # How deep containers may be nested: what is saved can be loaded, wherever that is called.
+DEPTH = 200  # The nesting limit of containers: everything saved can be loaded, from any stack depth.
 
 
 def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
@@ -85,26 +85,27 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
     Parameters
     ----------
     obj
-        Dicts with str or int keys, lists and tuples, in any nesting, of tensors, arrays, None, bool, int, float, complex, str
-        and bytes, and of programs (`agrad.func.Program`), with the tensors they find outside. A tensor that occurs twice is
-        stored once and comes back as one tensor; a list or an array that occurs twice comes back as two. Of a tensor's graph only ``requires_grad`` is kept.
+        Dicts with str or int keys, lists and tuples, in any nesting, of tensors, arrays, None, bool, int, float,
+        complex, str and bytes, and of programs (`agrad.func.Program`), with the outer tensors they use. A tensor that
+        occurs twice is stored once and comes back as one tensor; a list or an array that occurs twice comes back as
+        two. Of a tensor's graph only ``requires_grad`` is kept.
     file
         A path or a binary file object. A path is replaced only once everything is written: if saving fails, the old
-        file stays as it was, and its permissions stay. What a process that was killed while saving has left beside it
-        goes when the path is saved to again. A file object likewise receives nothing if `obj` cannot be saved.
-        A path that ends in ``.safetensors`` is written in `that format <https://github.com/huggingface/safetensors>`__,
-        which other libraries read: `obj` is a dict of tensors by name, as a module's ``state_dict()``.
+        file and its permissions are unchanged. Temporary files of a process that was killed while saving are removed at
+        the next save to that path. Likewise, nothing is written to a file object if `obj` cannot be saved. A path that
+        ends in ``.safetensors`` is written in `that format <https://github.com/huggingface/safetensors>`__,
+        which other libraries read: `obj` is then a dict of tensors by name, like a module's ``state_dict()``.
 
     Raises
     ------
     ImportError
-        If a file of safetensors is asked for, and the library is not installed.
+        If a safetensors file is requested, and the library is not installed.
     TypeError
         If the container holds anything else; the message says where.
     ValueError
         If the container contains itself, or is nested more than 200 deep.
     BlockingIOError
-        If ``write`` of a file object says that it wrote nothing.
+        If ``write`` of a file object reports that it wrote nothing.
 
     See Also
     --------
@@ -128,7 +129,7 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
     path = os.path.realpath(file)  # A symbolic link stays one.
     there = os.path.exists(path)
     if there and not os.path.isfile(path):
-        with open(path, "wb") as stream:  # A pipe or device must not be replaced; a folder gives the usual error.
+        with open(path, "wb") as stream:  # A pipe or device must not be replaced; a folder raises the usual error.
             _write_through(write, stream)
         return
     folder, name = os.path.split(path)
@@ -138,7 +139,7 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
             with suppress(OSError), files.abandoned(entry.path) as left:  # Another process may have removed it.
                 if left:
                     os.remove(entry.path)
-    # What replaces a file is never open to more than that one is.
+    # The file that replaces another must not have wider permissions.
     draft = files.locked(lambda: f"{start}{os.urandom(4).hex()}{DRAFT}", 0o600 if there else 0o666)
     try:
         with draft:
@@ -147,7 +148,7 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
             os.fsync(draft.fileno())
             if there:
                 os.chmod(draft.name, os.stat(path).st_mode & 0o7777)
-            if os.name == "nt":  # It replaces by no open file; elsewhere the draft stays locked until it is in place.
+            if os.name == "nt":  # Windows cannot replace open files; elsewhere the draft stays locked until it is in place.
                 draft.close()
             os.replace(draft.name, path)
     except BaseException:
@@ -157,7 +158,7 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
 
 
 def save_aside(obj: Any, path: str) -> None:
-    """As `save`, to a new file that is this process's alone: without a draft, and without waiting for the disk."""
+    """Like `save`, but to a new file that only this process uses: without a draft, and without waiting for the disk."""
     write = _writer(obj)
     with open(path, "xb") as stream:
         write(stream)
@@ -170,22 +171,23 @@ def load(
     device: str | None = None,
     weights_only: bool = True,  # noqa: ARG001 (no file holds code)
 ) -> Any:
-    """Read what `save` wrote, or a file of safetensors.
+    """Read a file written by `save`, or a safetensors file.
 
     Parameters
     ----------
     file
         A path or a binary file object. A path that ends in ``.safetensors`` is read in that format, whoever wrote it.
     device, map_location
-        Where all tensors are put, under this library's name or PyTorch's, as ``"numpy"`` or ``"cupy:0"``. Default: where each was when it was saved; files of
-        safetensors do not say so: the default device.
+        The device of all tensors, under this library's name or PyTorch's, as ``"numpy"`` or ``"cupy:0"``. Default: the
+        device that each was saved from; for files of
+        safetensors, which do not record it, the default device.
     weights_only
         True or False, as in scripts for PyTorch: no file holds code, so both read the same.
 
     Returns
     -------
     Any
-        The container. Its tensors are leaves. A program has tensors of its own for those it found outside.
+        The container. Its tensors are leaves. A program has its own tensors in place of the outer ones.
 
     Raises
     ------
@@ -193,12 +195,12 @@ def load(
         As `save`.
     ValueError
         If the file was not written by `save`, is damaged or truncated, has a newer format, or holds a tensor of a
-        device that is not here (`device` puts it elsewhere). Its members have to be stored, not compressed: what is
-        allocated is what the file holds and says.
+        device that does not exist here (`device` chooses another). Its members must be stored uncompressed: allocations
+        do not exceed what the file holds and declares.
     BackendError
         If `device` is unknown or unusable.
     TypeError
-        If `map_location` is a function or a dict, or beside a `device`.
+        If `map_location` is a function or a dict, or passed together with `device`.
 
     See Also
     --------
@@ -218,7 +220,7 @@ def load(
             raise TypeError(f"load() takes one device for all tensors, as device or as map_location{errors.called()}")
         device = map_location
     if device is not None:
-        manager.device_of(device)  # A mistake of the caller's, whatever the file holds.
+        manager.device_of(device)  # A mistake of the caller's, whatever the file contains.
     name = str(file if isinstance(file, (str, os.PathLike)) else getattr(file, "name", "the file object"))
     try:
         if _is_safetensors(file):
@@ -242,7 +244,7 @@ def load(
 
 @contextmanager
 def _seekable(file: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
-    """Open a path; copy what cannot be sought in, as a pipe, piece by piece."""
+    """Open a path; copy sources that are not seekable, such as pipes, piece by piece."""
     import tempfile  # noqa: PLC0415
 
     if isinstance(file, (str, os.PathLike)):
@@ -267,11 +269,11 @@ class _Encoder:
 
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
-        self._numbers: dict[int, int] = {}  # The place of each tensor in the list, by its id.
-        self._open: set[int] = set()  # The ids of the containers that we are inside of.
+        self._numbers: dict[int, int] = {}  # The position of each tensor in the list, by its id.
+        self._open: set[int] = set()  # The ids of the enclosing containers.
 
     def encode(self, obj: Any, path: str = "") -> Any:
-        kind = type(obj)  # Exactly: a subclass, such as IntEnum or numpy.float64, would not come back as what it was.
+        kind = type(obj)  # Exact classes: a subclass, such as IntEnum or numpy.float64, would not be restored as such.
         if obj is None or kind is bool or kind is str:
             return obj
         if kind is int:
@@ -289,7 +291,7 @@ class _Encoder:
                 self.tensors.append(obj)
             return {"tensor": self._numbers[id(obj)]}
         owner = backend_of(obj)
-        if owner is not None and owner.as_array(obj) is obj:  # a scalar of NumPy's would come back as an array
+        if owner is not None and owner.as_array(obj) is obj:  # a NumPy scalar would be restored as an array
             if id(obj) not in self._numbers:
                 self._numbers[id(obj)] = len(self.tensors)
                 self.tensors.append(asarray(obj))
@@ -382,7 +384,7 @@ def _parsed(parse: Callable[[], Any]) -> Any:
 
 
 def _writer(obj: Any) -> Writer:
-    """Return what writes a container, which is checked now."""
+    """Return the function that writes a container, which is checked now."""
     encoder = _Encoder()
     return functools.partial(_write, encoder.encode(obj), encoder.tensors)
 
@@ -392,7 +394,7 @@ def _write(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
     import zipfile  # noqa: PLC0415
 
     def member(name: str) -> zipfile.ZipInfo:
-        info = zipfile.ZipInfo(name)  # Its date is fixed: equal content gives equal files.
+        info = zipfile.ZipInfo(name)  # Its date is fixed, so that equal contents give equal files.
         info.external_attr = 0o644 << 16
         return info
 
@@ -467,12 +469,12 @@ def _read_header(archive: Archive) -> tuple[list[dict[str, Any]], Any]:
     raise FormatError("its tree.json is not one of agrad.save")
 
 
-#: How tree.json begins where it needs much memory.
+#: The beginning of tree.json if it needs much memory.
 _STATED = rb'\{"format": "agrad", "version": 1, "memory": (\d{1,18})[,}]'
 
 
 def _memory(text: bytes | bytearray, tensors: int) -> int:
-    """Return a bound of the memory that reading tree.json takes, beside the elements of tensors.
+    """Return a bound of the memory that reading tree.json takes, without the elements of tensors.
 
     Every value but the first follows one of the marks counted. A tensor has an object in Python, and on Dask a graph.
     """
@@ -523,7 +525,7 @@ def to_bytes(tensor: Tensor) -> tuple[str, bytes]:
 
 
 def from_bytes(data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str | None = None) -> Tensor:
-    """Make a tensor of what `to_bytes` gave; on a host it may keep the memory it is given."""
+    """Create a tensor from the output of `to_bytes`; on a host it may use the memory it receives."""
     backend, full = manager.device_of(device)
     raw = backend.from_buffer(data, dtype_name, shape, full)
     return wrap(raw, backend.spec(raw))
@@ -547,7 +549,7 @@ def _safetensors() -> Any:
 
 
 def _safetensors_writer(obj: Any) -> Writer:
-    """Return what writes a dict of tensors by name."""
+    """Return the function that writes a dict of tensors by name."""
     library = _safetensors()
     if not isinstance(obj, dict):
         raise TypeError(f"a file of safetensors holds a dict of tensors by name, not {type(obj).__name__}")
@@ -560,7 +562,7 @@ def _safetensors_writer(obj: Any) -> Writer:
             )
         tensor._leaves_transform("save()")
         array = to_numpy(tensor.detach())
-        # safetensors.numpy writes the memory of an array as it lies there, whatever its strides.
+        # safetensors.numpy writes an array's memory without regard to its strides.
         arrays[name] = array if array.flags.c_contiguous else array.copy(order="C")
     try:
         data = library.numpy.save(arrays)

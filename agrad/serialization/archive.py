@@ -1,4 +1,4 @@
-"""Reading the zip archives of `agrad.save`: stored members only, and nothing is read before its place is checked."""
+"""Read the zip archives of `agrad.save`: stored members only, and nothing is read before its position is checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-# As APPNOTE.TXT of the zip format has them: every record begins with a signature.
+# As in the zip format's APPNOTE.TXT: every record begins with a signature.
 _END = struct.Struct("<4s4H2LH")  # disk, disk of the directory, count there, count, size, offset, length of a comment
 _END64 = struct.Struct(
     "<4sQ2H2L4Q"
@@ -16,8 +16,8 @@ _END64 = struct.Struct(
 _LOCATOR = struct.Struct("<4sLQL")  # disk, offset of the record before, number of disks
 _ENTRY = struct.Struct("<4s6H3L5H2L")  # of the directory: see `_entry`
 _LOCAL = struct.Struct("<4s5H3L2H")  # before a member's bytes: see `read`
-_MAX16, _MAX32 = 2**16 - 1, 2**32 - 1  # in a short field: the value stands in one of 64 bits
-_UTF8 = 0x800  # the one flag that changes nothing here: names are ASCII
+_MAX16, _MAX32 = 2**16 - 1, 2**32 - 1  # in a short field: the value is in a 64-bit field
+_UTF8 = 0x800  # the only flag without effect here: names are ASCII
 _PIECE = 2**20
 
 
@@ -35,7 +35,7 @@ class Member(NamedTuple):
 
 
 class Archive:
-    """A zip archive at the end of a stream; what comes before it is passed over.
+    """A zip archive at the end of a stream; anything before it is skipped.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ class Archive:
     Raises
     ------
     FormatError
-        If it is no archive of members called ``tree.json`` and ``tensors/...`` that are stored as they are.
+        If it is not an archive of uncompressed members called ``tree.json`` and ``tensors/...``.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         stream.seek(0, os.SEEK_END)
         self._length = stream.tell()
-        self._tail = self._length - _END.size  # where the directory has ended
+        self._tail = self._length - _END.size  # where the directory must have ended
         if self._tail < 0:
             raise FormatError(_damaged("it is too short"))
         mark, disk, home, here, self.count, size, offset, comment = self._unpack(_END, self._tail)
@@ -84,7 +84,7 @@ class Archive:
         self.tree: Any = trees[0]
 
     def _large(self, place: int, size: int, offset: int) -> tuple[int, int]:
-        """Read the end of the directory in fields of 64 bits; give its size and offset."""
+        """Read the end of the directory in fields of 64 bits; return its size and offset."""
         short, self._tail = (self.count, size, offset), place
         mark, own, _, _, disk, home, here, *large = self._unpack(_END64, place)
         self.count, size, offset = large
@@ -99,12 +99,12 @@ class Archive:
         return size, offset
 
     def tensors(self, count: int) -> list[Member]:
-        """Return the members ``tensors/0``... in this order, checked to be all that there are and to lie apart.
+        """Return the members ``tensors/0``... in this order, checked to be complete and not to overlap.
 
         Parameters
         ----------
         count : int
-            How many tree.json describes.
+            The number that tree.json describes.
 
         Returns
         -------
@@ -145,7 +145,7 @@ class Archive:
         return data
 
     def _members(self) -> Iterator[Member]:
-        """Read the directory, one entry at a time: it may be of any length."""
+        """Read the directory, one entry at a time: it may have any length."""
         place = self._directory
         for _ in range(self.count):
             mark, _, _, flags, method, _, _, crc, packed, size, *lengths, disk, _, _, offset = self._unpack(
@@ -155,7 +155,7 @@ class Archive:
             end = place + sum(lengths)
             if mark != b"PK\1\2" or end > self._tail:
                 raise FormatError(_damaged("its directory does not lie where it says"))
-            # Latin letters beyond ASCII are in no name of ours: they show in the message as what they are.
+            # Names written by agrad contain no Latin letters beyond ASCII; the message shows them escaped.
             name = self._bytes(place, lengths[0]).decode("latin-1")
             if name.endswith("/data.pkl"):
                 raise FormatError(
@@ -195,7 +195,7 @@ class Archive:
 
 
 def _extended(extra: bytearray, *fields: int) -> list[int]:
-    """Return short fields with those that are full replaced by the ones of 64 bits in the extra field 1."""
+    """Return short fields with the saturated ones replaced by the 64-bit ones in the extra field 1."""
     while extra:
         kind, length = struct.unpack_from("<2H", extra) if len(extra) >= 4 else (0, 0)
         if len(extra) < 4 + length:

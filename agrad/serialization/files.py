@@ -1,4 +1,4 @@
-"""Files of a process that may be killed: it holds them locked while it lives, so that another finds what it left."""
+"""Temporary files of a process that may be killed: it holds them locked while it lives, so that another process can find abandoned ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def locked(name: Callable[[], str], mode: int) -> IO[bytes]:
     Parameters
     ----------
     name : callable
-        Gives a path where there is none yet.
+        Returns a path that does not exist yet.
     mode : int
         The file's permissions, less those that the process's mask takes away.
 
@@ -26,7 +26,7 @@ def locked(name: Callable[[], str], mode: int) -> IO[bytes]:
     while True:
         stream = open(name(), "xb", opener=lambda path, flags: os.open(path, flags, mode))  # noqa: SIM115 (returned)
         if _lock(stream.fileno()) is False:
-            stream.close()  # Taken for abandoned before it was locked: the other removes it.
+            stream.close()  # Considered abandoned before it was locked: the other process removes it.
             continue
         try:
             if os.path.samestat(os.fstat(stream.fileno()), os.stat(stream.name)):
@@ -47,7 +47,7 @@ def abandoned(path: str) -> Iterator[bool]:
     Yields
     ------
     bool
-        False if it is in use, gone or another user's, or where files cannot be locked.
+        Return False if it is in use, gone or another user's, or if files cannot be locked.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -61,17 +61,17 @@ def abandoned(path: str) -> Iterator[bool]:
 
 
 def beginning(start: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder whose paths begin so; none of a folder that cannot be listed."""
+    """Return the entries of a folder whose paths begin with a prefix; none if the folder cannot be listed."""
     folder, prefix = os.path.split(start)
     try:
         with os.scandir(folder or ".") as entries:
             return [entry for entry in entries if entry.name.startswith(prefix)]
     except OSError:
-        return []  # One may be allowed to write where one may not list.
+        return []  # A folder may be writable but not listable.
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Lock an open file, unless another has: then False; None where files cannot be locked."""
+    """Lock an open file, unless another process has: then return False; None if files cannot be locked."""
     try:
         import fcntl  # noqa: PLC0415 (not on Windows)
     except ImportError:

@@ -1,7 +1,7 @@
 """HIPS autograd's interface over agrad: its names and meanings, for programs and libraries that were written for it.
 
-``from agrad.compat.autograd import grad`` in place of ``from autograd import grad``; or `install`, after which ``import
-autograd`` gives this package. What differs stands in docs/from_autograd.md.
+Use ``from agrad.compat.autograd import grad`` in place of ``from autograd import grad``; or `install`, after which
+``import autograd`` imports this package. docs/from_autograd.md lists the differences.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    #: The modules, which are imported when they are first used: NumPy's names would cost the import of the whole table.
+    #: The modules, imported at first use: NumPy's names would require the import of the whole table.
     _MODULES = ("builtins", "core", "extend", "misc", "numpy", "scipy", "test_util", "tracer")
 
     def __getattr__(name: str) -> object:

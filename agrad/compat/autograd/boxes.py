@@ -1,9 +1,9 @@
-"""Derivatives by objects of the user's own classes: boxes that stand for them, and the way back from one to the next.
+"""Derivatives with respect to objects of user classes: boxes that represent them, and the backward pass from one to the next.
 
-HIPS autograd has a box per class. Here what is an array is a tensor, and only these objects have boxes. A box has a *token*, a
-number that stands for it in agrad's graph: a primitive that makes arrays of a box has the token among its operands, and its
-vector-Jacobian product hands the object that it gives for the box to the box's node (`Came`). A primitive that makes an object
-of boxes and tensors makes another box, whose node has the product.
+HIPS autograd has a box per class. Here arrays are tensors, and only such objects have boxes. A box has a *token*, a
+number that represents it in agrad's graph: a primitive that returns arrays for a box has the token among its operands,
+and its vector-Jacobian product passes the object that it returns for the box to the box's node (`Came`). A primitive
+that returns an object for boxes and tensors creates another box, whose node holds the product.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from agrad.func.grad import ways
 from agrad.ops.creation import asarray
 from agrad.program.arguments import bare
 
-#: What makes the vector space of a value, by the class of the value.
+#: The constructor of the vector space of a value, by the class of the value.
 SPACES: dict[type, Callable[[Any], Any]] = {}
 
-#: The derivative by an object that is being taken.
+#: The derivative that is being taken with respect to an object.
 _open: ContextVar[Objects | None] = ContextVar("open", default=None)
 
 
 class _Kind(type):
-    """The class of `Box`, of which every tensor that is being differentiated is an instance."""
+    """The metaclass of `Box`: every tensor that is being differentiated is an instance of the class."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         if isinstance(value, Tensor):
@@ -37,21 +37,21 @@ class _Kind(type):
 
 
 class Box(metaclass=_Kind):
-    """Stands for an object that is being differentiated; a class of the user's inherits from it and from the object's class.
+    """Represents an object that is being differentiated; user classes inherit from it and from the object's class.
 
     A tensor that is being differentiated is an instance of `Box` itself: its box, in HIPS autograd.
 
     Parameters
     ----------
     value : object
-        What it stands for.
+        The object.
     trace : object
         Whose it is.
     node : object
         How it came about.
     """
 
-    #: The box of each class.
+    #: The box class of each class.
     type_mappings: ClassVar[dict[type, type[Box]]] = {}
     types: ClassVar[set[type]] = set()
 
@@ -68,14 +68,14 @@ class Box(metaclass=_Kind):
 
     @classmethod
     def register(cls, value_type: type) -> None:
-        """Let this class be the box of the objects of another one."""
+        """Make this class the box of the objects of another one."""
         Box.types.add(cls)
         Box.type_mappings[value_type] = cls
         Box.type_mappings[cls] = cls
 
 
 def new_box(value: Any, trace: Any, node: Any) -> Box:
-    """Return the box of an object; TypeError says if its class has none."""
+    """Return the box of an object; raise TypeError if its class has none."""
     kind = Box.type_mappings.get(type(value))
     if kind is None:
         raise TypeError(f"Can't differentiate w.r.t. type {type(value)}{called()}")
@@ -83,7 +83,7 @@ def new_box(value: Any, trace: Any, node: Any) -> Box:
 
 
 def unboxed(value: Any) -> Any:
-    """Return what a box stands for, anything else as it is."""
+    """Return the object of a box, and anything else unchanged."""
     while type(value) in Box.types:
         value = value._value
     return value
@@ -95,13 +95,13 @@ class Came:
     Attributes
     ----------
     token : Tensor
-        What stands for it in the graph.
+        Its representation in the graph.
     parents : sequence of Tensor
-        What a primitive made it of; tokens stand for boxes.
+        The operands of the primitive that created it; tokens represent boxes.
     vjp : callable
-        From a cotangent of the box to those of the tensors; those of boxes it hands over.
+        From a cotangent of the box to those of the tensors; those of boxes are passed on.
     cotangent : object
-        What has come so far, None at first.
+        The sum of the cotangents so far, None at first.
     """
 
     def __init__(self, parents: Sequence[Tensor] = (), vjp: Callable[[Any], Sequence[Any]] = lambda _: ()) -> None:
@@ -116,14 +116,14 @@ class Came:
 
 
 class Objects:
-    """A run of a function of one object, and the way back through its boxes.
+    """A run of a function of one object, and the backward pass through its boxes.
 
     Attributes
     ----------
     value : object
-        What the function returned.
+        The function's result.
     outward : bool
-        It also depends on something outside that is being differentiated.
+        Whether it also depends on an outer value that is being differentiated.
     came : list of Came
         How each box came about, the object's first.
     """
@@ -146,19 +146,19 @@ class Objects:
         self.outward = isinstance(self.value, Box) and ways([self.value._node], floor)[0]
 
     def result(self, *, raw: bool) -> Any:
-        """Return the value; where nothing outside is being differentiated that it depends on, as a plain array."""
+        """Return the value; as a plain array, unless it depends on an outer value that is being differentiated."""
         if isinstance(self.value, Tensor) and not self.outward:
             value = self.value.detach()
             return bare(value) if raw else value
         return self.value
 
     def boxed(self, value: Any, parents: Sequence[Tensor], vjp: Callable[[Any], Sequence[Any]]) -> Box:
-        """Return the box of an object that a primitive made."""
+        """Return the box of an object that a primitive created."""
         self.came.append(Came(parents, vjp))
         return new_box(value, self, self.came[-1])
 
     def back(self, g: Any) -> Any:
-        """Return the object's cotangent for one of the value."""
+        """Return the object's cotangent, given one for the value."""
         for one in self.came:
             one.cotangent = None
         if type(self.end) in Box.types:
@@ -173,21 +173,21 @@ class Objects:
         return SPACES[type(self.x)](self.x).zeros() if found is None else found
 
     def _send(self, to: Any, g: Any) -> None:
-        """Send a cotangent back from a tensor: primitives on the way hand over what is for boxes."""
+        """Send a cotangent back from a tensor: primitives on the way pass on those for boxes."""
         if g is not None and isinstance(to, Box):
             tokens = [one.token for one in self.came]
             grad(to, tokens, asarray(g), retain_graph=True, create_graph=self.outward, allow_unused=True)
 
 
 def objects_of(boxes: Iterable[Box], value: Any) -> Objects:
-    """Return the run in which a primitive made an object of boxes, or of an object and tensors."""
+    """Return the run in which a primitive created an object from boxes, or from an object and tensors."""
     run: Objects | None = next((box._trace for box in boxes), None) or _open.get()
     return run or refuse_object(value)
 
 
 def refuse_object(value: Any) -> NoReturn:
-    """Refuse an object that a primitive made of what is being differentiated, where nothing leads back from it."""
+    """Refuse an object that a primitive created from a value that is being differentiated, if there is no backward path from it."""
     raise NotImplementedError(
-        f"a primitive made an object of class {type(value).__name__} of what is being differentiated: such a derivative is there"
-        f" where one by such an object is taken and the primitive takes one, and nowhere else{called()}"
+        f"a primitive created an object of class {type(value).__name__} from a value that is being differentiated: this is possible"
+        f" only while differentiating with respect to such an object, if the primitive takes one{called()}"
     )

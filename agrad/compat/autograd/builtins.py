@@ -1,6 +1,6 @@
 """Python's containers, and questions about types, as HIPS autograd's programs write them.
 
-Containers of tensors are Python's own; `isinstance` and `type` look at what a tensor holds.
+Containers of tensors are Python's own; `isinstance` and `type` look at the value that a tensor holds.
 """
 
 from __future__ import annotations

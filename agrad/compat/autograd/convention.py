@@ -1,8 +1,9 @@
-"""Which of the two conventions the gradients of complex arguments follow.
+"""The choice between two conventions for the gradients of complex arguments.
 
-Of a real function of ``z = x + iy`` agrad gives ``df/dx + i df/dy``, as PyTorch does: the direction of steepest ascent. HIPS
-autograd gives the conjugate of that, ``df/dx - i df/dy``, and its vector-Jacobian products take and give cotangents in the
-same way, so that a holomorphic function has the gradient ``f'(z)``. Here the second is the default.
+For a real function of ``z = x + iy`` agrad computes ``df/dx + i df/dy``, like PyTorch: the direction of steepest
+ascent. HIPS autograd computes its conjugate, ``df/dx - i df/dy``, and its vector-Jacobian products take and return
+cotangents in the same form, so that a holomorphic function has the gradient ``f'(z)``. Here the second convention is
+the default.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def complex_convention() -> str:
 
 
 def turned(container: Any) -> Any:
-    """Return cotangents of the one convention, agrad's or the chosen one, in the other: it is the same way back."""
+    """Convert cotangents between agrad's convention and the chosen one: the conversion is its own inverse."""
     guard(complex_convention, "the convention of complex gradients")
     if _chosen == "pytorch":
         return container

@@ -1,7 +1,7 @@
-"""Products with Jacobians and vector spaces of values: what HIPS autograd builds its operators on, over agrad's own.
+"""Products with Jacobians and vector spaces of values: the basis of HIPS autograd's operators, on top of agrad's own.
 
-Values are numbers, arrays, tensors, or containers of them. Raw in, raw out, as everywhere in agrad: of arrays arrays come
-back, and tensors where a transform runs outside.
+Values are numbers, arrays, tensors, or containers of them. Raw in, raw out, as everywhere in agrad: arrays give arrays,
+or tensors if an outer transform runs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 
 def make_vjp(fun: Callable[..., Any], x: Any) -> tuple[Callable[..., Any], Any]:
-    """Run a function of one argument; give its vector-Jacobian product there, and its value.
+    """Run a function of one argument; return its vector-Jacobian product there, and its value.
 
     Complex cotangents follow `agrad.compat.autograd.complex_convention`. A value that does not depend on `x` is warned of.
 
@@ -84,7 +84,7 @@ def make_vjp(fun: Callable[..., Any], x: Any) -> tuple[Callable[..., Any], Any]:
 
 
 def run(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool = False) -> Tape:
-    """Run a function of one value, recorded; numbers and arrays that it gives are constants."""
+    """Run a function of one value, recorded; numbers and arrays that it returns are constants."""
 
     def recorded(value: Any) -> Any:
         if not has_aux:
@@ -99,7 +99,7 @@ def run(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool = False) ->
 
 
 def with_constants(returned: Any) -> Any:
-    """Return what a function returned with numbers and arrays as tensors."""
+    """Return a function's result with tensors for numbers and arrays."""
     if isinstance(returned, Tensor):
         return returned
     return tree.map(lambda leaf: asarray(leaf) if _is_array(leaf) else leaf, returned)
@@ -110,7 +110,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def warn(message: str) -> None:
-    """Warn on the line of the user."""
+    """Warn at the user's line."""
     warn_at(user_frame(getframe(1)), message, UserWarning)
 
 
@@ -133,11 +133,11 @@ def make_jvp(fun: Callable[..., Any], x: Any) -> Callable[..., Any]:
 
 
 class VSpace:
-    """The real vector space that a value belongs to: a number, an array, a tensor, or a container of them.
+    """The real vector space of a value: a number, an array, a tensor, or a container of them.
 
-    A class that inherits from it and is registered (``Space.register(Kind)``) is the space of the objects of another class.
-    It defines ``__init__(value)``, `zeros`, ``_add(x, y)``, and what else is asked for: `ones`, `standard_basis`, `randn`,
-    ``_scalar_mul(x, a)``, ``_inner_prod(x, y)``, ``_covector(x)``.
+    A class that inherits from it and is registered (``Space.register(Kind)``) is the space of the objects of another
+    class. It defines ``__init__(value)``, `zeros`, ``_add(x, y)``, and the others as needed: `ones`, `standard_basis`,
+    `randn`, ``_scalar_mul(x, a)``, ``_inner_prod(x, y)``, ``_covector(x)``.
 
     Parameters
     ----------
@@ -147,16 +147,16 @@ class VSpace:
     Attributes
     ----------
     shape, dtype
-        Those of the value, if it is no container.
+        Those of the value, if it is not a container.
     size : int
-        The dimension: how many real numbers an element has.
+        The dimension: the number of real numbers in an element.
     iscomplex : bool
         Whether one of them is complex.
 
     Raises
     ------
     TypeError
-        If a part of the value is no array of numbers; of single numbers, one that has no derivative.
+        If a part of the value is not an array of numbers; for single numbers, if it has no derivative.
     """
 
     def __init__(self, value: Any) -> None:
@@ -182,7 +182,7 @@ class VSpace:
         return self._made(_filled(t, 1 + 1j if t._spec.is_complex else 1) for t in self._like)
 
     def standard_basis(self) -> Iterator[Any]:
-        """Return the elements with one real number 1 and else 0."""
+        """Return the elements with one real number equal to 1, and 0 elsewhere."""
         for number, t in enumerate(self._like):
             for i in range(math.prod(t.shape)):
                 for one in (1, 1j) if t._spec.is_complex else (1,):
@@ -202,7 +202,7 @@ class VSpace:
         return _add(self, x, y) if _any_box(x, y) else self._add(x, y)
 
     def mut_add(self, x: Any, y: Any) -> Any:
-        """Return the sum of two elements; `x` stays as it is."""
+        """Return the sum of two elements; `x` is not changed."""
         return self.add(x, y)
 
     def scalar_mul(self, x: Any, a: Any) -> Any:
@@ -214,12 +214,12 @@ class VSpace:
         return _inner_prod(self, x, y) if _any_box(x, y) else self._inner_prod(x, y)
 
     def covector(self, x: Any) -> Any:
-        """Return the element in the role of a cotangent, and the way back: the conjugate."""
+        """Return the element as a cotangent, or a cotangent as an element: the conjugate."""
         return self._covector(x)
 
     @classmethod
     def register(cls, value_type: type, vspace_maker: Callable[[Any], Any] | None = None) -> None:
-        """Let this class, or what a function makes, be the space of the objects of a class."""
+        """Make this class, or the result of a function, the space of the objects of a class."""
         SPACES[value_type] = vspace_maker or cls
 
     def _add(self, x: Any, y: Any) -> Any:
@@ -242,7 +242,7 @@ class VSpace:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, VSpace):
             return NotImplemented
-        if type(self) is not VSpace or type(other) is not VSpace:  # of a class of the user's
+        if type(self) is not VSpace or type(other) is not VSpace:  # of a user class
             return type(self) is type(other) and vars(self) == vars(other)
         return self._structure == other._structure and self._specs() == other._specs()
 
@@ -258,7 +258,7 @@ class VSpace:
 
 
 def vspace(value: Any) -> VSpace:
-    """Return the vector space that a value belongs to; TypeError says if a part has none.
+    """Return the vector space of a value; raise TypeError if a part has none.
 
     >>> vspace([1.0, 2.0]).zeros()
     [np.float64(0.0), np.float64(0.0)]
@@ -267,7 +267,7 @@ def vspace(value: Any) -> VSpace:
     return SPACES.get(type(value), VSpace)(value)  # type: ignore[no-any-return]
 
 
-# What a space does with boxes, of which a vector-Jacobian product is asked; `_add` and the others know objects alone.
+# Operations of a space on boxes, for vector-Jacobian products; `_add` and the others only know objects.
 
 
 def _any_box(*values: Any) -> bool:

@@ -1,7 +1,7 @@
 """HIPS autograd's operators on functions, over products with Jacobians.
 
-Most take ``argnum``: by which argument, or by which several as a tuple or list. They are written for one argument and made
-operators for all by `unary_to_nary`.
+Most take ``argnum``: the argument to differentiate with respect to, or a tuple or list of several. They are written for
+one argument and extended to all by `unary_to_nary`.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ make_jvp = unary_to_nary(core.make_jvp)
 
 
 def _of_scalar(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool = False) -> tuple[Any, Any]:
-    """Return the run of a function that gives one real number, in any shape, and its gradient."""
+    """Return the run of a function that returns one real number, in any shape, and its gradient."""
     if type(x) in Box.type_mappings:
         return _of_object(fun, x, what, has_aux=has_aux)
     tape = run(fun, x, f"{what}(f)(x)", has_aux=has_aux)
     output = tape.outputs[0] if tape.result_structure is LEAF else None
     if output is not None and not output._spec.inexact:
-        vspace(output)  # which says that it has no derivative
+        vspace(output)  # which raises that it has no derivative
     if output is None or not output._spec.is_float or math.prod(output._spec.shape) != 1:
         raise TypeError(
             f"{what} only applies to real scalar-output functions. Try jacobian, elementwise_grad or"
@@ -92,7 +92,8 @@ def _of_object(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool) -> 
 def grad(fun: Callable[..., Any], x: Any) -> Any:
     """Return the function that computes the gradient of a function with a scalar result.
 
-    The result may have any shape that holds one real number. Of several arguments the gradients come as a tuple.
+    The result may have any shape that holds one real number. The gradients with respect to several arguments are a
+    tuple.
 
     >>> grad(lambda x, y: x * y**2, argnum=1)(2.0, 3.0)
     np.float64(12.0)
@@ -113,7 +114,7 @@ def value_and_grad(fun: Callable[..., Any], x: Any) -> Any:
 
 @unary_to_nary
 def elementwise_grad(fun: Callable[..., Any], x: Any) -> Any:
-    """Return the function that computes the sums of the Jacobian's columns: its diagonal, of an elementwise function.
+    """Return the function that computes the sums of the Jacobian's columns: for an elementwise function, its diagonal.
 
     >>> import numpy as np
     >>> elementwise_grad(np.square)(np.array([1.0, 2.0]))
@@ -171,7 +172,7 @@ def holomorphic_grad(fun: Callable[..., Any], x: Any) -> Any:
 
 
 def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
-    """Return the function that computes the gradient by a named argument, `argname`, which may come by position.
+    """Return the function that computes the gradient with respect to a named argument, `argname`, which may be passed by position.
 
     >>> grad_named(lambda x, rate: x * rate**2, "rate")(2.0, 3.0)
     np.float64(12.0)
@@ -193,7 +194,7 @@ def hessian(fun: Callable[..., Any], x: Any) -> Any:
 
 @unary_to_nary
 def make_hvp(fun: Callable[..., Any], x: Any) -> Any:
-    """Return the function that makes Hessian-vector products at a point: a pair of the product's function and the gradient.
+    """Return the function that returns, at a point, the function that computes Hessian-vector products, and the gradient.
 
     >>> product, gradient = make_hvp(lambda x: x**3)(2.0)
     >>> product(10.0), gradient
@@ -203,7 +204,7 @@ def make_hvp(fun: Callable[..., Any], x: Any) -> Any:
 
 
 def hessian_tensor_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """Return the function that computes the product of the Hessian and a vector, or a tensor, its last argument.
+    """Return the function that computes the product of the Hessian and its last argument, a vector or a tensor.
 
     >>> hessian_vector_product(lambda x: x**3)(2.0, 10.0)
     np.float64(120.0)
@@ -221,7 +222,7 @@ hessian_vector_product = hessian_tensor_product
 
 
 def tensor_jacobian_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """Return the function that computes the product of a vector, or a tensor, its last argument, and the Jacobian.
+    """Return the function that computes the product of its last argument, a vector or a tensor, and the Jacobian.
 
     >>> import numpy as np
     >>> vector_jacobian_product(np.square)(np.array([1.0, 2.0]), np.array([10.0, 1.0]))
@@ -240,7 +241,7 @@ vector_jacobian_product = tensor_jacobian_product
 
 @unary_to_nary
 def make_jvp_reversemode(fun: Callable[..., Any], x: Any) -> Any:
-    """Return the function that makes Jacobian-vector products at a point by reverse mode alone.
+    """Return the function that returns, at a point, the function that computes Jacobian-vector products using reverse mode only.
 
     >>> make_jvp_reversemode(lambda x: x**3)(2.0)(10.0)
     np.float64(120.0)
@@ -254,9 +255,10 @@ def _half_square(x: Any) -> Any:
 
 
 def make_ggnvp(f: Callable[..., Any], g: Callable[..., Any] = _half_square, f_argnum: int = 0) -> Callable[..., Any]:
-    """Return the function that makes generalised Gauss-Newton products at a point: of ``J.T @ H @ J`` and a vector.
+    """Return the function that returns, at a point, the function that computes generalised Gauss-Newton products: of ``J.T @ H @ J`` and a vector.
 
-    J is the Jacobian of `f` by the argument `f_argnum`, H the Hessian of `g`; by default that is half the sum of squares.
+    J is the Jacobian of `f` with respect to the argument `f_argnum`, H the Hessian of `g`; by default, `g` is half the
+    sum of squares.
 
     >>> import numpy as np
     >>> make_ggnvp(np.square)(np.array([1.0, 2.0]))(np.ones(2))
@@ -275,7 +277,7 @@ def make_ggnvp(f: Callable[..., Any], g: Callable[..., Any] = _half_square, f_ar
 
 @unary_to_nary
 def grad_and_aux(fun: Callable[..., Any], x: Any) -> Any:
-    """Return the function that computes the gradient of the first of two results, and gives the second.
+    """Return the function that computes the gradient of the first of two results, and returns the second unchanged.
 
     >>> grad_and_aux(lambda x: (x**2, x + 1))(3.0)
     (np.float64(6.0), np.float64(4.0))
@@ -309,9 +311,10 @@ def multigrad_dict(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is computed again for the backward pass instead of keeping what that needs.
+    """Return a function that is computed again in the backward pass, instead of saving values for it.
 
-    When called it raises RuntimeError if it draws from NumPy's global generator, whose numbers would be others when it is run
+    When called, it raises RuntimeError if it draws from NumPy's global generator, whose numbers would differ when it is
+    run
     again: draw them outside, and pass them.
 
     >>> import agrad as ag

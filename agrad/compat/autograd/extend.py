@@ -1,4 +1,4 @@
-"""What HIPS autograd's programs use to declare operations of their own."""
+"""The functions with which HIPS autograd's programs declare their own operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answering to ``import autograd``, when asked to."""
+"""Makes ``import autograd`` import this package, on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOME, NAME = "agrad.compat.autograd", "autograd"
 def install() -> None:
     """Answer to ``import autograd`` and its submodules with this package, for libraries that import them.
 
-    Nothing else does so, and `uninstall` ends it. Call it before such a library is imported.
+    Nothing else does so, and `uninstall` reverts it. Call it before a library that uses autograd is imported.
 
     Raises
     ------
@@ -37,18 +37,18 @@ def install() -> None:
     other = sys.modules.get(NAME)
     if other not in (None, package):
         raise RuntimeError(
-            f"autograd has been imported from {getattr(other, '__file__', other)}: what imports it again would get that."
+            f"autograd has been imported from {getattr(other, '__file__', other)}: later imports would find that module."
             f"\n  Call install() before anything imports autograd.{called()}"
         )
     for found in pkgutil.walk_packages(package.__path__, f"{HOME}."):
         importlib.import_module(found.name)
-    for name, module in [*sys.modules.items()]:  # NumPy's random numbers among them, which are no file of the package
+    for name, module in [*sys.modules.items()]:  # including NumPy's random numbers, which are not a file of the package
         if name == HOME or name.startswith(f"{HOME}."):
             sys.modules[NAME + name.removeprefix(HOME)] = module
 
 
 def uninstall() -> None:
-    """Answer to ``import autograd`` no more; what has been imported under that name stays what it is.
+    """Stop replacing ``import autograd``; modules already imported under that name are not changed.
 
     Examples
     --------

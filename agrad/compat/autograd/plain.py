@@ -1,4 +1,4 @@
-"""Raw in, raw out, for NumPy's and SciPy's functions: of plain arrays, plain arrays come back, as in HIPS autograd."""
+"""Raw in, raw out, for NumPy's and SciPy's functions: plain arrays give plain arrays, as in HIPS autograd."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ get_mode, transforming, choice = mode.get_mode, mode.transforming.get, manager.c
 
 
 class Plain:
-    """A function, or an object that is indexed, that gives what the array library would give, where none of its arguments is a tensor.
+    """A function, or an object that is indexed, that returns what the array library would if none of its arguments is a tensor.
 
-    Within a recording it gives tensors: what is made there belongs to the program.
+    Within a recording it returns tensors: its results belong to the program.
 
     Parameters
     ----------
     function : callable or object
-        What is called or indexed.
+        The object to call or index.
     own : callable or object, optional
-        NumPy's own, which does it where nothing but NumPy's arrays is known of.
+        NumPy's own, which is used if only NumPy arrays are involved.
     """
 
     def __init__(self, function: Any, own: Any = None) -> None:
@@ -52,7 +52,7 @@ class Plain:
 
 
 def _given(found: Any, *operands: Any) -> Any:
-    # The number stands for the array that a function that makes one is not given.
+    # The number replaces the missing array argument of a creation function.
     return bare_all(found) if is_raw(0, *operands) and mode.recorder() is None else found
 
 
@@ -60,9 +60,9 @@ def _given(found: Any, *operands: Any) -> Any:
 
 
 def _is_numpys(values: Iterable[Any]) -> bool:
-    """Return whether NumPy alone has to do with a call: its arguments are NumPy's or Python's, and nothing else is on.
+    """Return whether a call only concerns NumPy: its arguments are NumPy's or Python's, and no mode is active.
 
-    Its functions cost a fraction of what they do by way of tensors.
+    NumPy's functions cost a fraction of the detour through tensors.
     """
     if get_mode() is not None or transforming() is not None:
         return False
@@ -83,7 +83,7 @@ def _is_numpys(values: Iterable[Any]) -> bool:
 
 
 def _is_of_numbers(values: Iterable[Any], array: type, numbers: frozenset[Any], depth: int) -> bool:
-    """Return whether a list holds numbers and arrays of them, or such lists: of None and texts come arrays of objects."""
+    """Return whether a list holds numbers and arrays of them, or such lists: None and strings make arrays of objects."""
     for x in values:
         kind = type(x)
         if kind is array:
@@ -99,7 +99,7 @@ def _is_of_numbers(values: Iterable[Any], array: type, numbers: frozenset[Any], 
 
 @functools.cache
 def _kinds() -> tuple[type, frozenset[Any], frozenset[Any]]:
-    """Return the class of NumPy's arrays, those of numbers and what stands beside them in lists, and those of options."""
+    """Return the class of NumPy's arrays, the classes of their elements and of values in lists with them, and those of options."""
     numpy = manager.usable("numpy").module("numpy")
     numbers = [kind for kind in numpy.ScalarType if issubclass(kind, NUMBERS | numpy.number | numpy.bool_)]
     of_dtypes = [type(numpy.dtype(kind)) for kind in numbers]
@@ -108,7 +108,7 @@ def _kinds() -> tuple[type, frozenset[Any], frozenset[Any]]:
 
 @functools.lru_cache(maxsize=16)
 def _makes_numpys(_: Any) -> bool:
-    """Return whether functions that make arrays make NumPy's, as long as the choice of the backend is this."""
+    """Return whether creation functions create NumPy arrays, for the current choice of the backend."""
     return manager.default_backend() is manager.usable("numpy")
 
 
@@ -121,7 +121,7 @@ def _plain(function: Any, own: Any) -> Plain:
 
 
 def plain(value: Any, own: Any = None) -> Any:
-    """Return a function, or an object that is indexed, as `Plain`; a class, a module or a number as it is."""
+    """Return a function, or an object that is indexed, as `Plain`; a class, a module or a number unchanged."""
     if isinstance(value, type) or not (callable(value) or hasattr(value, "__getitem__")):
         return value
     return _plain(value, own)
@@ -130,9 +130,9 @@ def plain(value: Any, own: Any = None) -> Any:
 def names_of(
     source: Any, own: Any = None, differing: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a module that has the names of another, or of an object, as `plain`.
+    """Return ``__getattr__`` and ``__dir__`` for a module that has the names of another module or object, as `plain`.
 
-    `own` is the module of NumPy's that has functions of these names, which do the same but those that are `differing`.
+    `own` is the NumPy module with functions of these names, which behave the same except for those in `differing`.
     """
     known: dict[str, Plain] = {}
 
@@ -140,7 +140,7 @@ def names_of(
         found = known.get(name)
         if found is None:
             found = plain(getattr(source, name), None if name in differing else getattr(own, name, None))
-            if isinstance(found, Plain):  # an error's class may be another one at the next backend
+            if isinstance(found, Plain):  # an error class may differ between backends
                 known[name] = found
         return found
 

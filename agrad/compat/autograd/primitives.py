@@ -1,8 +1,8 @@
-"""Operations of the user's, declared as in HIPS autograd: `primitive`, and `defvjp` and `defjvp` beside it.
+"""User operations, declared as in HIPS autograd: `primitive`, with `defvjp` and `defjvp`.
 
-A primitive is an `agrad.Function`. Its own code runs on plain arrays and gives plain arrays. Its derivatives do, too, where
-nothing else is being differentiated; within another transform they get tensors, and must consist of functions that can be
-differentiated again.
+A primitive is an `agrad.Function`. Its own code runs on plain arrays and returns plain arrays. So do its derivatives,
+if nothing else is being differentiated; within another transform they receive tensors, and must consist of
+differentiable functions.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from agrad.func.implicit import refuse_open
 from agrad.ops.creation import asarray, zeros_like
 from agrad.ops.manipulation import stack
 
-#: What gives the vector-Jacobian products, and the Jacobian-vector products, of each primitive.
+#: The makers of the vector-Jacobian products, and of the Jacobian-vector products, of each primitive.
 primitive_vjps: dict[Callable[..., Any], Callable[..., Any]] = {}
 primitive_jvps: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def bare(value: Any) -> Any:
-    """Return what a tensor holds, as code for plain arrays may have it, and what a box stands for; anything else as it is."""
+    """Return the plain array of a tensor, the object of a box, and anything else unchanged."""
     if not isinstance(value, Tensor):
         return unboxed(value)
     raw = value._raw
@@ -53,17 +53,17 @@ class Call:
     kwargs : dict
         Arguments by keyword, which are constants.
     structures : list of TreeDef
-        Those of the arguments by position.
+        The structures of the positional arguments.
     leaves : list
-        Their leaves; what was a tensor there comes with each run.
+        Their leaves; tensors among them are supplied by each run.
     places : list of int
         The numbers of those leaves.
     boxes : dict
-        Those of the leaves that are boxes, by number: the token of each stands among the tensors.
+        Those of the leaves that are boxes, by number: each is represented by its token among the tensors.
     argnums : tuple of int
         The arguments that are being differentiated.
     result : TreeDef or None
-        The structure of the result; its leaves that are no arrays are in `rest`.
+        The structure of the result; its leaves that are not arrays are in `rest`.
     """
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -95,12 +95,12 @@ class Call:
         return [self.leaves[place] for place in self.places]
 
     def forget(self) -> None:
-        """Drop the tensors: a node keeps this, and saves those in its own way."""
+        """Drop the tensors: a node keeps this object, and saves tensors separately."""
         for place in self.places:
             self.leaves[place] = None
 
     def arguments(self, values: Iterable[Any]) -> list[Any]:
-        """Return the arguments by position with these in place of the tensors."""
+        """Return the positional arguments with these in place of the tensors."""
         leaves = list(self.leaves)
         for place, value in zip(self.places, values, strict=True):
             box = self.boxes.get(place)
@@ -115,7 +115,7 @@ class Call:
         return tree.unflatten(self.result, [next(arrays) if isinstance(x, Array) else x for x in self.rest])
 
     def by_tensor(self, argnums: Sequence[int], found: Iterable[Any]) -> list[Any]:
-        """Return per tensor among the arguments what was found for it, None where its argument is not among these."""
+        """Return, per tensor among the arguments, the value for it; None if its argument has none."""
         leaves: list[Any] = [None] * len(self.leaves)
         starts = list(itertools.accumulate((s.num_leaves for s in self.structures), initial=0))
         for number, value in zip(argnums, found, strict=True):
@@ -134,7 +134,7 @@ class Call:
         return self.pulled(self.arguments(tensors), self.answer(answer), turned(self.answer(cotangents)))
 
     def pulled(self, arguments: Sequence[Any], answer: Any, cotangent: Any) -> list[Any]:
-        """Return the cotangents of the tensors among the arguments, and hand over those of boxes."""
+        """Return the cotangents of the tensors among the arguments, and pass on those of boxes."""
         if self.function not in primitive_vjps:
             raise NotImplementedError(
                 f"VJP of {name_of(self.function)} wrt argnums {self.argnums} not defined{called()}"
@@ -158,7 +158,7 @@ class Call:
 
 
 class Array:
-    """Stands where a result has an array."""
+    """Placeholder for an array in a result."""
 
 
 def as_tensor(value: Any) -> Tensor | None:
@@ -191,9 +191,9 @@ def looped(cls: type[Function], info: Any, in_dims: tuple[Any, ...], call: Call,
 
 
 def value_of(call: Call, tensors: Sequence[Tensor]) -> Any:
-    """Return what the function of a primitive gives for plain arrays and objects."""
+    """Return the result of a primitive's function for plain arrays and objects."""
     function: Any = call.function
-    with enable_grad:  # to see what it depends on beside its arguments
+    with enable_grad:  # to detect dependencies beside its arguments
         found = function.fun(*call.arguments(map(bare, tensors)), **call.kwargs)
         if any(map(is_followed, tree.flatten(found)[0])):
             refuse_open(f"the primitive {name_of(function)}", function.fun, "Make {} an argument of the primitive")
@@ -201,7 +201,7 @@ def value_of(call: Call, tensors: Sequence[Tensor]) -> Any:
 
 
 def boxed_result(call: Call, tensors: Sequence[Tensor]) -> Box | None:
-    """Return the box of the object that a primitive makes of others and of tensors; None if it makes arrays."""
+    """Return the box of the object that a primitive creates from others and from tensors; None if it returns arrays."""
     value = value_of(call, tensors)
     if type(value) not in Box.type_mappings:
         return None
@@ -211,7 +211,7 @@ def boxed_result(call: Call, tensors: Sequence[Tensor]) -> Box | None:
 
 
 class Called(Function):
-    """A call of a primitive; each has a subclass of its own, which gives the nodes their name."""
+    """A call of a primitive; each primitive has a subclass, which gives the nodes their name."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> Any:
@@ -256,10 +256,11 @@ class Pulled(Function):
 
 
 def primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a function of arrays as an operation, whose derivatives `defvjp` and `defjvp` give.
+    """Declare a function of arrays as an operation, whose derivatives are defined by `defvjp` and `defjvp`.
 
-    `f_raw` gets plain arrays. Only arguments by position are differentiated: when called, it raises TypeError if a tensor
-    that is being differentiated comes by keyword, and ImplicitError if `f_raw` depends on one that is none of its arguments.
+    `f_raw` receives plain arrays. Only positional arguments are differentiated: when called, it raises TypeError if a
+    tensor that is being differentiated is passed by keyword, and ImplicitError if `f_raw` depends on one that is not an
+    argument.
 
     >>> import numpy as np
     >>> from agrad.compat.autograd import defvjp, grad, primitive
@@ -280,7 +281,7 @@ def primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
         if by_name:
             raise TypeError(
                 f"{name}() got {', '.join(by_name)} by keyword, which is being differentiated: a primitive is"
-                f" differentiated by arguments that come by position.{called()}"
+                f" differentiated with respect to positional arguments only.{called()}"
             )
         if not tensors:
             return f_raw(*args, **kwargs)
@@ -302,7 +303,7 @@ def is_followed(value: Any) -> bool:
 
 
 def notrace_primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a function that has no derivative: it gets the values of tensors, as plain arrays."""
+    """Declare a function without derivative: it receives the values of tensors, as plain arrays."""
 
     @functools.wraps(f_raw)
     def f_wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -314,24 +315,25 @@ def notrace_primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
 def _check(fun: Callable[..., Any]) -> None:
     if not hasattr(fun, "fun"):
         raise TypeError(
-            f"{name_of(fun)} is no primitive: its derivative cannot be declared.\n  Write"
+            f"{name_of(fun)} is not a primitive: its derivative cannot be declared.\n  Write"
             f" {name_of(fun)} = primitive({name_of(fun)}) first, and use that.{called()}"
         )
 
 
 def defvjp_argnums(fun: Callable[..., Any], vjpmaker: Callable[..., Any]) -> None:
-    """Give a primitive its vector-Jacobian product for several arguments together.
+    """Define a primitive's vector-Jacobian product for several arguments together.
 
-    ``vjpmaker(argnums, ans, args, kwargs)`` gives a function from the cotangent of the result to an iterable of cotangents.
+    ``vjpmaker(argnums, ans, args, kwargs)`` returns a function from the cotangent of the result to an iterable of
+    cotangents.
     """
     _check(fun)
     primitive_vjps[fun] = vjpmaker
 
 
 def defvjp_argnum(fun: Callable[..., Any], vjpmaker: Callable[..., Any]) -> None:
-    """Give a primitive its vector-Jacobian product for any one argument.
+    """Define a primitive's vector-Jacobian product for any one argument.
 
-    ``vjpmaker(argnum, ans, args, kwargs)`` gives a function from the cotangent of the result to that of the argument.
+    ``vjpmaker(argnum, ans, args, kwargs)`` returns a function from the cotangent of the result to that of the argument.
     """
 
     def of_all(argnums: Sequence[int], *call: Any) -> Any:
@@ -342,10 +344,10 @@ def defvjp_argnum(fun: Callable[..., Any], vjpmaker: Callable[..., Any]) -> None
 
 
 def defvjp(fun: Callable[..., Any], *vjpmakers: Any, argnums: Iterable[int] | None = None) -> None:
-    """Give a primitive its vector-Jacobian products, one per argument.
+    """Define a primitive's vector-Jacobian products, one per argument.
 
-    Each ``vjpmaker(ans, *args, **kwargs)`` gives a function from the cotangent of the result to that of the argument. None:
-    the derivative by this argument is 0.
+    Each ``vjpmaker(ans, *args, **kwargs)`` returns a function from the cotangent of the result to that of the argument.
+    None: the derivative with respect to this argument is 0.
 
     >>> from agrad.compat.autograd import defvjp, grad, primitive
     >>> scaled = primitive(lambda x, factor: factor * x)
@@ -365,18 +367,18 @@ def defvjp(fun: Callable[..., Any], *vjpmakers: Any, argnums: Iterable[int] | No
 
 
 def defjvp_argnums(fun: Callable[..., Any], jvpmaker: Callable[..., Any]) -> None:
-    """Give a primitive its Jacobian-vector product for several arguments together.
+    """Define a primitive's Jacobian-vector product for several arguments together.
 
-    ``jvpmaker(argnums, gs, ans, args, kwargs)`` gives the tangent of the result from those of the arguments.
+    ``jvpmaker(argnums, gs, ans, args, kwargs)`` returns the tangent of the result, given those of the arguments.
     """
     _check(fun)
     primitive_jvps[fun] = jvpmaker
 
 
 def defjvp_argnum(fun: Callable[..., Any], jvpmaker: Callable[..., Any]) -> None:
-    """Give a primitive its Jacobian-vector product for any one argument.
+    """Define a primitive's Jacobian-vector product for any one argument.
 
-    ``jvpmaker(argnum, g, ans, args, kwargs)`` gives the tangent of the result from that of the argument.
+    ``jvpmaker(argnum, g, ans, args, kwargs)`` returns the tangent of the result, given that of the argument.
     """
 
     def of_all(argnums: Sequence[int], gs: Sequence[Any], *call: Any) -> Any:
@@ -387,10 +389,10 @@ def defjvp_argnum(fun: Callable[..., Any], jvpmaker: Callable[..., Any]) -> None
 
 
 def defjvp(fun: Callable[..., Any], *jvpfuns: Any, argnums: Iterable[int] | None = None) -> None:
-    """Give a primitive its Jacobian-vector products, one per argument.
+    """Define a primitive's Jacobian-vector products, one per argument.
 
-    Each ``jvpfun(g, ans, *args, **kwargs)`` gives the tangent of the result from that of the argument. None: it is 0.
-    ``"same"``: the function is linear in this argument.
+    Each ``jvpfun(g, ans, *args, **kwargs)`` returns the tangent of the result, given that of the argument. None: it is
+    0. ``"same"``: the function is linear in this argument.
 
     >>> from agrad.compat.autograd import defjvp, deriv, primitive
     >>> scaled = primitive(lambda x, factor: factor * x)

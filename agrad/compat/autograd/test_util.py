@@ -18,7 +18,7 @@ STEP = 1e-6
 
 
 def scalar_close(a: Any, b: Any) -> bool:
-    """Return whether two numbers differ by less than 1e-6, absolutely or beside their sum.
+    """Return whether two numbers differ by less than 1e-6, absolutely or relative to their sum.
 
     >>> scalar_close(1e9, 1e9 + 1), scalar_close(1.0, 1.1)
     (True, False)
@@ -92,7 +92,7 @@ def check_grads(f: Callable[..., Any], x: Any, modes: Sequence[str] | None = Non
 
 
 def combo_check(fun: Callable[..., Any], *options: Any, **settings: Any) -> Callable[..., None]:
-    """Return a function that runs `check_grads` for all combinations of arguments, of each a list of values."""
+    """Return a function that runs `check_grads` for all combinations of arguments, each from a list of values."""
 
     def check(*args: Sequence[Any], **kwargs: Sequence[Any]) -> None:
         for chosen in itertools.product(*args):

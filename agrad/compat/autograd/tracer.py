@@ -1,4 +1,4 @@
-"""What HIPS autograd's programs ask of its tracer: nodes of their own for each call, and whether a value is being differentiated."""
+"""The parts of HIPS autograd's tracer that programs use: user-defined nodes for each call, and whether a value is being differentiated."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def isbox(x: Any) -> bool:
 
 
 def getval(x: Any) -> Any:
-    """Return the value of a tensor as a plain array, which cannot be written to, and what a box stands for, and anything else as it is."""
+    """Return the plain, read-only array of a tensor, the object of a box, and anything else unchanged."""
     return bare(x)
 
 
@@ -58,10 +58,10 @@ def getval(x: Any) -> Any:
 
 
 class Node:
-    """What `trace` makes of each call that depends on the argument; a class of one's own inherits from it.
+    """The node that `trace` creates for each call that depends on the argument; user classes inherit from it.
 
-    It defines ``__init__(value, fun, args, kwargs, parent_argnums, parents)``: the call's result as a plain array, the function,
-    its arguments, and which of those by position depend on the traced argument, with their nodes; and
+    It defines ``__init__(value, fun, args, kwargs, parent_argnums, parents)``: the call's result as a plain array, the
+    function, its arguments, and which positional ones depend on the traced argument, with their nodes; and
     ``initialize_root(...)``, for the argument's own node.
     """
 
@@ -93,9 +93,9 @@ class Node:
 
 
 class NodeRecorder(Recorder):
-    """What makes a node of each call that depends on one value, while it runs.
+    """Creates a node for each call that depends on one value, while it runs.
 
-    Nothing is run again by what it writes down, so Python may see values and change its state.
+    Its record is never replayed, so Python may see values and change its state.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class NodeRecorder(Recorder):
         self.nodes: dict[int, Any] = {}
 
     def step(self, backend: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
-        """Write a step down, and make the nodes of its results."""
+        """Record a step, and create the nodes of its results."""
         made = super().step(backend, op, args, kwargs, result)
         within = [(argnum, self.nodes[n]) for argnum, arg in enumerate(args) for n in _numbers(arg) if n in self.nodes]
         if within:
@@ -136,7 +136,7 @@ class NodeRecorder(Recorder):
         return tensor._spec.backend.item(tensor._raw)
 
     def truth(self, tensor: Tensor) -> Any:
-        """Return the one element as a truth value."""
+        """Return the one element as a boolean."""
         return tensor._spec.backend.truth(tensor._raw)
 
     def leaves(self, tensor: Tensor) -> Any:
@@ -182,14 +182,14 @@ def _kernel(backend: Any, name: str) -> Callable[..., Any]:
 
 
 def trace(start_node: Any, fun: Callable[..., Any], x: Any) -> tuple[Any, Any]:
-    """Run a function of an array; make a node of each call of an operation that depends on it.
+    """Run a function of an array; create a node for each call of an operation that depends on it.
 
-    The operations are agrad's, and so are those of derivatives that are taken inside: HIPS autograd's would be others.
+    The operations are agrad's, and so are those of derivatives taken inside: HIPS autograd's would differ.
 
     Parameters
     ----------
     start_node : Node
-        That of the argument; nodes are of its class.
+        The argument's node; all nodes are of its class.
     fun : callable
         Takes and returns an array.
     x : array or number

@@ -1,4 +1,4 @@
-"""What HIPS autograd's programs import beside its operators: small functions on sequences, graphs and methods."""
+"""The helpers that HIPS autograd's programs import besides its operators: small functions on sequences, graphs and methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def func(f: Any) -> Any:
 
 
 def subvals(x: Iterable[Any], ivs: Iterable[tuple[int, Any]]) -> tuple[Any, ...]:
-    """Return a sequence with other values at some places, as a tuple.
+    """Return a sequence with other values at some positions, as a tuple.
 
     >>> subvals([1, 2, 3], [(0, 7), (2, 9)])
     (7, 2, 9)
@@ -34,12 +34,12 @@ def subvals(x: Iterable[Any], ivs: Iterable[tuple[int, Any]]) -> tuple[Any, ...]
 
 
 def subval(x: Iterable[Any], i: int, v: Any) -> tuple[Any, ...]:
-    """Return a sequence with another value at one place, as a tuple."""
+    """Return a sequence with another value at one position, as a tuple."""
     return subvals(x, [(i, v)])
 
 
 def toposort(end_node: Any, parents: Callable[[Any], Any] = operator.attrgetter("parents")) -> Iterator[Any]:
-    """Return the nodes that lead to one, each before its parents; of the user's own, as `agrad.compat.autograd.tracer` makes them.
+    """Return the nodes that lead to one, each before its parents; for user-defined nodes, as in `agrad.compat.autograd.tracer`.
 
     >>> list(toposort("d", {"d": "bc", "c": "a", "b": "a", "a": ""}.get))
     ['d', 'c', 'b', 'a']
@@ -63,6 +63,6 @@ def toposort(end_node: Any, parents: Callable[[Any], Any] = operator.attrgetter(
 def quick_grad_check(
     fun: Callable[..., Any], arg0: Any, extra_args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> None:
-    """Compare the gradient of a function with finite differences; deprecated there for `check_grads`."""
+    """Compare the gradient of a function with finite differences; autograd deprecates it in favour of `check_grads`."""
     warnings.warn("quick_grad_check is deprecated: use check_grads", DeprecationWarning, stacklevel=2)
     check_grads(lambda x: fun(x, *extra_args, **(kwargs or {})), modes=["rev"], order=1)(arg0)

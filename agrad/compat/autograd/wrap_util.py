@@ -1,4 +1,4 @@
-"""Operators on functions of one argument become operators on functions of several."""
+"""Turn operators on functions of one argument into operators on functions of several."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["get_name", "unary_to_nary"]
 
 
 def _floating(x: Any) -> Any:
-    """Return integers and booleans in double precision: in HIPS autograd these, too, are points where derivatives are taken."""
+    """Return integers and booleans in double precision: in HIPS autograd derivatives are taken at these, too."""
     if getattr(getattr(x, "dtype", None), "kind", "") not in ("b", "i", "u"):
         return x
     made = astype(asarray(x), "float64")
@@ -25,9 +25,10 @@ def _floating(x: Any) -> Any:
 
 
 def unary_to_nary(unary_operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the operator on functions of several arguments that one on functions of one argument stands for.
+    """Turn an operator on functions of one argument into one on functions of several.
 
-    The operator takes ``argnum``: by which argument, or by which several as a tuple or list; TypeError says if it is neither.
+    The operator takes ``argnum``: the argument to differentiate with respect to, or a tuple or list of several;
+    otherwise it raises TypeError.
 
     >>> import agrad as ag
     >>> slope = unary_to_nary(lambda fun, x: fun(x + 1) - fun(x))

@@ -18,8 +18,8 @@ def fixed_point(
 ) -> Any:
     """Iterate the function ``f(a)`` from a start until it moves no more than a distance; differentiable by `a`.
 
-    With the Jacobians A of ``f(a)(x)`` by `a` and X by `x`, the cotangent g of the fixed point becomes ``u @ A``, where ``u =
-    g + u @ X``: a fixed point itself, found in the same way.
+    Let A and X be the Jacobians of ``f(a)(x)`` with respect to `a` and `x`. The cotangent g of the fixed point becomes
+    ``u @ A``, where ``u = g + u @ X``: again a fixed point, found in the same way.
 
     >>> from agrad.compat.autograd import grad
     >>> newton = lambda a: lambda x: (x + a / x) / 2

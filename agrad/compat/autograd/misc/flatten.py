@@ -12,9 +12,9 @@ __all__ = ["flatten", "flatten_func"]
 
 
 def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Join all numbers of a container to one vector; give it and the function that makes such a container of a vector.
+    """Join all numbers of a container into one vector; return it and the function that converts a vector to such a container.
 
-    Raises TypeError if a part is no array of numbers, or integers stand beside floating-point numbers.
+    Raises TypeError if a part is not an array of numbers, or integers are mixed with floating-point numbers.
 
     >>> vector, unflatten = flatten([1.0, (2.0, 3.0)])
     >>> vector, unflatten(10 * vector)
@@ -30,7 +30,7 @@ def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def flatten_func(func: Callable[..., Any], example: Any) -> tuple[Callable[..., Any], Callable[[Any], Any], Any]:
-    """Return a function of a vector that a function of a container stands for, what makes containers, and the example's vector.
+    """Return a function of a container as a function of a vector, the conversion to a container, and the example's vector.
 
     >>> of_vector, unflatten, vector = flatten_func(lambda p: [2 * p[0], p[1]], [1.0, 3.0])
     >>> of_vector(vector)

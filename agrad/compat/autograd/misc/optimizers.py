@@ -1,4 +1,4 @@
-"""Stochastic optimisers of containers of arrays, as functions: they take a gradient function and give the parameters.
+"""Stochastic optimisers of containers of arrays, as functions: they take a gradient function and return the parameters.
 
 `agrad.optim` has more of them, as objects.
 """
@@ -13,7 +13,7 @@ from agrad.compat.autograd.misc.flatten import flatten
 
 __all__ = ["adam", "rmsprop", "sgd", "unflatten_optimizer"]
 
-#: Takes a container and the number of the iteration; gives the gradient, of the container's structure.
+#: Takes a container and the number of the iteration; returns the gradient, in the container's structure.
 Gradient = Callable[[Any, int], Any]
 
 #: Called in every iteration with the parameters, its number and the gradient.
@@ -21,7 +21,7 @@ Callback = Callable[[Any, int, Any], Any]
 
 
 def unflatten_optimizer(optimize: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an optimiser of containers that one of vectors, ``optimize(grad, x, callback, ...)``, stands for."""
+    """Turn an optimiser of vectors, ``optimize(grad, x, callback, ...)``, into one of containers."""
 
     @functools.wraps(optimize)
     def of_container(grad: Gradient, x0: Any, callback: Callback | None = None, *args: Any, **kwargs: Any) -> Any:

@@ -15,10 +15,10 @@ __all__ = ["const_graph"]
 
 
 def const_graph(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
-    """Return a function that runs as Python code once, and from then on as the program of what it did.
+    """Return a function that runs as Python code once, and then as the program of that run.
 
-    `fun` must do the same with any arguments of the same shapes; `args` are its first ones. Raises CaptureError when called,
-    as `agrad.func.capture`.
+    `fun` must behave identically for all arguments of the same shapes; `args` are its first ones. When called, raises
+    CaptureError, like `agrad.func.capture`.
 
     >>> import agrad as ag
     >>> runs = []

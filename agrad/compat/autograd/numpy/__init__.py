@@ -1,8 +1,8 @@
 """``autograd.numpy``: the names of `agrad.numpy`, and the few that HIPS autograd adds to NumPy's.
 
-Of plain arrays its functions give plain arrays, of the current backend where they make them; of tensors they give tensors.
-Where no tensor is about NumPy's own functions run.
-``autograd.numpy.random`` is ``numpy.random`` itself: programs and their results are known by its numbers.
+For plain arrays its functions return plain arrays, creation functions those of the current backend; for tensors they
+return tensors. If no tensor is involved, NumPy's own functions run. ``autograd.numpy.random`` is ``numpy.random``
+itself, because the results of programs depend on its numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agrad.plugin import manager as _manager
 
 _OWN = ("__version__", "numpy_version", *_wrapper.__all__)
 _ROOMS = ("fft", "linalg")
-#: NumPy's very objects: code asks whether a number ``is np.nan``.
+#: NumPy's own objects: some code tests whether a number ``is np.nan``.
 _NUMBERS = ("e", "euler_gamma", "inf", "nan", "pi")
 
 random: Any = _manager.usable("numpy").namespace().random
@@ -33,7 +33,7 @@ for _name, _module in [*sys.modules.items()]:  # itself and its submodules, whic
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("__version__", "numpy_version"):  # of the library beneath, as there
+    if name in ("__version__", "numpy_version"):  # of the underlying library, as in autograd
         return _manager.default_backend().availability()[1]
     if name in _NUMBERS:
         return getattr(_manager.usable("numpy").namespace(), name)
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
         entry = _table().get(name)
         own = None if entry is None or entry.status in (_EFFECT, _REFUSED) else getattr(library, name, None)
         found = _plain(getattr(_names, name), own)
-    if isinstance(found, _Plain):  # a dtype may be another one at the next backend
+    if isinstance(found, _Plain):  # a dtype may differ between backends
         globals()[name] = found
     return found
 

@@ -1,4 +1,4 @@
-"""What libraries import to ask whether an array is being differentiated."""
+"""The name that libraries import to test whether an array is being differentiated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What derivatives of primitives are written with: bringing a cotangent back to the shape of an operand."""
+"""Helpers for derivatives of primitives: they reduce a cotangent to the shape of an operand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def metadata(value: Any) -> tuple[tuple[int, ...], int, Any, bool]:
 
 
 def unbroadcast(x: Any, target_meta: tuple[Any, ...], broadcast_idx: int = 0) -> Any:
-    """Return a cotangent, summed over the axes that its operand was broadcast along; `target_meta` is that one's `metadata`.
+    """Return a cotangent, summed over the axes that its operand was broadcast along; `target_meta` is the operand's `metadata`.
 
     >>> import agrad as ag
     >>> unbroadcast(ag.ones((2, 3)), metadata(ag.zeros((2, 1))))
@@ -38,7 +38,7 @@ def unbroadcast(x: Any, target_meta: tuple[Any, ...], broadcast_idx: int = 0) ->
 
 
 def unbroadcast_f(target: Any, g: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose results are brought back to the shape of an operand.
+    """Return a function whose results are reduced to the shape of an operand.
 
     >>> import agrad as ag
     >>> unbroadcast_f(1.0, lambda g: g * 2)(ag.ones(3))

@@ -1,4 +1,4 @@
-"""What HIPS autograd has beside NumPy's functions, or in another way than NumPy."""
+"""The functions that HIPS autograd adds to NumPy's, or defines differently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["make_diagonal", "where"]
 
 
 def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """Return matrices that have the last axis of an array as their diagonals; the adjoint of ``diagonal``.
+    """Return matrices whose diagonals are the last axis of an array; the adjoint of ``diagonal``.
 
     Parameters
     ----------
@@ -47,19 +47,19 @@ def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Te
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Choose between two arrays, or give the places where a condition holds; arguments may come by name.
+    """Choose between two arrays, or return the positions where a condition holds; arguments may be passed by name.
 
     Parameters
     ----------
     condition : Tensor or array of bool
-        Where to take `x`.
+        Where to choose `x`.
     x, y : Tensor, array or number, optional
         Both or neither.
 
     Returns
     -------
     Tensor or tuple of Tensor
-        The chosen values; without `x` and `y` the places, one array per axis.
+        The chosen values; without `x` and `y`, the positions, one array per axis.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 
 def chosen(where: Callable[..., Any], condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Call NumPy's ``where`` or agrad's, which know arguments by position."""
+    """Call NumPy's ``where`` or agrad's, which only accept positional arguments."""
     if (x is None) != (y is None):
         raise ValueError(f"either both or neither of x and y should be given{called()}")
     return where(condition) if x is None else where(condition, x, y)

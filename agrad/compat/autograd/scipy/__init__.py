@@ -1,4 +1,4 @@
-"""``autograd.scipy``: the modules of `agrad.scipy`, whose functions give plain arrays of plain arrays."""
+"""``autograd.scipy``: the modules of `agrad.scipy`, with functions that return plain arrays for plain arrays."""
 
 from __future__ import annotations
 

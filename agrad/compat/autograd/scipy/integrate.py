@@ -13,15 +13,15 @@ from agrad.plugin.manager import scipys as _scipys
 from agrad.program.arguments import is_raw as _is_raw
 from agrad.tree import flatten as _flatten
 
-#: What `odeint` may be off by where the caller does not say. SciPy's, 1.5e-8, is as much as finite differences of its
-#: results can bear: with a step of 1e-6, that of `check_grads`, they would be off by 1e-2.
+#: The default tolerance of `odeint`. SciPy's, 1.5e-8, is too large for finite differences of its results: with a step
+#: of 1e-6, that of `check_grads`, they would be off by 1e-2.
 _TOLERANCE = 1e-10
 
 
 def odeint(
     func: Any, y0: Any, t: Any, args: Any = (), *, rtol: float = _TOLERANCE, atol: float = _TOLERANCE, **options: Any
 ) -> Any:
-    """As `agrad.scipy.integrate.odeint`, with tolerances of 1e-10 where none are given; of plain arrays SciPy's.
+    """As `agrad.scipy.integrate.odeint`, with default tolerances of 1e-10; for plain arrays, SciPy's function.
 
     As in HIPS autograd, SciPy calls the function with plain arrays then.
     """
@@ -31,7 +31,7 @@ def odeint(
 
 
 def _is_numpys(*containers: Any) -> bool:
-    """Return whether containers hold NumPy's arrays and numbers alone, and no program is made of what is done."""
+    """Return whether containers only hold NumPy arrays and numbers, and no program is being recorded."""
     owners = [_backend_of(leaf) for leaf in _flatten(containers)[0]]
     is_numpys = all(owner is None or owner.name == "numpy" for owner in owners)
     return is_numpys and _is_raw(0, *containers) and _recorder() is None

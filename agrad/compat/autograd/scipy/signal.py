@@ -1,4 +1,4 @@
-"""``autograd.scipy.signal``: its convolution, over some axes of two arrays while others are summed over."""
+"""``autograd.scipy.signal``: its convolution, over some axes of two arrays, with others summed over."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _arranged(x: Tensor, kept: Sequence[int], dot: Sequence[int], along: Sequenc
 
 @plain
 def convolve(A: Any, B: Any, axes: Any = None, dot_axes: Any = None, mode: str = "full") -> Tensor:
-    """Return the convolution of two arrays over pairs of axes, and their sums of products over others.
+    """Return the convolution of two arrays over pairs of axes, summed over products along others.
 
     Parameters
     ----------
