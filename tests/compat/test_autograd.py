@@ -384,7 +384,7 @@ def test_what_is_missing_or_wrong_is_said():
         deriv(bare)(1.0)
     with pytest.raises(TypeError, match="by keyword"):
         grad(lambda x: scaled_sine(1.0, factor=x))(1.0)
-    with pytest.raises(TypeError, match="no primitive"):
+    with pytest.raises(TypeError, match="not a primitive"):
         defvjp(np.sin, lambda ans, x: lambda g: g)
     with pytest.raises(TypeError, match="Bad VJP"):
         defvjp(bare, "same")
@@ -554,9 +554,9 @@ def test_a_derivative_by_an_object_within_one_by_a_number():
         grad(lambda f: f(grad(lambda g: g(1.0))(LINE).slope))(LINE)
     close(grad(lambda t: (LINE * t)(2.0))(3.0), 3.0)  # its parts are tensors
     scaled = primitive(lambda f, a: Line(f.slope * a, f.height * a))
-    with pytest.raises(NotImplementedError, match="such a derivative is there where"):
+    with pytest.raises(NotImplementedError, match="this is possible only"):
         grad(lambda t: scaled(LINE, t)(2.0))(3.0)
-    with pytest.raises(NotImplementedError, match="such a derivative is there where"):
+    with pytest.raises(NotImplementedError, match="this is possible only"):
         grad(lambda t: primitive(lambda a: Line(a, a))(t)(2.0))(3.0)
 
 
