@@ -1,4 +1,4 @@
-"""CuPy as a backend of agrad: found through the entry point group ``agrad``. CuPy loads when it is first used."""
+"""CuPy as a backend of agrad, found through the entry point group ``agrad``. CuPy is loaded at first use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ hookimpl = pluggy.HookimplMarker("agrad")
 
 @hookimpl
 def agrad_backends() -> dict[str, str]:
-    """Return the one backend of this plugin, by its path."""
+    """Return the single backend of this plugin, by its path."""
     return {"cupy": "agrad_cupy.backend:CupyBackend"}
 
 
@@ -44,9 +44,9 @@ def agrad_harness(backend: str) -> str | None:
 def synchronous() -> AbstractContextManager[None]:
     """Wait for every kernel within a block, so that an error of the GPU is raised by the operation that caused it.
 
-    CUDA reports a kernel's error at some later call. Within this block, as everywhere with the environment variable
-    ``AGRAD_CUPY_SYNC=1``, each kernel is waited for: the error then carries the operation and the line of the user's
-    code. Slow; it holds for all threads.
+    CUDA reports a kernel's error at some later call. Within this block, or everywhere with the environment variable
+    ``AGRAD_CUPY_SYNC=1``, agrad waits for each kernel: the error then names the operation and your line. This is slow,
+    and applies to all threads.
 
     Returns
     -------
@@ -59,8 +59,8 @@ def synchronous() -> AbstractContextManager[None]:
 def memory(device: str = "cupy") -> Memory:
     """Return the bytes that CuPy's memory pool uses and holds on a device, and what the device has.
 
-    Freed arrays go back to the pool, which hands their memory out again without asking the device;
-    ``cupy.get_default_memory_pool().free_all_blocks()`` gives it back, ``set_limit`` bounds it.
+    Freed arrays return to the pool, which reuses their memory without asking the device;
+    ``cupy.get_default_memory_pool().free_all_blocks()`` releases it, ``set_limit`` bounds it.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _backend() -> CupyBackend:
     return backends.get("cupy")  # type: ignore[return-value]
 
 
-if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
+if not TYPE_CHECKING:  # type checkers read the imports above, and should report missing names
 
     def __getattr__(name: str) -> object:
         if name not in ("CupyBackend", "Memory"):

@@ -1,7 +1,7 @@
-"""The CuPy backend: array-api-compat's namespace, device by device, and what the standard lacks.
+"""The CuPy backend: array-api-compat's namespace, device by device, and the functions it lacks.
 
-CuPy works on a current device and takes no ``device=``; so creation functions run in the context of the device asked
-for, and, where there are several, every kernel and every rule in that of its operands.
+CuPy works on a current device and takes no ``device=``; so creation functions run in the context of the requested
+device and, if there are several, every kernel and every rule in that of its operands.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from agrad.plugin.backend import OPS, PRIMITIVES, WITHOUT_OP, Backend, Blank, fo
 from agrad_cupy import sampling
 from agrad_cupy.fusion import ARRAY, PREAMBLE, Code, NotFusible, fused, kernel_code, rule_code
 
-#: Functions that make arrays from no operand.
+#: Functions that create arrays without operands.
 _CREATION = tuple(
     name for name, known in WITHOUT_OP.items() if known.facts.creates in ("here", "from data") and "." not in name
 )
 
-#: CUDA's error codes that say what is missing.
+#: CUDA's error codes for missing devices and drivers.
 _INSUFFICIENT_DRIVER, _NO_DEVICE = 35, 100
 
-#: Special functions that CuPy 14 lacks and agrad does not compose of others.
+#: Special functions that CuPy 14 lacks and agrad does not compose.
 _MISSING = (
     *("betaincc", "betainccinv", "btdtria", "btdtrib", "chdtriv", "ellipe", "gdtria", "gdtrib", "gdtrix", "hyp1f1"),
     *("hyp2f1", "iv", "ive", "jv", "kv", "kve", "ndtri_exp", "spence", "stdtr", "stdtrit", "yv"),
 )
 
-#: Functions of `agrad.scipy` that CuPy 14 lacks and agrad does not compose of others.
+#: Functions of `agrad.scipy` that CuPy 14 lacks and agrad does not compose.
 _UNWRITTEN = ("sqrtm", "logm", "solve_sylvester", "solve_banded")
 
-#: The most kernels that are made of one rule or composition, for different dtypes and parameters.
+#: The largest number of kernels for one rule or composition, for different dtypes and parameters.
 VARIANTS = 16
 
 
@@ -60,11 +60,11 @@ class Memory(NamedTuple):
     used : int
         In arrays that are alive.
     held : int
-        Taken from the device by the pool: `used`, and blocks that are free to be used again.
+        Memory that the pool has taken from the device: `used`, and blocks that are free for reuse.
     limit : int
-        What the pool may hold; 0 is no limit.
+        The limit of the pool; 0 means no limit.
     free, total : int
-        Of the device, as the driver counts.
+        Memory of the device, as counted by the driver.
     """
 
     used: int
@@ -87,9 +87,9 @@ class CupyBackend(Backend):
     _runs_loops = True
 
     def __init__(self) -> None:
-        #: Whether each kernel is waited for, so that its error is raised where it was called.
+        #: Whether to wait for each kernel, so that its error is raised where it was called.
         self.synchronous = os.environ.get("AGRAD_CUPY_SYNC", "") not in ("", "0")
-        self._fused: dict[Any, Any] = {}  # by rule, dtype and parameters: a kernel, None where there can be none
+        self._fused: dict[Any, Any] = {}  # by rule, dtype and parameters: a kernel, or None if there can be none
         self._variants: dict[Any, int] = {}
 
     @once
@@ -113,7 +113,7 @@ class CupyBackend(Backend):
             return False, f"{'no device' if status == _NO_DEVICE else 'CUDA does not start'} ({_text(error)})"
         if not count:
             return False, "no device (the driver counts none)"
-        for library in ("nvrtc", "cublas"):  # without which nothing at all, and no product of matrices, can run
+        for library in ("nvrtc", "cublas"):  # without it no kernel, and no product of matrices, can run
             try:
                 module = importlib.import_module(f"cupy_backends.cuda.libs.{library}")
                 if library == "nvrtc":
@@ -163,7 +163,7 @@ class CupyBackend(Backend):
         return self._watched(found) if callable(found) and not isinstance(found, type) else None
 
     def _own(self, op: str) -> Callable[..., Any] | None:
-        """Return the kernel of an op where it is not simply the namespace's function."""
+        """Return the kernel of an op if it is not the namespace's function."""
         if op in _INSTEAD:
             return _INSTEAD[op]
         found, known = self._found(op), OPS.get(op)
@@ -172,7 +172,7 @@ class CupyBackend(Backend):
         return found
 
     def _found(self, op: str) -> Callable[..., Any] | None:
-        """Return CuPy's function for an op where it is another one than the namespace's."""
+        """Return CuPy's function for an op if it differs from the namespace's."""
         found: Any = None
         if op.startswith("special."):
             from cupyx.scipy import special  # noqa: PLC0415 (CuPy loads late)
@@ -183,7 +183,7 @@ class CupyBackend(Backend):
         return _AROUND[op](found) if found is not None and op in _AROUND else found
 
     def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Run a kernel in the context of its operands' device, and wait for it where that is wanted."""
+        """Run a kernel in the context of its operands' device, and wait for it if requested."""
 
         @functools.wraps(function)
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -207,14 +207,14 @@ class CupyBackend(Backend):
         return self.native_device(device) if self._count > 1 else nullcontext()  # type: ignore[no-any-return]
 
     def _wait(self) -> None:
-        """Wait for what runs on the current device, if errors are to be raised where they arise."""
+        """Wait for the work on the current device if errors should be raised where they arise."""
         if self.synchronous:
             cupy.cuda.runtime.deviceSynchronize()
 
     # -- fused kernels -------------------------------------------------------------------------------------------------
 
     def run_rule(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Any) -> Any:
-        """Run a rule on the device of its node: as one kernel, if it is elementwise and of several steps."""
+        """Run a rule on the device of its node: as one kernel, if it is elementwise and has several steps."""
         with self._on(node.out_specs[0].device):
             fused = self._fused_rule(vjp, g, node)
             gs = vjp(node.spec.xp, g, saved, node) if fused is None else fused(g, *saved)
@@ -222,7 +222,7 @@ class CupyBackend(Backend):
             return gs
 
     def _fused_rule(self, vjp: Callable[..., Any], g: Any, node: Any) -> Any:
-        """Return the kernel of a rule, None where it runs step by step."""
+        """Return the kernel of a rule, None if it runs step by step."""
         plan = None if node.op is None else node.op.plan_of.get(vjp)
         if plan is None or not plan.same_spec or plan.nan_safe or g.dtype != node.spec.dtype:
             return None
@@ -230,7 +230,7 @@ class CupyBackend(Backend):
         return self._made((plan, dtype, params), lambda: rule_code(plan, dtype.name, params))
 
     def _composed(self, op: Any) -> Callable[..., Any]:
-        """Return the kernel of an elementwise op that CuPy lacks: its composition, fused where the operands allow."""
+        """Return the kernel of an elementwise op that CuPy lacks: its composition, fused if the operands allow."""
         stepwise = functools.partial(op.kernel, self.xp)
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -249,7 +249,7 @@ class CupyBackend(Backend):
         return kernel
 
     def _made(self, key: tuple[Any, ...], code: Callable[[], Code]) -> Any:
-        """Return the kernel for a key: what is computed first, then what its text depends on."""
+        """Return the kernel for a key: first the function that computes it, then everything its text depends on."""
         try:
             return self._fused[key]
         except KeyError:
@@ -272,18 +272,18 @@ class CupyBackend(Backend):
     def compile(
         self, program: Any, *, exact: bool = False, mode: str = "default", **options: Any
     ) -> Callable[..., Any] | None:
-        """Return what runs a program with its runs of elementwise steps, and the sums at their ends, as one kernel each.
+        """Return the function that runs a program, with each run of elementwise steps, and the sums at its end, as one kernel.
 
-        With ``exact=True`` steps stay single: CUDA's compiler rounds a product and a sum in one kernel together. With
-        ``mode="reduce-overhead"`` the kernels of a program are launched as one CUDA graph, if one can hold them; those of a
-        loop as one for each call.
+        With ``exact=True`` steps stay separate: CUDA's compiler rounds a product and a sum in one kernel together. With
+        ``mode="reduce-overhead"`` the kernels of a program are launched as one CUDA graph, if one can hold them; those
+        of a loop as one graph per call.
         """
         fewer, codes = (program, {}) if exact else fused(program, lambda op: self._found(op) is None)
         as_graph = mode == "reduce-overhead" and not program.bodies
         if not codes and self._count < 2 and not as_graph:
             return None
         kernels = _Kernels(self.xp, {name: _compiled(code) for name, code in codes.items()})
-        made: dict[str, Callable[..., Any]] = {}  # by device, on which constants lie and arrays are made
+        made: dict[str, Callable[..., Any]] = {}  # by device, which holds the constants and new arrays
 
         def function(device: str) -> Callable[..., Any]:
             single = fewer.function(self, device=device, kernels=kernels)
@@ -361,7 +361,7 @@ class CupyBackend(Backend):
             return cupy.add(array, other, out=out)
 
     def lend(self, array: Any) -> Any:
-        """Copy what stands in one element's memory, perhaps a constant: CuPy has no read-only arrays."""
+        """Copy a single element's memory, which may be a constant: CuPy has no read-only arrays."""
         if array.ndim and 0 not in array.strides:
             return array
         with array.device:
@@ -427,7 +427,7 @@ def _created_on(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _always_complex(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose real results are made complex."""
+    """Return a function whose real results are converted to complex."""
 
     def cast(array: Any) -> Any:
         return (
@@ -444,7 +444,7 @@ def _always_complex(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_batches(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `solve` with the standard's broadcasting: CuPy's takes stacks of one shape only."""
+    """Return `solve` with the standard's broadcasting: CuPy's only takes stacks of one shape."""
 
     def kernel(x1: Any, x2: Any, /) -> Any:
         if x2.ndim == 1:
@@ -456,9 +456,9 @@ def _of_batches(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `polygamma` for orders that are no array, which CuPy's wants, or integers, in the dtype of `x`.
+    """Return `polygamma` for orders that are not an array, which CuPy's requires, or integers, in the dtype of `x`.
 
-    An order of integers would make float64 of float32.
+    Integer orders would turn float32 into float64.
     """
 
     def kernel(n: Any, x: Any, /) -> Any:
@@ -468,7 +468,7 @@ def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
-#: What is put around CuPy's functions. Those of eigenvalues follow NumPy, and are real where they can be.
+#: Wrappers of CuPy's functions. Those of eigenvalues follow NumPy, and are real where possible.
 _AROUND = {
     "linalg.eig": _always_complex,
     "linalg.eigvals": _always_complex,
@@ -486,13 +486,13 @@ def _sign(x: Any, /) -> Any:
 def _clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     result = x
     for bound, function in ((min, cupy.maximum), (max, cupy.minimum)):
-        if bound is not None:  # the result is of the dtype of `x`
+        if bound is not None:  # the result has the dtype of `x`
             result = function(result, bound.astype(x.dtype) if isinstance(bound, cupy.ndarray) else bound)
     return x.copy() if result is x else result
 
 
 def _lu(a: Any, /) -> tuple[Any, Any, Any]:
-    """Factor matrices one by one: CuPy's function takes one, and checks it only where it is asked to."""
+    """Factor matrices one by one: CuPy's function takes one, and checks it only on request."""
     from cupyx.scipy.linalg import lu  # noqa: PLC0415 (CuPy loads late)
 
     if a.ndim == 2 and a.size:
@@ -512,12 +512,13 @@ def _lu(a: Any, /) -> tuple[Any, Any, Any]:
     return p, l, u
 
 
-#: Kernels in the place of array-api-compat's, which assign by masks: CuPy waits for the device to count them; and what it lacks.
+#: Replacements of array-api-compat's kernels, which assign by masks, so that CuPy waits for the device to count them;
+#: and missing kernels.
 _INSTEAD = {"clip": _clip, "scipy.lu": _lu, "sign": _sign}
 
 
 def _arrays(values: tuple[Any, ...]) -> Iterator[Any]:
-    """Return the arrays among the arguments of a kernel, those in lists and keys included."""
+    """Return the arrays among the arguments of a kernel, including those in lists and keys."""
     for value in values:
         if isinstance(value, list | tuple):
             yield from _arrays(tuple(value))
@@ -526,12 +527,12 @@ def _arrays(values: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def _static(value: Any) -> Any:
-    """Return what the text of a kernel depends on: not the arrays."""
+    """Return everything that the text of a kernel depends on, without the arrays."""
     return ARRAY if hasattr(value, "__cuda_array_interface__") else value
 
 
 def _compiled(code: Code) -> Callable[..., Any]:
-    """Make a kernel of its text; CUDA compiles it at its first call."""
+    """Create a kernel from its text; CUDA compiles it at its first call."""
     if code.sum is None:
         return cupy.ElementwiseKernel(code.ins, code.outs, code.body, code.name, preamble=PREAMBLE)  # type: ignore[no-any-return]
     axis, keepdims, count = code.sum
@@ -543,7 +544,7 @@ def _compiled(code: Code) -> Callable[..., Any]:
 
 
 class _Kernels:
-    """The backend's kernels, and beside them those of one program."""
+    """The backend's kernels, and those of one program."""
 
     def __init__(self, xp: Any, own: Mapping[str, Callable[..., Any]]) -> None:
         self.__dict__.update(own)

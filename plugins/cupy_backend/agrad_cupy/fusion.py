@@ -1,12 +1,12 @@
 """GPU kernels of programs: a run of elementwise steps, with the sum at its end, becomes the text of one CUDA kernel.
 
-Step by step, ``g * (1 - ans * ans)`` would launch a kernel per operator, and each would read and write whole arrays. `emit`
-writes the steps of a program as the lines of one, from which ``cupy.ElementwiseKernel`` or ``cupy.ReductionKernel`` makes
-it; operands that are broadcast stay as they are. `fused` finds the runs in a program: each becomes one step. An eager rule or
-composition is recorded once, and written in the same way.
+Step by step, ``g * (1 - ans * ans)`` would launch a kernel per operator, and each would read and write whole arrays.
+`emit` writes the steps of a program as the lines of one kernel, from which ``cupy.ElementwiseKernel`` or
+``cupy.ReductionKernel`` creates it; broadcast operands are not expanded. `fused` finds the runs in a program and turns
+each into one step. An eager rule or composition is recorded once, and written in the same way.
 
-All numbers of a kernel have one real dtype, so Python's and C++'s arithmetic mean the same; what does not fit this raises
-`NotFusible`, and is run step by step as on any backend. Nothing here imports CuPy: `Code` can be looked at without it.
+All numbers of a kernel have one real dtype, so that Python's and C++'s arithmetic agree; anything else raises
+`NotFusible`, and runs step by step as on any backend. Nothing here imports CuPy: `Code` can be inspected without it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from agrad.plugin.programs import (
 
 
 class NotFusible(Exception):
-    """A rule or program does what one kernel over elements cannot do."""
+    """One elementwise kernel cannot do what a rule or program does."""
 
 
-#: Functions of the generated code that CUDA C++ lacks, or has with other results at ties and NaN than the standard.
+#: Functions of the generated code that CUDA C++ lacks, or computes differently at ties and NaN than the standard.
 PREAMBLE = """
 template<class T> __device__ T agrad_where(bool c, T a, T b) { return c ? a : b; }
 template<class T> __device__ T agrad_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
@@ -52,7 +52,7 @@ template<class T> __device__ T agrad_logaddexp(T a, T b) {
 __device__ inline bool agrad_not(bool x) { return !x; }
 """
 
-#: By the name of a function: what it is called in the generated code. All take and give numbers of the one dtype.
+#: By the name of a function, its name in the generated code. All take and return numbers of the one dtype.
 _FUNCTIONS = {
     **{name: name for name in ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos")},
     **{name: name for name in ("cosh", "exp", "expm1", "floor", "hypot", "log", "log10", "log1p", "log2", "sin")},
@@ -69,9 +69,9 @@ _FUNCTIONS = {
     "special.erfc": "erfc",
     "special.exp2": "exp2",
 }
-#: Of numbers, with a truth value.
+#: Functions of numbers that return booleans.
 _TESTS = {name: name for name in ("isfinite", "isinf", "isnan")}
-#: By the name of a function: the operator it is; the second part tells what of: numbers, or truth values.
+#: By the name of a function, its operator; the second part names its operands: numbers, or booleans.
 _OPERATORS = {
     "add": ("+", "number"),
     "subtract": ("-", "number"),
@@ -89,15 +89,15 @@ _OPERATORS = {
     "bitwise_or": ("|", "logic"),
 }
 
-#: Views, which a kernel's operands may be.
+#: Views, which may be operands of a kernel.
 _BROADCASTS = frozenset({"broadcast_to", "broadcast_like"})
-#: What gives its operand, where all numbers are real.
+#: Functions that return their operand, if all numbers are real.
 _SAME = frozenset({"positive", "real", "conj", *_BROADCASTS})
 #: Arrays of one value.
 _FILLED = {name: float(known.facts.fills) for name, known in WITHOUT_OP.items() if known.facts.fills is not None}
 #: Operations that are written by a method of `Writer`.
 _WRITTEN = frozenset({"astype", "clip", "full", "full_like", "negative", "reciprocal", "square", "where"})
-#: Negation of truth values, as the standard and as Python calls it.
+#: Negation of booleans, under the standard's and Python's names.
 _NOT = frozenset({"bitwise_invert", "logical_not"})
 
 #: Everything that `emit` can write.
@@ -112,7 +112,7 @@ ARRAYS = 32
 #: They overflow in the compiler.
 _INFINITY, _NAN = "1e308 * 1e308", "1e308 * 1e308 - 1e308 * 1e308"
 
-#: What numbers are computed in.
+#: The dtypes to compute in.
 _COMPUTED = {"float16": "float", "float32": "float", "float64": "double"}
 
 
@@ -129,7 +129,7 @@ class Sum(NamedTuple):
     keepdims : bool
         Whether they stay, with length 1.
     count : int
-        What the sum is divided by: 1, or for a mean how many are added.
+        The divisor of the sum: 1, or for a mean the number of summands.
     """
 
     axis: tuple[int, ...] | None
@@ -139,24 +139,24 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True)
 class Code:
-    """The text of one kernel, as ``cupy.ElementwiseKernel`` takes it, or with a `sum` ``cupy.ReductionKernel``.
+    """The text of one kernel, as taken by ``cupy.ElementwiseKernel``, or with a `sum` by ``cupy.ReductionKernel``.
 
     Attributes
     ----------
     ins, outs : str
         The parameters, as ``"float32 a0, float32 a1"``.
     body : str
-        What is done for one element; with a `sum`, an expression that is added up.
+        The statements for one element; with a `sum`, the expression that is summed.
     name : str
         What profilers show.
     steps : int
-        How many operators and functions it takes the place of.
+        How many operators and functions it replaces.
     single : bool
-        Whether there is one result, rather than a tuple.
+        Whether there is a single result, rather than a tuple.
     computed : str
         The C++ type of its numbers.
     sum : Sum or None
-        What is done with the one result.
+        The statement for the single result.
     """
 
     ins: str
@@ -175,13 +175,13 @@ def emit(program: Program, name: str, *, single: bool | None = None, sum: Sum | 
     Parameters
     ----------
     program : Program
-        Of elementwise steps. Shapes count for nothing: every value stands for one element.
+        A program of elementwise steps. Shapes are ignored: every value represents one element.
     name : str
-        What profilers show, behind ``agrad_``.
+        Its name in profilers, after ``agrad_``.
     single : bool, optional
-        Whether its one output is given as it is; default: if there is one.
+        Whether to return its single output itself. Default: if there is only one.
     sum : Sum, optional
-        What is done with its one output.
+        The statement for its single output.
 
     Returns
     -------
@@ -230,7 +230,7 @@ class Writer:
     lines : list of str
         One per value.
     steps : int
-        How many operators and functions they are.
+        How many operators and functions there are.
     """
 
     def __init__(self, program: Program) -> None:
@@ -268,7 +268,7 @@ class Writer:
         if self.steps > LONGEST:
             raise NotFusible(f"more than {LONGEST} steps")
         dtype = self.program.shapes[number].dtype
-        # an input of another dtype is there to be cast
+        # an input of another dtype is only used to be cast
         kind = "bool" if dtype == "bool" else "C" if dtype == self.dtype else None
         if kind is None:
             self._texts[number] = text
@@ -294,7 +294,7 @@ class Writer:
         raise NotFusible(f"{type(part).__name__} {part!r} among numbers")
 
     def truth(self, part: Any) -> str:
-        """Return an argument as a truth value in the generated code."""
+        """Return an argument as a boolean in the generated code."""
         if type(part) is Ref and self.program.shapes[part.number].dtype == "bool":
             if part.number in self.program.constants:
                 return str(self._constant(part.number)).lower()
@@ -369,7 +369,7 @@ class Writer:
 def is_composed(op: str) -> bool:
     """Return whether an operation is element by element, and written in other functions by agrad itself.
 
-    What users declare may call anything, and is run as it is written.
+    User-declared rules may call anything, and run as written.
     """
     known = OPS.get(op)
     return (
@@ -380,13 +380,13 @@ def is_composed(op: str) -> bool:
 # -- an eager rule or composition -------------------------------------------------------------------------------------
 
 
-#: Rules and compositions are recorded on arrays of this shape. What is right for each element here is right for elements of
-#: any other array, as that is what an elementwise operation is.
+#: Rules and compositions are recorded on arrays of this shape. A result that is right for each element here is right
+#: for the elements of any other array, by the definition of an elementwise operation.
 SHAPE = (2, 3)
 
 
 def recorded_code(function: Callable[..., Any], dtype: str, count: int, name: str) -> Code:
-    """Return the kernel of what an elementwise function of kernels and `count` arrays of one dtype does."""
+    """Return the kernel of an elementwise function of kernels and `count` arrays of one dtype."""
     try:
         program, several = program_of_kernels(function, [Shaped(SHAPE, dtype)] * count, name)
     except CaptureError as error:
@@ -395,12 +395,12 @@ def recorded_code(function: Callable[..., Any], dtype: str, count: int, name: st
 
 
 def rule_code(plan: Any, dtype: str, params: tuple[Any, ...]) -> Code:
-    """Return the kernel of a rule's whole `vjp`: of the cotangent and what was saved, in this order.
+    """Return the kernel of a rule's whole `vjp`: from the cotangent and the saved values, in this order.
 
     Parameters
     ----------
     plan : Plan
-        Of an elementwise op whose operands all have the spec of its result.
+        For an elementwise op whose operands all have the spec of its result.
     dtype : str
         Of everything.
     params : tuple
@@ -425,7 +425,7 @@ def rule_code(plan: Any, dtype: str, params: tuple[Any, ...]) -> Code:
 
 
 def kernel_code(op: Any, dtype: str, values: tuple[Any, ...], keywords: tuple[tuple[str, Any], ...]) -> Code:
-    """Return the kernel of a composed elementwise op; `ARRAY` stands where an array is.
+    """Return the kernel of a composed elementwise op; `ARRAY` marks array arguments.
 
     Raises
     ------
@@ -447,7 +447,7 @@ def kernel_code(op: Any, dtype: str, values: tuple[Any, ...], keywords: tuple[tu
     return recorded_code(run, dtype, count, op.name)
 
 
-#: Stands for an array among the arguments of a kernel.
+#: Marks an array among the arguments of a kernel.
 ARRAY = object()
 
 
@@ -460,7 +460,7 @@ class Run:
     Attributes
     ----------
     places : list of int
-        Of its steps in the program.
+        The positions of its steps in the program.
     """
 
     def __init__(self, program: Program, places: Sequence[int]) -> None:
@@ -469,18 +469,18 @@ class Run:
 
     @property
     def made(self) -> list[int]:
-        """The numbers of the values it makes."""
+        """The numbers of its results."""
         return [number for step in self.steps for number in step.made]
 
     @property
     def taken(self) -> list[int]:
-        """The numbers of the values it takes, but for constants without axes, which are part of the text."""
+        """The numbers of its operands, without constants that have no axes, which are part of the text."""
         own, shapes = {*self.made}, self.program.shapes
         taken = dict.fromkeys(number for step in self.steps for number in step.refs if number not in own)
         return [n for n in taken if n not in self.program.constants or shapes[n].shape]
 
     def toward(self, number: int, stops: set[int]) -> Run:
-        """Return the part that makes one value, of values that exist beforehand."""
+        """Return the part that computes one value, from values that exist beforehand."""
         wanted, places = {number}, []
         for at, step in zip(reversed(self.places), reversed(self.steps), strict=True):
             if not wanted.isdisjoint(step.made):
@@ -489,14 +489,14 @@ class Run:
         return Run(self.program, places)
 
     def fits(self, outputs: int) -> bool:
-        """Return whether one kernel can have these arrays, and whether they say how large it is."""
+        """Return whether one kernel can take these arrays, and whether they determine its size."""
         taken, shapes = self.taken, self.program.shapes
         if not taken or len(taken) + outputs > ARRAYS:
             return False
         return broadcast([shapes[n].shape for n in taken]) == shapes[self.made[-1]].shape
 
     def code(self, outputs: Sequence[int], name: str, sum: Sum | None = None) -> Code:
-        """Return its kernel, which gives some of what it makes."""
+        """Return its kernel, which returns some of its values."""
         inputs, program = tuple(self.taken), self.program
         used = {number for step in self.steps for number in step.refs}.union(self.made)
         constants = {n: program.constants[n] for n in used if n in program.constants and n not in inputs}
@@ -513,12 +513,12 @@ def fused(program: Program, composed: Callable[[str], bool] = is_composed) -> tu
     program : Program
         For arrays, without steps for histories.
     composed : callable, optional
-        Says of an operation whether its composition is to be written, rather than the library's function called.
+        Says of an operation whether to write its composition, rather than call the library's function.
 
     Returns
     -------
     program : Program
-        Of the same inputs and outputs.
+        With the same inputs and outputs.
     codes : dict of str to Code
         By the names of the new operations, ``"run_0"`` and so on. Those that end in a sum take its axes from the code.
     """
@@ -527,12 +527,12 @@ def fused(program: Program, composed: Callable[[str], bool] = is_composed) -> tu
     for at, step in enumerate(program.steps):
         for number in step.refs:
             uses.setdefault(number, set()).add(at)
-    units: list[tuple[list[int], Step]] = []  # what becomes one step: its places in the program, and the step
+    units: list[tuple[list[int], Step]] = []  # the new steps: the positions in the program, and the step
     codes: dict[str, Code] = {}
     done: set[int] = set()
 
     def add(run: Run, outputs: Sequence[int], places: Sequence[int], last: Step, sum: Sum | None = None) -> bool:
-        """Make one step of a run, or what ends in a sum; return whether that can and need be."""
+        """Turn a run, or a run that ends in a sum, into one step; return whether this is possible and worthwhile."""
         if not run.fits(len(outputs)):
             return False
         name = f"run_{len(codes)}"
@@ -551,7 +551,7 @@ def fused(program: Program, composed: Callable[[str], bool] = is_composed) -> tu
 
     for run in runs:
         inside, own = {*run.places}, {*run.made}
-        sums: dict[int, int] = {}  # by place of a sum the value it adds up, which nothing else needs
+        sums: dict[int, int] = {}  # by the position of a sum, the value it sums, which nothing else needs
         for number in own:
             outside = uses.get(number, set()) - inside
             if outside and all(at < len(program.steps) and sum_of(program, at) is not None for at in outside):
@@ -561,7 +561,7 @@ def fused(program: Program, composed: Callable[[str], bool] = is_composed) -> tu
             part = run.toward(number, {*kept})
             if not add(part, [number], [at], program.steps[at], sum_of(program, at)) and number not in kept:
                 kept.append(number)
-        if not kept:  # all of it is in the sums
+        if not kept:  # all results are in the sums
             done |= inside
             continue
         needed = Run(program, sorted({at for number in kept for at in run.toward(number, set()).places}))
@@ -574,13 +574,13 @@ def fused(program: Program, composed: Callable[[str], bool] = is_composed) -> tu
 
 
 def runs_of(program: Program, composed: Callable[[str], bool]) -> Iterator[Run]:
-    """Return the runs of a program: steps that hang together, with no other step on any way between two of them."""
+    """Return the runs of a program: connected steps, with no other step on any path between two of them."""
     kinds: dict[
         int, tuple[str, int, int]
-    ] = {}  # of what steps of runs make: the dtype they compute in, region, stops before
+    ] = {}  # for results of steps in runs: the dtype of computation, the region, and the number of stops before
     levels: dict[int, int] = {}  # by number, how often the ways to it leave a run at most
-    joined: dict[int, list[int]] = {}  # by number, the places of what hangs together with it
-    stops = 0  # a run does not go on behind one
+    joined: dict[int, list[int]] = {}  # by number, the positions of the steps connected with it
+    stops = 0  # a run does not continue after a stop
     for at, step in enumerate(program.steps):
         stops += step.op == STOP
         found = computed_in(step, program, kinds, composed)
@@ -607,7 +607,7 @@ def runs_of(program: Program, composed: Callable[[str], bool]) -> Iterator[Run]:
 
 
 def pieces(program: Program, places: Sequence[int]) -> Iterator[Run]:
-    """Return what hangs together as runs that are not too long, and leave room for what they make."""
+    """Return connected steps as runs that are not too long, and leave room for their results."""
     piece: list[int] = []
     made: set[int] = set()
     taken: set[int] = set()
@@ -626,7 +626,7 @@ def pieces(program: Program, places: Sequence[int]) -> Iterator[Run]:
 def computed_in(
     step: Step, program: Program, kinds: Mapping[int, tuple[str, int, int]], composed: Callable[[str], bool]
 ) -> tuple[str, int] | None:
-    """Return the dtype that a step is computed in as part of a kernel, and its region; None where it is a step of its own."""
+    """Return the dtype that a step is computed in as part of a kernel, and its region; None if it must be a separate step."""
     if step.several or len(step.made) != 1 or not (step.op in SPELLED or (is_composed(step.op) and composed(step.op))):
         return None
     shapes = program.shapes
@@ -639,13 +639,13 @@ def computed_in(
         return None  # a view costs nothing
     if step.op == "astype":
         numbers = set() if any(dtype.startswith("complex") for dtype in given) else {made}
-    elif not numbers:  # truth values alone
+    elif not numbers:  # only booleans
         numbers = {kinds[n][0] for n in step.refs if n in kinds}
     return (numbers.pop(), step.region) if len(numbers) == 1 and numbers <= _COMPUTED.keys() else None
 
 
 def sum_of(program: Program, at: int) -> Sum | None:
-    """Return the sum or mean that a step is, None where it is none that a kernel can end in."""
+    """Return the sum or mean of a step, None if it is not one that a kernel can end in."""
     step = program.steps[at]
     if step.op not in ("sum", "mean") or len(step.args) != 1 or not step.kwargs.keys() <= {"axis", "keepdims", "dtype"}:
         return None
@@ -659,7 +659,7 @@ def sum_of(program: Program, at: int) -> Sum | None:
 
 
 def ordered(units: Sequence[tuple[list[int], Step]], program: Program) -> Iterator[Step]:
-    """Return steps each after what it needs, and else in the order of the program."""
+    """Return steps each after its operands, and otherwise in the order of the program."""
     maker = {number: i for i, (_, step) in enumerate(units) for number in step.made}
     waits = [{maker[n] for n in step.refs if n in maker} for _, step in units]
     followers: dict[int, list[int]] = {}

@@ -1,8 +1,9 @@
-"""CUDA graphs: a program whose kernels are captured once, and from then on launched as a whole.
+"""CUDA graphs: a program whose kernels are captured once, and then launched as a whole.
 
-A kernel costs the host some microseconds to launch, whatever it computes; a graph of many costs little more than one. In
-return it works on the memory it was captured on. So a call copies its inputs there, launches the graph, and copies the
-results out of it: they are the caller's, as without a graph.
+A kernel takes the host some microseconds to launch, whatever it computes; a graph of many costs little more than one.
+In return it works on the memory it was captured on. So a call copies its inputs there, launches the graph, and copies
+the
+results out of it: they belong to the caller, as without a graph.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from agrad.plugin.programs import DRAW, STOP, CompileWarning, Program, Step, is_
 IN_USE = lock()
 
 _SORTS = "CuPy's sort waits for the device"
-#: Why an operation is no part of a graph, where its capture gives a graph that goes wrong later, or ends the process: CuPy 13.6
-#: to 14.1 do not catch the error of a sort. What CuPy itself refuses need not stand here: its capture fails.
+#: Why an operation cannot be part of a graph, if its capture succeeds but the graph fails later, or ends the process:
+#: CuPy 13.6 to 14.1 do not catch the error of a sort. Operations that CuPy itself refuses need not be listed: their
+#: capture fails.
 REFUSED = {
     DRAW: "its key is a number of the launch",
     STOP: "by a value Python decides whether the program goes on",
@@ -39,7 +41,7 @@ class NotCaptured(Exception):
 
 
 class Launcher:
-    """Runs a program on one device: by a CUDA graph, or kernel by kernel what cannot be one.
+    """Runs a program on one device: by a CUDA graph, or kernel by kernel if it cannot be one.
 
     Parameters
     ----------
@@ -48,11 +50,11 @@ class Launcher:
     program : Program
         What `run` runs.
     own : collection of str
-        The names of its operations that are kernels made for it.
+        The names of its operations whose kernels were created for it.
     exact : bool
-        Whether sums must be taken in the order of `run`, which depends on how the inputs lie.
+        Whether sums must be taken in the order of `run`, which depends on the layout of the inputs.
     waiting : callable
-        Says whether each kernel is to be waited for, which none in a graph can be.
+        Says whether to wait for each kernel, which is impossible in a graph.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Launcher:
     ) -> None:
         self.run, self.program, self.own, self.exact, self.waiting = run, program, own, exact, waiting
         self.graph: Graph | None = None
-        #: Whether there is to be no graph.
+        #: Whether no graph should be used.
         self.refused = not is_worth_it(program, own)
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
@@ -78,7 +80,7 @@ class Launcher:
         return graph(values)
 
     def _captured(self, values: Sequence[Any]) -> Graph | None:
-        """Return the graph, made by the first thread; None where there can be none, with a warning."""
+        """Return the graph, created by the first thread; None if there can be none, with a warning."""
         with IN_USE:
             if self.graph is None and not self.refused:
                 try:
@@ -97,7 +99,7 @@ class Launcher:
 class Graph:
     """The kernels of a program, and the memory they work on.
 
-    The memory is of a pool that nobody else takes from, and that gives none back while the graph lives.
+    The memory comes from a pool that nothing else uses, and that releases none while the graph lives.
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ class Graph:
 
     def __init__(self, run: Callable[..., tuple[Any, ...]], program: Program, values: Sequence[Any]) -> None:
         given = {number: at for at, number in enumerate(program.inputs)}
-        #: Per output that is an input its place there.
+        #: For each output that is an input, its position there.
         self._passed = [given.get(number) for number in program.outputs]
         self._pool = cupy.cuda.MemoryPool()
         #: When the memory is free for the next call.
@@ -126,7 +128,7 @@ class Graph:
         try:
             with stream, cupy.cuda.using_allocator(self._pool.malloc):
                 self._inputs = [value.copy(order="K") for value in values]
-                run(*self._inputs)  # so that kernels are compiled and loaded, and the pool holds what they need
+                run(*self._inputs)  # so that kernels are compiled and loaded, and the pool holds the memory they need
                 self._graph, self._outputs = captured(stream, run, program, self._inputs)
         except MemoryError as error:
             raise NotCaptured(f"there is no memory to keep ({error})") from error
@@ -159,7 +161,7 @@ class Graph:
             return
         for name in ("_graph", "_outputs", "_inputs"):
             self.__dict__.pop(name, None)
-        self._pool.free_all_blocks()  # a pool of CuPy's may outlive its last user
+        self._pool.free_all_blocks()  # a CuPy pool may outlive its last user
 
 
 def captured(
@@ -171,7 +173,7 @@ def captured(
         outputs = run(*inputs)
         return stream.end_capture(), outputs
     except BaseException as error:
-        with suppress(Exception):  # of a capture that became invalid it says that it is; the reason is `error`
+        with suppress(Exception):  # the message only says that the capture became invalid; `error` has the reason
             stream.end_capture()
         if not isinstance(error, Exception):
             raise
@@ -190,7 +192,7 @@ def failed(error: Exception, program: Program) -> Step | None:
 
 
 def check(program: Program, own: Collection[str]) -> None:
-    """Refuse what must not be captured.
+    """Refuse steps that must not be captured.
 
     Raises
     ------
@@ -210,7 +212,7 @@ def check(program: Program, own: Collection[str]) -> None:
 
 
 def is_worth_it(program: Program, own: Collection[str]) -> bool:
-    """Return whether a call launches more kernels than with a graph: that, and a copy of each array in and out."""
+    """Return whether a call launches more kernels than with a graph: the graph, and a copy of each array in and out."""
     kernels = sum(step.op in own or is_fresh(step) for step in program.steps)
     copies = len(program.inputs) + len({*program.outputs} - {*program.inputs})
     return kernels > copies + 1

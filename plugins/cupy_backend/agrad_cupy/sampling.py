@@ -1,7 +1,7 @@
 """Random samples from a key: Philox 4x64, ten rounds, as NumPy has it, one element per thread and no state.
 
-Element i comes from the key and i alone, so there is nothing to set up or keep. Uniform samples are NumPy's to the bit;
-normal ones (Box and Muller) and integers are not, as NumPy draws a varying number of times for them.
+Element i depends only on the key and i, so there is nothing to set up or keep. Uniform samples have the same bits as
+NumPy's; normal ones (Box and Muller) and integers do not, because NumPy draws a varying number of times for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ __device__ inline void agrad_philox(unsigned long long block, unsigned long long
 }
 """
 
-#: By kind: the result's dtype, and what one element is of the key (k0, k1) and its number i. Block 0 is not used.
+#: By kind: the result's dtype, and the formula of one element from the key (k0, k1) and its number i. Block 0 is not
+#: used.
 BODIES = {
     "uniform": ("float64", "agrad_philox(i / 4 + 1, k0, k1, c); r = (c[i % 4] >> 11) * (1.0 / 9007199254740992.0);"),
     "uniform_single": (  # two halves of each number, the low one first

@@ -1,4 +1,4 @@
-"""Dask as a backend of agrad: found through the entry point group ``agrad``. Dask loads when it is first used."""
+"""Dask as a backend of agrad, found through the entry point group ``agrad``. Dask is loaded at first use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Public names and the module each stands in: imported when first asked for, since importing them imports Dask.
+#: Public names and their modules: imported at first use, because importing them imports Dask.
 _WHERE = {
     "ChunkWarning": "workers",
     "DaskBackend": "backend",
@@ -71,7 +71,7 @@ hookimpl = pluggy.HookimplMarker("agrad")
 
 @hookimpl
 def agrad_backends() -> dict[str, str]:
-    """Return the one backend of this plugin, by its path."""
+    """Return the single backend of this plugin, by its path."""
     return {"dask": "agrad_dask.backend:DaskBackend"}
 
 
@@ -83,12 +83,12 @@ def agrad_harness(backend: str) -> str | None:
 
 @hookimpl
 def agrad_backend_of(array_type: type) -> str | None:
-    """Claim Dask's arrays, those of the expression system included, without importing Dask."""
+    """Claim Dask's arrays, including those of the expression system, without importing Dask."""
     dask = any(t.__name__ == "Array" and t.__module__.startswith("dask.array") for t in array_type.__mro__)
     return "dask" if dask else None
 
 
-if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
+if not TYPE_CHECKING:  # type checkers read the imports above, and should report missing names
 
     def __getattr__(name: str) -> object:
         if name not in _WHERE:

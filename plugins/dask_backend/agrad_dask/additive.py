@@ -1,4 +1,4 @@
-"""The check that a loss adds up over rows: on some rows of some chunks it is compared with what two parts of them give.
+"""The check that a loss adds up over rows: on some rows of some chunks, compare it with the results for two parts of them.
 
 May import Dask; is imported with `agrad_dask.lowering`.
 """
@@ -17,12 +17,14 @@ from agrad import Tensor, random
 from agrad.plugin.backend import Spec, ancestors, backend_of, internal, node_of
 from agrad.plugin.programs import spec_of_value
 
-#: How many rows of a chunk the check that a loss adds up looks at: so many at most, and no more than a run has, but so many.
+#: The number of rows of a chunk that the check uses: at most this many, and no more than a run has, but at least the
+#: second number.
 CHECKED_ROWS, LEAST_ROWS = 48, 6
-#: At how many points near the first parameters it looks: at the start of a model, often zeros, many losses add up by chance.
+#: The number of points near the first parameters that it tries: at the start of a model, often zeros, many losses add
+#: up by chance.
 NEARBY = 3
-#: How far away these points are, in multiples of each parameter (of 1 where it is 0). The nearer ones are tried if the loss
-#: is not finite farther away.
+#: The distances of these points, in multiples of each parameter (of 1 where it is 0). The nearer ones are tried if the
+#: loss is not finite farther away.
 STEPS = 0.5, 2.0**-5, 2.0**-10
 #: A loss fails the check if the sum of its parts is off by more than this many times its rounding error.
 NOISE = 16
@@ -33,7 +35,7 @@ internal(__file__)
 def chosen(sizes: Sequence[float]) -> tuple[int, ...]:
     """Choose three of the runs that have enough rows (or the most): the first, the middle one and the last.
 
-    Those of unknown sizes may have none: then some more.
+    Runs of unknown sizes may have none: then choose some more.
     """
     if any(map(math.isnan, sizes)):
         return tuple(sorted({0, len(sizes) - 1, *(2**i for i in range((len(sizes) - 1).bit_length()))}))
@@ -44,14 +46,14 @@ def chosen(sizes: Sequence[float]) -> tuple[int, ...]:
 
 
 def due(chosen: Sequence[int], calls: int) -> Sequence[int]:
-    """Return those of the chosen to look at after so many calls: all at first, one at the second, fourth, eighth call..."""
+    """Return those of the chosen chunks to check after a number of calls: all at first, one at the second, fourth, eighth call..."""
     if not calls:
         return chosen
     return (chosen[calls.bit_length() % len(chosen)],) if not calls & (calls + 1) else ()
 
 
 def sampled(blocks: Sequence[Any], most: int) -> list[Any]:
-    """Return some rows, from all over a chunk, which may be sorted; copies. Runs have so many at most; 0: a whole chunk."""
+    """Return some rows, spread over a chunk, which may be sorted; as copies. Runs have at most this many; 0: a whole chunk."""
     count = min(len(blocks[0]), CHECKED_ROWS, max(LEAST_ROWS, most or CHECKED_ROWS))
     return [backend_of(b).asarray(b[:: len(b) // count][:count], copy=True) for b in blocks]
 
@@ -69,21 +71,21 @@ def check(
 ) -> None:
     """Refuse a loss whose value on some rows does not follow from its values on two parts of them.
 
-    Such are a standard deviation, a maximum, a root mean square, batch normalisation, a softmax over the rows, and a
-    mean where a sum was announced. The parameters are also moved: at zeros the rows of many models are all alike.
+    Examples are a standard deviation, a maximum, a root mean square, batch normalisation, a softmax over the rows, and
+    a mean where a sum was announced. The parameters are also moved: at zeros the rows of many models are all alike.
 
     Parameters
     ----------
     value_of : callable
-        Gives the loss of some rows at some parameters.
+        Returns the loss of some rows at some parameters.
     given : sequence of Tensor
         The caller's parameters.
     blocks : sequence of array
         The rows.
     call : int
-        How many calls there have been: later ones look at fewer places.
+        The number of calls so far: later ones check fewer points.
     source : Generator
-        Of the random numbers that the loss draws: what draws some cannot be compared.
+        The state of the random numbers that the loss draws: a loss that draws cannot be compared.
     """
     count = len(blocks[0])
     if count < 2:
@@ -142,13 +144,13 @@ def check(
 
 
 def _combined(reduce: str, share: float, found: Sequence[float]) -> float:
-    """What two parts give together; the first has this share of the rows."""
+    """Combine the results for two parts; the first has this share of the rows."""
     _, first, second = found
     return first + second if reduce == "sum" else share * first + (1 - share) * second
 
 
 def _tried(losses: Losses, parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[float] | None:
-    """Run the loss at parameters that the caller did not give; None where it is not defined."""
+    """Run the loss at parameters that the caller did not pass; return None if it is not defined there."""
     with np.errstate(all="ignore"):
         try:
             found = losses(parameters, rows)
@@ -160,7 +162,7 @@ def _tried(losses: Losses, parameters: Sequence[Tensor], rows: Sequence[Tensor])
 def _nearby(
     losses: Losses, given: Sequence[Tensor], rows: Sequence[Tensor], rng: np.random.Generator
 ) -> list[tuple[Sequence[Tensor], list[float]]]:
-    """Return parameters near those given, and the losses there; none where it is defined at none that was tried."""
+    """Return parameters near the given ones, and the losses there; none if it is not defined at any that was tried."""
     for far, low in itertools.product(STEPS, (-1, 0, None)):
         parameters = [_moved(t, far, rng, low=low) for t in given]
         found = _tried(losses, parameters, rows)
@@ -170,7 +172,7 @@ def _nearby(
 
 
 def _moved(t: Tensor, far: float, rng: np.random.Generator, *, low: int | None = -1) -> Tensor:
-    """Move the elements of a tensor at random, by at most so many times their size; zeros by that of the others, or 1.
+    """Move the elements of a tensor at random, by at most this multiple of their size; zeros by the size of the others, or 1.
 
     Parameters
     ----------
@@ -205,7 +207,7 @@ def _noise(
 
 
 def _inexact_in(value: Tensor) -> list[Spec]:
-    """Return the specs of a loss and of the values on the way to it, of those that are rounded."""
+    """Return the specs of a loss and of the intermediate values that are rounded."""
     nodes = ancestors([] if node_of(value) is None else [node_of(value)])
     specs = [spec_of_value(value), *itertools.chain.from_iterable(node.out_specs for node in nodes)]
     return [spec for spec in dict.fromkeys(specs) if spec.inexact]

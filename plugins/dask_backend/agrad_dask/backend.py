@@ -1,6 +1,6 @@
-"""The Dask backend: array-api-compat's namespace, what is mended of it, and chunks as the layout of a spec.
+"""The Dask backend: array-api-compat's namespace, with corrections, and chunks as the layout of a spec.
 
-Nothing here computes but what has to hand out a value: `to_host`, `item`, `tolist`, and so a crossing to another
+Nothing here computes except functions that return a value: `to_host`, `item`, `tolist`, and so a transfer to another
 backend.
 """
 
@@ -53,7 +53,7 @@ class DaskBackend(Backend):
         return _refusing(op, found) if callable(found) and not isinstance(found, type) else None
 
     def dtype(self, dtype: Any) -> Any:
-        if self.dtype_name(dtype) == "float16":  # no attribute of the namespace
+        if self.dtype_name(dtype) == "float16":  # not an attribute of the namespace
             return np.float16
         return super().dtype(dtype)
 
@@ -61,7 +61,7 @@ class DaskBackend(Backend):
         shape = array.shape
         chunks: Any = getattr(array, "chunks", None)  # a scalar kept on the host has none
         if any(n != n for n in shape):  # noqa: PLR0124 (nan: unknown)
-            # one nan for all, so that shapes of the same unknown axes compare equal
+            # a single nan object, so that shapes of the same unknown axes compare equal
             shape, chunks = tuple(math.nan if n != n else n for n in shape), UnknownSizes(chunks, array)  # noqa: PLR0124
         return Spec(self, shape, array.dtype, self.name, chunks)
 
@@ -100,11 +100,11 @@ class DaskBackend(Backend):
         return self.from_host(np.asarray(value, dtype=None if dtype is None else self.dtype(dtype)), self.name)
 
     def scalar(self, value: complex, spec: Spec) -> Any:
-        """Return a Python scalar as a 0-d NumPy array: Dask hands it to every task as it is, without a task for it."""
+        """Return a Python scalar as a 0-d NumPy array: Dask passes it to every task directly, without a task for it."""
         return np.asarray(value, dtype=self.scalar_dtype(value, spec))
 
     def lend(self, array: Any) -> Any:
-        """Make what `scalar` gave read-only; a Dask array is a recipe, which nobody writes to."""
+        """Make the result of `scalar` read-only; a Dask array is a recipe, which cannot be written to."""
         return np.asarray(memoryview(array).toreadonly()) if isinstance(array, np.ndarray) else array
 
     # -- the primitives ------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class DaskBackend(Backend):
         return indexing.setitem(array, key, value)
 
     def run_rule(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Any) -> Any:
-        """Run a rule; what it gives has the chunks of the operands, whatever those of the results were."""
+        """Run a rule; its results get the chunks of the operands, whatever chunks the computation produced."""
         saved = _cut_alike(saved, node)
 
         def rule(g: Any) -> Any:
@@ -153,14 +153,14 @@ class DaskBackend(Backend):
         return made
 
     def nbytes(self, array: Any) -> int:
-        """Return the bytes the value takes once computed, 0 where the shape is unknown."""
+        """Return the bytes of the value once computed, 0 if the shape is unknown."""
         found = array.nbytes
         return int(found) if found == found else 0  # noqa: PLR0124 (nan: unknown)
 
     # -- borders -------------------------------------------------------------------------------------------------------
 
     def computed(self, array: Any) -> Any:
-        """Compute an array: gives one of the chunks' library."""
+        """Compute an array: return one of the chunks' library."""
         host = indexing.host_of(array)
         return computing.values(array)[0] if host is None else host
 
@@ -177,19 +177,19 @@ class DaskBackend(Backend):
     def receive(self, source: Backend, array: Any, device: str) -> Any:
         if source is self:
             return array
-        if source.is_duck_array and not isinstance(array, np.ndarray):  # stays where it is, as on a GPU: in chunks
+        if source.is_duck_array and not isinstance(array, np.ndarray):  # stays on its device, such as a GPU, in chunks
             return da.from_array(array, asarray=False)
         return super().receive(source, array, device)
 
     def send(self, array: Any, target: Backend, device: str) -> Any:
-        """Hand over the computed values, as arrays of the library that the chunks are of."""
+        """Return the computed values, as arrays of the chunks' library."""
         if target.is_lazy:
             return super().send(array, target, device)
         value = self.computed(array)
         return target.receive(backend_of(value) or self, value, device)
 
     def join(self, others: Sequence[Backend]) -> Backend | None:
-        """Take what can be chunks beside its own arrays: that costs nothing."""
+        """Accept arrays that can serve as chunks next to its own: that costs nothing."""
         return self if all(other.is_duck_array for other in others) else None
 
     def from_dlpack(self, x: Any, *, copy: bool | None = None) -> Any:
@@ -202,7 +202,7 @@ class DaskBackend(Backend):
         return self.to_host(array).tolist()
 
     def shows(self, array: Any) -> bool:
-        """Show elements of one chunk, and of what is in memory; others may take a pass over large data."""
+        """Show elements of single chunks, and of data in memory; others may take a pass over large data."""
         return getattr(array, "npartitions", 1) <= 1 or indexing.host_of(array) is not None or computing.is_held(array)
 
     def realize(
@@ -212,17 +212,18 @@ class DaskBackend(Backend):
         max_memory: int | str | None = None,
         progress: bool | None = None,
     ) -> tuple[Any, ...]:
-        """Compute arrays in one pass; they stay Dask arrays of the same chunks, with their values in memory.
+        """Compute arrays in one pass; they remain Dask arrays of the same chunks, with their values in memory.
 
         Parameters
         ----------
         *arrays : dask.array.Array
             Arrays.
         keep : {"host", "backend"}
-            Bring the values into this process, or leave them where they are computed: on a cluster, in its memory.
-            Either way they are there when this returns.
+            Whether to bring the values into this process, or leave them where they are computed: on a cluster, in its
+            memory. Either way they are computed when this returns.
         max_memory : int or str, optional
-            What the computation may take, in bytes or as ``"1GiB"``; refused before it starts if that is too little.
+            The memory limit of the computation, in bytes or as ``"1GiB"``; it is refused before it starts if it needs
+            more.
         progress : bool, optional
             Show a progress bar; by default Dask's configuration ``agrad.progress`` decides.
         """
@@ -236,7 +237,7 @@ class DaskBackend(Backend):
             repeats.watch(array)
 
     def _came_from(self, gradient: Any, losses: Sequence[Any]) -> None:
-        if hasattr(gradient, "dask"):  # as above: what a recording holds, and a scalar kept on the host, has no graph
+        if hasattr(gradient, "dask"):  # as above: arrays held by a recording, and scalars kept on the host, have no graph
             repeats.came_from(gradient, [loss for loss in losses if hasattr(loss, "dask")])
 
     def _handed_over(self, array: Any) -> Any:
@@ -256,10 +257,10 @@ class DaskBackend(Backend):
 def _cut_alike(saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
     """Cut operands along the axes they were contracted over as finely as those they were contracted with.
 
-    The gradient by one operand has the other's chunks there: of one in whole rows it would be made in whole rows, larger
-    than any chunk of the operand.
+    The gradient with respect to one operand has the other's chunks there: if that is in whole rows, the gradient would
+    be created in whole rows, larger than any chunk of the operand.
     """
-    contracts = None if node.op is None else node.op.contracts  # what a transform records has no op
+    contracts = None if node.op is None else node.op.contracts  # arrays recorded by a transform have no op
     if contracts is None or not all(isinstance(spec.layout, tuple) for spec in node.specs[:2]):
         return saved
     found = list(saved)
@@ -276,9 +277,9 @@ def _cut_alike(saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
 
 
 def _refusing(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a kernel say what Dask cannot do in agrad's words: which operation, on which backend, and why.
+    """Convert a kernel's error about a limit of Dask to agrad's form: which operation, on which backend, and why.
 
-    What it does is remembered for the tasks it makes, which may fail later.
+    Record its results for the errors of the tasks it creates, which may fail later.
     """
 
     @functools.wraps(function)

@@ -1,10 +1,11 @@
-"""Functions that run block by block, with a border from the neighbours where they need one, and are differentiated.
+"""Functions that run block by block, with a border from the neighbours where they need one, and that are differentiable.
 
-The function is captured once for each shape that blocks have (`programs`), and its program runs in the tasks. Its derivatives, in either
-mode and of any order, are functions of the same blocks, captured from these programs. A task copies the borders of its blocks from the
-neighbours (`borders`), and cuts them off again; the task of the derivative adds what such copies get to what they were copied from.
+The function is captured once for each shape of block (`programs`), and its program runs in the tasks. Its derivatives,
+in either mode and of any order, are functions of the same blocks, captured from these programs. A task copies the
+borders of its blocks from the neighbours (`borders`), and trims them again; the task of the derivative adds the
+gradients of such copies to those of the originals.
 
-May import Dask; is imported when `agrad_dask.map_blocks` or `map_overlap` is first asked for.
+May import Dask; imported when `agrad_dask.map_blocks` or `map_overlap` is first used.
 """
 
 from __future__ import annotations
@@ -34,22 +35,23 @@ from agrad_dask.lowering import data_of
 from agrad_dask.programs import Kind, PerShape, like
 from agrad_dask.reductions import added_up
 
-#: For how many functions, and layouts of the arrays they are called with, programs are kept.
+#: For how many functions, and layouts of their arrays, programs are kept.
 KEPT = 16
 
-#: Programs keep their buffers for blocks of at most so many bytes: there is one for each shape of blocks, and derivative.
+#: Programs keep their buffers for blocks of at most this many bytes: there is one for each shape of block, and
+#: derivative.
 SMALL = 2**17
 
-#: Several steps are worth a task while they compute at most so many times as much, on borders that go deeper,
+#: Limits for several steps in one task: the factor by which the computation grows, on deeper borders,
 MORE_WORK = 1.25
-#: make at most so many bytes at a place,
+#: the bytes of the results at a place,
 MADE = 2**26
-#: and are no more than
+#: and the number of steps.
 STEPS = 8
 
 T = TypeVar("T")
 
-#: Along which axis of the grid of blocks each axis of an array is cut; None: it is in one block there.
+#: Along which axis of the grid of blocks each axis of an array is cut; None: it is one block there.
 Axes = tuple[int | None, ...]
 
 internal(__file__)
@@ -68,7 +70,7 @@ class Layout(NamedTuple):
     chunks : tuple of tuple of int
         The lengths of its blocks.
     meta : array
-        One without elements, as Dask keeps it: the library of the blocks, and their dtype.
+        An array without elements, as kept by Dask: the library of the blocks, and their dtype.
     """
 
     axes: Axes
@@ -76,7 +78,7 @@ class Layout(NamedTuple):
     meta: Any
 
     def place(self, at: tuple[int, ...]) -> tuple[int, ...]:
-        """Return which of the blocks belongs to a place of the grid."""
+        """Return the block that belongs to a place of the grid."""
         if self.axes == tuple(range(len(at))):
             return at
         return tuple(0 if axis is None else at[axis] for axis in self.axes)
@@ -94,22 +96,23 @@ class Blocks:
     grid : tuple of int
         How many blocks there are along each axis.
     inputs : sequence of Layout
-        What it takes. What is not cut along an axis of the grid is given to all blocks along it.
+        Its inputs. An array that is not cut along an axis of the grid is passed to all blocks along it.
     outputs : list of tuple, or tuple
-        The axes of each result, or of all of them. What is not cut along an axis of the grid is added up along it.
+        The axes of each result, or of all of them. A result that is not cut along an axis of the grid is summed along
+        it.
     program : callable
-        Takes a place of the grid, gives the program of the blocks that belong there; called once for each kind of them.
+        Takes a place of the grid, returns the program of the blocks there; called once for each kind of place.
     ins, outs : sequence of (Exchange or None), optional
-        What the blocks that it takes are put together of, and the results are of those that it gives (or one for all).
+        How its input blocks are assembled, and how the results are assembled from its output blocks (or one for all).
     name : str, optional
-        Of the function that the user called.
+        The name of the function that the user called.
 
     Attributes
     ----------
     programs : dict of tuple to Program
         By the kind of place.
     derived : dict
-        Its derivatives, by what they are of.
+        Its derivatives, by kind.
     """
 
     def __init__(
@@ -142,15 +145,15 @@ class Blocks:
         return (0,) * len(self.grid)
 
     def kind(self, at: tuple[int, ...]) -> tuple[int, ...]:
-        """Return what places have in common whose blocks have the same shapes."""
+        """Return the key that places share whose blocks have the same shapes."""
         return tuple(numbers[i] for numbers, i in zip(self.numbers, at, strict=True))
 
     def program(self, at: tuple[int, ...]) -> Program:
-        """Return what runs at a place of the grid."""
+        """Return the program that runs at a place of the grid."""
         return self.programs[self.kind(at)]
 
     def _layout(self, j: int, axes: Axes) -> Layout:
-        """Return how a result is cut: as its blocks say."""
+        """Return how a result is cut, as determined by its blocks."""
 
         def shape(at: tuple[int, ...]) -> tuple[int, ...]:
             program = self.program(at)
@@ -159,7 +162,7 @@ class Blocks:
         if len(shape(self.first)) != len(axes):
             raise ValueError(
                 f"the function gives blocks of shape {shape(self.first)} for blocks of {len(self.grid)} axes, where"
-                f" {len(axes)} axes are expected: drop_axis= says which it does away with, new_axis= which it adds{called()}"
+                f" {len(axes)} axes are expected: drop_axis= names the axes it removes, new_axis= those it adds{called()}"
             )
         along = [
             [
@@ -181,18 +184,18 @@ class Blocks:
 
     @once
     def used(self) -> list[bool]:
-        """Which of the inputs the programs have a use for."""
+        """Which of the inputs the programs use."""
         used = [any(p.inputs[i] in _read(p) for p in self.programs.values()) for i in range(len(self.inputs))]
-        used[0] |= not any(used)  # where a block is, and of which library
+        used[0] |= not any(used)  # it determines where a block is, and its library
         return used
 
     @once
     def nbytes(self) -> int:
-        """The bytes of the results at one place at most."""
+        """The largest size of the results at one place, in bytes."""
         return max(sum(p.shapes[number].nbytes for number in set(p.outputs)) for p in self.programs.values())
 
     def arrays(self, operands: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the results, of Dask arrays; tasks need no block that their programs have no use for."""
+        """Return the results, as Dask arrays; tasks depend on no block that their programs do not use."""
         layouts, ins = chosen(self.inputs, self.used), chosen(self.ins, self.used)
         found = []
         for x, layout, exchange in zip(chosen(operands, self.used), layouts, ins, strict=True):
@@ -235,7 +238,7 @@ class Blocks:
         return tuple(map(self._whole, results, made))
 
     def _running(self, at: tuple[int, ...], puts: Sequence[Put], order: Sequence[int]) -> Running:
-        """Return what runs at a place, and at those like it: how it puts blocks together, and in which order these are inputs."""
+        """Return the work at a place, and at similar ones: how it assembles blocks, and their order among the inputs."""
         kind = self._kinds.get(self.kind(at))
         if kind is None:
             layouts = chosen(self.inputs, self.used)
@@ -245,7 +248,7 @@ class Blocks:
         return Running(kind, tuple(puts[i] for i in inverse))
 
     def _result(self, graph: HighLevelGraph, name: str, j: int) -> Assembled:
-        """Return the layer of one of the results, whose blocks are parts of what tasks give."""
+        """Return the layer of one of the results, whose blocks are parts of the tasks' results."""
         layout, exchange = self.outputs[j], self.outs[j]
         added = tuple(axis for axis, n in enumerate(self.grid) if n > 1 and axis not in layout.axes)
         chunks = layout.chunks if exchange is None else exchange.made
@@ -260,13 +263,13 @@ class Blocks:
 
     @staticmethod
     def _whole(made: Any, layer: Assembled) -> Any:
-        """Return a result, added up over the places of tasks that have some of it each."""
+        """Return a result, summed over the places of tasks that each have a part of it."""
         return added_up(made, axis=tuple(range(len(layer.added))), dtype=made.dtype) if layer.added else made
 
     # -- derivatives ------------------------------------------------------------------------------------------------------
 
     def pulled(self, needs: tuple[bool, ...], given: tuple[bool, ...]) -> Blocks:
-        """Return the function of operands and cotangents, of results that have some, that gives those operands' cotangents."""
+        """Return the function from operands and some results' cotangents to the cotangents of the operands that need one."""
         inputs = (*self.inputs, *chosen(self.outputs, given))
         wanted = [layout.axes for layout in chosen(self.inputs, needs)]
         ins, outs = (*self.ins, *map(_back, chosen(self.outs, given))), tuple(map(_back, chosen(self.ins, needs)))
@@ -274,7 +277,7 @@ class Blocks:
         return self._derived(("pulled", needs, given), make, self.grid, inputs, wanted, ins, outs)
 
     def pushed(self, given: tuple[bool, ...]) -> Blocks:
-        """Return the function of operands and tangents, of those operands that have some, that gives the results' tangents."""
+        """Return the function from operands and some operands' tangents to the results' tangents."""
         inputs = (*self.inputs, *chosen(self.inputs, given))
         wanted = [layout.axes for layout in self.outputs]
         ins = *self.ins, *(each and each.linear for each in chosen(self.ins, given))
@@ -282,7 +285,7 @@ class Blocks:
         return self._derived(("pushed", given), make, self.grid, inputs, wanted, ins, self.outs)
 
     def batched(self, which: tuple[bool, ...], lengths: tuple[int, ...]) -> Blocks:
-        """Return the function of operands some of which have one more axis, the last, in blocks of these lengths; so do results."""
+        """Return the function of operands some of which have an additional last axis, in blocks of these lengths; so do the results."""
         axis = len(self.grid)
 
         def longer(layout: Layout) -> Layout:
@@ -314,7 +317,7 @@ class Blocks:
 
             def program(at: tuple[int, ...]) -> Program:
                 blocks = [like(layout.meta, layout.shape(at)) for layout in inputs]
-                for block in blocks:  # the derivative is to have derivatives
+                for block in blocks:  # the derivative must itself be differentiable
                     block.requires_grad = recorded and spec_of_value(block).inexact
                 own = self.program(at[: len(self.grid)])
                 return _with_outputs(PerShape(make(own), pure=True).of(tuple(blocks), {}).program)
@@ -324,14 +327,14 @@ class Blocks:
 
 
 def _with_layers(graphs: Iterable[HighLevelGraph], layers: dict[str, Layer], needs: set[str]) -> HighLevelGraph:
-    """Return what is in some graphs with layers that depend on those of some names."""
+    """Return the content of some graphs with additional layers that depend on those with some names."""
     every: dict[str, Layer] = {}
     below: dict[str, set[str]] = {}
     for graph in {id(graph): graph for graph in graphs}.values():
         every.update(graph.layers)
         below.update(graph.dependencies)
     made = HighLevelGraph({}, below | dict.fromkeys(layers, needs))
-    made.layers = every | layers  # of these the constructor would look at each, at every step in time
+    made.layers = every | layers  # the constructor would visit each of these, at every step in time
     return made
 
 
@@ -340,14 +343,14 @@ def _back(exchange: Exchange | None) -> Exchange | None:
 
 
 def _layer(tasks: dict[Any, Any], chunks: Any, dtype: Any) -> MaterializedLayer:
-    """Return a layer of a graph that says how large its blocks are, as those of arrays do."""
+    """Return a layer of a graph that declares the size of its blocks, as array layers do."""
     layer = MaterializedLayer(tasks)
     layer.collection_annotations = {"chunks": chunks, "dtype": dtype}
     return layer
 
 
 def numbers_of(grid: tuple[int, ...], inputs: Sequence[Layout]) -> list[list[int]]:
-    """Return by axes of the grid, and places along it, a number that those have in common whose blocks are as long."""
+    """Return, by axes of the grid and places along them, a number shared by places whose blocks have the same lengths."""
     numbers = []
     for axis, count in enumerate(grid):
         along = [layout.chunks[layout.axes.index(axis)] for layout in inputs if axis in layout.axes]
@@ -363,7 +366,7 @@ def places_of(numbers: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
 
 
 def _with_outputs(program: Program) -> Program:
-    """Return a program whose outputs are all that the function gives, in order: its operands, too."""
+    """Return a program whose outputs are all results of the function, in order, including operands that it returns."""
     assert program.results is not None
     assert program.arguments is not None
     outputs = []
@@ -380,7 +383,7 @@ def _read(program: Program) -> set[int]:
 
 
 def _kind(program: Program, shapes: Sequence[tuple[int, ...]], layouts: Sequence[Layout], used: Sequence[bool]) -> Kind:
-    """Return what runs on blocks of these shapes, for some of the inputs."""
+    """Return the work on blocks of these shapes, for some of the inputs."""
     program = program.replaced(inputs=tuple(chosen(program.inputs, used)))
     blocks = tuple((shape, layout.meta.dtype) for layout, shape in zip(layouts, shapes, strict=True))
     places = tuple((i, i) for i in range(len(blocks)))
@@ -389,25 +392,25 @@ def _kind(program: Program, shapes: Sequence[tuple[int, ...]], layouts: Sequence
 
 
 class Running(NamedTuple):
-    """What a task does: put its blocks together, and run a program on them."""
+    """The work of a task: assemble its blocks, and run a program on them."""
 
     kind: Kind
     puts: tuple[Put, ...]
 
     @property
     def nbytes(self) -> int:
-        """What the blocks take that it makes."""
+        """The bytes of the blocks that it assembles."""
         blocks = zip(self.puts, self.kind.blocks, strict=True)
         return sum(put.assembly.elements * dtype.itemsize for put, (_, dtype) in blocks if put.assembly is not None)
 
     @property
     def views(self) -> list[int]:
-        """Which of what the task is given it uses as it is: results may lie in its memory."""
+        """Which of the task's arguments it uses directly: results may share their memory."""
         return [put.first for put in self.puts if put.assembly is None or put.assembly.is_view]
 
 
 def _run(table: Sequence[Running], number: int, *given: Any) -> list[Any]:
-    """Run one of the programs on what a task is given."""
+    """Run one of the programs on a task's arguments."""
     kind, puts = table[number]
     blocks = [put(given) for put in puts]
     if not kind.fits(blocks):
@@ -425,12 +428,12 @@ def _one_after_the_other(
     borders: Sequence[tuple[Border, ...]],
     at: tuple[int, ...],
 ) -> Program:
-    """Return the program of several steps at a place: each runs on what the one before gave, without what it does not need of it.
+    """Return the program of several steps at a place: each runs on the result of the previous one, without the parts it does not need.
 
     Parameters
     ----------
     steps, borders : sequence of sequence of Layout, sequence of tuple of Border
-        Of the inputs of each.
+        The layouts and borders of the inputs of each.
     """
     shapes = [[layout.shape(at) for layout in layouts] for layouts in steps]
     cuts: list[list[tuple[slice, ...]]] = []
@@ -455,7 +458,7 @@ def _one_after_the_other(
 
 
 def chosen(values: Sequence[T], which: Sequence[bool]) -> list[T]:
-    """Return those of some values that are marked."""
+    """Return the values that are marked."""
     return [value for value, is_one in zip(values, which, strict=True) if is_one]
 
 
@@ -505,12 +508,12 @@ def _mapped(which: Sequence[bool], program: Program) -> Callable[..., Any]:
 
 
 def _axis_last(operands: Sequence[Tensor], dims: Sequence[int | None]) -> list[Tensor]:
-    """Return operands of which some are mapped over along an axis, that axis last."""
+    """Return operands with the mapped axis last, where they are mapped over."""
     return [x if d is None else ag.moveaxis(x, d, -1) for x, d in zip(operands, dims, strict=True)]
 
 
 class MapBlocks(ag.Function):
-    """A function of blocks, of tensors that are cut as it says."""
+    """A function of blocks, applied to tensors that are cut in a given way."""
 
     @staticmethod
     def forward(ctx: Any, blocks: Blocks, *operands: Tensor) -> Any:
@@ -543,7 +546,7 @@ class MapBlocks(ag.Function):
 
 
 class Mapped(PerShape):
-    """A caller's function, with what was made of its programs."""
+    """A caller's function, with its programs."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -555,7 +558,7 @@ class Mapped(PerShape):
             found = super().of(args, kwargs)
         except CaptureError as error:
             own = error.__cause__
-            if own is not None and not isinstance(own, NeedsValuesError):  # an error of its own says more
+            if own is not None and not isinstance(own, NeedsValuesError):  # an error of its own is more specific
                 raise own from None
             raise CaptureError(f"{error}{called()}") from None
         self.confirm(found, args, kwargs)
@@ -571,12 +574,12 @@ class Mapped(PerShape):
 
 @functools.lru_cache(maxsize=KEPT)
 def mapped(function: Callable[..., Any]) -> Mapped:
-    """Return what is kept of a function."""
+    """Return the cached data of a function."""
     return Mapped(function)
 
 
 class Unmapped(ag.Function):
-    """A call among whose operands are some that vmap maps over, done with all examples at once."""
+    """A call with operands that vmap maps over, done with all examples at once."""
 
     @staticmethod
     def vmap(
@@ -590,26 +593,27 @@ class Unmapped(ag.Function):
 
 
 class Call:
-    """A call: Dask's arrays among the arguments are cut, others are given to every block.
+    """A call: Dask arrays among the arguments are cut, others are passed to every block.
 
     Parameters
     ----------
     name : str
-        Of the function that was called.
+        The name of the function that was called.
     function : callable
         The function of blocks.
     args, kwargs : tuple, dict
-        What it is called with.
+        Its arguments.
     core : tuple of int, optional
-        Of the first arguments, how many of the last axes are in one block; then arrays in memory are cut along the others, too.
+        How many of the last axes of the first arguments are in one block; arrays in memory are then cut along the
+        others, too.
 
     Attributes
     ----------
     operands : list of Tensor
         The arrays among the arguments.
     batches : tuple
-        Of each call of vmap around it, the innermost first: which operands have one more axis by it, the last, and the lengths of
-        the blocks along it.
+        For each call of vmap around it, the innermost first: which operands have an additional last axis from it, and
+        the lengths of the blocks along it.
     """
 
     def __init__(
@@ -634,23 +638,23 @@ class Call:
         self.operands = [ag.asarray(self.leaves[i]) for i in self.places]
         self.core = None if core is None else [core[i] if i < len(core) else None for i in self.places]
         self.batches: tuple[tuple[tuple[bool, ...], tuple[int, ...]], ...] = ()
-        #: How the results are taken apart, once it has run.
+        #: The structure of the results, once it has run.
         self.results: tree.TreeDef | None = None
 
     def through(self, work: Callable[[Call], list[Tensor]]) -> Any:
-        """Return the results, put together, of what is done with a call: within vmap, with the call of all examples."""
+        """Return the assembled results of an action on a call; within vmap, on the call of all examples."""
         results = self.unmapped(work)
         assert self.results is not None
         return tree.unflatten(self.results, results)
 
     def unmapped(self, work: Callable[[Call], list[Tensor]]) -> list[Tensor]:
-        """Do something with the call of which no operand is mapped over by vmap."""
+        """Perform an action on a call without operands that vmap maps over."""
         if any(spec_of_value(x).backend.is_batched for x in self.operands):
             return list(Unmapped.apply(self, work, *self.operands))
         return work(self)
 
     def over(self, operands: list[Tensor], which: tuple[bool, ...]) -> Call:
-        """Return the call in which some operands have one more axis, the last, over which it is mapped."""
+        """Return the call in which some operands have an additional last axis, which is mapped over."""
         call = copy.copy(self)
         call.operands = operands
         axis = [x for x, has in zip(operands, which, strict=True) if has]
@@ -659,7 +663,7 @@ class Call:
         return call
 
     def _shape(self, i: int) -> tuple[int, ...]:
-        """Return the shape of an operand without the axes that vmap gave it."""
+        """Return the shape of an operand without the axes added by vmap."""
         x = self.operands[i]
         return tuple(x.shape[: x.ndim - sum(which[i] for which, _ in self.batches)])
 
@@ -672,7 +676,7 @@ class Call:
 
     @once
     def lead(self) -> Tensor:
-        """The array whose blocks are the others'."""
+        """The array that determines the blocks of the others."""
         cut = [i for i, x in enumerate(self.operands) if data_of(x) is not None]
         if not cut:
             raise ValueError(f"no argument is a Dask array: in memory, call the function itself{called()}")
@@ -684,7 +688,7 @@ class Call:
 
     @once
     def sources(self) -> list[tuple[int, int]]:
-        """For each axis of the grid, the operand whose blocks are all others' along it, and which of its axes that is."""
+        """For each axis of the grid, the operand that determines all blocks along it, and its axis."""
         lead = next(i for i, x in enumerate(self.operands) if x is self.lead)
         if self.core is None:
             return [(lead, axis) for axis in range(len(self._shape(lead)))]
@@ -699,7 +703,7 @@ class Call:
         return found
 
     def axes(self, i: int) -> Axes:
-        """Return along which axes of the grid an operand is cut: the last are the same, as in broadcasting."""
+        """Return along which axes of the grid an operand is cut: the last ones correspond, as in broadcasting."""
         shape, own = self._shape(i), self._cuttable(i)
         ndim = len(self.sources)
         whole = [self._cuttable(j)[axis] for j, axis in self.sources]
@@ -707,7 +711,7 @@ class Call:
         if any(n not in (1, whole[a]) for a, n in zip(axes, own, strict=True)):
             raise ValueError(
                 f"agrad_dask.{self.name}: Dask arrays of shapes {tuple(whole)} and {own} are not cut alike;"
-                f" arrays in memory are given to every block as they are{called()}"
+                f" arrays in memory are passed to every block whole{called()}"
             )
         found = tuple(a if n == whole[a] else None for a, n in zip(axes, own, strict=True))
         batch = (ndim + level for level, (which, _) in enumerate(self.batches) if which[i])
@@ -723,9 +727,9 @@ class Call:
     def layouts(
         self, operands: list[Tensor], borders: Sequence[Border] = ()
     ) -> tuple[tuple[tuple[int, ...], ...], list[Layout]]:
-        """Cut operands alike, into blocks no shorter than borders; return the lengths of these, and of each operand how it is cut.
+        """Cut operands in the same way, into blocks no shorter than borders; return the lengths of these, and the cut of each operand.
 
-        All without the axes that vmap gave them.
+        All without the axes added by vmap.
         """
         long = {border.axis: border.lengths for border in borders}
         found = [operands[i].to_device("dask").chunks[axis] for i, axis in self.sources]
@@ -744,14 +748,15 @@ class Call:
         *,
         trim: bool = True,
     ) -> list[Tensor]:
-        """Call the function on all blocks of the operands, with borders; and again on what it gives, with others, if there are more.
+        """Call the function on all blocks of the operands, with borders; for several steps, again on its results, with the next borders.
 
         Parameters
         ----------
         outputs : list of tuple, or tuple, optional
-            Along which axes of the grid each result is cut, or all of them are; all axes, unless it is given.
+            Along which axes of the grid each result is cut, or all of them are. Default: all axes.
         borders : sequence of tuple of Border
-            Of each of these steps: the last ones are cut off the results, of each other as much as makes the next.
+            The borders of each step: the last ones are trimmed from the results; of the others, as much as the next
+            step provides.
         """
         operands = list(self.operands)
         chunks, cut = self.layouts(operands, borders[0])
@@ -791,7 +796,7 @@ class Call:
                 self._check_lengths(made, outs, chunks)
             while len(of_function.blocks) >= KEPT:
                 of_function.blocks.pop(next(iter(of_function.blocks)), None)
-            of_function.blocks[key] = made, kept  # while these live, no other programs are taken for them
+            of_function.blocks[key] = made, kept  # while these live, they are not replaced by other programs
         first = next(iter(kept.values()))[0].program.results
         assert first is not None
         self.results = first.treedef
@@ -808,12 +813,12 @@ class Call:
             raise
 
     def together(self, steps: int, borders: Sequence[tuple[Border, ...]]) -> int:
-        """Return how many of some steps are worth a task, by borders for 1, 2, 3... of them.
+        """Return how many of some steps are worth combining in a task, given the borders for 1, 2, 3... of them.
 
         Raises
         ------
         ValueError
-            If what a step gives is not like the first arguments.
+            If the results of a step do not match the first arguments.
         """
         whole, cut = self.layouts(list(self.operands), borders[0])
         chunks = tuple(max(along) for along in whole)
@@ -858,11 +863,11 @@ class Call:
                     )
 
     def _note_uncut(self, error: Exception) -> None:
-        """Say which arrays in memory are as large as what is cut, and are not."""
+        """Name the arrays in memory that are as large as the cut arrays, but are not cut."""
         for x in self.operands:
             if x.ndim and data_of(x) is None and x.shape == self.lead.shape:
                 error.add_note(
-                    f"An argument of shape {tuple(x.shape)} is no Dask array: every block got all of it. Only Dask arrays are cut:"
+                    f"An argument of shape {tuple(x.shape)} is not a Dask array: every block got all of it. Only Dask arrays are cut:"
                     " pass dask.array.from_array(y, chunks=...)."
                 )
 
@@ -874,7 +879,7 @@ class Call:
         return Layout(axes, wanted, array_of(x)._meta)
 
     def _program(self, program: Program, outside: Sequence[Any], layouts: Sequence[Layout]) -> Program:
-        """Return a program whose inputs are the operands, the floats and what is found outside, in this order."""
+        """Return a program whose inputs are the operands, the floats and the outer values, in this order."""
         assert program.arguments is not None
         leaves = program.arguments.leaves
         found = {way: number for number, way, _ in _outside(program)}
@@ -891,16 +896,16 @@ class Call:
 
 
 def _in_chunks(x: Tensor, chunks: dict[int, tuple[int, ...]]) -> Tensor:
-    """Return a tensor in other chunks along some axes; itself, where they are its own."""
+    """Return a tensor with other chunks along some axes; itself if they are unchanged."""
     return x if all(x.chunks[axis] == lengths for axis, lengths in chunks.items()) else x.rechunk(chunks)
 
 
 def _outside(program: Program) -> list[tuple[int, Any, Any]]:
-    """Return the tensors and arrays that a program finds outside of its arguments: number, the way there, and what is there."""
+    """Return the outer tensors and arrays of a program: number, path, and value."""
     return [(number, origin.way, origin.find()) for number, origin in program.outside.items()]
 
 
-#: What Dask's functions of these names take that these do not, and why.
+#: Arguments of Dask's functions of the same names that these do not take, and why.
 REFUSED = {
     "name": "tasks are named here",
     "token": "tasks are named here",
@@ -909,14 +914,14 @@ REFUSED = {
     "align_arrays": "arrays are cut alike: rechunk them before",
     "allow_rechunk": "blocks that are shorter than a border are put together",
 }
-#: What `map_blocks` alone takes.
+#: Arguments of Dask's function that `map_blocks` does not take.
 OF_MAP_BLOCKS = dict.fromkeys(("chunks", "drop_axis", "new_axis"), "the results are as long as the blocks") | {
     "dtype": "what the function gives is known from its program"
 }
 
 
 def _refuse(name: str, kwargs: dict[str, Any]) -> None:
-    """Raise TypeError for arguments that Dask's function would not hand to the function of blocks."""
+    """Raise TypeError for arguments that Dask's function would not pass to the function of blocks."""
     for key, why in (REFUSED if name == "map_blocks" else REFUSED | OF_MAP_BLOCKS).items():
         if key in kwargs:
             raise TypeError(
@@ -926,14 +931,14 @@ def _refuse(name: str, kwargs: dict[str, Any]) -> None:
 
 
 def _refuse_places(function: Callable[..., Any], kwargs: dict[str, Any]) -> None:
-    """Raise TypeError for a function that asks Dask where its block is: blocks of one shape have one program."""
+    """Raise TypeError for a function that asks Dask for the position of its block: blocks of one shape share one program."""
     try:
         asked = {"block_id", "block_info"} & inspect.signature(function).parameters.keys() - kwargs.keys()
     except (TypeError, ValueError):  # not every callable has a signature
         return
     if asked:
         raise TypeError(
-            f"the function takes {min(asked)}, which agrad_dask.map_blocks does not give: blocks of one shape share one"
+            f"the function takes {min(asked)}, which agrad_dask.map_blocks does not pass: blocks of one shape share one"
             " program. Give it an array of the places, in the same chunks, as dask.array.arange(n, chunks=...)"
             f"{called()}"
         )
@@ -958,51 +963,51 @@ def map_blocks(
     new_axis: int | Sequence[int] | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Call a function on each block of Dask arrays, and put its results together; differentiable, as everything in it is.
+    """Call a function on each block of Dask arrays, and assemble its results; differentiable, including everything it uses.
 
     Parameters
     ----------
     function : callable
-        Takes tensors in memory, one block of each Dask array, in place of the arrays; returns a tensor, or a container of
-        tensors. It is captured as a program, once for each shape that blocks have, on tensors without elements.
+        Takes tensors in memory, one block of each Dask array, in place of the arrays; returns a tensor, or a container
+        of tensors. It is captured as a program, once for each shape of block, on tensors without elements.
     *args, **kwargs
-        Its arguments. Dask arrays (tensors or raw) are cut alike, as the one with the most axes; those with fewer axes go
-        along its last ones, as in broadcasting. All else is given to every block as it is: tensors and arrays in memory, which
-        are differentiated too, and other values.
+        Its arguments. Dask arrays (tensors or raw) are cut in the same way, like the one with the most axes; those with
+        fewer axes correspond to its last ones, as in broadcasting. Everything else is passed to every block unchanged:
+        tensors and arrays in memory, which are differentiated too, and other values.
     dtype : dtype, optional
-        What the results have. It follows from the function: to say something else is an error, as nothing is converted.
+        The dtype of the results. It follows from the function: another one is an error, because nothing is converted.
     chunks : tuple, optional
-        The lengths of the results' blocks: an int or a tuple for each axis. They follow from the function, too.
+        The lengths of the results' blocks: an int or a tuple for each axis. They also follow from the function.
     drop_axis : int or sequence of int, optional
         Axes that the results do not have; each is one block.
     new_axis : int or sequence of int, optional
-        Axes of the results, counted without those dropped, that the blocks given do not have; each is one block.
+        Axes of the results, counted without those dropped, that the input blocks do not have; each is one block.
 
     Returns
     -------
     Tensor or container of Tensor
-        On Dask: the blocks that the function gives, where those it was given are.
+        On Dask: the blocks that the function returns, at the positions of its input blocks.
 
     Raises
     ------
     CaptureError
-        If no program can hold what the function does: it chooses its way by a value or asks for one, draws random numbers,
-        writes to tensors around it, uses a `Function` or an operation whose kernel is a library's and reads values.
+        If no program can hold the function: it branches on a value or requests one, draws random numbers, writes to
+        outer tensors, uses a `Function` or an operation with a library's kernel that reads values.
     CompileError
-        If the function depends on Python state that nothing sees: the second, fourth, eighth call and so on capture it once
-        more, and it gives another program.
+        If the function depends on Python state that no guard sees: the second, fourth, eighth call and so on capture it
+        again, and it yields another program.
     ValueError
-        If no argument is a Dask array, arrays cannot be cut alike, the results' blocks do not go together, or are not what
-        `dtype` or `chunks` says.
+        If no argument is a Dask array, arrays cannot be cut in the same way, the results' blocks do not fit together,
+        or differ from `dtype` or `chunks`.
     TypeError
         If it returns anything but tensors, an argument is a DataArray, or one of Dask's own that has no meaning here
         (``name``, ``token``, ``meta``, ``enforce_ndim``, and functions that take ``block_id`` or ``block_info``).
 
     Notes
     -----
-    The derivatives, in reverse and forward mode and of any order, run block by block too, and recompute the block. Tensors that
-    the function finds in its closure or in globals are differentiated like arguments. Under `vmap` the axis that is mapped over
-    is one more axis of the blocks, cut as that array is.
+    The derivatives, in reverse and forward mode and of any order, also run block by block, and recompute the block.
+    Tensors that the function finds in its closure or in globals are differentiated like arguments. Under `vmap` the
+    mapped axis is one more axis of the blocks, with that array's chunks.
 
     Examples
     --------
@@ -1027,7 +1032,7 @@ def map_blocks(
         for axis in dropped:
             if (count := len(call.lead.chunks[axis])) > 1:
                 raise ValueError(
-                    f"axis {axis}, which is to be dropped, has {count} blocks: x.rechunk({{{axis}: -1}}) puts it"
+                    f"axis {axis}, which drop_axis= names, has {count} blocks: x.rechunk({{{axis}: -1}}) puts it"
                     f" into one{called()}"
                 )
         axes: list[int | None] = [axis for axis in range(ndim) if axis not in dropped]
@@ -1064,27 +1069,27 @@ def map_overlap(
     steps: int = 1,
     **kwargs: Any,
 ) -> Any:
-    """Call a function on each block of Dask arrays with a border from its neighbours; differentiable, as everything in it is.
+    """Call a function on each block of Dask arrays with a border from its neighbours; differentiable, including everything it uses.
 
-    For stencils, filters and finite differences: what needs some neighbours of each element.
+    For stencils, filters and finite differences: functions that need some neighbours of each element.
 
     Parameters
     ----------
     function : callable
-        As in `map_blocks`. Its results have the shape of the blocks it is given, borders included.
+        As in `map_blocks`. Its results have the shape of its input blocks, borders included.
     *args, **kwargs
         As in `map_blocks`.
     depth : int, tuple or dict
-        How many elements of the neighbours a block gets along each axis; in a tuple or dict (by axis) it may be a pair: in
-        front, and behind.
+        The number of elements of the neighbours that a block gets along each axis; in a tuple or dict (by axis) it may
+        be a pair: before, and after.
     boundary : str or number, tuple or dict
-        What stands beyond the ends of the array, as in Dask: "none", where the first and last blocks get no border;
+        The values beyond the ends of the array, as in Dask: "none", where the first and last blocks get no border;
         "reflect", "periodic", "nearest", or a number.
     trim : bool, optional
         Cut the borders off the results. False, if the function has done so.
     steps : int, optional
-        How often the function is called: each time with what it gave before in the place of its first arguments. Where all
-        boundaries are periodic and chunks are small, a task does several steps, with a border that is so many times as deep.
+        How often the function is called: each time, the previous results replace its first arguments. If all boundaries
+        are periodic and chunks are small, a task does several steps, with a border that is deeper by this factor.
 
     Returns
     -------
@@ -1096,13 +1101,13 @@ def map_overlap(
     CaptureError, CompileError, TypeError
         As in `map_blocks`.
     ValueError
-        As in `map_blocks`; if `boundary` is unknown, the border is longer than the array, or what the function gives in a step is
-        not like its first arguments.
+        As in `map_blocks`; if `boundary` is unknown, the border is longer than the array, or the results of a step do
+        not match the function's first arguments.
 
     Notes
     -----
-    Backward adds what a border gets to the elements it was copied from; all of it block by block. Where blocks are shorter
-    than the border, they are put together first.
+    Backward adds the gradient of a border to that of the elements it was copied from; all of it block by block. Blocks
+    shorter than the border are merged first.
 
     Examples
     --------

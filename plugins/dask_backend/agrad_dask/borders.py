@@ -1,7 +1,7 @@
-"""Blocks with borders from their neighbours: which parts of which blocks each is put together of, and the transpose of that.
+"""Blocks with borders from their neighbours: the parts of blocks from which each is assembled, and the transpose of that.
 
-An `Exchange` says it axis by axis, as data. The task that needs such a block puts it together itself; where none does, and for
-blocks so large that only parts of them shall travel, there are tasks for it (`Assembled`, `Needs`).
+An `Exchange` describes this axis by axis, as data. The task that needs such a block assembles it itself; if no task
+does, and for blocks so large that only parts of them should be sent, there are separate tasks (`Assembled`, `Needs`).
 
 May import Dask; is imported with `agrad_dask.blocks`.
 """
@@ -23,31 +23,31 @@ from dask.highlevelgraph import HighLevelGraph, Layer
 from agrad import Tensor
 from agrad.plugin.backend import called, internal, once
 
-#: For how many ways of cutting arrays it is kept what blocks are made of.
+#: For how many ways of cutting arrays the assembly of blocks is cached.
 KEPT = 256
 
-#: Of blocks of more bytes, parts are copied by tasks of their own: these alone travel from worker to worker, and are kept.
+#: For larger blocks, in bytes, parts are copied by separate tasks: only these are sent between workers, and kept.
 LARGE = 2**19
 
-#: Where a block stands, along each axis.
+#: The position of a block, along each axis.
 At = tuple[int, ...]
 
 internal(__file__)
 
 
 class Piece(NamedTuple):
-    """A part of a block along an axis, and what it is made of.
+    """A part of a block along an axis, and its source.
 
     Attributes
     ----------
     block : int
-        Which block it is taken from; -1: it is a constant.
+        The block it is taken from; -1: it is a constant.
     start, length : int
-        Which of its elements.
+        The range of its elements there.
     to : int
         Where they go.
     how : str
-        ``"flipped"``; ``"repeated"``, one element so many times, and its transpose, ``"summed"``; or ``""``.
+        ``"flipped"``; ``"repeated"``, one element several times, and its transpose, ``"summed"``; or ``""``.
     value : number
         The constant.
     """
@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
     @property
     def taken(self) -> slice:
-        """What of the block is taken."""
+        """The slice of the block to take."""
         if self.how == "flipped":
             return slice(self.start + self.length - 1, self.start - 1 if self.start else None, -1)
         return slice(self.start, self.start + (1 if self.how == "repeated" else self.length))
@@ -73,14 +73,14 @@ class Piece(NamedTuple):
 
 
 class Along(NamedTuple):
-    """What blocks are made of along an axis.
+    """The assembly of blocks along an axis.
 
     Attributes
     ----------
     given, made : tuple of int
-        The lengths of the blocks that they are made of, and their own.
+        The lengths of the source blocks, and of the assembled ones.
     pieces : tuple of tuple of Piece
-        Of each: its own elements first.
+        For each block, its pieces: its own elements first.
     """
 
     given: tuple[int, ...]
@@ -89,7 +89,7 @@ class Along(NamedTuple):
 
     @property
     def takes(self) -> bool:
-        """Whether each block is a part of the one that stands at its place."""
+        """Whether each block is a part of the one at its position."""
         return all(
             len(own) == 1 and own[0][::3] == (i, 0) and own[0].length == n
             for i, (own, n) in enumerate(zip(self.pieces, self.made, strict=True))
@@ -97,7 +97,7 @@ class Along(NamedTuple):
 
     @property
     def widens(self) -> bool:
-        """Whether each block is the one that stands at its place, with zeros around it."""
+        """Whether each block is the one at its position, surrounded by zeros."""
         return all(
             len(own) == 1 and own[0][:2] == (i, 0) and own[0].length == n
             for i, (own, n) in enumerate(zip(self.pieces, self.given, strict=True))
@@ -105,12 +105,12 @@ class Along(NamedTuple):
 
     @property
     def overlaps(self) -> bool:
-        """Whether pieces of a block meet, and are added up."""
+        """Whether pieces of a block overlap, and are summed."""
         ends = (sorted((piece.at.start, piece.at.stop) for piece in own) for own in self.pieces)
         return any(end > start for own in ends for (_, end), (start, _) in itertools.pairwise(own))
 
     def transposed(self) -> Along:
-        """Return the transpose: what is taken from a block is added to it."""
+        """Return the transpose: a piece taken from a block is added to it."""
         other = {"repeated": "summed", "summed": "repeated"}
         found: list[list[Piece]] = [[] for _ in self.given]
         for rank in (slice(1), slice(1, None)):
@@ -122,7 +122,7 @@ class Along(NamedTuple):
         return Along(self.made, self.given, tuple(map(tuple, found)))
 
     def after(self, first: Along) -> Along | None:
-        """Return what does both, `first` before; None where its pieces would be taken apart."""
+        """Return the composition with `first`; None if its pieces would have to be split."""
         if first.takes:
             starts = [own[0].start for own in first.pieces]
             pieces = [
@@ -138,18 +138,18 @@ class Along(NamedTuple):
 
 
 class Border(NamedTuple):
-    """What blocks have beside their own elements along an axis.
+    """The elements that blocks have along an axis in addition to their own.
 
     Attributes
     ----------
     axis : int
         Which.
     lengths : tuple of int
-        Of the blocks without it.
+        The lengths of the blocks without them.
     before, after : tuple of int
-        Per block, how many elements are in front and behind.
+        For each block, how many elements come before and after.
     kind : str or number
-        What stands beyond the ends of the array.
+        The values beyond the ends of the array.
     """
 
     axis: int
@@ -160,7 +160,7 @@ class Border(NamedTuple):
 
     @classmethod
     def of(cls, x: Tensor, axis: int, depth: Any, kind: Any) -> Border:
-        """Return that of an array, by depth and boundary; blocks are no shorter than it."""
+        """Return the border of an array, by depth and boundary; blocks are no shorter than it."""
         if isinstance(kind, str) and kind not in ("none", "reflect", "periodic", "nearest"):
             raise ValueError(
                 f'boundary is "none", "reflect", "periodic", "nearest" or a number, got {kind!r}{called()}'
@@ -176,19 +176,19 @@ class Border(NamedTuple):
         return tuple(map(sum, zip(self.before, self.lengths, self.after, strict=True)))
 
     def put(self) -> Along:
-        """Return what puts it around blocks."""
+        """Return the map that adds it to blocks."""
         own = (Piece(i, 0, n, self.before[i]) for i, n in enumerate(self.lengths))
         sides = [[self._beside(i, front=front) for front in (True, False)] for i in range(len(self.lengths))]
         pieces = [(each, *filter(None, both)) for each, both in zip(own, sides, strict=True)]
         return Along(self.lengths, self.whole, tuple(pieces))
 
     def cut(self) -> Along:
-        """Return what cuts it off."""
+        """Return the map that trims it."""
         pieces = [(Piece(i, self.before[i], n, 0),) for i, n in enumerate(self.lengths)]
         return Along(self.whole, self.lengths, tuple(pieces))
 
     def _beside(self, i: int, *, front: bool) -> Piece | None:
-        """Return one of the two borders of a block, None where it is empty."""
+        """Return one of the two borders of a block, None if it is empty."""
         count = self.before[i] if front else self.after[i]
         to = 0 if front else self.before[i] + self.lengths[i]
         j = i - 1 if front else i + 1
@@ -205,7 +205,7 @@ class Border(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A part that is copied or added: of which of the blocks it is what, where it goes, and along which axes it is summed."""
+    """A part that is copied or added: its source block and range, its destination, and the axes along which it is summed."""
 
     block: int
     taken: tuple[slice, ...]
@@ -216,7 +216,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Assembly:
-    """How a block is put together, the same for all that are made alike.
+    """How to assemble a block; the same for all blocks of a kind.
 
     Attributes
     ----------
@@ -225,7 +225,7 @@ class Assembly:
     moves : tuple of Move
         Its pieces.
     whole : bool
-        They are all of it, or its first one is.
+        Whether they cover all of it, or the first one does.
     adds : bool
         They are added up.
     """
@@ -237,12 +237,12 @@ class Assembly:
 
     @property
     def is_view(self) -> bool:
-        """Whether it lies in the memory of what it is made of."""
+        """Whether it shares the memory of its source."""
         return self.whole and len(self.moves) == 1 and self.moves[0].block == 0 and not self.moves[0].summed
 
     @property
     def elements(self) -> int:
-        """How many it makes."""
+        """The bytes of its result."""
         return 0 if self.is_view else math.prod(self.shape)
 
     def __call__(self, values: Sequence[Any], first: int, part: int | None, cut: int | None) -> Any:
@@ -251,7 +251,8 @@ class Assembly:
         Parameters
         ----------
         values : sequence
-            What the task is given, from `first` on what this block is made of: arrays, or of several results the number `part`.
+            The task's arguments, of which this block's sources begin at `first`: arrays, or of several results the
+            number `part`.
         cut : int or None
             All but the first are such parts by now, this one among others.
         """
@@ -280,7 +281,7 @@ class Assembly:
 
 
 class Exchange:
-    """What blocks of an array are made of blocks of another that has as many: a linear map, or with constants beside it.
+    """How to assemble the blocks of an array from the blocks of another with the same number of them: a linear map, possibly with constants.
 
     Parameters
     ----------
@@ -305,22 +306,22 @@ class Exchange:
 
     @property
     def given(self) -> tuple[tuple[int, ...], ...]:
-        """The chunks of the array whose blocks are taken."""
+        """The chunks of the source array."""
         return tuple(each.given for each in self.along)
 
     @property
     def made(self) -> tuple[tuple[int, ...], ...]:
-        """The chunks of the array that is made."""
+        """The chunks of the assembled array."""
         return tuple(each.made for each in self.along)
 
     @once
     def transposed(self) -> Exchange:
-        """The map the other way."""
+        """The transposed map."""
         return exchange(tuple(each.transposed() for each in self.along))
 
     @once
     def linear(self) -> Exchange:
-        """The map with 0 in the place of constants."""
+        """The map with 0 in place of constants."""
         if not self._constants:
             return self
         return exchange(
@@ -331,15 +332,15 @@ class Exchange:
         )
 
     def beside(self, lengths: tuple[int, ...]) -> Exchange:
-        """Return the map on arrays with one more axis, the last, along which blocks have these lengths and stay as they are."""
+        """Return the map on arrays with one more axis, the last, along which blocks have these lengths and are not changed."""
         return exchange((*self.along, same(lengths)))
 
     def kind(self, at: At) -> At:
-        """Return what blocks have in common that are put together alike."""
+        """Return the key that blocks share which are assembled in the same way."""
         return tuple(kinds[i] for kinds, i in zip(self._kinds, at, strict=True))
 
     def places(self, at: At) -> Iterator[At]:
-        """Return where the blocks stand that one is made of, the one at its own place first."""
+        """Return the positions of a block's sources, the one at its own position first."""
         found = itertools.product(*[blocks[i] for blocks, i in zip(self._blocks, at, strict=True)])
         return (place for place in found if -1 not in place) if self._constants else found
 
@@ -373,7 +374,7 @@ def exchange(along: tuple[Along, ...]) -> Exchange:
 
 
 def same(lengths: tuple[int, ...]) -> Along:
-    """Return what leaves blocks as they are."""
+    """Return the identity map."""
     return Along(lengths, lengths, tuple((Piece(i, 0, n, 0),) for i, n in enumerate(lengths)))
 
 
@@ -381,12 +382,12 @@ def same(lengths: tuple[int, ...]) -> Along:
 def putting(
     chunks: tuple[tuple[int, ...], ...], axes: tuple[int | None, ...], borders: tuple[Border, ...]
 ) -> Exchange | None:
-    """Return what puts borders around the blocks of an array; None, if there are none.
+    """Return the map that adds borders to the blocks of an array; None if there are none.
 
     Parameters
     ----------
     axes : tuple of (int or None)
-        Which of the borders' axes each of the array is.
+        For each axis of the array, the number of the borders' axis.
     """
     own = {border.axis: border for border in borders}
     if own.keys().isdisjoint(axes):
@@ -397,14 +398,14 @@ def putting(
 
 @functools.lru_cache(maxsize=KEPT)
 def cutting(chunks: tuple[tuple[int, ...], ...], borders: tuple[Border, ...]) -> Exchange:
-    """Return what cuts borders off the blocks of an array, whose chunks these are without."""
+    """Return the map that trims borders from the blocks of an array with these chunks without them."""
     own = {border.axis: border for border in borders}
     return exchange(tuple(own[a].cut() if a in own else same(lengths) for a, lengths in enumerate(chunks)))
 
 
 @functools.lru_cache(maxsize=KEPT)
 def both(first: Exchange | None, second: Exchange | None) -> Exchange | None:
-    """Return the exchange that does two, one after the other; None: there is none, or none that does it at once."""
+    """Return the composition of two exchanges; None if it does not exist, or needs more than one step."""
     if first is None or second is None:
         return first or second
     along = [b.after(a) for a, b in zip(first.along, second.along, strict=True)]
@@ -412,18 +413,18 @@ def both(first: Exchange | None, second: Exchange | None) -> Exchange | None:
 
 
 class Source(NamedTuple):
-    """What the blocks of an array are made of.
+    """The source of an array's blocks.
 
     Attributes
     ----------
     base : str
-        The name of the blocks that they are made of.
+        The name of the source blocks.
     part : int or None
-        Which of the several results that each of those is.
+        The number of the result to use, if each of these has several.
     exchange : Exchange or None
         How.
     nbytes : float
-        What the largest of those takes.
+        The bytes of the largest of them.
     graph : HighLevelGraph
         That makes them.
     """
@@ -436,7 +437,7 @@ class Source(NamedTuple):
 
 
 def source(x: Any, exchange: Exchange | None) -> Source:
-    """Return what the blocks of an array are made of, after an exchange: not of its own, if those are put together of others."""
+    """Return the source of the blocks of an array after an exchange: not its own, if those are assembled from others."""
     layer = x.dask.layers[x.name]
     if isinstance(layer, Assembled) and layer.stands:
         joined = both(layer.source.exchange, exchange)
@@ -447,20 +448,20 @@ def source(x: Any, exchange: Exchange | None) -> Source:
 
 
 class Needed:
-    """What a task needs for blocks that are put together alike of the blocks of one name: of several results, perhaps.
+    """The inputs a task needs for blocks of one kind, assembled from blocks of one name; possibly several results.
 
     Parameters
     ----------
     source : Source
-        What they are made of.
+        The source blocks.
     parts : tuple of (int or None)
-        Which of the results.
+        The numbers of the results.
     name : str
-        Of tasks that cut parts of large blocks, which are put into
+        The graph for tasks that cut parts of large blocks, to which
     tasks : dict
         these.
     key : callable, optional
-        Takes a place, gives the key of the block that stands there.
+        Takes a place, returns the key of the block there.
     """
 
     def __init__(
@@ -489,7 +490,7 @@ class Needed:
         return refs
 
     def puts(self, at: At, first: int) -> tuple[Put, ...]:
-        """Return how the blocks at a place are put together, of what the task is given from a number on."""
+        """Return how to assemble the blocks at a place from the task's arguments, beginning at a number."""
         assembly = None if self.exchange is None else self.exchange.assembly(self.exchange.kind(at))
         return tuple(Put(assembly, first, part, i if self.cuts else None) for i, part in enumerate(self.parts))
 
@@ -506,13 +507,13 @@ class Put(NamedTuple):
     Attributes
     ----------
     assembly : Assembly or None
-        How; None: the block is what is given.
+        The recipe; None: the block is the argument itself.
     first : int
-        From where on the task is given what it is made of.
+        The position of its first source among the task's arguments.
     part : int or None
-        Which of several results that is.
+        The number of the result, if these have several.
     cut : int or None
-        All but the first are cut by now; which of the parts it is.
+        Whether all but the first are already cut; then the numbers of the parts.
     """
 
     assembly: Assembly | None
@@ -533,20 +534,20 @@ def put_together(put: Put, axes: int, *values: Any) -> Any:
 
 
 class Assembled(Layer):
-    """One of several results of tasks, put together to blocks; a task that needs these does that itself.
+    """One of several results of tasks, assembled into blocks; a task that needs these assembles them itself.
 
     Parameters
     ----------
     name : str
         Of the blocks.
     source : Source
-        What they are made of.
+        Their source.
     grid : tuple of int
-        How many tasks there are along each axis.
+        The number of tasks along each axis.
     axes : tuple of (int or None)
-        Along which of these each axis of a block is cut.
+        The axis of these along which each axis of a block is cut.
     added : tuple of int
-        Those that are not cut, but have several tasks: they are axes in front, of length 1.
+        Axes that are not cut, but have several tasks: they become axes in front, of length 1.
     said : dict
         Chunks and dtype.
     """
@@ -565,7 +566,7 @@ class Assembled(Layer):
 
     @property
     def stands(self) -> bool:
-        """Whether blocks stand where the tasks do."""
+        """Whether blocks and tasks have the same positions."""
         return self.axes == tuple(range(len(self.grid)))
 
     @once

@@ -1,7 +1,7 @@
 """How values are computed: every pass over Dask's tasks goes through `realize`, except those of `lowering`.
 
-Dask optimises the graph as always and hands it to `_Run`, which computes it in the passes of `staging` on the scheduler
-that is active: the threads of this process, or a `distributed` cluster.
+Dask optimises the graph as usual and passes it to `_Run`, which computes it in the passes of `staging` on the active
+scheduler: the threads of this process, or a `distributed` cluster.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ internal(__file__)
 
 T = TypeVar("T")
 
-#: What Dask's configuration may say under "agrad",
+#: The valid keys of Dask's configuration under "agrad",
 CONFIGURED = frozenset({"max_memory", "progress", "retries"})
-#: and what else it did, and was told.
+#: and the lines and settings already warned about.
 _TOLD: set[str] = set()
 
 
@@ -68,7 +68,7 @@ def realize(
 
 
 def outlook(arrays: tuple[Any, ...], *, max_memory: int | str | None) -> Outlook:
-    """Return what computing arrays together will read and hold."""
+    """Return what a joint computation of arrays will read and hold."""
 
     def planned(arrays: tuple[Any, ...]) -> Outlook:
         run = _Planned(arrays, keep="host", max_memory=max_memory, progress=False, retries=None)
@@ -83,7 +83,7 @@ def outlook(arrays: tuple[Any, ...], *, max_memory: int | str | None) -> Outlook
 
 
 def _as_stored(array: Any) -> Any:
-    """Return what writes an array in several chunks to a store, if its sizes are known."""
+    """Return the same for writing an array in several chunks to a store, if its sizes are known."""
     from agrad_dask import writing  # noqa: PLC0415 (only where something is written)
 
     if array.npartitions < 2 or any(math.isnan(n) for n in array.shape):
@@ -119,14 +119,14 @@ def _standing_for(array: Any) -> Any:
 def run(
     arrays: Sequence[Any], tasks: Mapping[Any, GraphNode], key: Any, given: Mapping[Any, Any], what: str, nbytes: float
 ) -> Any:
-    """Compute a value that tasks make of arrays and of what is given; a cluster is sent that once, not with each task.
+    """Compute a value by tasks on arrays and other arguments; a cluster receives these once, not with each task.
 
     Parameters
     ----------
     what : str
-        What the tasks run,
+        The function that the tasks run,
     nbytes : float
-        and what the largest rows take that one of them gets.
+        and the memory for the largest rows that one of them gets.
     """
     run = _Run(tuple(arrays), keep="host", max_memory=None, progress=None, retries=None)
     if run.workers is not None:
@@ -149,17 +149,17 @@ def _blocks(keys: Any, graph: Mapping[Any, Any]) -> Any:
 
 
 def _check_config() -> None:
-    """Warn of what Dask's configuration says for agrad and nothing reads."""
+    """Warn about keys of Dask's configuration for agrad that nothing reads."""
     said = dask.config.get("agrad", None) or {}
     for key in {key.replace("-", "_") for key in said} - CONFIGURED - _TOLD:
         _TOLD.add(key)
         warnings.warn(
-            f'nothing reads "agrad.{key}" of Dask\'s configuration; there are {", ".join(sorted(CONFIGURED))}.',
+            f'nothing reads "agrad.{key}" of Dask\'s configuration; the known keys are {", ".join(sorted(CONFIGURED))}.',
             stacklevel=2,
         )
 
 
-#: Results of so many bytes, in several chunks, may be meant for a store.
+#: Results of this size, in several chunks, may be meant for a store.
 STORED = 2**20
 
 
@@ -178,7 +178,7 @@ class _Run:
         self.schedule: Any = get_scheduler(collections=[array for array in arrays if is_dask_collection(array)])
         client = getattr(self.schedule, "__self__", None)
         self.client: Any = client if hasattr(client, "persist") else None
-        #: As they are before a run: of those that are lost in it nothing is known afterwards.
+        #: The futures before a run: those lost during it can no longer be queried.
         self.workers = None if self.client is None else Workers.of(self.client)
         self.keep = keep
         _check_config()
@@ -187,13 +187,13 @@ class _Run:
         wanted = _LINES.get() is not None or dask.config.get("agrad.progress", False)
         self.progress = wanted if progress is None else progress
         self.retries = dask.config.get("agrad.retries", 0) if retries is None else retries
-        #: What runs, and its largest block, for errors, where the graph does not say it.
+        #: The work and its largest block, for errors, if the graph does not show them.
         self.what: str = ""
         self.block: Block | None = None
-        #: What the names of this run's tasks on a cluster end with, and the names of values kept there.
+        #: The suffixes of the names of this run's tasks on a cluster, and of values kept there.
         self.mark, self.elsewhere = uuid.uuid4().hex, dict[Any, Any]()
         graphs = [array.dask for array in arrays if isinstance(getattr(array, "dask", None), HighLevelGraph)]
-        #: The graph by names of arrays, as it was before Dask fused tasks.
+        #: The graph by names of arrays, before Dask fused tasks.
         self.written = HighLevelGraph.merge(*graphs) if graphs else HighLevelGraph({}, {})
         #: With annotations for a cluster, which layers have, tasks run as Dask fuses them.
         self.contracts = not (
@@ -201,7 +201,7 @@ class _Run:
         ) and all(getattr(array, "name", None) in self.written.layers for array in arrays)
 
     def __call__(self, expression: Any, keys: Any, **options: Any) -> list[Any]:
-        """Compute, as Dask asks a scheduler to."""
+        """Compute, as a scheduler called by Dask."""
         keys = list(flatten(keys))
         if self.contracts:
             threads = self.threads() if self.max_memory is None else self.fitting(keys)[1]
@@ -237,7 +237,7 @@ class _Run:
         threads: int | None,
         options: dict[str, Any],
     ) -> list[Any]:
-        """Compute a pass; on a cluster its values stay there, as those of earlier ones did, and futures are given."""
+        """Compute a pass; on a cluster its values stay there, like those of earlier passes, and futures are returned."""
         if self.client is None:
             return self.locally(graph, targets, threads, options)
         new = [key for key in targets if key in graph]
@@ -245,12 +245,12 @@ class _Run:
         return [futures[key] if key in futures else self.kept(key) for key in targets]
 
     def brought(self, values: dict[Any, Any], keys: list[Any]) -> list[Any]:
-        """Return values, from a cluster if they are to be here."""
+        """Return values, fetched from a cluster if they are needed here."""
         found = [values[key] for key in keys]
         return list(self.client.gather(found)) if self.client is not None and self.keep == "host" else found
 
     def fitting(self, keys: list[Any]) -> tuple[list[tuple[list[Any], dict[Any, GraphNode]]], int]:
-        """Return passes whose tasks do what happens to some chunks, and how many of these fit at a time; 0: not one."""
+        """Return passes with one task for all work on some chunks, and how many of these tasks fit at a time; 0: not even one."""
         done, parts = dict[Any, Any](), []
         for targets, part, *_ in self.contractions(keys, done):
             parts.append((targets, part))
@@ -273,14 +273,14 @@ class _Run:
             self.workers.refuse(Block(peak.largest, what))
 
     def counts(self) -> list[int]:
-        """Return how many tasks may run at a time, the most first: fewer than all only where that is agrad's to say."""
+        """Return the possible numbers of concurrent tasks, the largest first: fewer than all only if agrad decides it."""
         allowed = self.threads()
         if self.schedule is dask.threaded.get and dask.config.get("pool", None) is None:
             return list(dict.fromkeys([allowed, *(n for n in (allowed // 2, 2, 1) if 0 < n < allowed)]))
         return [allowed]
 
     def contracted(self, keys: list[Any], options: dict[str, Any], threads: int) -> list[Any]:
-        """Compute, with one task for what happens to some chunks, so many at a time."""
+        """Compute, with one task for all work on some chunks, and this many at a time."""
         values: dict[Any, Any] = {}
         fewer = None if threads == self.threads() else threads
         for targets, graph, number, count in self.contractions(keys, values):
@@ -294,17 +294,17 @@ class _Run:
     def contractions(
         self, keys: list[Any], values: Mapping[Any, Any]
     ) -> Iterator[tuple[list[Any], dict[Any, GraphNode], int, int]]:
-        """Give for pass after pass what is to be computed, the tasks, its number and how many there are.
+        """Yield for each pass its targets, the tasks, its number and the number of passes.
 
         Parameters
         ----------
         values : mapping
-            Holds what the passes so far have computed.
+            Holds the results of the passes so far.
         """
         chunks = max(staging.CHUNKS, self.threads())
         with uncollected(), self.planning():
             plan = runs.Runs(self.written, keys, chunks)
-            if self.workers is not None and self.max_memory is None:  # else the plan is refused, or fits
+            if self.workers is not None and self.max_memory is None:  # otherwise the plan is refused, or fits
                 self.workers.warn(self.largest(plan.of))
             outline = plan.outline()
             sizes = _Sizes(outline, self.written)
@@ -319,7 +319,7 @@ class _Run:
             yield targets, graph, number, len(passes)
 
     def shown(self, graph: Mapping[Any, GraphNode], number: int, count: int) -> AbstractContextManager[Any]:
-        """Show how far the tasks of a pass have come, if that is wanted."""
+        """Show the progress of the tasks of a pass, if requested."""
         if not self.progress or self.client is not None:
             return nullcontext()
         tasks = sum(not isinstance(node, DataNode) for node in graph.values())
@@ -355,7 +355,7 @@ class _Run:
         raise self.too_little(graph, keys, sizes, *best)
 
     def peak(self, graph: Mapping[Any, GraphNode], passes: list[list[Any]], threads: int) -> staging.Peak:
-        """Return the largest peak of several passes; each holds what those before it were for."""
+        """Return the largest peak of several passes; each holds the targets of those before it."""
         now, parts = dict(graph), []
         for targets in passes:
             parts.append((targets, dict(now)))
@@ -365,7 +365,7 @@ class _Run:
     def followed(
         self, parts: Iterable[tuple[list[Any], Mapping[Any, GraphNode]]], threads: int
     ) -> tuple[staging.Peak, dict[str, Any]]:
-        """Return the largest peak of passes, which allocators add to, and what else is known of them."""
+        """Return the largest peak of passes, to which allocators add, and its other properties."""
         from agrad_dask import held  # noqa: PLC0415 (it knows all that tasks do, and some of that computes)
 
         worst, kept, reads, known = staging.Peak(0, None, 0), 0, list[Any](), {"tasks": 0, "passes": 0, "sizes": {}}
@@ -404,7 +404,7 @@ class _Run:
         passes: list[list[Any]],
         threads: int,
     ) -> MemoryError:
-        """Make the error that says what would be needed."""
+        """Create the error that says how much memory is needed."""
         own, kept, limit = sizes.own(peak.task), sum(map(sizes, keys)), self.max_memory or 0
         origin, _ = origins.of(own, self.written)
         plan = (
@@ -417,7 +417,7 @@ class _Run:
         ]
         if 2 * kept > limit:
             lines.append(
-                f"The results alone take {format_bytes(kept)}: reduce them before, or ask for fewer at a time."
+                f"The results alone take {format_bytes(kept)}: reduce them before, or compute fewer at a time."
             )
         else:
             times = math.ceil(peak.nbytes / max(1, limit))
@@ -435,7 +435,7 @@ class _Run:
         return MemoryError("\n  ".join(lines))
 
     def in_one_chunk(self, key: Any, size: int, limit: int) -> str:
-        """Return what to do about an array that is one chunk and takes much of a limit, "" for another."""
+        """Return the advice for an array that is one chunk and takes much of a limit, "" for another."""
         name = name_of(key)
         array = self.written.layers.get(name)
         keys = () if array is None else array.get_output_keys()
@@ -446,7 +446,7 @@ class _Run:
         )
 
     def lost(self, error: Any) -> MemoryError:
-        """Make the error of a worker that was lost, as a rule because it was too small."""
+        """Create the error for a worker that was lost, usually because its memory was too small."""
         what = self.what or "what agrad computes"
         if error is not None and not self.what:
             origin, exact = origins.of(self.given(error.task), self.written)
@@ -468,7 +468,7 @@ class _Run:
     def outlook_of(
         self, parts: Iterable[tuple[list[Any], Mapping[Any, GraphNode]]], keys: list[Any], threads: int
     ) -> Outlook:
-        """Return what passes read and hold, given what each computes and its tasks."""
+        """Return what passes read and hold, given the targets of each and its tasks."""
         from agrad_dask import held  # noqa: PLC0415 (as in `followed`)
 
         peak, known = self.followed(parts, threads)
@@ -498,13 +498,13 @@ class _Run:
             self.explain(error, *_failed_in(error))
             raise
         if Tensor in map(type, found) and any(isinstance(v, Tensor) and is_followed(v) for v in found):
-            raise in_dask()  # a function of the user's, which tasks call, takes a tensor from outside
+            raise in_dask()  # a user function, called by tasks, uses an outer tensor
         return found
 
     def on_cluster(
         self, graph: dict[Any, GraphNode], known: dict[Any, Any], targets: list[Any], options: dict[str, Any]
     ) -> list[Any]:
-        """Compute a pass on the workers of a cluster; gives futures that are done."""
+        """Compute a pass on the workers of a cluster; return finished futures."""
         from distributed import KilledWorker, as_completed  # noqa: PLC0415 (not needed on threads)
 
         if not targets:
@@ -532,7 +532,7 @@ class _Run:
                     cause = cause or self.client.sync(self.client.scheduler.get_error_cause, keys=[future.key])
                     self.explain(error, self.given(cause), place)
                     raise error.with_traceback(step)
-            except BaseException as error:  # a traceback keeps what this frame holds, and the cluster would go on
+            except BaseException as error:  # a traceback keeps this frame's references alive, and the cluster would continue
                 for future in made:
                     future.release()
                 if isinstance(error, Exception):
@@ -541,7 +541,7 @@ class _Run:
         return list(made)
 
     def largest(self, names: Iterable[str]) -> Block:
-        """Return the largest of the blocks of some names, of those whose size is known."""
+        """Return the largest block with one of some names, among those whose size is known."""
         sizes = {name: runs.block_bytes(self.written.layers[name]) for name in names if name in self.written.layers}
         name = max((name for name, size in sizes.items() if math.isfinite(size)), key=sizes.__getitem__, default="")
         origin = origins.of((name,), self.written)[0]
@@ -576,13 +576,13 @@ class _Run:
         return (f"{key[0]}-{self.mark}", *key[1:]) if isinstance(key, tuple) else f"{key}-{self.mark}"
 
     def given(self, name: Any) -> Any:
-        """Return the key of a task by its name on the cluster; tasks in a fused one have none there."""
+        """Return the key of a task from its name on the cluster; tasks inside a fused one have none there."""
         first, *rest = name if isinstance(name, tuple) else (name,)
         first = first.removesuffix(f"-{self.mark}") if isinstance(first, str) else first
         return (first, *rest) if isinstance(name, tuple) else first
 
     def shipped(self, graph: dict[Any, GraphNode], futures: dict[Any, Any]) -> Any:
-        """Return a graph as it goes to a cluster, with what `dask.annotate` said of its arrays."""
+        """Return a graph in the form for a cluster, with the annotations of `dask.annotate` on its arrays."""
         said = {name: layer.annotations for name, layer in self.written.layers.items() if layer.annotations}
         parts: dict[str, dict[Any, Any]] = {"": {future.key: future for future in futures.values()}}
         names = {key: self.named(key) for key in graph} | {key: future.key for key, future in futures.items()}
@@ -595,7 +595,7 @@ class _Run:
         return HighLevelGraph(layers, {name: set(layers) - {name} for name in layers})
 
     def explain(self, error: BaseException, key: Any, place: int | None) -> None:
-        """Add to an error which operation's task raised it, at which place if it runs at many, and that operation's line."""
+        """Add to an error the operation whose task raised it, the place if it runs at many, and that operation's line."""
         if key is None or any(text.startswith((_NOTE, CHUNK_NOTE)) for text in getattr(error, "__notes__", ())):
             return
         if place is not None:
@@ -612,17 +612,17 @@ class _Run:
             error.add_note(_SMALLER.get("" if origin is None else origin.op, _CHUNKS))
 
 
-#: What to do where memory did not suffice,
+#: The advice if memory did not suffice,
 _CHUNKS = "Make the chunks smaller: chunks= where the data is opened or an array is made, or x.rechunk()."
-#: and where no chunks are small enough.
+#: and if no chunks are small enough.
 _SMALLER = {
-    "linalg.svd": "U and Vh are square by default, each in one piece: svd(x, full_matrices=False) gives what a tall x has, by chunks.",
-    "linalg.qr": 'Q is square in mode="complete", in one piece: qr(x) gives what a tall x has, by chunks.',
+    "linalg.svd": "U and Vh are square by default, each in one piece: svd(x, full_matrices=False) returns those of a tall x, in chunks.",
+    "linalg.qr": 'Q is square in mode="complete", in one piece: qr(x) returns that of a tall x, in chunks.',
 }
 
 
 class _Planned(_Run):
-    """A scheduler that computes nothing, and says what there would be to compute."""
+    """A scheduler that computes nothing, and reports what it would compute."""
 
     found = Outlook()
 
@@ -648,19 +648,19 @@ async def _nothing() -> None:
 # -- progress ---------------------------------------------------------------------------------------------------------
 
 
-#: What the loop over `steps` that runs shows its lines in.
+#: The display of the running loop over `steps`.
 _LINES: ContextVar[Any] = ContextVar("agrad_dask_lines", default=None)
 
 
 def steps(iterable: Iterable[T], total: int | None = None) -> Iterator[T]:
-    """Iterate, and show how many steps are done and how far the pass is that is being computed.
+    """Iterate, and show the number of finished steps and the progress of the current pass.
 
     Parameters
     ----------
     iterable : iterable
-        What a loop goes over, as ``range(100)`` or the batches of a loader.
+        The iterable of the loop, such as ``range(100)`` or the batches of a loader.
     total : int, optional
-        How many steps there are. Default: the length of `iterable`, if it knows one.
+        The number of steps. Default: the length of `iterable`, if known.
 
     Yields
     ------
@@ -669,9 +669,9 @@ def steps(iterable: Iterable[T], total: int | None = None) -> Iterator[T]:
 
     Notes
     -----
-    Two lines of `rich`, if that is installed: the steps, and the pass of the present one. Without it a printed line per step
-    that is done, and Dask's own bar per pass. A step is done when the loop asks for the next one. On a cluster passes are
-    shown as Dask shows them there.
+    Two lines of `rich`, if it is installed: the steps, and the pass of the current one. Without it, a printed line per
+    finished step, and Dask's own bar per pass. A step is finished when the loop requests the next one. On a cluster
+    passes are shown by Dask.
 
     Examples
     --------
@@ -690,7 +690,7 @@ def steps(iterable: Iterable[T], total: int | None = None) -> Iterator[T]:
 
 @contextmanager
 def _lines() -> Iterator[Any]:
-    """Open lines for a loop over steps, in those of the loop around it if there is one."""
+    """Open lines for a loop over steps, within those of the enclosing loop if there is one."""
     outer = _LINES.get()
     if outer is not None:
         yield outer
@@ -705,7 +705,7 @@ def _lines() -> Iterator[Any]:
 
 
 class _Printed:
-    """Stands in for `rich`."""
+    """Replaces `rich`."""
 
     def add_task(self, what: str, total: int | None) -> list[Any]:
         return [what, 0, "" if total is None else f" of {total}"]
@@ -716,7 +716,7 @@ class _Printed:
 
 
 def _display(*, transient: bool = False) -> Any:
-    """Return a new display of `rich`, None where that is not installed."""
+    """Return a new display of `rich`, None if it is not installed."""
     try:
         from rich.progress import MofNCompleteColumn, Progress  # noqa: PLC0415 (optional)
     except ImportError:
@@ -725,7 +725,7 @@ def _display(*, transient: bool = False) -> Any:
 
 
 def bar(tasks: int, what: str = "Computing") -> AbstractContextManager[Any]:
-    """Show how many of the tasks in this process are done."""
+    """Show the number of finished tasks in this process."""
     lines = _LINES.get() or _display()
     if lines is None or isinstance(lines, _Printed):
         from dask.diagnostics import ProgressBar  # noqa: PLC0415 (only where asked for)
@@ -749,7 +749,7 @@ def _rich(lines: Any, tasks: int | None, what: str) -> Iterator[None]:
 
 
 def show(futures: Any) -> None:
-    """Show how many of a cluster's tasks are done."""
+    """Show the number of a cluster's finished tasks."""
     from distributed import progress  # noqa: PLC0415 (not needed on threads)
 
     widget = progress(futures)  # on a console this returns when all is done
@@ -779,7 +779,7 @@ def seceded() -> Iterator[None]:
         rejoin()
 
 
-#: How the note begins that says which task failed,
+#: The beginning of the note that names the failed task,
 _NOTE = "Raised by a task of"
 #: or which chunk of `value_and_grad`.
 CHUNK_NOTE = "Raised in"
@@ -788,7 +788,7 @@ CHUNK_NOTE = "Raised in"
 
 
 def _failed_in(error: BaseException) -> tuple[Any, int | None]:
-    """Return the key of the innermost task that an error came through in this process, and at which place of a run."""
+    """Return the key of the innermost task that an error came through in this process, and the place in a run."""
     found: Any = None
     place, step = None, error.__traceback__
     while step is not None:
@@ -802,7 +802,7 @@ def _failed_in(error: BaseException) -> tuple[Any, int | None]:
 
 
 def _for_worker(node: Any, names: Mapping[Any, Any]) -> Any:
-    """Return a task as it runs on a cluster, under the name it has there."""
+    """Return a task in the form for a cluster, under its name there."""
     if isinstance(node, Alias):
         return Alias(names[node.key], names[node.target])
     node = node.substitute(names, key=names[node.key])
@@ -812,12 +812,12 @@ def _for_worker(node: Any, names: Mapping[Any, Any]) -> Any:
 
 
 class _OnWorker:
-    """The function of a task as it runs on a cluster.
+    """The function of a task in its form for a cluster.
 
-    Arrays that were sent may begin at any byte, and NumPy and BLAS add up such arrays in another order: the same
-    program would give other last digits at every run. They are copied to where their items are aligned.
+    Arrays that were sent may begin at any byte, and NumPy and BLAS sum such arrays in another order: the same program
+    would give different last digits in every run. They are copied to aligned memory.
 
-    An error is told which task it comes from, also of those in a fused one: a traceback that travels has no values.
+    It notes on an error the task it comes from, also for tasks in a fused one: a traceback that travels has no values.
     """
 
     __slots__ = ("function",)
@@ -829,7 +829,7 @@ class _OnWorker:
         try:
             return self.function(*map(fusing.aligned, args), **kwargs)
         except Exception as error:
-            with suppress(AttributeError):  # of an exception that takes none; then the fused task is named
+            with suppress(AttributeError):  # of an exception that does not support notes; then the fused task is named
                 error._agrad_task = _failed_in(error)  # type: ignore[attr-defined]
             raise
 
@@ -845,7 +845,7 @@ def _own(node: Any, key: Any) -> Any:
 
 
 class _Sizes:
-    """The bytes of the blocks of a graph, from the chunks of the arrays they belong to."""
+    """The sizes of the blocks of a graph in bytes, from the chunks of their arrays."""
 
     def __init__(self, graph: Mapping[Any, GraphNode], written: HighLevelGraph) -> None:
         self.graph, self.layers = graph, written.layers
@@ -878,7 +878,7 @@ class _Sizes:
                     continue
             else:
                 size = self._stated(_own(node, at), node)
-                if size is None:  # unknown: as large as the largest it is made of
+                if size is None:  # unknown: as large as its largest operand
                     missing = [d for d in node.dependencies if d not in self._found]
                     if missing:
                         stack.extend(missing)
@@ -890,11 +890,11 @@ class _Sizes:
         return self._found[key]
 
     def stated(self, key: Any) -> int | None:
-        """Return what the chunks of its array say of a value, also of one within tasks."""
+        """Return the size of a value from the chunks of its array, also for one within tasks."""
         return self._stated(_own(self.graph.get(key), key), self.graph.get(key))
 
     def _stated(self, key: Any, node: Any) -> int | None:
-        """What the array's chunks say, None if it has none or they are unknown."""
+        """The chunks of the array, None if it has none or they are unknown."""
         name = name_of(key)
         layer = self.layers.get(name) or self.layers.get(origins.array_of(key))
         said = getattr(layer, "collection_annotations", None) or {}
@@ -913,7 +913,7 @@ class _Sizes:
 
 
 def _reduced(node: Any, key: Any) -> tuple[int, ...]:
-    """Return the axes that the first step of a reduction makes one long, where Dask states the chunks of the operand."""
+    """Return the axes that the first step of a reduction reduces to length 1, if Dask declares the chunks of the operand."""
     if isinstance(node, Task) and node.has_subgraph():
         node = node.args[0].get(key)
     said = {**getattr(getattr(node, "func", None), "keywords", {}), **getattr(node, "kwargs", {})}

@@ -1,12 +1,13 @@
 """Let a lazy number that multiplies a whole gradient multiply its sum: then the number need not be known before.
 
-The cotangent of ``total / count`` is one number, ``1 / count``, and every chunk of the backward pass is a multiple of it. Where
-`count` is a statistic of the data, the chunks would wait for it, or be read again once it is known. The rules of agrad's own operations are
-linear in the cotangent, so each is run on the cotangent without the number, too; where a gradient comes out in one piece it is
-the number times that. What stays in chunks is as always, and so is a derivative of the user's own, which need not be linear.
+The cotangent of ``total / count`` is one number, ``1 / count``, and every chunk of the backward pass is a multiple of
+it. If `count` is a statistic of the data, the chunks would have to wait for it, or be read again once it is known. The
+rules of agrad's own operations are linear in the cotangent, so each is also run on the cotangent without the number; a
+gradient in a single chunk is the number times that result. Gradients in several chunks are computed as usual, and so is
+a derivative of the user's own, which need not be linear.
 
-Results are those of the long way to rounding (of a number that is not finite, infinity may stand for NaN). So nothing is done in
-float16, whose sums would overflow without the divisor.
+Results equal those of the direct computation up to rounding (if the number is not finite, infinity may replace NaN). So
+float16, whose sums would overflow without the divisor, is excluded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from agrad.plugin.backend import MaskedCotangents, internal
 from agrad_dask import origins
 from agrad_dask.fusing import Fold
 
-#: Dtypes whose range is so large that it does not matter where in a product the number stands.
+#: Dtypes whose range is so large that the position of the number in a product does not matter.
 WIDE = ("float32", "float64")
 
 internal(__file__)
@@ -35,13 +36,13 @@ class Factored(NamedTuple):
     Attributes
     ----------
     name : str
-        Of the cotangent: an assignment gives a Dask array another one.
+        The graph of the cotangent: an assignment gives a Dask array another one.
     factor : dask.array.Array
         The number.
     rest : array
         What it multiplies.
     masked : bool
-        Where the cotangent is 0 it was not asked for: 0 times anything is 0 there.
+        Whether 0 in the cotangent means that it was not requested: 0 times anything is 0 there.
     """
 
     name: str
@@ -51,14 +52,14 @@ class Factored(NamedTuple):
 
 
 def run_rule(rule: Callable[[Any], Any], g: Any, node: Any, vjp: Callable[..., Any]) -> Any:
-    """Run a rule, and once more without the number that its cotangent is a multiple of, if there is one.
+    """Run a rule, and again without the number that its cotangent is a multiple of, if there is one.
 
     Parameters
     ----------
     rule : callable
-        Takes a cotangent, gives those of the operands that need one.
+        Takes a cotangent, returns those of the operands that need one.
     vjp : callable
-        Which of the node's rules that is.
+        Which of the node's rules it is.
     """
     found = rule(g)
     plan = node.plan
@@ -73,7 +74,7 @@ def run_rule(rule: Callable[[Any], Any], g: Any, node: Any, vjp: Callable[..., A
 
 
 def added(a: Any, b: Any, total: Any) -> Any:
-    """Return a sum, which is a multiple of what both terms are multiples of."""
+    """Return a sum, as a multiple if both terms are multiples of the same number."""
     one, other = _noted(a), _noted(b)
     if one is not None and other is not None and one.factor.name == other.factor.name:
         _note(total, one.factor, one.rest + other.rest, masked=one.masked and other.masked)
@@ -81,7 +82,7 @@ def added(a: Any, b: Any, total: Any) -> Any:
 
 
 def _noted(array: Any) -> Factored | None:
-    """Return what is known of a cotangent as a product."""
+    """Return a cotangent's known factorisation."""
     found: Factored | None = getattr(array, "_agrad_product", None)
     return found if found is not None and found.name == array.name else None
 
@@ -91,7 +92,7 @@ def _note(array: Any, factor: Any, rest: Any, *, masked: bool) -> None:
 
 
 def _product(g: Any) -> Factored | None:
-    """Return a cotangent as a product; one number that is made of many chunks is itself a factor, of 1."""
+    """Return a cotangent as a product; a single number computed from many chunks is itself a factor, of 1."""
     if not isinstance(g, da.Array):
         return None
     if g.size == 1 and g.dtype.name in WIDE and _is_of_many(g):
@@ -100,7 +101,7 @@ def _product(g: Any) -> Factored | None:
 
 
 def _of(part: Any, factor: Any, rest: Any, *, masked: bool) -> Any:
-    """Return a cotangent, as the product if it is in one piece and made of many."""
+    """Return a cotangent, as the product if it is one chunk computed from many."""
     if not isinstance(part, da.Array) or part.dtype.kind not in "fc" or part.dtype.name == "float16":
         return part
     if part.npartitions > 1 or not (isinstance(rest, da.Array) and rest.npartitions == 1 and _is_of_many(rest)):
@@ -112,7 +113,7 @@ def _of(part: Any, factor: Any, rest: Any, *, masked: bool) -> Any:
 
 
 def _is_of_many(array: Any) -> bool:
-    """Return whether an array is made of one that has several chunks."""
+    """Return whether an array is computed from one that has several chunks."""
     return any(map(_is_cut, array.dask.layers.values()))
 
 
@@ -123,7 +124,7 @@ def _is_cut(layer: Any) -> bool:
 
 
 def _times(factor: Any, rest: Any, *, masked: bool) -> Any:
-    """Multiply a number and what was added up without it."""
+    """Multiply a number by a sum that was computed without it."""
     with np.errstate(all="ignore"):
         product = factor * rest
     if masked and not (np.isfinite(factor) and factor):
