@@ -1,7 +1,8 @@
-"""Several tasks as one, whose order is worked out once: depth first, and each value is let go after its last use.
+"""Several tasks as one, in an order computed once: depth first, releasing each value after its last use.
 
-A task that Dask fused costs as much again as the scheduler takes for it, because Dask puts the tasks in it in order every
-time it runs. A `Run` is what tasks do that are alike; a `Fold` adds up, in these tasks and a tree of others, what all places give.
+A task that Dask fused costs as much again as the scheduler takes for it, because Dask orders the tasks in it every time
+it runs. A `Run` is the shared work of similar tasks; a `Fold` sums the results of all places, in these tasks and in a
+tree of others.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from agrad_dask.staging import Graph
 
 #: Neighbouring chunks share a task while they have at most this many bytes together; the task reads them in turn.
 GROUP_BYTES = 2**24
-#: Tasks are made smaller than that where there would be fewer than about this many to share out.
+#: Tasks are made smaller than that if fewer than about this many would remain to distribute.
 GROUPS = 32
-#: Tasks are made larger where there would be more than about this many: Dask's scheduler takes 50 to 100 us for each.
+#: Tasks are made larger if there would be more than about this many: Dask's scheduler takes 50 to 100 us for each.
 TASKS = 100_000
-#: How many partial sums one task adds up: a power of two, see `Fold`.
+#: How many partial sums one task adds: a power of two, see `Fold`.
 FAN_IN = 8
 
-#: Under which key, with the number of a fold, a task holds what adds up.
+#: The key, together with the number of a fold, under which a task holds its adder.
 TOTAL = "total"
 
-#: How many blocks there are along each axis.
+#: The number of blocks along each axis.
 Grid = tuple[int, ...]
-#: What is done, under which key its value is held, and the keys of what it needs.
+#: The action, the key under which its value is held, and the keys of its operands.
 Do = tuple[Any, Any, tuple[Any, ...]]
 
 
@@ -48,12 +49,12 @@ class TaskList:
     Attributes
     ----------
     given : tuple of (key, key, int or None)
-        What the steps need from outside: under which key they know it, under which it is handed in, and which of
-        several results it is.
+        The outer inputs of the steps: their key in the steps, the key under which they are passed in, and the number of
+        the result to use.
     steps : tuple of (task, key, tuple of keys, tuple of keys)
-        Each step, and what nobody needs after it.
+        Each step, and the keys that are not needed after it.
     results : tuple of keys
-        What is handed out: the value, or a tuple of none or several.
+        The outputs: the value, or a tuple of none or several.
     """
 
     given: tuple[tuple[Any, Any, int | None], ...]
@@ -64,7 +65,7 @@ class TaskList:
         return self.run({key: values[outer] if i is None else values[outer][i] for key, outer, i in self.given})
 
     def run(self, held: dict[Any, Any]) -> Any:
-        """Run with what is given under the keys of the steps; whatever nobody needs any more is deleted there."""
+        """Run with the inputs under the keys of the steps; delete values there as soon as they are not needed."""
         for task, key, needs, done in self.steps:
             if type(task) is Place:
                 held.update(task(held))
@@ -78,7 +79,7 @@ class TaskList:
 
 
 class Call:
-    """A task that does what Dask's does, with half of what that takes beside the work: it looks its operands up, no more."""
+    """A task equivalent to Dask's, with half the overhead: it only looks up its operands."""
 
     __slots__ = "args", "function", "key", "kwargs"
 
@@ -95,16 +96,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A task list that runs at many places alike, at one of them.
+    """A task list that runs in the same way at many places, at one of them.
 
     Attributes
     ----------
     number : int
         Of the place.
     names : tuple of (name, key)
-        As what the list knows each value that it is given there.
+        For each input of this place, its key in the list.
     own : dict
-        What it is given there alone, by name.
+        The inputs that only this place has, by name.
     keys : tuple
         Of its results.
     """
@@ -121,18 +122,18 @@ class Place:
 
 
 class Pattern(NamedTuple):
-    """A task list that runs at many places alike.
+    """A task list that runs in the same way at many places.
 
     Attributes
     ----------
     blocks : sequence of (name, callable)
-        As what the list knows each value that it is given, and what gives its key by the number of a place.
+        For each input, its key in the list, and the function that returns its key at a place, by number.
     shared : tuple of (name, key)
-        The same for what all places are given.
+        The same for the inputs shared by all places.
     own : mapping of name to callable
-        What is given at one place alone, by its number.
+        The inputs that only one place has, by its number.
     results : sequence of callable
-        What gives the keys of the results.
+        Functions that return the keys of the results.
     """
 
     task_list: TaskList
@@ -142,7 +143,7 @@ class Pattern(NamedTuple):
     results: Sequence[Callable[[int], Any]]
 
     def __call__(self, i: int) -> Do:
-        """Return what is done at a place."""
+        """Return the work at a place."""
         names = (*((name, key(i)) for name, key in self.blocks), *self.shared)
         own = {name: value(i) for name, value in self.own.items()}
         place = Place(self.task_list, i, names, own, tuple(key(i) for key in self.results))
@@ -150,10 +151,10 @@ class Pattern(NamedTuple):
 
 
 def aligned(value: Any) -> Any:
-    """Return what was sent with its items where a processor likes them: see `computing._OnWorker`."""
+    """Return the copy of received arrays in aligned memory: see `computing._OnWorker`."""
     if isinstance(value, np.ndarray) and not value.flags.aligned:
         return value.copy(order="K")
-    if type(value) is tuple:  # what a task of several results gives
+    if type(value) is tuple:  # the results of a task with several
         return tuple(map(aligned, value))
     if isinstance(value, DataNode):
         return DataNode(value.key, aligned(value.value))
@@ -174,9 +175,9 @@ def task_list_of(
     Parameters
     ----------
     results : tuple of keys
-        Whose values others need.
+        The values that others need.
     places : mapping
-        Where what they need from outside is handed in under another key: that key, and which of several results it is.
+        For outer inputs that are passed in under another key: that key, and the number of the result to use.
     """
     made: set[Any] = set()
     given: dict[Any, tuple[Any, Any, int | None]] = {}
@@ -195,7 +196,7 @@ def task_list_of(
 
 
 def depth_first(graph: Graph, wanted: Iterable[Any], members: Collection[Any]) -> list[Do]:
-    """Return what the needed tasks among members do, depth first: each soon after what it depends on."""
+    """Return the needed work of some tasks, depth first: each soon after its operands."""
     found: dict[Any, Do] = {}
     stack = list(wanted)[::-1]
     while stack:
@@ -209,7 +210,7 @@ def depth_first(graph: Graph, wanted: Iterable[Any], members: Collection[Any]) -
 
 
 def direct(node: GraphNode) -> GraphNode | TaskList | Call:
-    """Return what does the same as a task: a call, and for one that Dask fused a task list, put in order once."""
+    """Return an equivalent of a task: a call, and for one that Dask fused a task list, ordered once."""
     if type(node) is not Task:
         return node
     if not node.has_subgraph():
@@ -223,7 +224,7 @@ def direct(node: GraphNode) -> GraphNode | TaskList | Call:
             outer[name] = ref.key, None
         elif getattr(ref, "dependencies", None):
             return node
-        else:  # data that Dask has put in the place of a key
+        else:  # data that Dask has put in place of a key
             data[name] = DataNode(name, ref({}) if isinstance(ref, GraphNode) else ref)
     graph = inner | data
     return task_list_of(depth_first(graph, (result,), graph), (result,), outer)
@@ -233,7 +234,7 @@ def direct(node: GraphNode) -> GraphNode | TaskList | Call:
 
 
 def group_size(count: int, nbytes: float) -> int:
-    """Return how many of so many places, with blocks of so many bytes, share a task: a power of two, see `Fold`."""
+    """Return how many places, with blocks of a given size, share a task: a power of two, see `Fold`."""
     size = 1
     while count > size * TASKS or (2 * size * nbytes <= GROUP_BYTES and count > (2 * size) * (GROUPS - 1)):
         size *= 2
@@ -241,7 +242,7 @@ def group_size(count: int, nbytes: float) -> int:
 
 
 def keys_of(name: str, grid: Grid) -> Callable[[int], Any]:
-    """Return the function that gives the key of the block at a place: nothing is held for each."""
+    """Return the function that computes the key of the block at a place, so that none is stored."""
     several = [axis for axis, n in enumerate(grid) if n > 1]
     if len(several) == 1:
         before, after = (name, *(0,) * several[0]), (0,) * (len(grid) - several[0] - 1)
@@ -258,12 +259,12 @@ def keys_of(name: str, grid: Grid) -> Callable[[int], Any]:
 
 
 class Adder(ABC):
-    """Adds up what places give, in every task from nothing; then tasks add up what those give.
+    """Sums the results of places, in every task from zero; then other tasks add these sums.
 
     Attributes
     ----------
     shared : tuple of keys
-        Of what it is handed in.
+        The keys of its further inputs.
     several : int
         How many neighbours are added at once.
     """
@@ -273,21 +274,21 @@ class Adder(ABC):
 
     @abstractmethod
     def begin(self, numbers: range, *shared: Any) -> AbstractContextManager[Any]:
-        """Return what adds up some places: ``add(numbers, blocks, ...)`` some neighbours, with a list for each source."""
+        """Return the sum of some places: ``add(numbers, blocks, ...)`` takes some neighbours, with a list for each source."""
 
     @abstractmethod
     def combine(self, parts: Sequence[Any], *shared: Any) -> Any:
-        """Return the sum of what tasks gave, in their order."""
+        """Return the sum of the results of tasks, in their order."""
 
     def finish(self, part: Any) -> Any:
-        """Return the result of the sum of all."""
+        """Return the result, given the sum of all."""
         return part
 
 
 class Folded(NamedTuple):
-    """One block: what an `Adder` makes of all blocks of some arrays that are cut alike.
+    """One block: the result of an `Adder` for all blocks of some arrays that are cut in the same way.
 
-    Tasks have 2, 4, 8... places, and add up 8 of such sums. So an adder that goes by pairs, and pairs of pairs, gives the same
+    Tasks have 2, 4, 8... places, and add 8 such sums. So an adder that adds pairs, and pairs of pairs, gives the same
     bits however many places share a task.
 
     Attributes
@@ -295,11 +296,11 @@ class Folded(NamedTuple):
     key : tuple
         Of the block.
     sources : sequence of (str, tuple of int)
-        The names of these arrays, and how many blocks they have along each axis.
+        The names of these arrays, and the number of blocks along each axis.
     nbytes : float
-        Of what is added at a place, where no layer of blocks says it.
+        The size of the summands at a place, if no layer of blocks declares it.
     kept : bool
-        What tasks do is kept once it is worked out.
+        The tasks' work is kept once it has been computed.
     """
 
     key: tuple[Any, ...]
@@ -315,7 +316,7 @@ class Folded(NamedTuple):
 
 
 class Fold(Layer):
-    """A layer of Dask's with one block."""
+    """A Dask layer with one block."""
 
     def __init__(self, folded: Folded) -> None:
         super().__init__()
@@ -323,7 +324,7 @@ class Fold(Layer):
 
     @once
     def tasks(self) -> dict[Any, GraphNode]:
-        """The tasks, where blocks are made by others."""
+        """The tasks, if the blocks are computed by others."""
         run = Run(f"{self.output}_.", math.prod(self.folded.sources[0][1]), FAN_IN, folds=(self.folded,))
         return run.tasks() | {self.key: taken(self.key, *run.handed[self.key])}
 
@@ -344,7 +345,7 @@ class Fold(Layer):
 
 
 class Add(NamedTuple):
-    """What a task does for a fold when the blocks of some neighbours are there."""
+    """The part of a task that belongs to a fold, once the blocks of some neighbours exist."""
 
     fold: int
     numbers: range
@@ -355,7 +356,7 @@ class Add(NamedTuple):
 
 
 class Run:
-    """What happens at places that are alike, some neighbours in a task.
+    """The work at similar places, some neighbours per task.
 
     Parameters
     ----------
@@ -364,18 +365,18 @@ class Run:
     count, size : int
         How many places there are, and how many share a task.
     pattern : Pattern, optional
-        What makes blocks at each place.
+        The functions that compute blocks at each place.
     leaving : sequence of callable
-        What gives the keys of those that others need.
+        The functions that return the keys of blocks that others need.
     folds : sequence of Folded
-        What is added up of them, and of blocks that others make.
+        The folds of these blocks, and of blocks computed elsewhere.
     handed : dict, optional
-        Is told what is one of several results of a task: the task's key, and which of them.
+        Receives the keys that are one of several results of a task: the task's key, and the number.
 
     Attributes
     ----------
     owned : dict of int to dict
-        By the first place of a task: Dask's tasks that run within it.
+        By the first place of a task: the Dask tasks that run within it.
     """
 
     def __init__(
@@ -395,7 +396,7 @@ class Run:
         made = pattern.task_list.results if pattern else ()
         outer = {name: grid for fold in folds for name, grid in fold.sources if name not in made}
         self.sources = [[keys_of(*each) for each in fold.sources] for fold in folds]
-        #: What gives the keys of what is needed at a place, and the keys of what is needed at all of them.
+        #: The functions that return the keys of the inputs at a place, and the keys of the inputs at all places.
         self.blocks = [key for _, key in (pattern.blocks if pattern else ())] + [
             keys_of(*each) for each in outer.items()
         ]
@@ -408,7 +409,7 @@ class Run:
         return [range(i, min(i + self.size, self.count)) for i in range(0, self.count, self.size)]
 
     def needs(self, places: Iterable[int]) -> list[Any]:
-        """Return the keys of the blocks that are handed in at some places."""
+        """Return the keys of the blocks that are passed in at some places."""
         return [key(i) for i in places for key in self.blocks]
 
     def results(self, places: range) -> tuple[Any, ...]:
@@ -416,14 +417,14 @@ class Run:
         return tuple(key(i) for key in self.leaving for i in places)
 
     def outer(self, places: range) -> tuple[Any, ...]:
-        """Return the keys of the tasks that a task is handed something by."""
+        """Return the keys of the tasks whose results a task receives."""
         own = self.owned.get(places.start, {})
         inner = (d for node in own.values() for d in node.dependencies)
         needs = (key for key in (*self.needs(places), *inner, *self.shared, *self.own) if key not in own)
         return tuple(dict.fromkeys(self.handed[key][0] if key in self.handed else key for key in needs))
 
     def task_list(self, places: range) -> TaskList:
-        """Return what a task does."""
+        """Return the work of a task."""
         own, steps = dict(self.owned.get(places.start, {})), list[Do]()
         for i in places:
             mine = depth_first(own, [key for key in self.needs((i,)) if key in own], own)
@@ -449,7 +450,7 @@ class Run:
             if key not in results:
                 self.handed.update((each, (key, j)) for j, each in enumerate(results))
             made[key] = Task(key, run_group, adders, Group(self, places, kept), outer, *map(TaskRef, outer))
-            if adders and results:  # what adds up sums shall not hold the blocks beside them until it has enough
+            if adders and results:  # adders of sums should not hold the neighbouring blocks until they have enough
                 key = (f"{self.name}_sums", at)
                 made[key] = Task(key, sums_of, TaskRef((self.name, at)))
             keys.append(key)
@@ -466,7 +467,7 @@ class Run:
 
 
 class Group:
-    """What a task does: a task list that is put together where it first runs, or is sent."""
+    """The work of a task: a task list that is assembled where it first runs, or where it is sent from."""
 
     __slots__ = "kept", "places", "run", "task_list"
 
@@ -487,7 +488,7 @@ class Group:
         return _sent, (self.places, self.kept, self.made())
 
     def __dask_tokenize__(self) -> str:
-        return str(id(self))  # its task has a key of its own: a cluster's client would look through all contents
+        return str(id(self))  # its task has its own key: a cluster's client would otherwise search all contents
 
 
 def _sent(places: range, kept: bool, task_list: TaskList) -> Group:
@@ -495,7 +496,7 @@ def _sent(places: range, kept: bool, task_list: TaskList) -> Group:
 
 
 def run_group(adders: tuple[Adder, ...], group: Group, keys: tuple[Any, ...], *values: Any) -> Any:
-    """Run a task of a run, with what others hand in; gives its results and, last, what each adder made of its places."""
+    """Run a task of a run, with the inputs from others; return its results and, last, the sum of each adder."""
     given, task_list = dict(zip(keys, values, strict=True)), group.made()
     if not adders:
         return task_list(given)
@@ -509,12 +510,12 @@ def run_group(adders: tuple[Adder, ...], group: Group, keys: tuple[Any, ...], *v
 
 @makes(NOTHING)
 def sums_of(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what a task's adders made, without the blocks beside it."""
+    """Return the sums of a task's adders, without the blocks next to them."""
     return value[-1:]
 
 
 def combined(adders: tuple[Adder, ...], last: bool, keys: tuple[Any, ...], *values: Any) -> tuple[Any, ...]:
-    """Add up what some tasks gave, for each adder; the last task gives the results, others what the next ones add up."""
+    """Add the sums of some tasks, for each adder; the last task returns the results, others the input of the next."""
     given, parts = dict(zip(keys, values, strict=False)), [value[-1] for value in values[len(keys) :]]
     found = tuple(
         adder.combine([part[j] for part in parts], *(given[key] for key in adder.shared))
@@ -529,7 +530,7 @@ def taken(key: Any, task: Any, which: int) -> Task:
 
 
 def alone(node: GraphNode, key: Any, handed: Mapping[Any, tuple[Any, int]]) -> Task:
-    """Return a task of Dask's that is handed some of several results of others."""
+    """Return a Dask task that receives some of several results of others."""
     task_list = task_list_of([(node, key, tuple(node.dependencies))], (key,), handed)
     outer = tuple(dict.fromkeys(each for _, each, _ in task_list.given))
     return Task(key, run_group, (), Group(None, range(1), True, task_list), outer, *map(TaskRef, outer))

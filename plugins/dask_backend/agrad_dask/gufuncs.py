@@ -1,6 +1,6 @@
-"""`apply_gufunc`: a function of some last axes, on blocks of the others; what xarray's `apply_ufunc` calls for tensors in chunks.
+"""`apply_gufunc`: a function of some last axes, on blocks of the others; xarray's `apply_ufunc` calls it for tensors in chunks.
 
-May import Dask; is imported when `agrad_dask.apply_gufunc` is first asked for.
+May import Dask; imported when `agrad_dask.apply_gufunc` is first used.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def apply_gufunc(
     allow_rechunk: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call a function of some last axes on blocks of the others, as Dask's `apply_gufunc`; differentiable, as everything in it is.
+    """Call a function of some last axes on blocks of the others, like Dask's `apply_gufunc`; differentiable, including everything it uses.
 
     Parameters
     ----------
     function : callable
-        Takes tensors in memory, a block of each array: its last axes are those of the signature, those in front are as in
-        broadcasting. Returns a tensor, or a tuple of them, of such axes. It is captured as by `map_blocks`.
+        Takes tensors in memory, a block of each array: its last axes are those of the signature, the others broadcast.
+        Returns a tensor, or a tuple of them, with such axes. It is captured as by `map_blocks`.
     signature : str
         The last axes of arguments and results, by name: ``"(t),(t)->(p)"``.
     *args : array or number
@@ -44,13 +44,13 @@ def apply_gufunc(
     vectorize : bool, optional
         The function takes no axes in front: it is mapped over them, by `vmap`.
     output_dtypes : dtype or list of dtype, optional
-        What the results have. It follows from the function: to say something else is an error.
+        The dtypes of the results. They follow from the function: others are an error.
     output_sizes : dict, optional
-        The lengths of axes by name. They follow from the function, too.
+        The lengths of axes by name. They also follow from the function.
     allow_rechunk : bool, optional
-        Put axes of the signature into one block where they are in several, which may take much memory.
+        Merge axes of the signature into one block if they are in several, which may take much memory.
     **kwargs
-        Given to the function.
+        Passed to the function.
 
     Returns
     -------
@@ -60,10 +60,10 @@ def apply_gufunc(
     Raises
     ------
     ValueError
-        If there are not as many arguments as the signature has, an axis of the signature is in several blocks, or the results are
-        not what signature, `output_dtypes` or `output_sizes` say.
+        If the number of arguments differs from the signature's, an axis of the signature is in several blocks, or the
+        results differ from signature, `output_dtypes` or `output_sizes`.
     TypeError
-        For arguments of Dask's that have no meaning here: ``axes``, ``axis``, ``keepdims``, ``meta``.
+        For arguments of Dask's function that have no meaning here: ``axes``, ``axis``, ``keepdims``, ``meta``.
     CaptureError, CompileError
         As in `map_blocks`.
 
@@ -109,7 +109,7 @@ def _ndim(x: Any) -> int:
 
 
 def _in_one(i: int, x: Any, names: Sequence[str], allow_rechunk: bool) -> Any:
-    """Return an argument whose last axes are in one block each."""
+    """Return an argument with its last axes in one block each."""
     count = _ndim(x) - len(names)
     lengths = dict(enumerate(getattr(x, "chunks", ()) or ()))
     several = {axis: name for axis, name in enumerate(names, count) if len(lengths.get(axis, ())) > 1}
@@ -124,7 +124,7 @@ def _in_one(i: int, x: Any, names: Sequence[str], allow_rechunk: bool) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def _over_cells(function: Callable[..., Any], core: tuple[int, ...]) -> Callable[..., Any]:
-    """Return the function of blocks that maps one of their cells over the axes in front."""
+    """Return the function of blocks that maps a function of one cell over the axes in front."""
 
     @functools.wraps(function)
     def of_blocks(*blocks: Any, **kwargs: Any) -> Any:
@@ -134,7 +134,7 @@ def _over_cells(function: Callable[..., Any], core: tuple[int, ...]) -> Callable
 
 
 def _mapped(function: Callable[..., Any], blocks: Sequence[Any], core: tuple[int, ...]) -> Any:
-    """Map a function over the axes in front of blocks, of which those that are missing, or of length 1, are the same for all."""
+    """Map a function over the leading axes of blocks, where axes that are missing, or of length 1, are shared."""
     front = [_ndim(x) - n for x, n in zip(blocks, core, strict=True)]
     ndim = max(front)
     if not ndim:
@@ -149,7 +149,7 @@ def _mapped(function: Callable[..., Any], blocks: Sequence[Any], core: tuple[int
 def _check(
     made: Sequence[Tensor], results: Sequence[Sequence[str]], ndim: int, dtypes: Any, sizes: dict[str, int]
 ) -> None:
-    """Raise ValueError if results are not what was said of them."""
+    """Raise ValueError if results differ from their declaration."""
     said = dtypes if isinstance(dtypes, list | tuple) else [dtypes] * len(made)
     for y, names, dtype in zip(made, results, said, strict=True):
         own = array_of(y).dtype

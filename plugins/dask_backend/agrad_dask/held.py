@@ -1,4 +1,4 @@
-"""What the tasks of a pass read and hold in memory, told by what they do, before any of them runs.
+"""How much the tasks of a pass read and hold in memory, determined from their definition before any of them runs.
 
 A value is new memory, or a view of what it was made of, which then lives as long (`Effect`). What a task makes inside
 follows from its steps, one after another, as it runs them; of a program, from the program; of a function, from what is declared about
@@ -48,11 +48,11 @@ ALIKE = {
 }
 #: How many chunks of a store zarr decodes at a time, when a block takes several.
 AT_A_TIME = 10
-#: A loss that no program holds is taken to make so many times its rows.
+#: A loss that no program holds is assumed to allocate this multiple of its rows.
 UNKNOWN = 8
-#: What a process takes beside arrays: the tasks themselves and threads' stacks,
+#: The memory of a process besides arrays: the tasks themselves and threads' stacks,
 BESIDE = 20 * 2**20
-#: and of so many bytes one that the allocator cannot use for each thread, of so many at most.
+#: and the fraction that the allocator cannot use for each thread, up to a number of threads.
 SPLIT, SPREAD = 10, 3
 
 
@@ -62,11 +62,11 @@ class Read(NamedTuple):
     Attributes
     ----------
     key : key
-        Its own, or the name of its array.
+        Its own name, or that of its array.
     chunks : tuple of int or None
-        The shape of the chunks that the store has, if it is known.
+        The shape of the store's chunks, if known.
     lengths : tuple of int or None
-        The block's; None: they are those of any block of the array.
+        The block's lengths; None: those of any block of the array.
     """
 
     key: Any
@@ -75,16 +75,16 @@ class Read(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What making a value does to the memory.
+    """The effect of computing a value on memory.
 
     Attributes
     ----------
     result : int
         Bytes of new memory that live as long as the value.
     inside : int
-        Bytes of new memory at most while it is made, those of the result included.
+        The most new memory while it is computed, in bytes, including the result.
     parts : tuple of keys
-        Operands in whose memory the value may lie.
+        Operands whose memory the value may share.
     reads : tuple of Read
         The blocks that are read from outside memory.
     """
@@ -106,9 +106,9 @@ class Effects:
     graph : mapping
         The tasks, by key.
     size : callable
-        Gives the bytes of a key's value, also of what is within tasks, None where nothing is said of it.
+        Returns the size of a key's value, also for one within tasks, None if it is not declared.
     written : mapping
-        The layers of the graph as it was written, by name.
+        The layers of the original graph, by name.
     """
 
     def __init__(self, graph: Graph, size: Callable[[Any], int | None], written: Mapping[str, Any]) -> None:
@@ -117,7 +117,7 @@ class Effects:
         self._alike: dict[Any, Effect] = {}
         self._programs: dict[int, int] = {}
         self._adders: tuple[Any, ...] = ()
-        #: What tasks are given that stands in them, by key.
+        #: The arguments that tasks contain directly, by key.
         self._data: dict[Any, Any] = {}
 
     def __call__(self, key: Any) -> Effect:
@@ -134,14 +134,14 @@ class Effects:
         return found
 
     def _kind(self, node: GraphNode) -> Any:
-        """Return what groups of places have in common whose effects are the same; None: it is another task."""
+        """Return the key that groups of places share whose effects are the same; None: it is another task."""
         if not isinstance(node, Task) or node.func is not fusing.run_group or node.args[1].run is None:
             return None
         run, places = node.args[1].run, node.args[1].places
         return None if run.owned.get(places.start) else (run.name, len(places))
 
     def size(self, key: Any) -> int:
-        """Return the bytes of a value: where nothing is said of it, as many as the most of what it is made of."""
+        """Return the size of a value: if it is not declared, that of its largest operand."""
         stack, seen = [key], set()
         most = 0
         while stack:
@@ -192,7 +192,7 @@ class Effects:
         return found._replace(result=found.result + own, inside=found.inside + 2 * own)
 
     def _sums(self, node: Any) -> int:
-        """Return the bytes of what a task adds up: as much as two places give, or of parameters' gradients."""
+        """Return the size of a task's sum: that of two places' results, or of parameters' gradients."""
         function = getattr(node, "func", None)
         if function is fusing.sums_of or function is fusing.combined:
             return max((self._sums(self.graph.get(d)) for d in node.dependencies), default=0)
@@ -243,7 +243,7 @@ class Effects:
         size: Size,
         outer: Mapping[Any, Any],
     ) -> Effect:
-        """Follow steps that run one after another; each says what nobody needs after it."""
+        """Follow steps that run one after another; each lists the values that are not needed after it."""
         memory = _Memory()
         made: dict[Any, int] = {}
         reads: list[Any] = []
@@ -304,13 +304,13 @@ class Effects:
             memory.make(key, Effect(result, 0, parts))
 
     def _added(self, adder: Any, add: fusing.Add, sized: Size) -> int:
-        """Return what adding some blocks makes."""
+        """Return the effect of adding some blocks."""
         given = sum(sized(key) for keys in add.blocks for key in keys)
         step = self._step_of(adder)
         if step is None:
             return given
         joined = given if len(add.numbers) > 1 else 0
-        if not step.kinds:  # the loss itself runs, of which nothing is known
+        if not step.kinds:  # the loss itself runs, whose allocations are unknown
             return joined + UNKNOWN * given
         programs = [self.program(kind.program) for kind in step.kinds.values()]
         return joined + (sum(programs) if any(kind.keep for kind in step.kinds.values()) else max(programs))
@@ -374,7 +374,7 @@ class Effects:
         return list(getattr(node, "args", ()))
 
     def _is_outside(self, node: Any, key: Any) -> bool:
-        """Return whether what depends on nothing comes from outside memory."""
+        """Return whether a value without dependencies comes from outside memory."""
         layer = self.written.get(name_of(key))
         return layer is None or repeats._reads(name_of(key), layer)
 
@@ -389,7 +389,7 @@ class Effects:
         return None if isinstance(argument, GraphNode) else argument
 
     def _read(self, args: list[Any], key: Any, needs: tuple[Any, ...], result: int) -> Effect:
-        """Return the effect of taking a part of a block, or of what is given, as a store."""
+        """Return the effect of taking a part of a block, or of an argument such as a store."""
         source = self._value(args[0]) if args else None
         if source is None:  # a block of another array
             return Effect(0, 0, needs) if _is_basic(args[1]) else Effect(result, result)
@@ -399,12 +399,12 @@ class Effects:
         return Effect(result, result + made, (), (Read(key, chunks, _lengths(self._value(args[1]))),))
 
     def _decoding(self, source: Any, result: int) -> tuple[int, tuple[int, ...] | None]:
-        """Return what reading a block makes beside it, and the chunks of the store: these are on disk, and are decoded."""
+        """Return the additional allocations of reading a block, and the chunks of the store: these are on disk, and are decoded."""
         array = source
         while not hasattr(array, "compressors") and not hasattr(array, "_async_array"):
             inner = getattr(array, "array", None)
             if inner is None or inner is array:
-                return 2 * result, None  # nothing is known of it
+                return 2 * result, None  # its allocations are unknown
             array = inner
         chunks = getattr(array, "shards", None) or array.chunks
         stored = math.prod(chunks) * array.dtype.itemsize
@@ -427,7 +427,7 @@ class Effects:
         return len({*parts}) * items * int(said["dtype"].itemsize) if "dtype" in said else self.size(block)
 
     def program(self, program: Any) -> int:
-        """Return what a program makes at most, without what it is given."""
+        """Return the peak of a program, without its arguments."""
         found = self._programs.get(id(program))
         if found is None:
             memory = program.memory()
@@ -447,7 +447,7 @@ def _made_by(function: Any, name: str) -> str | None:
 
 
 class _Memory:
-    """Values held, and what memory each lies in."""
+    """Values held, and the memory that each occupies."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
@@ -456,7 +456,7 @@ class _Memory:
         self.users: Counter[Any] = Counter()
 
     def given(self, name: Any, key: Any) -> None:
-        """Take what comes from outside."""
+        """Add the outer inputs."""
         self._hold(name, {("outside", key)})
 
     def make(self, name: Any, effect: Effect) -> None:
@@ -481,14 +481,14 @@ class _Memory:
                 self.now -= self.own.pop(place, 0)
 
     def left(self, names: Iterable[Any]) -> tuple[int, tuple[Any, ...]]:
-        """Return the bytes of some values, and in what from outside they lie."""
+        """Return the size of some values, and the outer inputs whose memory they share."""
         places = {place for name in names for place in self.lies.get(name, ())}
         outside = tuple(place[1] for place in places if type(place) is tuple and place[0] == "outside")
         return sum(self.own.get(place, 0) for place in places), outside
 
 
 def _is_basic(key: Any) -> bool:
-    """Return whether a key of an array selects a part that lies in its memory."""
+    """Return whether a key of an array selects a view."""
     if isinstance(key, DataNode):
         key = key.value
     if isinstance(key, GraphNode):
@@ -505,9 +505,9 @@ def peak(graph: Graph, targets: Iterable[Any], effects: Effects, threads: int) -
     Parameters
     ----------
     graph, targets
-        As for `staging.stages`. What is data in the graph already is not counted.
+        As for `staging.stages`. Data in the graph are not counted.
     threads : int
-        How many tasks run at a time.
+        The number of concurrent tasks.
     """
     graph = culled(graph, targets)
     rank, users, memory = order(dict(graph)), users_of(graph), _Memory()
@@ -552,12 +552,12 @@ def peak(graph: Graph, targets: Iterable[Any], effects: Effects, threads: int) -
 
 
 def taken(nbytes: int, threads: int) -> int:
-    """Return what the allocator takes for so many bytes in arrays."""
+    """Return the allocator's overhead for arrays of a total size."""
     return nbytes + min(threads, SPREAD) * nbytes // SPLIT
 
 
 def _lengths(key: Any) -> tuple[int, ...] | None:
-    """Return the shape of what slices take, None where they do not say it."""
+    """Return the shape selected by slices, None if they do not determine it."""
     parts = key if isinstance(key, tuple) else ()
     if not parts or not all(isinstance(p, slice) and p.step in (None, 1) and p.stop is not None for p in parts):
         return None
@@ -565,14 +565,14 @@ def _lengths(key: Any) -> tuple[int, ...] | None:
 
 
 def read(found: Iterable[Read], written: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how many chunks are read, and their bytes: those of the store where it is known.
+    """Return how many chunks are read, and their size: those of the store if they are known.
 
     Parameters
     ----------
     found : iterable
-        What `Effect.reads` has, of all tasks.
+        The `Effect.reads` of all tasks.
     written : mapping
-        The layers of the graph as it was written, by name.
+        The layers of the original graph, by name.
     """
     count = nbytes = 0.0
     for (key, chunks, lengths), times in Counter(found).items():

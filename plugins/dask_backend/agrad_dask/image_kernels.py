@@ -1,8 +1,8 @@
 """Kernels of the Dask backend for images: convolution and pooling, by the kernels of the blocks' library.
 
-Every block holds some whole images, and one task per block does the work; composed of one shifted array per place in the
-window, as agrad's kernels for any backend are, a window of 6 by 6 makes thousands of tasks. Images that were cut are put
-together where a block of the operand has room for one. Larger ones stay cut, and the composition works on their parts.
+Every block holds some whole images, and one task per block does the work; composed of one shifted array per position in
+the window, like agrad's kernels for any backend, a window of 6 by 6 creates thousands of tasks. Images that are cut are
+merged if a block of the operand has room for one. Larger ones stay cut, and the composition works on their parts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONVOLVED, _POOLED = (1, 2, 3), (2, 3)
 
 
 def _put_together(x: Any, axes: tuple[int, ...]) -> Any:
-    """Return images with the axes in one chunk each, blocks no larger than before; None where one image is larger."""
+    """Return images with the axes in one chunk each, in blocks no larger than before; None if one image is larger."""
     if all(x.numblocks[a] == 1 for a in axes):
         return x
     chunks = dict.fromkeys(axes, -1)
@@ -60,7 +60,7 @@ def _block(*blocks: Any, op: str, parameters: tuple[Any, ...]) -> Any:
 
 
 def _partial(*blocks: Any, op: str, parameters: tuple[Any, ...]) -> Any:
-    """Return what the images of a block have in a sum over all, on a new axis."""
+    """Return the part of a block's images in a sum over all, on a new axis."""
     return on_block(op, *blocks, *parameters)[None]
 
 
@@ -75,9 +75,9 @@ def _by_block(
     function: Callable[..., Any] = _block,
     rank: int = 4,
 ) -> Any:
-    """Run an op on every block of images; `sizes` of a block of the result are those that are not the images' own.
+    """Run an op on every block of images; `sizes` are the axes of a result block that differ from the images' own.
 
-    Filters are in one chunk, which every block gets. The last axis of a result of rank 5 is new.
+    Filters are in one chunk, which every block gets. If the result has rank 5, its last axis is new.
     """
     operands = [(x, _AXES) for x in images]
     operands += [(None, None) if w is None else (w.rechunk(-1), _AXES if w.ndim == 4 else (1,)) for w in filters]
@@ -87,7 +87,7 @@ def _by_block(
         *itertools.chain.from_iterable(operands),
         adjust_chunks={a: n for a, n in sizes.items() if a in _AXES},
         new_axes={a: n for a, n in sizes.items() if a not in _AXES},
-        align_arrays=False,  # of an axis in one chunk the sizes differ
+        align_arrays=False,  # the sizes of an axis in one chunk differ
         token=f"agrad-{op.removeprefix('nn.')}",
         dtype=dtype,
         meta=meta_from_array(images[0]._meta, ndim=rank, dtype=dtype),
@@ -107,11 +107,11 @@ class Images(NamedTuple):
     whole : tuple of int
         The axes that are in one chunk.
     sizes : callable
-        The sizes of a block of the result that are not the images' own, by axis, of the op's arguments.
+        The sizes of a block of the result that differ from the images' own, by axis, from the op's arguments.
     images : int
         How many of the first arguments are images.
     filters : int
-        How many after these are filters, of which every block gets all.
+        How many of the following are filters, which every block gets whole.
     sums : bool
         The result is a sum over the images.
     inexact : bool

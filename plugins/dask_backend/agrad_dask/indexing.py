@@ -1,11 +1,11 @@
 """Indexing of Dask arrays by every key of the standard, and its adjoint, block by block.
 
-A key is taken apart in two steps: integers, slices and None first (``y = x[basic]``), then the arrays on what is left.
-The adjoint undoes the two in reverse order and gives the chunks of the operand. Index arrays that were made of data in
-memory are known (`host_of`), so nothing is computed for them. A lazy one stays lazy where it is the only one of its
-key. Where several must be combined, or the shape of the result or the last of several assignments depends on them,
-their values are needed, and computed in one pass (`values_of`): the only place in this plugin that does so without
-handing a value out. What was computed is remembered, so that the backward pass does not do it again.
+A key is applied in two steps: integers, slices and None first (``y = x[basic]``), then the arrays on the rest. The
+adjoint reverses the two steps and returns the chunks of the operand. Index arrays made of data in memory are known
+(`host_of`), so nothing is computed for them. A lazy one stays lazy if it is the only one in its key. If several must be
+combined, or the shape of the result or the last of several assignments depends on them, their values are needed, and
+computed in one pass (`values_of`): nothing else in this plugin computes without returning a value. Computed values are
+remembered, so that the backward pass does not compute them again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from agrad_dask import computing
 from agrad_dask.making import RESULT, makes
 from agrad_dask.reductions import added_up
 
-#: Data of up to this many bytes is kept beside the Dask array made of it, to be looked at without computing.
+#: Data up to this size, in bytes, are kept next to the Dask array made of them, so that they can be read without
+#: computing.
 HOST_KEPT = 2**24
 
-#: How many blocks one task adds up.
+#: How many blocks one task adds.
 _SUMMED = 4
 
 _FULL = slice(None)
 
-#: Stands where an Ellipsis took no axis: NumPy counts it as something between two index arrays.
+#: Marks an Ellipsis that took no axis: to NumPy it separates two index arrays.
 _GAP = object()
 
 
@@ -47,7 +48,7 @@ _GAP = object()
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnknownSizes:
-    """The layout of an array some of whose chunks have unknown sizes, as after ``x[mask]``.
+    """The layout of an array with chunks of unknown sizes, as after ``x[mask]``.
 
     Sizes are known block by block only, so the (lazy) array itself is kept: a cotangent is brought to its shape by
     looking at its blocks.
@@ -61,16 +62,16 @@ class UnknownSizes:
 
 
 def from_host(buffer: Any) -> Any:
-    """Make a Dask array of data in memory, remembering small data."""
+    """Create a Dask array from data in memory, remembering small data."""
     host = np.asarray(buffer)
-    made = da.from_array(host, chunks="auto" if host.size else -1)  # Dask divides by what a row of many takes
+    made = da.from_array(host, chunks="auto" if host.size else -1)  # Dask divides by the size of a row
     if host.nbytes <= HOST_KEPT:
         _remember(made, host.copy())
     return made
 
 
 def host_of(array: Any) -> Any:
-    """Return the values of an array that was made of data in memory, None if computing would be needed."""
+    """Return the values of an array created from data in memory, None if computing would be needed."""
     if not isinstance(array, da.Array):
         return np.asarray(array)
     if 0 in array.shape:
@@ -85,7 +86,7 @@ def _remember(array: Any, host: Any) -> None:
 
 
 def values_of(*arrays: Any) -> list[Any]:
-    """Return the values of index arrays; those that are lazy are computed, in one pass, and remembered."""
+    """Return the values of index arrays; lazy ones are computed, in one pass, and remembered."""
     lazy = [array for array in arrays if host_of(array) is None]
     with computing_anyway(lazy):
         found = computing.values(*lazy)
@@ -103,11 +104,11 @@ class Parsed(NamedTuple):
     Attributes
     ----------
     basic : tuple
-        Integers, slices and None; full slices where arrays stand.
+        Integers, slices and None; full slices in place of arrays.
     arrays : list of (int, array)
-        With the axis of ``x[basic]`` each is for: integer arrays of NumPy, or a single lazy integer array or mask.
+        For each, its axis of ``x[basic]``: integer arrays of NumPy, or a single lazy integer array or mask.
     target : int
-        The axis of the result where the axes of the arrays begin.
+        The axis of the result at which the axes of the arrays begin.
     """
 
     basic: tuple[Any, ...]
@@ -190,7 +191,7 @@ def _check_masks(parts: list[Any], shape: tuple[float, ...]) -> None:
 
 
 def _known(part: Any) -> tuple[Any, ...]:
-    """A part of a key with what is known of it: NumPy's integer arrays for masks, an int for a 0-d array."""
+    """A part of a key in known form: NumPy's integer arrays for masks, an int for a 0-d array."""
     if not _is_array(part):
         return (part,)
     host = host_of(part)
@@ -218,17 +219,17 @@ def _is_trivial(basic: tuple[Any, ...]) -> bool:
 
 
 def _move(x: Any, source: int, target: int, count: int) -> Any:
-    """Move `count` axes that stand together."""
+    """Move `count` adjacent axes."""
     if source == target or not count:
         return x
     return da.moveaxis(x, tuple(range(source, source + count)), tuple(range(target, target + count)))
 
 
 def _forwards(basic: tuple[Any, ...], shape: tuple[float, ...]) -> tuple[tuple[Any, ...], list[int]]:
-    """Return a basic key with tight slices of positive steps, and the axes of its result that are to be flipped.
+    """Return a basic key with tight slices of positive steps, and the axes of its result to flip.
 
-    Dask misreads what lies before the first element (``x[-9::-1]``), assigns along the wrong axis where a slice runs
-    backwards beside an integer, and makes blocks without elements where a slice ends behind its last place.
+    Dask misreads indices before the first element (``x[-9::-1]``), assigns along the wrong axis if a slice runs
+    backwards next to an integer, and creates blocks without elements if a slice ends after its last position.
     """
     sizes = iter(shape)
     key: list[Any] = []
@@ -261,7 +262,7 @@ def _basic(x: Any, basic: tuple[Any, ...]) -> Any:
 
 
 def with_axes(x: Any, new: tuple[int, ...]) -> Any:
-    """Insert axes of length 1; Dask's own make a task for every block at once, of which nothing can be joined to a run."""
+    """Insert axes of length 1; Dask's own function makes a task for every block at once, none of which can be joined to a run."""
     rank = x.ndim + len(new)
     return da.blockwise(
         _with_axes,
@@ -280,10 +281,10 @@ def _with_axes(x: Any, *_: Any, axis: tuple[int, ...]) -> Any:
 
 
 def of_length_one(axes: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return the operands of `dask.array.blockwise` that give the result axes of length 1.
+    """Return the operands of `dask.array.blockwise` that add axes of length 1 to the result.
 
-    Its ``new_axes`` are for longer ones alone: where Dask fuses layers, such an axis has one block in all of them, also
-    where it was broadcast to several since.
+    Its ``new_axes`` are only for longer ones: if Dask fuses layers, such an axis has one block in all of them, even if
+    it was broadcast to several since.
     """
     return (_one(len(axes)), axes) if axes else ()
 
@@ -294,9 +295,9 @@ def _one(rank: int) -> Any:
 
 
 def filled(x: Any) -> Any:
-    """Leave out the blocks without elements, as a mask leaves behind, along axes that have some.
+    """Drop the blocks without elements, as left by a mask, along axes that have some.
 
-    Dask's functions fail on them; beside one of length 1 they repeat its element.
+    Dask's functions fail on them; next to one of length 1 they repeat its element.
     """
     for axis, along in enumerate(x.chunks):
         if 0 in along and len(along) > 1:
@@ -306,8 +307,8 @@ def filled(x: Any) -> Any:
 
 
 def own(array: Any) -> Any:
-    """Return a Dask array as it is now: ``d[0] = 1`` puts another graph into the object `d`, and may come at any time."""
-    made = object.__new__(type(array))  # a fiftieth of what `copy` takes
+    """Return the current state of a Dask array: ``d[0] = 1`` puts another graph into the object `d`, and may happen at any time."""
+    made = object.__new__(type(array))  # a fiftieth of the time of `copy`
     made.dask, made._name, made._chunks, made._meta = array.dask, array.name, array.chunks, array._meta
     plans_of(array)
     made.__dict__.update(array.__dict__)
@@ -315,7 +316,7 @@ def own(array: Any) -> Any:
 
 
 def plans_of(array: Any) -> dict[Any, Any]:
-    """Return where plans for a Dask array are kept, by the names of all that they are for: one for it and its copies."""
+    """Return the cache of plans for a Dask array, by the names of all arrays involved: shared by it and its copies."""
     return array.__dict__.setdefault("_agrad_plans", {})  # type: ignore[no-any-return]
 
 
@@ -328,7 +329,7 @@ def getitem(x: Any, key: Any, /) -> Any:
         return x[key]
     basic, arrays, target = parse(x.shape, key)
     y = _basic(filled(x), basic)
-    if arrays and 0 in y.shape:  # the shape of nothing follows from values too
+    if arrays and 0 in y.shape:  # values do not determine the shape of an empty result either
         values_of(*(part for part in key_parts(key) if _is_array(part)))
         basic, arrays, target = parse(x.shape, key)
         y = _basic(filled(x), basic)
@@ -355,7 +356,7 @@ def getitem(x: Any, key: Any, /) -> Any:
 
 
 def _chosen(y: Any, axis: int, index: Any) -> Any:
-    """Take places along an axis; the index array may have any shape and comes out flat."""
+    """Take positions along an axis; the index array may have any shape, and the result is flat."""
     if isinstance(index, da.Array) and not _has_nan(y.shape):
         return _take_at(y, axis, _flat(index))
     if isinstance(index, da.Array) or _has_nan((y.shape[axis],)):
@@ -364,7 +365,7 @@ def _chosen(y: Any, axis: int, index: Any) -> Any:
 
 
 def _take_at(y: Any, axis: int, places: Any) -> Any:
-    """Take at lazy places: each block of y gives what it has for each block of places, and a tree of sums joins these."""
+    """Take at lazy positions: each block of y contributes to each block of positions, and a tree of sums joins these."""
     rank = y.ndim
     ends = np.cumsum([0, *y.chunks[axis]])
     lows = da.from_array(ends[:-1], chunks=1)
@@ -402,14 +403,14 @@ def _flat(x: Any) -> Any:
 
 
 def _unflat(x: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Reshape an axis to the shape of the index array it came from."""
+    """Reshape an axis to the original shape of the index array."""
     if len(shape) == 1:
         return x
     return da.reshape(x, x.shape[:axis] + shape + x.shape[axis + 1 :])
 
 
 def _merged(x: Any, axis: int, count: int) -> Any:
-    """Make one axis of several, in row-major order."""
+    """Merge several axes into one, in row-major order."""
     if count == 1:
         return x
     shape = (*x.shape[:axis], math.prod(x.shape[axis : axis + count]), *x.shape[axis + count :])
@@ -429,11 +430,11 @@ def scatter_add(spec: Any, key: Any, values: Any) -> Any:
     Parameters
     ----------
     spec : Spec
-        Of the operand: its shape, and its chunks as layout.
+        Those of the operand: its shape, and its chunks as layout.
     key : index
         As for `getitem`.
     values : dask.array.Array
-        Of the shape of ``x[key]``.
+        The values, of the shape of ``x[key]``.
     """
     values = filled(da.asarray(values))  # the cotangent that starts a pass is a scalar on the host
     basic, arrays, target = parse(spec.shape, key)
@@ -450,12 +451,12 @@ def scatter_add(spec: Any, key: Any, values: Any) -> Any:
 
 
 def empty_like(x: Any, shape: tuple[int, ...]) -> Any:
-    """Return an array without elements, or zeros made of one: what Dask's functions do not make of such an array."""
+    """Return an array without elements, or zeros derived from one, which Dask's functions do not create from such an array."""
     return da.zeros_like(x, shape=shape, chunks=chunks_like(None, shape, x.dtype))
 
 
 def chunks_like(layout: Any, shape: tuple[int, ...], dtype: Any) -> tuple[tuple[int, ...], ...]:
-    """Return chunks in Dask's words in full; of moderate size where they are None or ``"auto"``."""
+    """Return chunks in Dask's full form; of moderate size if they are None or ``"auto"``."""
     layout = ("auto",) * len(shape) if layout is None else layout
     # Dask's automatic sizes divide by zero where an axis is empty
     some = tuple(along if n else (1,) for along, n in zip(layout, shape, strict=True))
@@ -467,7 +468,7 @@ def chunks_like(layout: Any, shape: tuple[int, ...], dtype: Any) -> tuple[tuple[
 
 
 def _scattered(like: Any, arrays: list[tuple[int, Any]], target: int, g: Any) -> Any:
-    """Undo the second step of a key: give what has the shape and chunks of `like`, which is never computed."""
+    """Undo the second step of a key: return an array with the shape and chunks of `like`, which is never computed."""
     axis, index = arrays[0]
     if is_mask(index):
         flat = _merged(like, axis, index.ndim)
@@ -483,10 +484,10 @@ def _scattered(like: Any, arrays: list[tuple[int, Any]], target: int, g: Any) ->
 
 
 def _add_known(chunks: tuple[Any, ...], axes: tuple[int, ...], places: list[Any], g: Any) -> Any:
-    """Add the rows of g (along its first axis) at known places of some axes.
+    """Add the rows of g (along its first axis) at known positions of some axes.
 
-    They are put in the order of the blocks they go to, and cut where the block changes and so that no piece is longer
-    than g's chunks: each piece goes to one block, and there are no more pieces than blocks of the result and of g.
+    They are ordered by their destination blocks, and split where the block changes and so that no piece is longer than
+    g's chunks: each piece goes to one block, and there are no more pieces than blocks of the result and of g.
     """
     others = [i for i in range(len(chunks)) if i not in axes]
     if not g.shape[0]:
@@ -541,7 +542,7 @@ def _summed(*parts: Any) -> Any:
 
 
 def _add_at(chunks: tuple[Any, ...], axis: int, places: Any, g: Any) -> Any:
-    """Add the rows of g at places along an axis: each of its blocks to each of the result's, then a tree of sums."""
+    """Add the rows of g at positions along an axis: each of its blocks to each of the result's, then a tree of sums."""
     rank = len(chunks)
     g = g.rechunk({i: chunks[i] for i in range(rank) if i != axis})
     places = places.rechunk({0: g.chunks[axis]})
@@ -631,10 +632,10 @@ def _add_into(made: Any, key: tuple[Any, ...], values: Any) -> None:
 
 
 def _place_masked(chunks: tuple[Any, ...], axis: int, mask: Any, g: Any) -> Any:
-    """Put the rows of g where a mask is true."""
+    """Put the rows of g at the true elements of a mask."""
     rank = len(chunks)
     mask = mask.rechunk({0: chunks[axis]})
-    if not _has_nan((g.shape[axis],)):  # the number of the row that each place gets is known once the mask is
+    if not _has_nan((g.shape[axis],)):  # the row number for each position follows from the mask
         rows = da.cumsum(mask, axis=0, dtype=np.int64) - 1
         if not g.shape[axis]:
             g = da.zeros_like(g, shape=(*g.shape[:axis], 1, *g.shape[axis + 1 :]))
@@ -668,7 +669,7 @@ def _place_block(mask: Any, g: Any, axis: int) -> Any:
 
 
 def _aligned(g: Any, basic: tuple[Any, ...]) -> Any:
-    """Return g with the axes of the operand: those that None added go, those that an integer took come back."""
+    """Return g with the axes of the operand: drop those added by None, and restore those taken by an integer."""
     if not any(part is None or not isinstance(part, slice) for part in basic):
         return g
     return g[tuple(0 if part is None else _FULL if isinstance(part, slice) else None for part in basic)]
@@ -693,12 +694,12 @@ def _embed(g: Any, basic: tuple[Any, ...], chunks: tuple[Any, ...]) -> Any:
 
 
 def _spread(g: Any, axis: int, chunks: tuple[int, ...], start: int, step: int) -> Any:
-    """Put g at every step-th place from start along an axis of these chunks, and zeros at the others."""
+    """Put g at every step-th position from start along an axis with these chunks, and zeros elsewhere."""
     n = g.shape[axis]
     if n == sum(chunks):
         return g.rechunk({axis: chunks})
     ends = np.cumsum([0, *chunks])
-    firsts = np.clip(-((start - ends) // step), 0, n)  # of each chunk, the first element of g that belongs there
+    firsts = np.clip(-((start - ends) // step), 0, n)  # for each chunk, the first element of g that belongs there
     counts = np.diff(firsts)
     busy = counts > 0
     g = g.rechunk({axis: tuple(counts[busy].tolist())})
@@ -745,7 +746,7 @@ def _zeros(g: Any, axis: int, along: tuple[int, ...]) -> Any:
 
 
 def _embed_unknown(g: Any, basic: tuple[Any, ...], shape: tuple[float, ...]) -> Any:
-    """As `_embed`, where some sizes are unknown: those axes are whole, the others have one chunk."""
+    """Like `_embed`, if some sizes are unknown: those axes are whole, the others have one chunk."""
     g = _aligned(g, basic)
     parts = [part for part in basic if part is not None]
     known = {i: int(n) for i, n in enumerate(shape) if n == n and parts[i] != _FULL}  # noqa: PLR0124 (nan)
@@ -774,7 +775,7 @@ def _embed_block(g: Any, key: tuple[Any, ...], sizes: dict[int, int]) -> Any:
 
 
 def setitem(x: Any, key: Any, value: Any) -> Any:
-    """Return x with the values at a key replaced; of places written twice the last value counts."""
+    """Return x with the values at a key replaced; at positions written twice the last value counts."""
     x, value = (filled(da.asarray(part)) for part in (x, value))
     value = value.astype(x.dtype)
     chosen = getitem(x, key)
@@ -783,7 +784,7 @@ def setitem(x: Any, key: Any, value: Any) -> Any:
     if any(n not in (1, m) and not _has_nan((n, m)) for n, m in pairs):
         message = f"shape mismatch: a value of shape {value.shape} for places of shape {chosen.shape}"
         raise ValueError(message)
-    value = value[(0,) * extra]  # NumPy lets a value have leading axes of length 1
+    value = value[(0,) * extra]  # NumPy accepts a value with leading axes of length 1
     if 0 in chosen.shape:
         return x
     values_of(*(part for part in key_parts(key) if _is_array(part) and not is_mask(part)))
@@ -813,7 +814,7 @@ def setitem(x: Any, key: Any, value: Any) -> Any:
 def _last(
     arrays: list[tuple[int, Any]], target: int, value: Any, shape: tuple[int, ...]
 ) -> tuple[list[tuple[int, Any]], Any, int]:
-    """Keep the last of places that index arrays hold twice. The arrays come out flat, with their axis first."""
+    """Keep only the last of repeated positions in index arrays. The arrays are returned flat, with their axis first."""
     together = np.broadcast_arrays(*(_within(index, shape[axis]) for axis, index in arrays))
     count, rank = together[0].size, together[0].ndim
     value = _merged(_move(value, target, 0, rank), 0, rank)
@@ -834,7 +835,7 @@ def broadcast_in(x: Any, like: Any) -> Any:
 
 
 def broadcast_chunks(x: Any, shape: tuple[int, ...], chunks: tuple[Any, ...]) -> Any:
-    """Broadcast to a shape in chunks, which x takes on where it has the size already."""
+    """Broadcast to a shape in chunks, which x takes on where it already has the size."""
     new = len(shape) - x.ndim
     own = {i: chunks[new + i] for i, n in enumerate(x.shape) if n == shape[new + i] and x.chunks[i] != chunks[new + i]}
     return da.broadcast_to(x.rechunk(own) if own else x, shape, chunks=chunks)

@@ -1,4 +1,4 @@
-"""Kernels of the Dask backend where array-api-compat's function is missing, wrong, or careless of chunks."""
+"""Kernels of the Dask backend that replace array-api-compat's functions if these are missing, wrong, or create bad chunks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
 
 
 def _filled(name: str) -> Callable[..., Any]:
-    """Make a function of ``zeros`` and its kin for shapes without elements too, at which Dask divides by zero."""
+    """Wrap ``zeros`` or a similar function for shapes without elements, at which Dask divides by zero."""
 
     def kernel(shape: Any, *value: Any, dtype: Any = None, **kwargs: Any) -> Any:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -64,7 +64,7 @@ def _filled(name: str) -> Callable[..., Any]:
 def _eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None, chunks: Any = None
 ) -> Any:
-    """Dask's own leaves out blocks where there are more columns than rows in a chunk: cut out of a square."""
+    """Dask's own function omits blocks if there are more columns than rows in a chunk: cut out of a square instead."""
     columns = n_rows if n_cols is None else n_cols
     size = max(n_rows, columns)
     made = da.eye(size, k=k, dtype=dtype)[:n_rows, :columns]
@@ -90,7 +90,7 @@ def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
 
 
 def _reshape_rest(x: Any, kept: int, rest: tuple[int, ...]) -> Any:
-    """Reshape the axes after some, which are in one chunk each; Dask's own makes a task for every block at once."""
+    """Reshape the axes after some, which are in one chunk each; Dask's own function makes a task for every block at once."""
     first, count = tuple(range(kept)), len(rest)
     new = dict(enumerate(rest, kept))
     return da.blockwise(
@@ -124,7 +124,7 @@ def _expand_dims(x: Any, /, axis: Any = 0) -> Any:
 
 
 def _reshape_ones(x: Any, shape: tuple[int, ...]) -> Any:
-    """Add and remove axes of length 1: all that can be done while sizes are unknown."""
+    """Add and remove axes of length 1: nothing else is possible while sizes are unknown."""
     rest = iter([n for n in x.shape if n != 1])
     for n in shape:
         if n != 1:
@@ -150,7 +150,7 @@ def _repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
 
 
 def _repeat_each(x: Any, repeats: int, axis: int) -> Any:
-    """Repeat every element, in chunks no longer than the operand's; Dask's own makes them longer by that factor."""
+    """Repeat every element, in chunks no longer than the operand's; Dask's own function makes them longer by that factor."""
     longest = max(x.chunks[axis])
     x = x.rechunk({axis: max(1, longest // repeats)})
     shape = (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :])
@@ -172,7 +172,7 @@ def _tile(x: Any, repetitions: Any, /) -> Any:
 
 
 def _roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
-    """Roll in the chunks of the operand; Dask's own makes one more each time, and time steps of a stencil ever more."""
+    """Roll in the chunks of the operand; Dask's own function adds one chunk each time, so the time steps of a stencil add ever more."""
     made = da.roll(x, shift, axis)
     return made.rechunk(x.chunks) if isinstance(x, da.Array) else made
 
@@ -184,7 +184,7 @@ def _triangle(x: Any, k: int, *, lower: bool) -> Any:
 
 
 def _extremum(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make max or min that may reduce other axes than an empty one: the result is then empty too."""
+    """Wrap max or min to reduce axes of an array in which another axis is empty: the result is then empty too."""
 
     def kernel(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
         if 0 not in x.shape:
@@ -225,7 +225,7 @@ def _tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
 
 
 def _contracted(x1: Any, x2: Any, left: Sequence[int], right: Sequence[int]) -> Any:
-    """Return the sum over axes of which one alone is in several blocks, and no other of either array; None elsewhere."""
+    """Return the sum over axes of which only one is in several blocks, and no other of either array; None otherwise."""
     several = {a for a, n in enumerate(x1.numblocks) if n > 1}, {a for a, n in enumerate(x2.numblocks) if n > 1}
     over = {i for i, (a, b) in enumerate(zip(left, right, strict=True)) if a in several[0] or b in several[1]}
     if len(over) != 1 or 0 in x1.shape + x2.shape or max(map(len, several)) > 1:
@@ -266,7 +266,7 @@ def _is_of_number(x: Any, axis: Any) -> bool:
 
 
 def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a reduction that takes the only axis of a 0-d array, as NumPy and PyTorch do."""
+    """Wrap a reduction to accept an axis of a 0-d array, as NumPy and PyTorch do."""
 
     def kernel(x: Any, /, *, axis: Any = None, **parameters: Any) -> Any:
         return function(x, axis=None if _is_of_number(x, axis) else axis, **parameters)
@@ -331,7 +331,7 @@ def _linspace(
 
 
 def _searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
-    """Add up the places in every block of `x1`: how many of its elements come before."""
+    """Sum over the blocks of `x1`: how many of its elements come before each element."""
     x1 = x1 if sorter is None else indexing.take(x1, sorter, 0)
     x2 = da.asarray(x2)
     axes = tuple(range(x2.ndim))
@@ -354,7 +354,7 @@ def _searchsorted_block(x1: Any, x2: Any, side: str) -> Any:
 
 
 def _known(name: str) -> Callable[..., Any]:
-    """Make a function whose result has as many elements as the values say: of data in memory that is known."""
+    """Wrap a function whose result size depends on values: for data in memory it is known."""
 
     def kernel(x: Any, /) -> Any:
         host = indexing.host_of(x)
@@ -373,7 +373,7 @@ def _known(name: str) -> Callable[..., Any]:
 
 
 def _sorted(name: str) -> Callable[..., Any]:
-    """Make ``sort`` or ``argsort``; Dask's functions would also merge the chunks of the other axes."""
+    """Create ``sort`` or ``argsort``; Dask's functions would also merge the chunks of the other axes."""
 
     def kernel(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
         several = x.numblocks[axis] > 1
@@ -419,17 +419,17 @@ def _dtypes(name: str, arrays: Sequence[Any], parameters: dict[str, Any]) -> tup
 
 
 def _stacked(name: str, signature: str) -> Callable[..., Any]:
-    """Make a function of ``linalg`` for stacks of matrices of which each is in one chunk (it is rechunked so)."""
+    """Create a function of ``linalg`` for stacks of matrices that are in one chunk each (it rechunks them)."""
 
     def block(*blocks: Any, **parameters: Any) -> Any:
         result = getattr(_library(blocks[0]).linalg, name)(*blocks, **parameters)
         return tuple(result) if isinstance(result, tuple) else result
 
-    block.__name__ = f"agrad_linalg_{name}"  # what Dask calls the tasks; it splits names at dashes
+    block.__name__ = f"agrad_linalg_{name}"  # the name of the tasks in Dask, which splits names at dashes
 
     def kernel(*arrays: Any, sizes: dict[str, int] | None = None, signature: str = signature, **parameters: Any) -> Any:
         arrays = matched(signature, *map(da.asarray, arrays))
-        # given as dtypes, Dask would cast a complex array to a real result's, with a warning
+        # given dtypes, Dask would cast a complex array to a real result's, with a warning
         meta = tuple(np.empty_like(arrays[0]._meta, dtype, shape=(0,)) for dtype in _dtypes(name, arrays, parameters))
         return da.apply_gufunc(
             functools.partial(block, **parameters),
@@ -497,7 +497,7 @@ def _is_tall(x: Any) -> bool:
 
 
 def _with_tolerance(name: str, result: str) -> Callable[..., Any]:
-    """Make a function of ``linalg`` with a relative tolerance, which may be an array: one per matrix."""
+    """Create a function of ``linalg`` with a relative tolerance, which may be an array: one per matrix."""
 
     def block(x: Any, rtol: Any) -> Any:
         return getattr(_library(x).linalg, name)(x, rtol=rtol)
@@ -522,7 +522,7 @@ def _svdvals(x: Any, /) -> Any:
 
 
 def _matmul(x1: Any, x2: Any, /) -> Any:
-    """Of shapes that do not fit Dask says that chunks do not add up."""
+    """For shapes that do not fit, Dask's message is about chunks."""
     if x1.ndim and x2.ndim:
         inner, other = x1.shape[-1], x2.shape[max(-2, -x2.ndim)]
         if inner != other and not any(map(math.isnan, (inner, other))):
@@ -536,7 +536,7 @@ def _matmul(x1: Any, x2: Any, /) -> Any:
 
 
 def _whole_matmul(x1: Any, x2: Any) -> Any:
-    """Multiply where no block of the product is a sum of several; Dask's own has a layer more to say so, and two for vectors."""
+    """Multiply if no block of the product is a sum of several; Dask's own function adds a layer for that, and two for vectors."""
     return da.blockwise(
         _matmul_block,
         (0, 2)[: x2.ndim],
@@ -564,17 +564,17 @@ def _cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
-    if ord == math.inf and 0 in x.shape:  # the largest of nothing is 0, as in NumPy
+    if ord == math.inf and 0 in x.shape:  # the maximum of an empty set is 0, as in NumPy
         return xp.sum(xp.abs(x), axis=axis, keepdims=keepdims)
     return xp.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
 
 
 def _fourier(name: str) -> Callable[..., Any]:
-    """Make a function of ``fft``: the axes it transforms are rechunked into one chunk each."""
+    """Create a function of ``fft``: the axes it transforms are rechunked into one chunk each."""
     several = name.endswith("n")
 
     def kernel(x: Any, /, **parameters: Any) -> Any:
-        x = da.asarray(x)  # a scalar is one of NumPy
+        x = da.asarray(x)  # a NumPy scalar
         if several:
             lengths, axes = parameters.get("s"), parameters.get("axes")
             axes = range(x.ndim - len(lengths), x.ndim) if axes is None and lengths else axes
@@ -666,6 +666,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "linalg.svd": _svd,
     "linalg.svdvals": _svdvals,
     "linalg.vector_norm": _vector_norm,
-    # one lazy index array, where the composition has two, whose values would be read
+    # a single lazy index array; the composition has two, whose values would be read
     "nn.embedding_adjoint": lambda grad, indices, spec, /: indexing.scatter_add(spec, (indices,), grad),
 }

@@ -1,4 +1,4 @@
-"""A caller's loss: the function with its arguments, and its programs for the numbers of rows that runs of it have.
+"""A caller's loss: the function with its arguments, and its programs for the numbers of rows that its runs have.
 
 May import Dask; is imported with `agrad_dask.lowering`.
 """
@@ -27,12 +27,13 @@ from agrad.plugin.programs import (
 )
 from agrad_dask.programs import Kind, PerShape, like
 
-#: Runs of a program have rows of at most about so many bytes, and make at most about so many of them in all, so that they stay
-#: in the processor's caches;
+#: The rows of a run are limited to about this size in bytes, and its results to about this size, so that they stay in
+#: the processor's caches;
 PIECE_BYTES, MADE_BYTES = 2**21, 2**26
-#: but of so many times the bytes that the program makes whatever the number of rows: fewer are none the better.
+#: but they have at least this multiple of the bytes that the program allocates for any number of rows: with fewer,
+#: nothing is gained.
 FIXED = 4
-#: For how many numbers of rows at most the loss is captured.
+#: The largest number of different row counts for which the loss is captured.
 KINDS = 16
 
 internal(__file__)
@@ -55,17 +56,17 @@ class Loss:
     reduce: str
     has_aux: bool
 
-    #: What the user called,
+    #: The name of the user's call,
     caller: ClassVar[str] = "value_and_grad"
-    #: what does the same with arrays in memory,
+    #: the equivalent for arrays in memory,
     in_memory: ClassVar[str] = "agrad.func.value_and_grad"
-    #: and how many arguments stand before those of the function.
+    #: and the number of arguments before those of the function.
     before: ClassVar[int] = 0
     #: Whether the user gets the value too.
     gives_value: ClassVar[bool] = True
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], Any]:
-        """Return value and gradients, in a list, and what the function gives beside."""
+        """Return value and gradients, in a list, and the auxiliary values."""
         leaves, structure = tree.flatten((args, kwargs))
         parameters = []
         for place in self.places(structure):
@@ -80,7 +81,7 @@ class Loss:
         return [t.detach() for t in (value, *made)], aux
 
     def value(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Any]:
-        """Return the value, checked, and what the function gives beside."""
+        """Return the value, checked, and the auxiliary values."""
         value, aux = self.function(*args, **kwargs), None
         if self.has_aux:
             value, aux = split_aux(value, "value_and_grad(loss)(*args)")
@@ -96,12 +97,12 @@ class Loss:
         return value, aux
 
     def places(self, structure: tree.TreeDef) -> list[int]:
-        """Return where the parameters stand among the leaves of all arguments."""
+        """Return the positions of the parameters among the leaves of all arguments."""
         starts = [0, *itertools.accumulate(child.num_leaves for child in structure.children[0].children)]
         return [place for k in self._chosen(structure) for place in range(starts[k], starts[k + 1])]
 
     def parameters(self, structure: tree.TreeDef) -> list[tree.TreeDef]:
-        """Return the structures of the arguments that the parameters are."""
+        """Return the structures of the arguments that are parameters."""
         return [structure.children[0].children[k] for k in self._chosen(structure)]
 
     def _chosen(self, structure: tree.TreeDef) -> list[int]:
@@ -109,7 +110,7 @@ class Loss:
         return [k + self.before for k in check_argnums(self.argnums, count)]
 
     def given(self, found: list[Tensor], structure: tree.TreeDef, gives: Any, *, raw: bool) -> Any:
-        """Return what was added up, all but the value, as the caller gets it.
+        """Return the summed results, without the value, in the form for the caller.
 
         Parameters
         ----------
@@ -118,14 +119,14 @@ class Loss:
         structure : TreeDef
             Of all arguments.
         gives : list
-            In which form derivatives by each parameter come back.
+            The form of the derivatives with respect to each parameter.
         raw : bool
             All parameters are arrays or numbers.
         """
         return self.like_parameters(give_all(gives, found), structure)
 
     def like_parameters(self, leaves: Iterable[Any], structure: tree.TreeDef) -> Any:
-        """Put leaves together like the parameters: one argument, or a tuple of several."""
+        """Assemble leaves into the structure of the parameters: one argument, or a tuple of several."""
         each = iter(leaves)
         made = [tree.unflatten(one, itertools.islice(each, one.num_leaves)) for one in self.parameters(structure)]
         return made[0] if isinstance(self.argnums, int) else tuple(made)
@@ -143,11 +144,11 @@ class Rows:
     Attributes
     ----------
     leaves : list
-        Of the arguments: raw parameters, None in place of data, the rest as given.
+        Those of the arguments: raw parameters, None in place of data, the others unchanged.
     places : list of int
-        Where the parameters stand among the leaves.
+        The positions of the parameters among the leaves.
     data : tuple of int
-        Where the data stands.
+        The positions of the data.
     """
 
     loss: Loss
@@ -157,7 +158,7 @@ class Rows:
     data: tuple[int, ...]
 
     def like(self, arrays: Sequence[Any], rows: int) -> Any:
-        """Return the arguments for so many rows of the data, which have no elements."""
+        """Return the arguments for a number of rows of the data, which have no elements."""
         return self.arguments(like(array._meta, (rows, *array.shape[1:])) for array in arrays)
 
     def arguments(self, blocks: Iterable[Any], parameters: Iterable[Any] = ()) -> Any:
@@ -183,25 +184,25 @@ class Rows:
 
 
 class Filled(NamedTuple):
-    """What a program computes of auxiliary values: for chunks of so many rows, and which values."""
+    """The auxiliary values computed by a program: for chunks of how many rows, and which values."""
 
     rows: int
     values: list[Any]
 
 
 class Captured(NamedTuple):
-    """What runs in the chunks of one call.
+    """The programs that run in the chunks of one call.
 
     Attributes
     ----------
     kinds : dict of int to Kind
-        By numbers of rows.
+        By number of rows.
     most : int
-        How many rows a run has at most; 0: a run has a whole chunk.
+        The largest number of rows of a run; 0: a run has a whole chunk.
     reason : str
         Why the function itself runs on the rest; "" if there is none.
     whole : bool
-        All numbers of rows are there.
+        Whether all numbers of rows are included.
     """
 
     kinds: dict[int, Kind]
@@ -210,12 +211,12 @@ class Captured(NamedTuple):
     whole: bool
 
 
-#: Where nothing is captured.
+#: The programs if nothing is captured.
 NOTHING = Captured({}, 0, "", whole=False)
 
 
 def captured(programs: PerShape, loss: Rows, arrays: Sequence[Any], sizes: Sequence[int], *, split: bool) -> Captured:
-    """Capture the loss for all numbers of rows that runs have, or find what was captured.
+    """Capture the loss for all numbers of rows that its runs have, or find earlier captures.
 
     Parameters
     ----------
@@ -226,17 +227,17 @@ def captured(programs: PerShape, loss: Rows, arrays: Sequence[Any], sizes: Seque
     sizes : sequence of int
         Those numbers of rows, the most frequent first.
     split : bool
-        A run may have some rows of a chunk.
+        Whether a run may have some rows of a chunk.
     """
     most = rows_of_runs(programs, loss, arrays, max(sizes)) if split and sizes else 0
     found = _captured_pieces(programs, loss, arrays, sizes, most)
-    if most and not found.kinds:  # it may be one that takes whole chunks alone
+    if most and not found.kinds:  # it may be one that only takes whole chunks
         return _captured_pieces(programs, loss, arrays, sizes, 0)
     return found
 
 
 def rows_of_runs(programs: PerShape, loss: Rows, arrays: Sequence[Any], largest: int) -> int:
-    """Return how many rows a run has at most, of chunks of at most so many rows; 0 if a run takes a whole chunk."""
+    """Return the number of rows of a run, for chunks of at most a number of rows; 0 if a run takes a whole chunk."""
     row = max(1, sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays))
     most = min(largest, max(1, PIECE_BYTES // row))
 
@@ -257,7 +258,7 @@ def rows_of_runs(programs: PerShape, loss: Rows, arrays: Sequence[Any], largest:
 def _captured_pieces(
     programs: PerShape, loss: Rows, arrays: Sequence[Any], sizes: Sequence[int], most: int
 ) -> Captured:
-    """Capture the loss for pieces of chunks of at most so many rows; 0: for whole ones."""
+    """Capture the loss for pieces of chunks with at most this many rows; 0: for whole ones."""
     pieces = [(most, rows % most) if 0 < most < rows else (rows,) for rows in sizes]
     every = [rows for rows in dict.fromkeys(itertools.chain.from_iterable(pieces)) if rows]
     kept: dict[int, Kept] = {}
@@ -289,7 +290,7 @@ def _captured_pieces(
 
 
 def filled(aux: Any, kinds: dict[int, Kind], parameters: int) -> Any:
-    """Return auxiliary values as the loss gave them, of those that a program has computed."""
+    """Return the auxiliary values as the loss returned them, given those computed by a program."""
     if not isinstance(aux, Filled):
         return aux
     results = kinds[aux.rows].program.results

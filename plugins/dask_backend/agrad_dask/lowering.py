@@ -1,12 +1,13 @@
 """One task per chunk: a loss that adds up over rows runs whole, forward and backward, inside every chunk of the data.
 
 Recorded on Dask tensors, such a loss gives ten to thirty tasks per chunk, which are built, optimised and fused anew at
-every step. Here the loss is captured once for each number of rows that runs of it have (`programs`, `losses`), and its program runs on
-the rows of every chunk; only its value and the gradients leave the task, and a tree of tasks adds them up: a `Fold` of the data,
-like any sum over chunks. Which tasks those are is worked out once, by `runs`, and remembered with the data (`Plan`); per call
-only the parameters (`Step`) are new. They are one node of the graph, which every task refers to.
+every step. Here the loss is captured once for each number of rows that its runs have (`programs`, `losses`), and its
+program runs on the rows of every chunk; only its value and the gradients leave the task, and a tree of tasks adds them:
+a `Fold` of the data, like any sum over chunks. `runs` determines these tasks once, and they are remembered with the
+data (`Plan`); per call only the parameters (`Step`) are new. They are one node of the graph, which every task refers
+to.
 
-May import Dask; is imported when `agrad_dask.value_and_grad` is first asked for.
+May import Dask; imported when `agrad_dask.value_and_grad` is first used.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ from agrad_dask.fusing import Adder, Fold, Folded, group_size
 from agrad_dask.losses import NOTHING, Captured, Filled, Loss, Rows, captured, filled
 from agrad_dask.programs import Kind, PerShape
 
-#: In a task, neighbours of at most this many bytes together share one run of the loss: each run costs some tenths of a
-#: millisecond, however few rows it has.
+#: In a task, neighbours of at most this total size, in bytes, share one run of the loss: each run costs some tenths of
+#: a millisecond, however few rows it has.
 RUN_BYTES = 2**21
-#: The same where a program runs, which costs some hundredths.
+#: The same if a program runs, which costs some hundredths.
 PROGRAM_BYTES = 2**17
-#: What a task does is held for chunks of at most so many bytes. To work it out takes some 20 us a chunk.
+#: The work of a task is cached for chunks of at most this total size. Planning it takes some 20 us a chunk.
 KEPT_BYTES = 2**21
 
 internal(__file__)
@@ -60,7 +61,7 @@ internal(__file__)
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What all tasks of one call share.
+    """The data shared by all tasks of one call.
 
     Attributes
     ----------
@@ -69,25 +70,25 @@ class Step:
     about : str
         Which function it is.
     caller : str
-        What the user called.
+        The name of the user's call.
     kinds : dict of int to Kind
-        By the number of rows what runs on such chunks. Any others call the function.
+        By the number of rows, the program for such chunks. Any others call the function.
     parameters : int
-        How many there are.
+        The number of chunks.
     key : tuple of int
-        From which every chunk gets random numbers of its own.
+        The key from which every chunk derives its own random numbers.
     ends : sequence of float
-        Where each chunk begins, in rows, and the last one ends; nan where sizes are unknown.
+        The first row of each chunk, and the end of the last one; nan if sizes are unknown.
     check : frozenset of int
-        In which chunks to check that the loss adds up.
+        The chunks in which to check that the loss adds up.
     call : int
-        How many calls there have been.
+        The number of calls so far.
     anomaly : bool
-        Whether to look for NaN on the way back, as where the call stands.
+        Whether to look for NaN in backward, as at the call.
     sent : bool
         Whether other processes need the function.
     most : int
-        How many rows a run has at most; 0: a run has a whole chunk.
+        The largest number of rows of a run; 0: a run has a whole chunk.
     """
 
     loss: Rows | None
@@ -112,7 +113,7 @@ class Step:
         additive.check(self.loss.value, self.loss.parameters, sample, self.reduce, self.call, source)
 
     def where(self, chunks: range) -> str:
-        """Return the note of an error in some neighbouring chunks."""
+        """Return the note for an error in some neighbouring chunks."""
         start, stop = self.ends[chunks.start], self.ends[chunks.stop]
         rows = "" if math.isnan(stop) else f" (rows {start} to {stop - 1})"
         which = f"chunk {chunks.stop}" if len(chunks) == 1 else f"chunks {chunks.start + 1} to {chunks.stop}"
@@ -121,7 +122,7 @@ class Step:
             " runs once per chunk."
         )
 
-    def __repr__(self) -> str:  # what distributed shows where it cannot be pickled, as a rule because of the loss
+    def __repr__(self) -> str:  # shown by distributed if it cannot be pickled, usually because of the loss
         return f"<Step: {self.about} and its arguments>"
 
     def __reduce__(self) -> Any:
@@ -133,12 +134,12 @@ class Step:
 
 
 def joined(blocks: list[Any]) -> Any:
-    """Put the rows of neighbouring chunks together."""
+    """Join the rows of neighbouring chunks."""
     return blocks[0] if len(blocks) == 1 else array_of(ag.concat([ag.asarray(block) for block in blocks]))
 
 
 class ChunkGenerator(random.Generator):
-    """The random numbers of one chunk after another: each has its own, whenever and wherever it runs."""
+    """The random numbers of consecutive chunks: each chunk has its own, whenever and wherever it runs."""
 
     def __init__(self, key: tuple[int, int]) -> None:
         super().__init__(0)
@@ -156,7 +157,7 @@ class ChunkGenerator(random.Generator):
 
 
 class Part(NamedTuple):
-    """What some rows contribute.
+    """The contribution of some rows.
 
     Attributes
     ----------
@@ -165,7 +166,7 @@ class Part(NamedTuple):
     found : list of array
         Value and gradients: sums or means over them.
     aux : list
-        What the loss gives beside, of every run: as it is, or `Filled`.
+        The auxiliary values of every run: themselves, or `Filled`.
     samples : list of (range, list of array)
         Rows on which to check that the loss adds up.
     """
@@ -177,19 +178,19 @@ class Part(NamedTuple):
 
 
 class Sum:
-    """Adds up value and gradients of some rows after others; means by rows, in units of so many."""
+    """Sums value and gradients over consecutive rows; means are weighted by rows, in units of a number of rows."""
 
     def __init__(self, reduce: str, unit: int = 0) -> None:
         self.mean, self.unit, self.rows = reduce == "mean", unit, 0
         self.found: list[Any] = []
 
     def add(self, rows: int, found: Sequence[Any]) -> None:
-        """Add what some rows give; the first are the unit if there is none."""
+        """Add the contribution of some rows; the first ones are the unit if there is none."""
         self.unit = self.unit or rows
         self.rows += rows
         if self.mean and rows != self.unit:
             found = [each * (rows / self.unit) for each in found]
-        if not self.found:  # copies: they are written to, and may be somebody else's
+        if not self.found:  # copies: they are written to, and may belong to other code
             self.found = [found[0], *(backend_of(g).asarray(g, copy=True) for g in found[1:])]
             return
         self.found[0] = self.found[0] + found[0]
@@ -205,7 +206,7 @@ class Sum:
 
 
 class Total:
-    """Runs the loss on the chunks of one task and adds up what they give."""
+    """Runs the loss on the chunks of one task and sums its results."""
 
     def __init__(self, step: Step, first: int) -> None:
         self.step, self.sum, self.source = step, Sum(step.reduce), ChunkGenerator(step.key)
@@ -233,7 +234,7 @@ class Total:
         self.next = chunks.stop
 
     def result(self) -> Part | None:
-        """Return what the task gives; None if its chunks have no rows."""
+        """Return the result of the task; None if its chunks have no rows."""
         return self.sum.part(self.aux, self.samples)
 
     def add_run(self, blocks: list[Any]) -> None:
@@ -264,7 +265,7 @@ class Total:
 
 
 class Chunks(Adder):
-    """Runs the loss on chunks, and adds up what they contribute, always in the same order.
+    """Runs the loss on chunks, and sums their contributions, always in the same order.
 
     Parameters
     ----------
@@ -307,17 +308,17 @@ class Plan(NamedTuple):
     Attributes
     ----------
     tasks : dict
-        All of them but the step.
+        All arguments except the step.
     step : key
         Where that is.
     last : key
-        Of the result, in a tuple.
+        The result, in a tuple.
     ends : list of float
-        Where each chunk begins, in rows, and the last one ends; nan where sizes are unknown.
+        The first row of each chunk, and the end of the last one; nan if sizes are unknown.
     kinds : list of int
-        The numbers of rows that runs of the loss have, the most frequent first; none where sizes are unknown.
+        The numbers of rows that runs of the loss have, the most frequent first; empty if sizes are unknown.
     checked : tuple of int
-        In which chunks to check that a loss adds up.
+        The chunks in which to check that a loss adds up.
     """
 
     tasks: dict[Any, Any]
@@ -329,12 +330,12 @@ class Plan(NamedTuple):
 
 
 def plan_of(arrays: Sequence[Any], join: float) -> Plan:
-    """Return the plan for data arrays, made once and kept with the first of them.
+    """Return the plan for data arrays, created once and kept with the first of them.
 
     Parameters
     ----------
     join : float
-        Neighbours of so many bytes together share a run of the loss; 0: none do.
+        The total size of neighbours that share a run of the loss; 0: none do.
     """
     names = tuple(array.name for array in arrays)
     kept = indexing.plans_of(arrays[0])
@@ -349,7 +350,7 @@ def plan_of(arrays: Sequence[Any], join: float) -> Plan:
 
 
 def aligned(arrays: Sequence[Any]) -> list[Any]:
-    """Cut all arrays by the same rows, those of the largest, and nothing else.
+    """Cut all arrays at the same rows, those of the largest, and along no other axis.
 
     Raises
     ------
@@ -381,7 +382,7 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
 
 
 def make_plan(arrays: Sequence[Any], join: float) -> Plan:
-    """Make the tasks: each makes the rows of some chunks and runs the loss on them; a tree of others adds up."""
+    """Create the tasks: each assembles the rows of some chunks and runs the loss on them; a tree of others sums."""
     ends = [0, *itertools.accumulate(arrays[0].chunks[0])]
     count = len(ends) - 1
     nbytes = max(arrays[0].chunks[0]) * sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in arrays)
@@ -424,8 +425,9 @@ def value_and_grad(
     """Return the function that computes value and gradient of a loss over the rows of Dask arrays, in one pass.
 
     The loss is captured, forward and backward, and its program runs once per chunk, in memory; only value and gradients
-    leave the chunk. Neighbouring chunks of together at most 128 KiB share a run; larger chunks take a run for each 2 MiB
-    or so, or each 64 MiB that the loss makes of its rows, unless the parameters are not small beside that.
+    leave the chunk. Neighbouring chunks of at most 128 KiB in total share a run; larger chunks take a run for each 2
+    MiB or so, or for each 64 MiB that the loss allocates for its rows, unless the parameters are not small compared to
+    that.
 
     Parameters
     ----------
@@ -433,36 +435,37 @@ def value_and_grad(
         Takes parameters and rows of data, returns a 0-d tensor: an ordinary function of agrad on tensors in memory.
         It must add up over rows, see `reduce`. With `has_aux`, returns a pair of that and auxiliary values.
     argnums : int or tuple of int, optional
-        By which arguments; negative ones count from the end.
+        The arguments to differentiate with respect to; negative numbers count from the end.
     has_aux : bool, optional
         The loss returns ``(value, aux)``.
     reduce : {"mean", "sum"}, optional
         How the loss of all rows follows from those of the chunks: it is their mean, weighted by their rows, or their
-        sum. What does not depend on rows, such as a penalty on the parameters, counts once under "mean" and once per
-        chunk under "sum" (so the check refuses it there).
+        sum. A term that does not depend on rows, such as a penalty on the parameters, counts once under "mean" and once
+        per chunk under "sum" (so the check refuses it there).
     after : callable, optional
         A function of the reduced loss, from a 0-d tensor to one: `agrad.sqrt` makes the mean square a root mean square,
         still in one pass. The gradients are those of its result.
     check : bool, optional
-        Check on some rows of three chunks that the loss adds up so, at the parameters of the first call and at others
-        near them, and on those of one chunk at the second, fourth, eighth call and so on. A loss that draws random
-        numbers is not checked. Without the check chunks do not share runs, and a loss that takes whole chunks alone gets
-        these; with `has_aux` every run has exactly one chunk, whatever its size.
+        Check on some rows of three chunks that the loss adds up, at the parameters of the first call and at others near
+        them, and on rows of one chunk at the second, fourth, eighth call and so on. A loss that draws random numbers is
+        not checked. Without the check chunks do not share runs, so a loss that needs whole chunks gets them; with
+        `has_aux` every run has exactly one chunk, whatever its size.
     capture : bool, optional
-        Call the loss here, once for each number of rows that runs have, on tensors that have no elements, and run the program
-        of what it does in the chunks. False: call the loss itself in every chunk, as also where no program can hold it; then
-        neighbours of together at most 2 MiB share a run.
+        Call the loss in this process, once for each number of rows that runs have, on tensors without elements, and run
+        the resulting program in the chunks. False: call the loss itself in every chunk, as is also done if no program
+        can hold it; then neighbours of at most 2 MiB in total share a run.
 
     Returns
     -------
     callable
-        Takes the arguments of `loss` and gives ``(value, gradient)``, with `has_aux` ``((value, [aux, ...]),
-        gradient)`` with one entry per chunk that has rows. All of it is computed, and in memory: as arrays and scalars
-        where arguments are such, by the rule of the transforms in agrad.func, else as tensors without a history.
+        Takes the arguments of `loss` and returns ``(value, gradient)``, with `has_aux` ``((value, [aux, ...]),
+        gradient)`` with one entry per chunk that has rows. Everything is computed, and in memory: as arrays and scalars
+        if the arguments are arrays and scalars, by the rule of the transforms in agrad.func, otherwise as tensors
+        without a history.
 
         Every Dask array among its arguments (tensor or raw, also inside containers and keyword arguments) is data: the
         loss gets its rows, chunk by chunk, as tensors. Those of one call have the same length; they are cut at the
-        chunks of the largest. Other arguments are given to every chunk as they are: NumPy arrays, tensors, containers.
+        chunks of the largest. Other arguments are passed to every chunk unchanged: NumPy arrays, tensors, containers.
 
     Raises
     ------
@@ -470,31 +473,31 @@ def value_and_grad(
         If `reduce` is unknown. When called: if no argument is a Dask array, if their rows differ, if they have none, or
         if the loss does not add up over rows as far as the check can see.
     TypeError
-        When called: if a parameter is a Dask array, or the loss returns something else than a tensor.
+        When called: if a parameter is a Dask array, or the loss does not return a tensor.
     CompileError
-        When called: if the loss depends on Python state that nothing sees; see below.
+        When called: if the loss depends on Python state that no guard sees; see below.
     RuntimeError
-        When called: if the loss is no real scalar, or a parameter has no derivative; under
-        `agrad.autograd.detect_anomaly` if a backward pass makes NaN.
+        When called: if the loss is not a real scalar, or a parameter has no derivative; under
+        `agrad.autograd.detect_anomaly` if a backward pass produces NaN.
 
     Notes
     -----
-    Batch normalisation or a softmax over the rows need all rows at once and cannot run so; call them on Dask tensors,
-    then ``backward()``. A function of one mean or sum can, with that function as `after`: a root mean square.
+    Batch normalisation or a softmax over the rows need all rows at once and cannot run this way; apply them to Dask
+    tensors, then call ``backward()``. A function of one mean or sum can, with that function as `after`: a root mean
+    square.
 
     The value does not depend on the scheduler or on which chunk is ready first: sums are formed in one order, and random
     numbers (dropout) follow from `agrad.manual_seed`, the number of calls and the number of the chunk. An error names
     the chunk.
 
-    A program means what the loss means, by the rules of `agrad.compile`: tensors and plain values that the loss reads
-    from closures, globals and attributes are looked up at every call. The second, fourth, eighth call and so on capture
-    the loss once more, which must give the same program. None of this takes data: what the calling process computes of it
-    are the few rows of the check. Workers of a cluster need no module of the caller's. The
-    loss itself runs in every chunk where no program can hold it (it chooses its way by a value or asks for one, makes shapes
-    that depend on values, writes to tensors around it, or fails), which a `CompileWarning` tells once; where
-    chunks have unknown sizes; for numbers of rows beyond the 16 most frequent; and under
-    `agrad.autograd.detect_anomaly`. What it does to objects around it then happens in the task, and on a cluster in another
-    process.
+    A program has the semantics of the loss, by the rules of `agrad.compile`: tensors and plain values that the loss
+    reads from closures, globals and attributes are looked up at every call. The second, fourth, eighth call and so on
+    capture the loss again, which must give the same program. None of this reads data, except the few rows of the check,
+    which the calling process computes. Workers of a cluster need none of the caller's modules. The loss itself runs in
+    every chunk if no program can hold it (it branches on a value or requests one, creates shapes that depend on values,
+    writes to outer tensors, or fails), which a `CompileWarning` reports once; if chunks have unknown sizes; for numbers
+    of rows beyond the 16 most frequent; and under `agrad.autograd.detect_anomaly`. Its effects on outer objects then
+    happen in the task, and on a cluster in another process.
 
     How the data is read is worked out at the first call with the same arrays and remembered with them: call it with the
     same array objects rather than with new expressions. ``dask.config.set({"agrad.progress": True})`` shows how far it is.
@@ -522,16 +525,16 @@ def value_and_grad(
 
 @dataclass(eq=False)
 class Lowered:
-    """What `value_and_grad` is asked for, or another function of a loss over rows, and what its calls leave.
+    """The options of `value_and_grad`, or of another function of a loss over rows, and the state kept between its calls.
 
     Attributes
     ----------
     programs : PerShape
-        Of what runs on the rows.
+        The programs that run on the rows.
     calls : int
-        How many there have been.
+        The number of calls so far.
     told : bool
-        The user knows that the loss runs as it is.
+        Whether the user has been told that the loss runs uncompiled.
     """
 
     loss: Loss
@@ -544,18 +547,18 @@ class Lowered:
 
     @classmethod
     def of(cls, loss: Loss, *, check: bool, capture: bool, after: Callable[[Tensor], Tensor] | None = None) -> Lowered:
-        """Return it for a loss that nobody has called."""
+        """Return it for a loss that has not been called."""
         if loss.reduce not in ("mean", "sum"):
             raise ValueError(f'reduce is "mean" or "sum", got {loss.reduce!r}{called()}')
         run_rows = type(loss).run
 
-        def run(*args: Any, **kwargs: Any) -> Any:  # captures look for state in what this leads to: not in classes
+        def run(*args: Any, **kwargs: Any) -> Any:  # captures search what this leads to for state, but not classes
             return run_rows(loss, args, kwargs)
 
         return cls(loss, PerShape(functools.wraps(loss.function)(run)), after, check, capture)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Compute in one pass what the user's call is to return."""
+        """Compute in one pass the result of the user's call."""
         call = parse(self, args, kwargs)
         programs, planned = NOTHING, None
         if self.capture and not ag.autograd.is_anomaly_check_nan_enabled():
@@ -566,13 +569,13 @@ class Lowered:
         part = run(self, call, planned, programs)
         if programs.reason and not self.told:
             self.told = True
-            what = f"runs {call.rows.loss} as it is in every chunk, not as a program: {programs.reason}"
+            what = f"runs {call.rows.loss} uncompiled in every chunk, not as a program: {programs.reason}"
             warnings.warn(f"agrad_dask.{self.loss.caller} {what}", CompileWarning, stacklevel=3)
         return collect(self, call, programs, part)
 
 
 class Parsed(NamedTuple):
-    """A call, taken apart.
+    """A call, with its arguments sorted.
 
     Attributes
     ----------
@@ -583,7 +586,7 @@ class Parsed(NamedTuple):
     raw : bool
         All arrays are such: so are results.
     gives : list
-        As what derivatives by each parameter are given.
+        The form of the derivatives with respect to each parameter.
     bare : bool
         All parameters are arrays or numbers.
     """
@@ -596,7 +599,7 @@ class Parsed(NamedTuple):
 
 
 def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Parsed:
-    """Tell parameters, data and constants among the arguments."""
+    """Sort the arguments into parameters, data and constants."""
     leaves, structure = tree.flatten((args, kwargs))
     loss = asked.loss
     places = loss.places(structure)
@@ -628,14 +631,14 @@ def plan(asked: Lowered, call: Parsed, join: float) -> Plan:
 
 
 def capture(asked: Lowered, call: Parsed, planned: Plan) -> Captured:
-    """Return the programs of the loss for the numbers of rows that runs have; none where shapes are unknown."""
+    """Return the programs of the loss for the numbers of rows that runs have; none if shapes are unknown."""
     if any(math.isnan(n) for array in call.arrays for n in array.shape[1:]):
         return NOTHING
     return captured(asked.programs, call.rows, call.arrays, planned.kinds, split=not asked.loss.has_aux)
 
 
 def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part:
-    """Run the loss in every chunk; return what all of them together contribute."""
+    """Run the loss in every chunk; return the total contribution."""
     rows, arrays = call.rows, call.arrays
     step = Step(
         rows,
@@ -673,11 +676,11 @@ def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part
 
 
 def collect(asked: Lowered, call: Parsed, programs: Captured, part: Part) -> Any:
-    """Return value and gradients, or what else was asked for, as the caller gets it."""
+    """Return value and gradients, or other requested results, in the form for the caller."""
     rows, loss = call.rows, call.rows.loss
     made = [ag.asarray(g) for g in part.found[1:]]
     value = ag.asarray(part.found[0])
-    if asked.after is not None:  # by the chain rule: one number, applied where the gradients are few
+    if asked.after is not None:  # by the chain rule: one number, applied after the reduction
         value, slope = func.value_and_grad(asked.after)(value)
         made = [g * ag.astype(slope, g.dtype) for g in made]
     returned: Any = value
@@ -699,7 +702,7 @@ def _check(step: Step, chunks: range, sample: list[Any]) -> None:
 
 
 def _note_uncut(error: Exception, rows: float, others: Iterable[Any]) -> None:
-    """Say which arguments have as many rows as the data and went to every chunk whole."""
+    """Name the arguments that have as many rows as the data and went to every chunk whole."""
     for leaf in others:
         shape = getattr(leaf, "shape", ())
         if shape and shape[0] == rows:
@@ -710,7 +713,7 @@ def _note_uncut(error: Exception, rows: float, others: Iterable[Any]) -> None:
 
 
 def _check_constant(leaf: Any, caller: str) -> None:
-    """Refuse an argument by which a transform outside differentiates: what comes back has no history."""
+    """Refuse an argument that an outer transform differentiates with respect to: the results have no history."""
     if isinstance(leaf, Tensor) and is_transformed(leaf):
         raise RuntimeError(
             f"agrad_dask.{caller} cannot be differentiated: what it returns has no history. Detach the argument,"

@@ -1,6 +1,6 @@
-"""Which operation and which user's line each Dask array comes from: the errors of its tasks say so.
+"""Which operation and which user line each Dask array comes from, for the errors of its tasks.
 
-Kept by the array's name, beside the graph: tasks are pickled, fused and shared, and names stay.
+Stored by the array's name, outside the graph: tasks are pickled, fused and shared, and names remain.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from agrad.plugin.backend import Spec, getframe, is_internal, line_of, lock, place_in
 from agrad_dask.staging import name_of
 
-#: So many arrays are remembered, the latest.
+#: The number of arrays remembered, the latest ones.
 KEPT = 2**15
 
-#: Between the user's line and an array stand agrad, this plugin, the namespace and Dask.
+#: Between the user's line and an array are frames of agrad, this plugin, the namespace and Dask.
 _FOLDERS = tuple(os.path.dirname(str(m.__file__)) + os.sep for m in (array_api_compat, dask, sys.modules["agrad_dask"]))
 
 
 class Origin(NamedTuple):
-    """What made an array: an op called at an instruction, or the backward of a node recorded there."""
+    """The origin of an array: an op called at an instruction, or the backward of a node recorded there."""
 
     op: str
     code: CodeType | None
@@ -47,7 +47,7 @@ _LOCK = lock()
 
 
 def note(op: str, operands: tuple[Any, ...], result: Any) -> None:
-    """Remember what made the result of a kernel, and the arrays made on the way to it from the operands."""
+    """Remember the origin of a kernel's result, and of the intermediate arrays between it and the operands."""
     results = [r for r in (result if isinstance(result, tuple) else (result,)) if hasattr(r, "dask")]
     given = set(_names(operands))
     made: list[str] = []
@@ -76,14 +76,14 @@ def _names(operands: Any) -> Iterator[str]:
             yield operand.name
         elif isinstance(operand, list | tuple):
             yield from _names(operand)
-        elif isinstance(operand, Spec) and hasattr(operand.layout, "array"):  # whose sizes are unknown
+        elif isinstance(operand, Spec) and hasattr(operand.layout, "array"):  # of unknown size
             yield operand.layout.array.name
         elif isinstance(operand, str):
             yield operand
 
 
 def run_rule(run: Callable[..., Any], rule: Any, g: Any, node: Any, vjp: Any) -> Any:
-    """Run the rule of a node: what it makes comes from there, unless a line of the user's that it calls makes it."""
+    """Run the rule of a node: arrays it creates come from there, unless a user line that it calls creates them."""
     token = _NODE.set(node)
     try:
         return run(rule, g, node, vjp)
@@ -91,7 +91,7 @@ def run_rule(run: Callable[..., Any], rule: Any, g: Any, node: Any, vjp: Any) ->
         _NODE.reset(token)
 
 
-#: Whose rule runs.
+#: The node whose rule runs.
 _NODE: ContextVar[Any] = ContextVar("node", default=None)
 
 
@@ -109,7 +109,7 @@ def _is_users(frame: FrameType) -> bool:
 
 
 def users_frame(frame: FrameType, within: CodeType | None = None) -> FrameType:
-    """Return the first frame of the user's, counting outwards; the outermost if there is none, or one that runs some code."""
+    """Return the first user frame, counting outwards; the outermost if there is none, or one that runs some code."""
     while frame.f_back is not None and frame.f_code is not within and not _is_users(frame):
         frame = frame.f_back
     return frame
@@ -121,20 +121,20 @@ def array_of(key: Any) -> str:
 
 
 def of(key: Any, graph: Any = None) -> tuple[Origin | None, bool]:
-    """Return what made the array that a key is a block of; where it is not known, what was made of that array first.
+    """Return the origin of the array that a key is a block of; if it is unknown, the first origin of arrays made from it.
 
     Parameters
     ----------
     key : key
         Of a task; those inside a fused task have keys too.
     graph : HighLevelGraph, optional
-        Where the array stands.
+        The user's line.
 
     Returns
     -------
     origin : Origin or None
     exact : bool
-        Whether it made that very array.
+        Whether it is the origin of that array itself.
     """
     name = array_of(key)
     if name in _ORIGINS or graph is None:
@@ -159,12 +159,12 @@ def persisted(graph: HighLevelGraph) -> dict[Any, tuple[Any, Any]]:
 
 
 def gone(name: Any, graph: HighLevelGraph) -> RuntimeError:
-    """Make the error of a value that was persisted on a cluster which cannot be asked for it."""
+    """Create the error for a value that was persisted on a cluster and cannot be fetched from it."""
     key, _ = persisted(graph).get(name, (name, None))
     origin, exact = of(key, graph)
     what = origin if origin and exact else f"{array_of(key)}, made outside agrad,"
     return RuntimeError(
         f"the value of {what} was persisted on a cluster whose client is closed, or not the active one."
         "\n  Compute while that client is active (with client.as_current(): ...). What a closed cluster held is lost: make"
-        " the tensor again from its data, or use ag.compute, which brings values here, instead of ag.persist."
+        " the tensor again from its data, or use ag.compute, which fetches values to the client, instead of ag.persist."
     )

@@ -16,24 +16,25 @@ from agrad import Tensor, default_backend, random
 from agrad.plugin.backend import Spec, backend_of, internal
 from agrad.plugin.programs import Kept, Program, Programs, blank_tensor
 
-#: How programs run in tasks: to the same bits at the first run and later ones, on the thread of the task.
+#: How programs run in tasks: with the same bits at the first run and later ones, on the thread of the task.
 HOW = {"exact": True, "threads": 1}
 
 internal(__file__)
 
 
 class PerShape:
-    """A function of blocks, captured once for each shape and dtype that they have.
+    """A function of blocks, captured once for each shape and dtype of the blocks.
 
-    It runs on tensors that have a spec and no elements, so that nothing is computed, and no value can decide what it does. Its
-    programs hold for as long as what it reads beside its arguments is as it was, like those of `agrad.compile`.
+    It runs on tensors that have a spec and no elements, so that nothing is computed, and it cannot branch on values.
+    Its programs hold as long as everything that it reads beside its arguments is unchanged, like those of
+    `agrad.compile`.
 
     Parameters
     ----------
     function : callable
         The function.
     pure : bool, optional
-        It depends on its arguments alone.
+        Whether it only depends on its arguments.
     """
 
     def __init__(self, function: Callable[..., Any], *, pure: bool = False) -> None:
@@ -45,18 +46,18 @@ class PerShape:
         Raises
         ------
         CaptureError
-            If no program can hold the call; because of an error of the function's own, if there is one.
+            If no program can hold the call; caused by an error of the function's own, if there is one.
         """
         found = Context().run(self.compiled.find, args, kwargs)
         return Context().run(_drawing_apart, self.compiled.record, args, kwargs) if found is None else found
 
     def confirm(self, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Take note that a program is used; the second, fourth, eighth time and so on capture it anew.
+        """Record that a program is used; the second, fourth, eighth time and so on capture it again.
 
         Raises
         ------
         CompileError
-            If it is another one by now: the function depends on something that no guard sees.
+            If it has changed: the function depends on something that no guard sees.
         """
         kept.calls += 1
         if kept.calls > 1 and not kept.calls & (kept.calls - 1):
@@ -64,7 +65,7 @@ class PerShape:
 
 
 def _drawing_apart(do: Callable[..., Any], *args: Any) -> Any:
-    """Call a function whose random numbers are not the caller's next ones."""
+    """Call a function with random numbers that are not the caller's next ones."""
     with random.using(random.Generator(0)):
         return do(*args)
 
@@ -78,21 +79,21 @@ def like(meta: Any, shape: tuple[int, ...]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """What runs on blocks of some shapes.
+    """The program for blocks of some shapes.
 
     Attributes
     ----------
     program : Program
         The program.
     blocks : tuple of (shape, dtype)
-        What the blocks have to be.
+        The required specs of the blocks.
     given : list
         The inputs of the program; None in place of blocks and keys.
     places : tuple of (int, int)
         Which input is which block.
     keys : tuple of int
         Which inputs are keys of draws.
-    outs : tuple of int
+    The outputs to return.
         Which outputs are given.
     keep : bool
         Whether memory may be kept for the next run.
@@ -107,14 +108,14 @@ class Kind:
     keep: bool = True
 
     def fits(self, blocks: Sequence[Any]) -> bool:
-        """Return whether blocks are what the program was captured for."""
+        """Return whether blocks match the captured specs."""
         for block, (shape, dtype) in zip(blocks, self.blocks, strict=True):
             if block.shape != shape or block.dtype != dtype:
                 return False
         return True
 
     def run(self, blocks: Sequence[Any], source: random.Generator) -> list[Any]:
-        """Return what the program gives for some blocks."""
+        """Return the results of the program for some blocks."""
         values = self.given.copy()
         for at, which in self.places:
             values[at] = blocks[which]
@@ -128,16 +129,16 @@ class Kind:
 
     def __reduce__(self) -> Any:
         none: dict[str, Any] = {"arguments": None, "results": None, "outside": {}, "sources": {}, "names": {}}
-        text = pickle.dumps(self.program.replaced(**none))  # without what runs it here, or is the caller's own
+        text = pickle.dumps(self.program.replaced(**none))  # without its runner in this process, or the caller's own
         return kind_of, (text, self.blocks, self.given, self.places, self.keys, self.outs, self.keep)
 
 
 def kind_of(text: bytes, *rest: Any) -> Kind:
-    """Return what was sent to another process."""
+    """Return the form to send to another process."""
     return Kind(program_of(text), *rest)
 
 
 @functools.lru_cache(maxsize=64)
 def program_of(text: bytes) -> Program:
-    """Return a program that was sent to this process, the same one at every call: it keeps what runs it."""
+    """Return a program that was sent to this process, the same object at every call: it keeps its runner."""
     return pickle.loads(text)  # type: ignore[no-any-return]  # noqa: S301 (as all that Dask sends)

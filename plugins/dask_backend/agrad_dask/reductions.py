@@ -1,6 +1,6 @@
-"""Reductions over chunks: within each that is a layer of blocks, over all of them one more layer, however many there are.
+"""Reductions over chunks: a layer of blocks within each, and one more layer over all of them, however many there are.
 
-Dask's own make a task for every block and every fourth sum while the loss is recorded.
+Dask's own reductions make a task for every block and every fourth sum while the loss is recorded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dask.highlevelgraph import HighLevelGraph
 from agrad_dask.fusing import Adder, Fold, Folded
 from agrad_dask.making import NOTHING, RESULT, makes
 
-#: What reduces two values of each reduction to one.
+#: For each reduction, the function that reduces two values to one.
 OF_TWO = {
     "all": np.logical_and,
     "any": np.logical_or,
@@ -34,7 +34,7 @@ class Pairs:
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self.function = function
-        #: What waits for a neighbour, and of how many it is made.
+        #: The values that wait for a neighbour, and the number of values in each.
         self.held: list[tuple[int, Any]] = []
 
     def add(self, _: range, values: Sequence[Any]) -> None:
@@ -47,7 +47,7 @@ class Pairs:
             self.held.append((count, value))
 
     def result(self) -> Any:
-        """Return what all are reduced to."""
+        """Return the reduction of all."""
         return functools.reduce(lambda late, early: self.function(early, late), (v for _, v in reversed(self.held)))
 
 
@@ -89,7 +89,7 @@ def folded(name: str, x: Any, axes: tuple[int, ...], *, kept: bool) -> Any:
 
 
 def reduction(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a reduction of axes that are in one chunk each, or of which one alone is not, beside no other in several."""
+    """Create a reduction of axes that are in one chunk each, or of which only one is not, if no other axis is in several."""
 
     def kernel(x: Any, /, *, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
         axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
@@ -101,7 +101,7 @@ def reduction(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             or (over and (len(several) > 1 or several - reduced))
             or (
                 name in ("max", "min") and any(not n > 0 for a in reduced for n in x.chunks[a])
-            )  # of nothing there is none
+            )  # an empty reduction has no result
         ):
             return function(x, axis=axis, keepdims=keepdims, **options)
         kept = keepdims or over
@@ -133,11 +133,11 @@ def _reduce_block(x: Any, function: Callable[..., Any], axes: tuple[int, ...], k
 
 @makes(NOTHING)
 def only(block: Any) -> Any:
-    """Return the block that stands in lists, one for each axis that the result lacks."""
+    """Return the block inside nested lists, one for each axis that the result lacks."""
     while type(block) is list:
         (block,) = block
     return block
 
 
-#: The sum; `dtype`: in which it adds.
+#: The sum; `dtype` is the dtype in which it adds.
 added_up = reduction("sum", da.sum)

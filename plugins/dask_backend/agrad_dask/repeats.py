@@ -1,17 +1,17 @@
-"""Warn where a lazy graph is computed a second time, and its data are read again.
+"""Warn if a lazy graph is computed a second time, and its data are read again.
 
-What counts is an array of the graph that was computed before and not kept, and that depends on a parameter (something of
-one chunk that gradients are asked by, see `watch`) *and* on data that are not in memory. Data prepared lazily, which
-every step of a loop has to read again, depend on no parameter; the next step's parameters make a graph of its own. So a
-correct program is never told.
+Only an array of the graph counts that was computed before and not kept, and that depends on a parameter (an array in
+one chunk that gradients are taken with respect to, see `watch`) *and* on data that are not in memory. Data prepared
+lazily, which every step of a loop must read again, depend on no parameter; the next step's parameters make a graph of
+their own. So a correct program is never warned about.
 
-A loss is told of by itself, too, where its gradients are computed without it, or it without them: these may be by data (an
-array of many chunks), and have nothing in common with the loss but that.
+A loss also counts if its gradients are computed without it, or it without them: these may be with respect to data (an
+array in many chunks), and share nothing else with the loss.
 
-What Dask computes itself, of arrays that `Tensor.to_dask_array` gave, counts as soon as it has a block of them.
+Arrays from `Tensor.to_dask_array` that Dask computes itself count as soon as it computes one of their blocks.
 
-An array of the graph is one object of Dask's, a layer, however many arrays are made of it. It is known by identity and
-weakly: what is forgotten here is what nobody can compute again.
+An array of the graph is one object of Dask, a layer, however many arrays are made from it. It is known by identity and
+weakly: a forgotten layer cannot be computed again.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from agrad_dask.making import NOTHING
 _PARAMETERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _COMPUTED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
-#: Losses by the ``id`` of the layer of a gradient that came from them, with that layer.
+#: Losses by the ``id`` of the layer of one of their gradients, with that layer.
 _LOSSES: dict[int, tuple[weakref.ref[Any], weakref.WeakValueDictionary[int, Any]]] = {}
-#: Losses whose gradients were computed without them, and gradients whose losses were: these are gone by then, as a value that
-#: is known takes the place of how it is computed.
+#: Losses whose gradients were computed without them, and gradients whose losses were: their layers are gone by then,
+#: because a known value replaces its computation.
 _LEFT: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
-#: The lines that were warned about. Python's own record is lost whenever a library changes the filters of warnings.
+#: The lines already warned about. Python's own record is lost whenever a library changes the warning filters.
 _TOLD: set[tuple[str, int]] = set()
 
-#: What the names of arrays begin with that Dask makes of nothing.
+#: The prefixes of the names of arrays that Dask creates without input.
 _CONSTANTS = ("arange-", "empty_like-", "eye-", "full_like-", "linspace-", "ones_like-", "zeros_like-")
 
 
 def watch(array: Any) -> None:
-    """Remember an array that gradients are wanted by; one of many chunks counts as data."""
+    """Remember an array that gradients are taken with respect to; one in many chunks counts as data."""
     if array.npartitions == 1:
         layer = array.dask.layers[array.name]
         _PARAMETERS[id(layer)] = layer
@@ -82,7 +82,7 @@ def _apart(layers: dict[str, Any]) -> set[str]:
 
 
 class _Seen:
-    """What is called with each block that Dask computes of an array, and gives it; in another process it does nothing else."""
+    """Called with each block that Dask computes of an array, and returns it; in another process it does nothing else."""
 
     def __init__(self, layers: dict[str, Any]) -> None:
         self.layers = weakref.WeakValueDictionary(layers)
@@ -101,7 +101,7 @@ class _Seen:
 
 
 def handed_over(array: Any) -> Any:
-    """Return an array as Dask gets it to compute: where it computes what depends on parameters and data, that counts."""
+    """Return an array in the form for Dask: if Dask computes values that depend on parameters and data, that counts."""
     layers = needed(array.dask, [array.name])
     if not _gradients(layers.values()) and _on_what(array.dask, [array.name])[array.name] != (True, True):
         return array
@@ -115,7 +115,7 @@ def needed(written: Any, names: Iterable[str]) -> dict[str, Any]:
     Parameters
     ----------
     written : HighLevelGraph
-        The graph, as it was before Dask fused tasks.
+        The graph, before Dask fused tasks.
     names : iterable of str
         The arrays'.
     """
@@ -138,7 +138,7 @@ def _count(layer: Any) -> int:
 
 
 def _on_what(written: Any, names: Iterable[str]) -> dict[str, tuple[bool, bool]]:
-    """Return for arrays, and all they are made of, whether each depends on a parameter, and whether on data."""
+    """Return for arrays, and everything they are made from, whether each depends on a parameter, and whether on data."""
     known: dict[str, tuple[bool, bool]] = {}
     stack = list(names)
     while stack:
@@ -170,11 +170,11 @@ def _reads(name: str, layer: Any) -> bool:
 
 
 def warn(written: Any, layers: dict[str, Any]) -> None:
-    """Warn, once per line of the user's, if one of these layers was computed before and should not be twice."""
+    """Warn, once per user line, if one of these layers was computed before and should not be computed twice."""
     known = [name for name, layer in layers.items() if _COMPUTED.get(id(layer)) is layer]
     depends = _on_what(written, known)
     again = {name for name in known if depends[name] == (True, True)}
-    if any(depends[name][1] for name in known):  # not the source's layer: one store opened twice has two of one name
+    if any(depends[name][1] for name in known):  # not the source's layer: a store opened twice has two with one name
         again |= _apart(layers)
     if not again:
         return
@@ -198,7 +198,7 @@ def warn(written: Any, layers: dict[str, Any]) -> None:
 
 
 def remember(layers: dict[str, Any]) -> None:
-    """Remember what has been computed."""
+    """Remember computed layers."""
     for layer in layers.values():
         _COMPUTED[id(layer)] = layer
     for loss in _losses_of(layers.values()):

@@ -1,10 +1,10 @@
-"""Make one task of what happens to the blocks of one place, layer after layer, before there are tasks at all.
+"""Combine the work on the blocks at one place, layer after layer, into one task, before any tasks exist.
 
 Dask's graph of an array expression is a stack of layers, and most layers of a loss and its gradient are *even*: each of
-their blocks is made of the blocks that stand at its place, and of arrays in one block. All places of such layers are
-alike, so what happens at one of them is worked out once (a `TaskList`), and every task runs that: another layer costs
-nothing per chunk. A *run* is what hangs together of even layers between two points where chunks meet, and of the folds at
-its end, which add up what all places give. Neighbouring small chunks share a task. All other layers are left to Dask.
+their blocks is computed from the blocks at its place, and from arrays in one block. All places of such layers are
+alike, so the work at one of them is planned once (a `TaskList`), and every task runs that: another layer costs nothing
+per chunk. A *run* consists of connected even layers between two points where chunks meet, and of the folds at its end,
+which sum the results of all places. Neighbouring small chunks share a task. All other layers are left to Dask.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from agrad_dask.fusing import Fold, Grid, Pattern, Run, alone, depth_first, group_size, keys_of, taken, task_list_of
 from agrad_dask.staging import name_of
 
-#: In how many pieces at least a run is looked at where it is decided in which pass things are made.
+#: The smallest number of pieces of a run when deciding in which pass values are computed.
 PIECES = 64
 
 
@@ -35,23 +35,23 @@ class Part:
     Attributes
     ----------
     nodes : dict or None
-        Its tasks; None for a `Blockwise` layer and a `Fold`, whose tasks are not made.
+        Its tasks; None for a `Blockwise` layer and a `Fold`, whose tasks are not created.
     below : set of str
-        The names of what it is made of.
+        The names of the layers it depends on.
     beside : tuple of str or None
-        Those of them that stand at the same place, the rest being in one block; None if it is not even.
+        Those of them that are at the same place, the rest being in one block; None if it is not even.
     single : tuple of keys
-        Of what is in one block, if it is even.
+        The keys in one block, if it is even.
     names : tuple of str
-        Of its blocks: one, as a rule.
+        The names of its blocks: usually one.
     generation : int
-        How often chunks have met before it; -1 if it is made of no chunks.
+        How often chunks have met before it; -1 if it depends on no chunks.
     whole : bool
         All blocks are needed,
     wanted : set of keys
         or these.
     run : int
-        The number of the run it belongs to, if it is even.
+        The number of its run, if it is even.
     """
 
     layer: Any
@@ -72,12 +72,12 @@ class Part:
 
     @property
     def is_fold(self) -> bool:
-        """Whether it is added up at the end of a run."""
+        """Whether it is summed at the end of a run."""
         return self.beside is not None and isinstance(self.layer, Fold)
 
     @property
     def is_needed(self) -> bool:
-        """Whether any of its blocks is."""
+        """Whether any of its blocks is wanted."""
         return self.whole or bool(self.wanted)
 
 
@@ -89,13 +89,13 @@ class Runs:
     written : HighLevelGraph
         All layers.
     targets : collection of keys
-        Whose values are wanted.
+        The wanted values.
     chunks : int
-        So many tasks shall be able to run at a time.
+        The desired number of concurrent tasks.
     known : mapping, optional
         Values computed before, by key.
     kept : bool, optional
-        A cluster keeps them: nothing here makes them.
+        Values kept by a cluster: nothing here computes them.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Runs:
         kept: bool = False,
     ) -> None:
         self.written, self.targets = written, targets
-        #: By the names of blocks: how many there are along each axis, and which layer makes them.
+        #: By the names of blocks: how many there are along each axis, and the layer that computes them.
         self.grid: dict[str, Grid] = {}
         self.part: dict[str, Part] = {}
         #: By the names of layers, in order.
@@ -124,7 +124,8 @@ class Runs:
             self.part.update(dict.fromkeys(part.names, part))
             self._join(part, joined)
         self._want()
-        #: The layers of each run, in order, how many places it has and how many share a task; by number, and by name of blocks.
+        #: The layers of each run, in order, its number of places and how many share a task; by number, and by name of
+        #: blocks.
         self.runs: dict[int, tuple[list[Part], int, int]] = {}
         self.of: dict[str, int] = {}
         self._choose(joined, chunks)
@@ -135,7 +136,7 @@ class Runs:
     # -- layers --------------------------------------------------------------------------------------------------------
 
     def key(self, name: str) -> Callable[[int], Any]:
-        """Return the function that gives the key of the block of a name at a place."""
+        """Return the function that computes the key of the block with a name at a place."""
         return keys_of(name, self.grid[name])
 
     def place(self, key: Any) -> int:
@@ -150,7 +151,7 @@ class Runs:
         return tuple(n for n in self.grid.get(name, ()) if n > 1)
 
     def _look(self, name: str, layer: Any) -> Part:
-        """Return what is known of a layer; those it depends on have been looked at."""
+        """Return the facts about a layer; the layers it depends on have been processed."""
         if isinstance(layer, Fold):
             self.grid |= {layer.output: (1,) * (len(layer.key) - 1)} | dict(layer.folded.sources)
             return Part(layer, None, set(layer.folded.names), layer.folded.names, (), (layer.output,))
@@ -170,7 +171,7 @@ class Runs:
             self.grid[part.name] = grid
             part.beside, part.single = self._examined(part.name, nodes)
             if _gets(next(iter(nodes.values()))) and any(map(self._reads, part.beside or ())):
-                part.beside, part.single = None, ()  # Dask reads no more than is taken
+                part.beside, part.single = None, ()  # Dask only reads what is taken
         if part.beside is None:
             part.below = {name_of(d) for node in nodes.values() for d in node.dependencies}
         else:
@@ -189,7 +190,7 @@ class Runs:
         return made | convert_legacy_graph(rest, _KeysOf(names)) if rest else made
 
     def _examined(self, name: str, nodes: Mapping[Any, GraphNode]) -> tuple[tuple[str, ...] | None, tuple[Any, ...]]:
-        """Return what tasks need at their own place, and what in one block; None if they need anything else."""
+        """Return the operands of tasks at their own place, and those in one block; None if they need anything else."""
         extent = self.extent(name)
         beside: dict[str, None] = {}
         single: dict[Any, None] = {}
@@ -207,7 +208,7 @@ class Runs:
         return tuple(beside), tuple(single)
 
     def _give(self, part: Part, made: dict[Any, GraphNode], *, kept: bool) -> None:
-        """Put values in the place of tasks."""
+        """Replace tasks by values."""
         if part.nodes is not None or len(made) < math.prod(self.grid[part.name]):
             made = dict(part.layer if part.nodes is None else part.nodes) | made
         part.nodes = {key: node for key, node in made.items() if not (kept and isinstance(node, DataNode))}
@@ -215,7 +216,7 @@ class Runs:
         part.beside = None
 
     def _join(self, part: Part, joined: dict[int, list[Part]]) -> None:
-        """Say in which generation a layer is, and with which others it hangs together."""
+        """Determine the generation of a layer, and the layers it is connected with."""
         below = [self.part[d] for d in part.below if d in self.part and self.part[d] is not part]
         if part.beside is None:
             part.generation = max((other.generation for other in below), default=-1)
@@ -250,7 +251,7 @@ class Runs:
                 self._ask(part, name_of(d), (d,))
 
     def _ask(self, user: Part, name: str, keys: Iterable[Any] | None) -> None:
-        """Say that a layer needs some blocks of a name, or all."""
+        """Record that a layer needs some blocks with a name, or all."""
         part = self.part.get(name)
         if part is None or part is user:
             return
@@ -262,7 +263,7 @@ class Runs:
             part.wanted.update(keys)
 
     def reached(self, part: Part) -> Mapping[Any, Collection[Any]]:
-        """Return what the needed blocks of a layer depend on, by key, those that it needs of itself included."""
+        """Return the dependencies of the needed blocks of a layer, by key, including those within the layer."""
         if part.nodes is None:
             found: Mapping[Any, Collection[Any]] = part.layer.cull(set(part.wanted), ())[1]
             return found
@@ -275,7 +276,7 @@ class Runs:
         return needs
 
     def _choose(self, joined: Mapping[int, list[Part]], chunks: int) -> None:
-        """Choose the runs that give enough tasks, and less than Dask would make."""
+        """Choose the runs that give enough tasks, and fewer than Dask would create."""
         places = {
             run: self.extent((parts[0].beside if parts[0].is_fold else parts[0].names)[0])
             for run, parts in joined.items()
@@ -306,12 +307,12 @@ class Runs:
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def graph(self) -> dict[Any, GraphNode]:
-        """Return the tasks that make the targets."""
+        """Return the tasks that compute the targets."""
         made, handed = self.tasks()
         return made | {key: taken(key, *handed[key]) for key in handed.keys() & set(self.targets)}
 
     def tasks(self) -> tuple[dict[Any, GraphNode], dict[Any, tuple[Any, int]]]:
-        """Return the tasks; and by which of them each block is made that is one result of several."""
+        """Return the tasks; and for each block that is one of several results, the task that computes it."""
         made: dict[Any, GraphNode] = {}
         handed: dict[Any, tuple[Any, int]] = {}
         mark, runs = self._mark(), list[Run]()
@@ -341,7 +342,7 @@ class Runs:
         return hashlib.blake2b(repr(said).encode(), digest_size=16).hexdigest()
 
     def _rest(self, keys: Collection[Any]) -> dict[Any, GraphNode]:
-        """Return the tasks of all other layers, as Dask makes and fuses them; none of what a cluster keeps."""
+        """Return the tasks of all other layers, as Dask creates and fuses them; none for values kept by a cluster."""
         nodes = {key: self.part[name_of(key)].nodes for key in keys}
         keys = [key for key, made in nodes.items() if made is None or key in made]
         if not keys:
@@ -354,7 +355,7 @@ class Runs:
         return convert_legacy_graph(optimize(graph, keys))
 
     def pattern(self, parts: list[Part], wanted: Collection[str]) -> Pattern | None:
-        """Return what even layers do at each of their places, to make the wanted ones of their blocks."""
+        """Return the work of even layers at each of their places, to compute the wanted ones of their blocks."""
         own = dict[Any, Callable[[int], Any]]()
         tasks = {part.name: self._template(part, own) for part in parts if not part.is_fold}
         if not tasks:
@@ -369,12 +370,13 @@ class Runs:
         )
 
     def _template(self, part: Part, own: dict[Any, Callable[[int], Any]]) -> Task:
-        """Return the task of an even layer, with the names of arrays in the place of keys, at any place.
+        """Return the task of an even layer, with the names of arrays in place of keys, at any place.
 
         Parameters
         ----------
         own : dict
-            Is told what every place has of its own: by which key the task knows it, and a function of the place's number.
+            Receives the values that differ between places: the task's key for each, and a function of the place's
+            number.
         """
         name, beside, key_at = part.name, part.beside or (), self.key(part.name)
         if part.nodes is not None:
@@ -392,7 +394,7 @@ class Runs:
                 own[name, token] = _reader(layer, arg, ind, key_at)
             else:
                 block: Any = TaskRef(arg if arg in beside else (arg, *(0,) * len(ind)))
-                if layer.concatenate is not True:  # to put one block together is to take it as it is
+                if layer.concatenate is not True:  # assembling one block is taking it itself
                     for _ in set(ind).difference(layer.output_indices):
                         block = List(block)
                 changes[token] = block
@@ -401,11 +403,11 @@ class Runs:
     # -- an outline ----------------------------------------------------------------------------------------------------
 
     def outline(self) -> dict[Any, GraphNode]:
-        """Return what depends on what, for planning: nothing that could be run.
+        """Return the dependencies, for planning: nothing that could be run.
 
-        What a run makes of one array at some neighbouring places is one task, under the key of the first block: in which pass
-        each is made is not decided yet. There are few of these, or one for each task to come where other layers need blocks
-        of the run or make some for it.
+        The blocks of one array that a run computes at some neighbouring places are one task, under the key of the first
+        block: the pass of each is not decided yet. There are few of these, or one for each future task if other layers
+        need blocks of the run or compute some for it.
         """
         graph = dict[Any, GraphNode]()
         outside = {name for part in self.others.values() for name in part.below}
@@ -435,7 +437,7 @@ class Runs:
         return graph
 
     def head(self, key: Any) -> Any:
-        """Return the key in an outline of what a block belongs to."""
+        """Return the key in an outline that a block belongs to."""
         piece = self._piece.get(name_of(key), 1)
         if piece == 1:
             return key
@@ -451,7 +453,7 @@ class Runs:
         return list(map(self.key(head[0]), range(place, min(place + piece, count))))
 
     def _heads(self, name: str, places: range) -> list[Any]:
-        """Return the keys in an outline of what an array has at some places."""
+        """Return the keys in an outline of an array's blocks at some places."""
         if not self.extent(name):
             return [self.key(name)(0) if name in self.grid else name]
         piece = self._piece.get(name, 1)
@@ -459,7 +461,7 @@ class Runs:
 
 
 class _KeysOf(NamedTuple):
-    """The keys of blocks of some names: by these Dask tells them from other tuples."""
+    """The keys of blocks with some names, by which Dask distinguishes them from other tuples."""
 
     names: Container[str]
 
@@ -482,7 +484,7 @@ def _needed(written: HighLevelGraph, names: Iterable[str]) -> list[str]:
 
 
 def _beside(layer: Blockwise) -> tuple[str, ...] | None:
-    """Return what a layer needs at the place of its block, if it needs nothing else but arrays in one block."""
+    """Return the operands of a layer at the place of its block, if it needs nothing else but arrays in one block."""
     several = [label for label in layer.output_indices if layer.dims[label] > 1]
     inner = {label for _, ind in layer.indices if ind is not None for label in ind} - set(layer.output_indices)
     if not several or layer.output_blocks is not None or any(layer.dims[label] > 1 for label in inner):
@@ -519,7 +521,7 @@ def _gets(node: GraphNode) -> bool:
 
 
 def owned_by(graph: Mapping[Any, GraphNode], users: Sequence[Iterable[Any]]) -> dict[int, set[Any]]:
-    """Return for each of several users but the last, by the keys it needs, the tasks that no other does, if there are any."""
+    """Return for each of several users but the last, by the keys it needs, the tasks that no other user needs, if any."""
     owner: dict[Any, int] = {}
     for number, keys in enumerate(users):
         stack = [key for key in keys if key in graph]
@@ -536,7 +538,7 @@ def owned_by(graph: Mapping[Any, GraphNode], users: Sequence[Iterable[Any]]) -> 
 
 
 def _reader(layer: Blockwise, arg: str, ind: tuple[str, ...], key_at: Callable[[int], Any]) -> Callable[[int], Any]:
-    """Return the function that gives what a layer is told about the block of a place."""
+    """Return the function that returns a layer's information about the block at a place."""
     said = layer.io_deps[arg]
     axes = [
         layer.output_indices.index(label) + 1 if n > 1 else None
@@ -553,13 +555,13 @@ def _reader(layer: Blockwise, arg: str, ind: tuple[str, ...], key_at: Callable[[
 
 
 def _placed(node: GraphNode, names: tuple[Any, ...], *values: Any) -> Any:
-    """Run a task of a place: it knows blocks by their keys."""
+    """Run a task of a place, which knows blocks by their keys."""
     given = dict(zip(names, values, strict=True))
     return node({d: given[d] if d in given else given[name_of(d)] for d in node.dependencies})
 
 
 def _reached(name: str, below: Mapping[str, Collection[str]], stops: Collection[str]) -> list[str]:
-    """Return what a name is made of in the end: what nothing is said of, and where to stop."""
+    """Return the final origin of a name: one without an alias, or one to stop at."""
     seen = [name]
     ends: dict[str, None] = {}
     for other in seen:  # grows
@@ -580,7 +582,7 @@ def key_of(written: HighLevelGraph, name: str, place: int) -> Any:
 
 
 def block_bytes(layer: Any) -> float:
-    """Return the bytes of the largest block of a layer, 0 where nothing is said and infinity where it is unknown."""
+    """Return the size of the largest block of a layer, 0 if it is not declared and infinity if it is unknown."""
     if isinstance(layer, Fold):
         return layer.folded.nbytes
     said = layer.collection_annotations or {}

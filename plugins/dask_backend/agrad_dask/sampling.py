@@ -1,7 +1,7 @@
 """Sampling from a key: every block draws from its own stretch of one counter-based stream.
 
 The same key, shape and chunks give the same numbers, whenever and wherever a block is computed. The first block draws
-what the NumPy backend draws, so small arrays hold the same numbers on both.
+the same numbers as the NumPy backend, so small arrays hold the same numbers on both.
 """
 
 from __future__ import annotations

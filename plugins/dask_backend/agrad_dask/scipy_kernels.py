@@ -1,7 +1,7 @@
-"""Kernels of `agrad.scipy` for the Dask backend: those of the blocks' library, over stacks whose matrices are in one chunk each.
+"""Kernels of `agrad.scipy` for the Dask backend: the blocks' library's, over stacks of matrices in one chunk each.
 
-Triangular equations of one matrix in several chunks are solved chunk by chunk. A sparse matrix is in one chunk; what it multiplies
-may be cut along its columns.
+Triangular equations with one matrix in several chunks are solved chunk by chunk. A sparse matrix is in one chunk; the
+other factor may be cut along its columns.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _whole(*arrays: Any) -> list[Any]:
 
 
 def _by_columns(op: str, values: Any, x: Any, indptr: Any, indices: Any, high: Any, **parameters: Any) -> Any:
-    """Run a kernel that gives a row for each of `high`, on each chunk of columns."""
+    """Run a kernel that returns `high` rows on each chunk of columns."""
     values, x, indptr, indices = _whole(values, x, indptr, indices)
     dtype = np.result_type(values, x)
     rest = "k" * (x.ndim - 1)
@@ -118,7 +118,7 @@ def _sparse_solve(values: Any, b: Any, indptr: Any, indices: Any, /, *, transpos
 
 
 def _sparse_sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Any:
-    """Add up what chunks of columns give."""
+    """Sum the results of chunks of columns."""
     left, right, indptr, indices = _whole(left, right, indptr, indices)
     if left.ndim == 1:
         left, right = left[:, None], right[:, None]

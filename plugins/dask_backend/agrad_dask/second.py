@@ -1,8 +1,8 @@
-"""Second derivatives of a loss that adds up over rows, in one task per chunk: products, the Hessian, and what stands in for it.
+"""Second derivatives of a loss that adds up over rows, in one task per chunk: products, the Hessian, and its approximations.
 
-Each is a `Loss` that runs something else on its rows than a gradient; the way of a call is that of `value_and_grad`.
+Each is a `Loss` that computes something else than a gradient on its rows; a call proceeds as in `value_and_grad`.
 
-May import Dask; is imported when one of its functions is first asked for.
+May import Dask; imported when one of its functions is first used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agrad.plugin.programs import Argnums, bare_all
 from agrad_dask.losses import Loss
 from agrad_dask.lowering import Lowered, data_of
 
-#: Of how many parameters at most every task makes a matrix.
+#: The largest number of parameters for which every task builds a matrix.
 MOST = 1024
 
 internal(__file__)
@@ -31,7 +31,7 @@ internal(__file__)
 
 @dataclass(frozen=True, eq=False)
 class Product(Loss):
-    """The Hessian of a loss times a vector; that is the first argument."""
+    """The Hessian of a loss times a vector, which is the first argument."""
 
     caller = "hvp"
     in_memory = "agrad.func.hvp"
@@ -96,7 +96,7 @@ class GaussNewton(Matrix):
         if not found.ndim:
             raise RuntimeError(
                 "gauss_newton: the function must return the residuals of its rows, one or several for each, got a 0-d tensor:"
-                " return them before they are squared and summed. Of a loss itself, agrad_dask.hessian or agrad_dask.fisher"
+                " return them before they are squared and summed. For a loss itself, use agrad_dask.hessian or agrad_dask.fisher"
             )
         if found.is_complex():
             raise RuntimeError(
@@ -108,7 +108,7 @@ class GaussNewton(Matrix):
         return self.squares(self.residuals(args, kwargs)[0]), None
 
     def squares(self, residuals: Tensor) -> Tensor:
-        """Return half the squares: what the matrix belongs to, and adds up if it does."""
+        """Return half the squares: the matrix belongs to them, and adds up if they do."""
         return 0.5 * ag.sum(residuals * residuals) * self._share(residuals)
 
     def _share(self, residuals: Tensor) -> float:
@@ -117,7 +117,7 @@ class GaussNewton(Matrix):
 
 @dataclass(frozen=True, eq=False)
 class Fisher(Matrix):
-    """The products of the gradients of rows by themselves. The first argument says which leaves of the others are data."""
+    """The outer products of the gradients of rows. The first argument says which leaves of the others are data."""
 
     caller = "fisher"
     in_memory = "g = agrad.vmap(agrad.grad(loss), in_dims=...)(*args), and g.T @ g,"
@@ -147,12 +147,12 @@ def _at(
     of: Callable[..., tuple[Any, Any]] | None = None,
     data: Sequence[int] = (),
 ) -> tuple[Callable[..., Any], tuple[Tensor, ...]]:
-    """Return the function of the parameters, each by itself, and the parameters.
+    """Return the function of the parameters as separate arguments, and the parameters.
 
     Parameters
     ----------
     of : callable, optional
-        What it computes of all arguments, with auxiliary values; the loss by default.
+        The function of all arguments, with auxiliary values; the loss by default.
     data : sequence of int
         Which leaves it takes after the parameters.
     """
@@ -169,7 +169,7 @@ def _at(
 
 
 def _twice(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that gives its result as an auxiliary value, too."""
+    """Return the function that also returns its result as an auxiliary value."""
 
     def both(*given: Any) -> Any:
         result = function(*given)
@@ -212,21 +212,20 @@ def hvp(
     Returns
     -------
     callable
-        Takes ``(primals, tangents)`` and keyword arguments of `loss`: the tuple of its arguments, Dask arrays among them,
-        and the vector, of the structure of the parameters: of one argument if `argnums` is an int, else a tuple. The result
-        has that structure; it is in memory, and given as gradients of `value_and_grad` are.
+        Takes ``(primals, tangents)`` and keyword arguments of `loss`: the tuple of its arguments, Dask arrays among
+        them, and the vector, in the structure of the parameters: of one argument if `argnums` is an int, otherwise a
+        tuple. The result has that structure; it is in memory, in the same form as gradients of `value_and_grad`.
 
     Raises
     ------
     ValueError, CompileError, RuntimeError
         As those of `value_and_grad`. When called: RuntimeError if parameters and vector differ in structure or shape.
     TypeError
-        When called: if `primals` is no tuple, or a parameter or the vector a Dask array.
+        When called: if `primals` is not a tuple, or a parameter or the vector is a Dask array.
 
     See Also
     --------
-    hessian : The whole matrix, of few parameters.
-    agrad.func.hvp : The same in memory.
+    hessian : The whole matrix, for few parameters. agrad.func.hvp : The same in memory.
 
     Examples
     --------
@@ -274,9 +273,9 @@ def hessian(
     Returns
     -------
     callable
-        Takes the arguments of `loss` and gives what `agrad.func.hessian` gives: for one tensor a tensor of shape
-        ``parameter.shape + parameter.shape``, for containers and several arguments containers of containers. It is in memory:
-        as arrays if all parameters are arrays, else as tensors.
+        Takes the arguments of `loss` and returns the result of `agrad.func.hessian`: for one tensor a tensor of shape
+        ``parameter.shape + parameter.shape``, for containers and several arguments containers of containers. It is in
+        memory: as arrays if all parameters are arrays, otherwise as tensors.
 
     Raises
     ------
@@ -287,12 +286,12 @@ def hessian(
 
     See Also
     --------
-    hvp : Products with vectors, of any number of parameters.
-    gauss_newton, fisher : Matrices that stand in for it, and are never indefinite.
+    hvp : Products with vectors, for any number of parameters.
+    gauss_newton, fisher : Approximations of the matrix, which are never indefinite.
 
     Notes
     -----
-    Each run makes one backward pass per parameter, together.
+    Each run makes one backward pass per parameter, all together.
 
     Examples
     --------
@@ -321,18 +320,18 @@ def gauss_newton(
     Parameters
     ----------
     residuals : callable
-        Takes parameters and rows of data, returns a tensor with the residuals of the rows, one or several for each. Those of
-        a row depend on that row alone. The matrix belongs to half the sum of their squares; of weighted squares, multiply
-        residuals by the roots of the weights.
+        Takes parameters and rows of data, returns a tensor with the residuals of the rows, one or several for each. The
+        residuals of a row depend on that row only. The matrix belongs to half the sum of their squares; for weighted
+        squares, multiply residuals by the roots of the weights.
     argnums, check, capture
         As for `value_and_grad`.
     reduce : {"mean", "sum"}, optional
-        Divide by the length of the first axis of what `residuals` returns, or not.
+        Whether to divide by the length of the first axis of the result of `residuals`.
 
     Returns
     -------
     callable
-        Takes the arguments of `residuals` and gives the matrix, of the form that `hessian` has.
+        Takes the arguments of `residuals` and returns the matrix, in the form of `hessian`.
 
     Raises
     ------
@@ -344,7 +343,7 @@ def gauss_newton(
     See Also
     --------
     hessian : With second derivatives of the residuals.
-    fisher : Of any loss.
+    fisher : For any loss.
 
     Examples
     --------
@@ -368,21 +367,21 @@ def fisher(
 ) -> Callable[..., Any]:
     """Return the function that computes the empirical Fisher matrix of a loss over the rows of Dask arrays, in one pass.
 
-    That is the mean, or sum, over rows of the outer product of each row's gradient with itself.
+    It is the mean, or sum, over rows of the outer product of each row's gradient with itself.
 
     Parameters
     ----------
     loss : callable
-        Takes parameters and rows of data, returns a 0-d tensor, and adds up over rows: as for `value_and_grad`. The loss of
-        one row is what it gives for that row by itself; of a negative log-likelihood the result is an estimate of the Fisher
-        information.
+        Takes parameters and rows of data, returns a 0-d tensor, and adds up over rows: as for `value_and_grad`. The
+        loss of one row is its result for that row only; for a negative log-likelihood the matrix is an estimate of the
+        Fisher information.
     argnums, reduce, check, capture
         As for `value_and_grad`.
 
     Returns
     -------
     callable
-        Takes the arguments of `loss` and gives the matrix, of the form that `hessian` has.
+        Takes the arguments of `loss` and returns the matrix, in the form of `hessian`.
 
     Raises
     ------
@@ -394,11 +393,11 @@ def fisher(
     See Also
     --------
     hessian : Second derivatives.
-    gauss_newton : Of squares.
+    gauss_newton : For squares.
 
     Notes
     -----
-    The loss runs under `agrad.vmap`, row by row at once, so what has no batch rule cannot be in it.
+    The loss runs under `agrad.vmap` over all rows at once, so every operation in it needs a batch rule.
 
     Examples
     --------
@@ -415,7 +414,7 @@ def fisher(
 
 
 def _matrix(loss: Loss, *, check: bool, capture: bool) -> Callable[..., Any]:
-    """Return what the user calls for a matrix."""
+    """Return the function that the user calls for a matrix."""
     lowered = Lowered.of(loss, check=check, capture=capture)
 
     @functools.wraps(loss.function)

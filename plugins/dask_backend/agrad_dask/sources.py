@@ -1,6 +1,6 @@
 """Data on disk as Dask tensors: zarr stores and NumPy's files, and advice about chunks.
 
-May import Dask; is imported when one of its functions is first asked for.
+May import Dask; imported when one of its functions is first used.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from agrad import Tensor
 from agrad.plugin.backend import called, getframe, internal, user_frame
 from agrad_dask.workers import ChunkWarning
 
-#: A chunk of more bytes than this is mapped anew by glibc at every allocation (its threshold grows to this and no
-#: further), and page faults then take most of the time.
+#: The memory of a larger chunk, in bytes, is mapped anew by glibc at every allocation (its threshold grows to this and
+#: no further), and page faults then take most of the time.
 LARGEST = 2**25
-#: What chunks are made of when the caller leaves it to us: several of them, and results of their size, are in memory.
+#: The default size of chunks: several of them, and results of their size, are in memory.
 USUAL = 2**24
 
 internal(__file__)
@@ -33,11 +33,11 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
     Parameters
     ----------
     store : str, path, zarr.Array or zarr store
-        Where it is; what `zarr.open_array` takes, or what that gives.
+        The store's location; any argument of `zarr.open_array`, or its result.
     chunks : int, tuple, dict or str, optional
-        The chunks to read, as for `dask.array.from_array`; a dict is by axis, or by the names of dimensions where the store
-        has them. Default: whole rows (everything but the first axis in one chunk) where the chunks of the store allow it,
-        and as many chunks of the store as make about 16 MiB.
+        The chunks to read, as for `dask.array.from_array`; a dict is by axis, or by the names of dimensions if the
+        store has them. Default: whole rows (everything but the first axis in one chunk) if the chunks of the store
+        allow it, and about 16 MiB in multiples of the store's chunks.
     path : str, optional
         The name of the array if the store holds a group.
     **options
@@ -46,27 +46,27 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
     Returns
     -------
     Tensor
-        On the Dask backend. Nothing is read before something is computed. Where a chunk is one chunk of the store, its
-        block is what zarr decoded, read-only, without the copy that slicing a zarr array makes.
+        On the Dask backend. Nothing is read before something is computed. If a chunk is exactly one chunk of the store,
+        its block is the array that zarr decoded, read-only, without the copy that slicing a zarr array makes.
 
     Raises
     ------
     ImportError
         If zarr is not installed.
     ValueError
-        If the store holds a group, or `chunks` names an axis that there is not.
+        If the store holds a group, or `chunks` names an axis that does not exist.
     TypeError
-        If an option is given that is called `path` here: Dask's ``component``, xarray's ``group``.
+        If an option is passed that is called `path` here: Dask's ``component``, xarray's ``group``.
 
     Warns
     -----
     ChunkWarning
-        If `chunks` are above 32 MiB or no multiple of the store's, with a better choice.
+        If `chunks` are above 32 MiB or not multiples of the store's, with a better choice.
 
     Notes
     -----
-    Values are those in the store. What is packed there, as small integers with ``scale_factor``, ``add_offset`` and
-    ``_FillValue`` beside them, `xarray.open_zarr` unpacks; then `from_xarray`.
+    Values are those in the store. For packed values, such as small integers with ``scale_factor``, ``add_offset`` and
+    ``_FillValue``, use `xarray.open_zarr`, which unpacks them, and `from_xarray`.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
             names = ", ".join(sorted(name for name, _ in array.arrays())) or "no arrays"
             message = f"{path or store} is a zarr group: name one of its arrays with path=. It has {names}."
             raise ValueError(message)  # noqa: TRY004 (the path is wrong)
-    stored = getattr(array, "shards", None) or array.chunks  # of a sharded array a whole shard is opened
+    stored = getattr(array, "shards", None) or array.chunks  # for a sharded array a whole shard is opened
     from agrad_dask.zarr_reader import ZarrArray  # noqa: PLC0415 (imports zarr)
 
     if isinstance(chunks, dict):
@@ -103,7 +103,7 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
 
 
 def _by_axis(chunks: dict[Any, Any], shape: tuple[int, ...], names: Any) -> dict[int, Any]:
-    """Return chunks that are given by the names of dimensions by the numbers of axes."""
+    """Return chunks given by the names of dimensions as chunks by axis number."""
     names = tuple(names or ())
     axes = {name: axis for axis, name in enumerate(names) if name is not None}
     found: dict[int, Any] = {}
@@ -125,21 +125,21 @@ def from_xarray(data: Any, chunks: Any = None, *, dims: Any = None) -> Tensor:
     Parameters
     ----------
     data : xarray.DataArray or xarray.Variable
-        As `xarray.open_zarr` and `xarray.open_dataset` give them; not read.
+        As returned by `xarray.open_zarr` and `xarray.open_dataset`; not read.
     chunks : int, tuple, dict or str, optional
-        The chunks, by the names of dimensions or in their order. Default: its own; where it has none, Dask's choice.
+        The chunks, by the names of dimensions or in their order. Default: its own; if it has none, Dask's choice.
     dims : sequence of str, optional
-        The dimensions in the order of the tensor's axes. Default: as they are.
+        The dimensions in the order of the tensor's axes. Default: unchanged.
 
     Returns
     -------
     Tensor
-        On the Dask backend. Names of dimensions and coordinates are left behind: to keep them, `agrad.xarray`.
+        On the Dask backend. Names of dimensions and coordinates are dropped: to keep them, use `agrad.xarray`.
 
     Raises
     ------
     TypeError
-        If it is a Dataset, or nothing of xarray's.
+        If it is a Dataset, or not an xarray object.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def from_npy(path: str | os.PathLike[str], chunks: Any = None) -> Tensor:
     Parameters
     ----------
     path : str or path
-        A file that `numpy.save` wrote. On a cluster all workers must find it there.
+        A file written by `numpy.save`. On a cluster all workers must be able to read it.
     chunks : int, tuple or str, optional
         As for `dask.array.from_array`. Default: whole rows, about 16 MiB of them.
 
@@ -181,7 +181,7 @@ def from_npy(path: str | os.PathLike[str], chunks: Any = None) -> Tensor:
     Raises
     ------
     ValueError
-        If the file is no such array.
+        If the file does not hold such an array.
 
     Warns
     -----
@@ -205,7 +205,7 @@ def from_npy_stack(directory: str | os.PathLike[str]) -> Tensor:
     Parameters
     ----------
     directory : str or path
-        Where the files are. On a cluster all workers must find them there.
+        The folder of the files. On a cluster all workers must be able to read them.
 
     Returns
     -------
@@ -266,7 +266,7 @@ def usual_chunks(shape: tuple[int, ...], dtype: Any, stored: tuple[int, ...] | N
     sizes = [min(chunk, n) for chunk, n in zip(stored, shape, strict=True)]
 
     def room(axis: int) -> int:
-        """How many times larger the chunks may become along an axis."""
+        """The factor by which the chunks may grow along an axis."""
         taken = dtype.itemsize * math.prod(sizes)
         return max(1, min(USUAL // max(taken, 1), -(-shape[axis] // max(sizes[axis], 1))))
 
@@ -307,7 +307,7 @@ def _advise(array: Any, stored: tuple[int, ...] | None) -> None:
 
 
 def chunks_of(array: Any) -> tuple[int, ...]:
-    """Return the largest chunk along each axis: how chunks are written down."""
+    """Return the largest chunk along each axis, the form in which chunks are written."""
     return tuple(max(along, default=0) for along in array.chunks)
 
 

@@ -15,14 +15,14 @@ from agrad.plugin.backend import OPS, backend_of
 
 
 def kernel(op: str) -> Callable[..., Any] | None:
-    """Return the kernel of an operation that acts element by element, None for any other."""
+    """Return the kernel of an elementwise operation, None for any other."""
     known = OPS.get(op)
     if known is None or known.rule.kind not in ("elementwise", "none"):
         return None
     block = functools.partial(on_block, op)
 
     def blockwise(*values: Any) -> Any:
-        with np.errstate(all="ignore"):  # refuses what the library does: Dask would take a TypeError for dtype object
+        with np.errstate(all="ignore"):  # raises the library's own refusal: Dask would turn a TypeError into dtype object
             dtype = block(*map(_sample, values)).dtype
         return da.core.elemwise(block, *values, dtype=dtype, name=f"agrad-{op}-{tokenize(op, *values)}")
 
@@ -35,6 +35,6 @@ def _sample(value: Any) -> Any:
 
 
 def on_block(op: str, *values: Any, **parameters: Any) -> Any:
-    """Run the kernel of the backend that the blocks are of."""
+    """Run the kernel of the blocks' backend."""
     backend = next(found for found in map(backend_of, values) if found is not None)
     return operator.attrgetter(op)(backend.xp)(*values, **parameters)

@@ -1,8 +1,9 @@
 """Divide a graph of tasks into passes. Nothing here computes values.
 
-A *barrier* is a value that depends on many chunks and meets, in one task, something that needs few of the same chunks:
-the mean in ``x - mean(x)``. In one pass every chunk waits in memory for it. Computed in a pass before, it lets each
-chunk be read again, used and dropped. `stages` finds the barriers; what the tasks of a pass hold, `held` tells.
+A *barrier* is a value that depends on many chunks and is combined, in one task, with something that needs few of the
+same chunks: the mean in ``x - mean(x)``. In one pass every chunk waits in memory for it. If it is computed in an
+earlier pass, each chunk can be read again, used and dropped. `stages` finds the barriers; `held` computes what the
+tasks of a pass hold.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dask._task_spec import DataNode, GraphNode
 #: A barrier depends on at least this many chunks, and on this many times as many as the value that it meets.
 CHUNKS = 8
 TIMES = 4
-#: So often a graph is walked to find them: what is no barrier makes others of what follows it. More than that would only
-#: spare a pass that is not needed.
+#: How often a graph is traversed to find them: values that are not barriers make others of those that follow. More
+#: traversals would only save an unnecessary pass.
 WALKS = 12
 
 Graph = Mapping[Any, GraphNode]
@@ -43,7 +44,7 @@ def culled(graph: Graph, targets: Iterable[Any]) -> dict[Any, GraphNode]:
 
 
 def sorted_keys(graph: Graph, users: Mapping[Any, list[Any]]) -> list[Any]:
-    """Return the keys, each after what it depends on."""
+    """Return the keys, each after its dependencies."""
     waiting = {key: sum(d in graph for d in node.dependencies) for key, node in graph.items()}
     done = [key for key, count in waiting.items() if not count]
     for key in done:  # grows
@@ -74,9 +75,9 @@ def stages(graph: Graph, targets: Iterable[Any], size: Size, times: int = TIMES)
     graph : mapping
         Tasks by key, after Dask's optimisation.
     targets : iterable
-        The keys whose values are wanted; the lists together hold all of them.
+        The wanted keys; the lists together hold all of them.
     size : callable
-        Gives the bytes of a key's value.
+        Returns the size of a key's value.
     times : int, optional
         See `TIMES`.
 
@@ -96,7 +97,7 @@ def stages(graph: Graph, targets: Iterable[Any], size: Size, times: int = TIMES)
     refused: set[str] = set()
     for _ in range(WALKS):
         level, chunks, barriers, waiting = _levels(graph, keys, users, sources, times, refused)
-        # a barrier must be much smaller than what would wait for it, or nothing is won
+        # a barrier must be much smaller than the data that would wait for it, or nothing is gained
         bytes_of: Counter[str] = Counter()
         for barrier in barriers:
             bytes_of[name_of(barrier)] += size(barrier)
@@ -113,7 +114,7 @@ def stages(graph: Graph, targets: Iterable[Any], size: Size, times: int = TIMES)
     for key in barriers:
         passes[level[key]][key] = None
         read[level[key]] |= chunks[key]
-    # from the last on: what may wait joins a later pass that reads the same chunks anyway
+    # from the last on: a value that may wait joins a later pass that reads the same chunks anyway
     for key in sorted(targets, key=lambda key: -level.get(key, 0)):
         if key not in barriers:
             later = [at for at in range(level.get(key, 0), max(level.values(), default=0) + 1) if at in read]
@@ -126,8 +127,8 @@ def stages(graph: Graph, targets: Iterable[Any], size: Size, times: int = TIMES)
 def _sources(graph: Graph, keys: list[Any]) -> dict[Any, int]:
     """Number the chunks: keys that depend on no others, of arrays in several blocks.
 
-    A task that only takes its part of one thing all share, as of a store, is a chunk too; a parameter or a constant is
-    none, nor is a part of one.
+    A task that only takes its part of a shared object, such as a store, is a chunk too; a parameter or a constant is
+    not, nor is a part of one.
     """
     shared: set[Any] = set()
     found: dict[Any, int] = {}
@@ -150,9 +151,9 @@ def _levels(
     times: int,
     refused: set[str],
 ) -> tuple[dict[Any, int], dict[Any, int], dict[Any, None], dict[str, set[Any]]]:
-    """Walk the graph once: the pass each key can be computed in, its chunks, the barriers, and by name what meets them.
+    """Traverse the graph once: the pass each key can be computed in, its chunks, the barriers, and by name the values that meet them.
 
-    A barrier consumed counts as data: whoever consumes it is a pass later, and depends on none of its chunks.
+    A consumed barrier counts as data: its consumers are one pass later, and depend on none of its chunks.
     """
     chunks: dict[Any, int] = {}
     counts: dict[Any, int] = {}
@@ -198,12 +199,12 @@ def _levels(
 def _narrowest(
     key: Any, graph: Graph, users: Mapping[Any, list[Any]], chunks: Mapping[Any, int], known: dict[Any, Any]
 ) -> Any:
-    """Go back from a barrier to what it was broadcast from: the nearest value of the same chunks that several use.
+    """Go back from a barrier to the value it was broadcast from: the nearest value with the same chunks that several use.
 
     Parameters
     ----------
     known : dict
-        What was found so far.
+        The results so far.
     """
     if key not in known:
         at, known[key] = key, key
@@ -222,16 +223,16 @@ def _narrowest(
 
 
 class Peak(NamedTuple):
-    """What a pass holds at most.
+    """The most that a pass holds.
 
     Attributes
     ----------
     nbytes : int
-        Bytes of values held and made at the time.
+        Bytes of values held and created at that time.
     task : key
-        The task whose values took most while it ran.
+        The task during which the most memory was used.
     largest : int
-        How many bytes those were.
+        The bytes of its own.
     """
 
     nbytes: int

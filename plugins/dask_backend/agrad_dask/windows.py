@@ -1,6 +1,7 @@
-"""Kernels of the Dask backend for sliding windows: each block makes those that begin in it, with a border from the next.
+"""Kernels of the Dask backend for sliding windows: each block makes the windows that begin in it, with a border from the next.
 
-Composed of shifted arrays, as agrad's kernels for any backend are, a window of 365 days makes as many slices of each chunk.
+Composed of shifted arrays, like agrad's kernels for any backend, a window of 365 days makes as many slices of each
+chunk.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from agrad_numpy.kernels import in_single
 
 _FULL = slice(None)
 
-#: Bytes that a block of windows may take however small those of the operand are.
+#: The size that a block of windows may have even if the blocks of the operand are smaller.
 _ROOM = 2**22
 
 
@@ -30,12 +31,12 @@ def _composed(op: str, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def windows(x: Any, /, size: int, *, axis: int) -> Any:
-    """Return the windows as views of blocks, which are no larger than the operand's as far as cutting goes.
+    """Return the windows as views of blocks, which are no larger than the operand's if cutting allows it.
 
     The other axes are cut first, then this one, into blocks no shorter than a window.
     """
     axis %= x.ndim
-    if size < 2 or not x.size > 0:  # nothing overlaps, or without elements, or of unknown sizes (nan)
+    if size < 2 or not x.size > 0:  # nothing overlaps, or no elements, or unknown sizes (nan)
         return _composed("extra.windows", x, size, axis=axis)
     chunks: dict[int, Any] = {axis: ensure_minimum_chunksize(size, x.chunks[axis])}
     room = max(math.prod(map(max, x.chunks)), _ROOM // x.dtype.itemsize)
@@ -52,13 +53,13 @@ def windows(x: Any, /, size: int, *, axis: int) -> Any:
 
 
 def _cut(length: int, parts: int) -> tuple[int, ...]:
-    """Cut a chunk into so many parts, or as many as it has elements, of nearly equal lengths."""
+    """Split a chunk into a number of parts, or as many as it has elements, of nearly equal lengths."""
     ends = np.linspace(0, length, min(parts, length) + 1).astype(int)
     return tuple(np.diff(ends).tolist())
 
 
 def overlap_add(x: Any, /, *, axis: int) -> Any:
-    """Add up within each block, then the ends of the sums to the blocks after them."""
+    """Sum within each block, then add the ends of the sums to the following blocks."""
     axis %= x.ndim - 1
     border = x.shape[-1] - 1
     if border < 1 or not x.size > 0:
@@ -115,7 +116,7 @@ def _at(block: Any, key: tuple[Any, ...]) -> Any:
 
 @makes(RESULT)
 def _add_block(block: Any, axis: int) -> Any:
-    """Add the windows of a block one place of the window after another: no more memory than the result."""
+    """Add the windows of a block one position after another: no more memory than the result."""
     count, size = block.shape[axis], block.shape[-1]
     shape = (*block.shape[:axis], count + size - 1, *block.shape[axis + 1 : -1])
     made = np.zeros_like(block, shape=shape)

@@ -1,7 +1,7 @@
-"""What the workers of a cluster have, and what is said where one of them has too little memory: before a run, or after it.
+"""The resources of a cluster's workers, and the errors if one of them has too little memory: before a run, or after it.
 
-A worker that takes more than its limit is killed, and its task is tried elsewhere, where it is killed again. What Dask says of it
-in the end names neither an operation nor a line.
+A worker that exceeds its limit is killed, and its task is tried elsewhere, where the worker is killed again. Dask's
+final error names neither an operation nor a line.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Workers(NamedTuple):
     Attributes
     ----------
     memory : int
-        What the smallest of them may take; 0 if nobody limits it.
+        The memory of the smallest of them; 0 if it is not limited.
     threads : int
-        How many tasks it runs at a time.
+        The number of tasks it runs at a time.
     """
 
     memory: int
@@ -59,7 +59,7 @@ class Workers(NamedTuple):
         return min(limited, key=lambda each: each.memory / each.threads, default=cls(0, 1))
 
     def fit(self, block: Block) -> str:
-        """Return what would fit."""
+        """Return the advice that would make it fit."""
         # a task holds some such blocks, operands and results, and the process something itself
         times = max(2, math.ceil(4 * self.threads * block.nbytes / max(1, self.memory)))
         fewer = " or threads_per_worker=1," if self.threads > 1 else ""
@@ -73,12 +73,12 @@ class Workers(NamedTuple):
         return f"{format_bytes(self.memory)} for {tasks} at a time"
 
     def lost(self, error: Any, what: str, block: Block) -> MemoryError:
-        """Make the error that says which operation a worker was lost in.
+        """Create the error that names the operation in which a worker was lost.
 
         Parameters
         ----------
         error : KilledWorker or None
-            What Dask says; None where data that all tasks need were lost with the worker.
+            Dask's error; None if data that all tasks need were lost with the worker.
         what : str
             What ran.
         """
@@ -107,7 +107,7 @@ class Workers(NamedTuple):
             )
 
     def warn(self, block: Block) -> None:
-        """Warn of blocks of which workers can hold one per thread at most: a task holds several."""
+        """Warn about blocks so large that workers can hold at most one per thread: a task holds several."""
         if self.memory and 2 * self.threads * block.nbytes > self.memory:
             frame = origins.users_frame(getframe(1))
             warnings.warn_explicit(

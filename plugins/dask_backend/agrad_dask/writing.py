@@ -1,4 +1,4 @@
-"""Write the chunks of an array to a store, each in the task that makes it.
+"""Write the chunks of an array to a store, each in the task that computes it.
 
 May import Dask; is imported when something is first written.
 """
@@ -13,14 +13,15 @@ from dask.base import tokenize
 
 
 def written(array: Any, target: Any) -> Any:
-    """Return an array which, where it is computed, writes another to a target; its blocks have one element.
+    """Return an array which, when computed, writes another to a target; its blocks have one element.
 
     Parameters
     ----------
     array : dask.array.Array
         What to write.
     target : zarr.Array
-        Where to. Chunks that do not end where those of the target do are put together first: no two tasks write to one.
+        The target. Chunks that do not end at chunk boundaries of the target are merged first: no two tasks write to the
+        same one.
     """
     stored = getattr(target, "shards", None) or target.chunks
     if any(n % own for along, own in zip(array.chunks, stored, strict=True) for n in along[:-1]):
@@ -37,12 +38,12 @@ def written(array: Any, target: Any) -> Any:
 
 
 class Nowhere(NamedTuple):
-    """A target for what is only looked at."""
+    """A target for planning only."""
 
     chunks: tuple[int, ...]
 
 
 def write_block(block: Any, target: Any, place: tuple[slice, ...]) -> Any:
-    """Write a block to its place."""
+    """Write a block at its position."""
     target[place] = block.get() if hasattr(block, "get") else block
     return np.ones((1,) * block.ndim, bool)

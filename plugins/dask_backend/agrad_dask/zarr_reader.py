@@ -1,8 +1,8 @@
-"""A zarr array whose chunks are handed over as they were decoded.
+"""A zarr array whose chunks are returned as they were decoded.
 
-Reading a selection, zarr decodes every chunk of the store and copies it into an array of the selection's shape. Where
-the selection is one chunk, as a rule here, the copy is all there is to it: it takes longer than reading an uncompressed
-chunk from the page cache. The destination here takes such a chunk over instead.
+To read a selection, zarr decodes every chunk of the store and copies it into an array of the selection's shape. If the
+selection is one chunk, as usual here, this copy is superfluous: it takes longer than reading an uncompressed chunk from
+the page cache. The destination here takes over such a chunk instead.
 
 May import zarr; is imported when `agrad_dask.from_zarr` is first called.
 """
@@ -16,7 +16,7 @@ from zarr.buffer import cpu, default_buffer_prototype
 
 
 class ZarrArray:
-    """What Dask slices in place of a zarr array; blocks may be read-only, as those of memory-mapped files are."""
+    """The object that Dask slices in place of a zarr array; blocks may be read-only, like those of memory-mapped files."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -35,7 +35,7 @@ class ZarrArray:
 
 
 class Destination(cpu.NDBuffer):
-    """Where zarr puts what it decoded: a chunk of the right shape becomes its memory, others are copied into it."""
+    """The destination for zarr's decoded data: a chunk of the right shape becomes its memory, others are copied into it."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         super().__init__(np.broadcast_to(np.empty((), dtype), shape))  # the shape, before there is memory
