@@ -271,7 +271,7 @@ def test_an_error_away_from_the_parameters_is_none():
             raise ArithmeticError("only zeros, please")
         return ag.mean((X @ w - y) ** 2)
 
-    with pytest.warns(ag.func.CompileWarning, match="as it is in every chunk"):
+    with pytest.warns(ag.func.CompileWarning, match="uncompiled in every chunk"):
         value, _ = agrad_dask.value_and_grad(loss)(ZEROS, *chunked(X, Y))
     np.testing.assert_allclose(value.item(), np.mean(Y**2))
 

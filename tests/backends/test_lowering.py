@@ -451,7 +451,7 @@ def test_a_loss_that_counts_runs_as_it_is(kind):
         return squares(w, X, y) * following()
 
     step = agrad_dask.value_and_grad(loss, check=False)
-    with pytest.warns(CompileWarning, match="runs the loss loss .* as it is in every chunk"):
+    with pytest.warns(CompileWarning, match="runs the loss loss .* uncompiled in every chunk"):
         found = [step(W, *chunked(ROWS, ROWS))]
     found += [step(W, *chunked(ROWS, ROWS)) for _ in range(2)]
     for k, each in enumerate(found, 2):
@@ -506,7 +506,7 @@ def test_what_no_program_can_hold_runs_as_it_is_and_is_told_once(loss, reason):
 
     step = agrad_dask.value_and_grad(loss, check=False)
     with pytest.warns(
-        CompileWarning, match=f"runs the loss {loss.__name__} .* as it is in every chunk.*{reason}"
+        CompileWarning, match=f"runs the loss {loss.__name__} .* uncompiled in every chunk.*{reason}"
     ) as told:
         value, _ = step(W, *chunked(10, 10))
     assert told[0].filename == __file__
