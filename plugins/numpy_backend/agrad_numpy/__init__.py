@@ -1,4 +1,4 @@
-"""NumPy as a backend of agrad: found through the entry point group ``agrad``."""
+"""NumPy as a backend of agrad, found through the entry point group ``agrad``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ hookimpl = pluggy.HookimplMarker("agrad")
 
 @hookimpl
 def agrad_backends() -> dict[str, str]:
-    """Return the one backend of this plugin, by its path."""
+    """Return the single backend of this plugin, by its path."""
     return {"numpy": "agrad_numpy.backend:NumpyBackend"}
 
 
@@ -31,9 +31,9 @@ def agrad_executors() -> dict[str, str]:
     return {"native": "agrad_numpy.native:NativeExecutor"}
 
 
-@hookimpl(trylast=True)  # it claims subclasses, which may be other plugins'
+@hookimpl(trylast=True)  # it claims subclasses, which may belong to other plugins
 def agrad_backend_of(array_type: type) -> str | None:
-    """Claim NumPy's arrays and scalars, without importing NumPy; not its matrices, whose ``*`` means another thing."""
+    """Claim NumPy's arrays and scalars, without importing NumPy; but not its matrices, whose ``*`` has another meaning."""
     names = {t.__name__ for t in array_type.__mro__ if t.__module__ == "numpy"}
     return "numpy" if names & _NAMES and "matrix" not in names else None
 
@@ -41,7 +41,7 @@ def agrad_backend_of(array_type: type) -> str | None:
 _NAMES = frozenset({"ndarray", "generic"})
 
 
-if not TYPE_CHECKING:  # a type checker reads the import above, and is to know what there is not
+if not TYPE_CHECKING:  # type checkers read the import above, and should report missing names
 
     def __getattr__(name: str) -> object:
         if name != "NumpyBackend":

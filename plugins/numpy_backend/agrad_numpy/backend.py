@@ -1,4 +1,4 @@
-"""The NumPy backend: array-api-compat's namespace, faster kernels where NumPy has them, and what the standard lacks."""
+"""The NumPy backend: array-api-compat's namespace, faster kernels where NumPy has them, and the functions that the standard lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ internal(__file__)  # messages name the line that called
 
 
 def _nothing(kind: str, flag: int) -> None:
-    """Stand for what is called at a floating-point error: within `quiet` nothing is."""
+    """Replaces the callback for floating-point errors: within `quiet` it does nothing."""
 
 
 class NumpyBackend(Backend):
@@ -65,7 +65,7 @@ class NumpyBackend(Backend):
 
     def module(self, name: str) -> Any:
         try:
-            importlib.import_module(name.partition(".")[0])  # SciPy may be blocked after a module of it was loaded
+            importlib.import_module(name.partition(".")[0])  # SciPy may be blocked after one of its modules was loaded
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name != "scipy":
@@ -94,7 +94,7 @@ class NumpyBackend(Backend):
     def asarray(
         self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None, like: Any = None
     ) -> Any:
-        if type(value) is float and copy is not False:  # half of what it costs to differentiate a function of a number
+        if type(value) is float and copy is not False:  # half the cost of differentiating a function of a number
             usual = dtype is None or (type(dtype) is str and dtype == "float64")
             return np.array(value) if usual else np.asarray(value, self.dtype(dtype))
         if type(value) is np.ndarray and copy and dtype is None:
@@ -137,13 +137,13 @@ class NumpyBackend(Backend):
         return np.asarray(buffer)
 
     def lend(self, array: Any) -> Any:
-        # NumPy lets whoever has a view of writable memory make it writable; of a read-only buffer, nobody
+        # With a view of writable memory, NumPy lets any code make it writable; not with a read-only buffer
         return np.asarray(memoryview(array).toreadonly())
 
     def read_only(self, array: Any) -> Any:
-        """Return an array nobody can write through; what stands in one element's memory, as a copy.
+        """Return an array nobody can write through; a single element is copied.
 
-        That element may be a constant which all programs share, and some libraries write through read-only arrays.
+        That element may be a constant shared by all programs, and some libraries write through read-only arrays.
         """
         owner = array.base if isinstance(array.base, np.ndarray) else array
         if owner.size == 1 or not array.ndim:
@@ -156,7 +156,7 @@ class NumpyBackend(Backend):
             return array
 
     def from_buffer(self, data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str) -> Any:
-        """Make an array of little-endian bytes, in their memory where the machine is little-endian too."""
+        """Create an array from little-endian bytes, in their memory if the machine is little-endian too."""
         dtype = np.dtype(dtype_name) if dtype_name.isalnum() else None
         if dtype is None or dtype.name != dtype_name or self.kind(dtype) == "other":
             message = f"a tensor has no dtype {dtype_name[:80]!r}"
@@ -176,7 +176,7 @@ class NumpyBackend(Backend):
     def compile(
         self, program: Any, *, exact: bool = False, threads: int | None = None, keep: bool = True, **options: Any
     ) -> Callable[..., Any] | None:
-        if not keep:  # what the executor is for: buffers
+        if not keep:  # the executor's purpose: buffers
             return None
         from agrad_numpy.executor import Executor, default_threads  # noqa: PLC0415 (programs that are not recorded need none)
 
@@ -188,7 +188,7 @@ class NumpyBackend(Backend):
         module = Module(program, notes=notes)
         return module.text(), module.beside
 
-    # entered in every pass: no frame of its own; `call` is never called, and tells this state from a user's
+    # entered in every pass: without a frame; `call` is never called, and distinguishes this state from a user's
     quiet = staticmethod(functools.partial(np.errstate, all="ignore", call=_nothing))
 
     def _error_state(self) -> Any:

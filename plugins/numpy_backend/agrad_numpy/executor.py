@@ -1,10 +1,10 @@
 """Runs recorded programs on NumPy: straight-line text on buffers that are kept from call to call.
 
-The first call with inputs of a layout (their strides) runs the steps one by one and notes where each result lies: its
-strides, and whose memory it has. Text is written for that. Results that no output can see go to buffers, which are shared
-by last use, counted by memory; a view of a buffer is made once. Everything else is the call that eager code makes. So the
-bits are those of eager code, but where sums and matrix products may be taken in another order (`turned`, and
-``agrad_numpy.tiles``).
+The first call with inputs of a layout (their strides) runs the steps one by one and records where each result lies: its
+strides, and whose memory it has. Text is then written for that layout. Results that no output can see go to buffers,
+which are shared after a value's last use, counted by memory; a view of a buffer is made once. Everything else is the
+same call as in eager code. So the bits are those of eager code, except where sums and matrix products may be computed
+in another order (`turned`, and ``agrad_numpy.tiles``).
 """
 
 from __future__ import annotations
@@ -49,37 +49,38 @@ from agrad_numpy import tiles
 from agrad_numpy.kernels import DOT_BELOW, HALF
 from agrad_numpy.tiles import Layout, Run, is_contiguous
 
-#: Layouts of inputs that text is written for; calls with further ones run the plain program.
+#: The number of input layouts that text is written for; calls with further ones run the plain program.
 LAYOUTS = 8
 
-#: Sets of buffers that are kept for calls at the same time.
+#: The number of sets of buffers that are kept for concurrent calls.
 POOLS = 4
 
-#: Buffers begin at multiples of so many bytes.
+#: The alignment of buffers, in bytes.
 ALIGNED = 64
 
-#: Results of so many bytes are let go of at their last use; smaller ones when the call ends.
+#: Results of at least this size, in bytes, are released at their last use; smaller ones when the call ends.
 LARGE = 2**12
 
-#: Arrays of so many bytes that the last step which takes them can write a result over go out as that result.
+#: From this size on, in bytes, an array is returned as the result if the last step that takes it can write the result
+#: over it.
 PASSED_ON_FROM = 2**17
 
-#: What is made of constants alone is kept up to so many bytes.
+#: The limit, in bytes, for keeping values computed only from constants.
 KEPT = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value lay when the steps ran one by one.
+    """Where a value was in memory when the steps ran one by one.
 
     Attributes
     ----------
     layout : Layout
         Shape, strides, dtype.
     root : int
-        The number of the value whose memory it has; its own, if that is its own.
+        The number of the value whose memory it has; its own, if it has its own.
     offset : int
-        Of its first element in that memory, in bytes.
+        The offset of its first element in that memory, in bytes.
     """
 
     layout: Layout
@@ -88,7 +89,7 @@ class Place:
 
 
 class Executor:
-    """A program, to be run on arrays of NumPy.
+    """A program for NumPy arrays.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ class Executor:
     backend : Backend
         NumPy's.
     exact : bool
-        Whether sums, and matrix products, are taken as eager code takes them.
+        Whether sums, and matrix products, are computed as in eager code.
     threads : int
         How many threads may work on large arrays.
     """
@@ -125,7 +126,7 @@ class Executor:
             free.append(run)
             self._explain(values)
             raise
-        if outs is None:  # the inputs lie in another way
+        if outs is None:  # the inputs have another layout
             free.append(run)
             return self._found(values)
         if len(free) < POOLS:
@@ -133,7 +134,7 @@ class Executor:
         return outs  # type: ignore[no-any-return]
 
     def _found(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Run on inputs in a layout that is not the last call's, or for which all buffers are in use."""
+        """Run on inputs whose layout is not the last call's, or for which all buffers are in use."""
         key = tuple(values[i].strides for i in self._arrays)
         bound = self._layouts.get(key)
         if bound is None:
@@ -151,32 +152,32 @@ class Executor:
         return self(*values)
 
     def _explain(self, values: tuple[Any, ...]) -> None:
-        """Raise the error of a run again, with the step that raises it."""
+        """Raise the error of a run again, with the step that raised it."""
         try:
             Trial(self.program, self.backend, values).run()
         except Exception as error:
             raise error from None
 
     def clear(self) -> None:
-        """Give buffers and texts back."""
+        """Release buffers and texts."""
         self._layouts, self._free = {}, []
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the buffers that are kept."""
+        """The size of the kept buffers in bytes."""
         return sum(len(bound.free) * bound.size for bound in list(self._layouts.values()))
 
 
 class Bound:
-    """A text, and its functions with buffers of their own: one for each call at the same time.
+    """A text, and its functions with their own buffers: one for each concurrent call.
 
-    No lock is held while the text is written, which a forked child would wait for: threads that come at the same time
-    write it each for themselves.
+    No lock is held while the text is written, because a forked child would wait for it: concurrent threads each write
+    it themselves.
 
     Parameters
     ----------
     make : callable
-        Gives the text, from nothing that writing it changes.
+        Writes the text; nothing that it depends on changes.
 
     Attributes
     ----------
@@ -201,12 +202,12 @@ class Bound:
 
     @property
     def size(self) -> int:
-        """Bytes of the buffers of one function; 0 before the text is written."""
+        """The size of one function's buffers in bytes; 0 before the text is written."""
         return 0 if self._written is None else self._written[0].size
 
 
 def default_threads() -> int:
-    """Return how many threads work on large arrays: what the environment allows to libraries, or the machine to us."""
+    """Return how many threads work on large arrays: as many as the environment allows libraries, or the machine allows agrad."""
     for name in ("AGRAD_NUM_THREADS", "OMP_NUM_THREADS"):
         if os.environ.get(name, "").isdigit():
             return max(1, int(os.environ[name]))
@@ -217,16 +218,16 @@ def default_threads() -> int:
 
 
 class Trial:
-    """A run step by step, which notes where values lie.
+    """A run step by step, which records where values are in memory.
 
     Attributes
     ----------
     places : dict of int to Place
         By number.
     kept : dict of int to object
-        Values that are the same in every call: constants, and what is made of them alone.
+        Values that are the same in every call: constants, and values computed only from them.
     names : dict
-        What texts of programs refer to.
+        The objects that texts of programs refer to.
     """
 
     def __init__(self, program: Program, backend: Any, values: Sequence[Any]) -> None:
@@ -270,7 +271,7 @@ class Trial:
                 if number is not None:
                     if isinstance(part, np.generic):
                         scalars.add(number)
-                    # a scalar may be a buffer in the text: what is made of it there can be a view, as of an array here
+                    # in the text, a scalar may be a buffer: a result may then be a view of it, as of an array here
                     values[number] = np.asarray(part) if number in scalars else part
                     self._note(number, values[number], refs)
             self._keep(step, refs)
@@ -284,7 +285,7 @@ class Trial:
         return outs
 
     def kernel_of(self, step: Step) -> Any:
-        """Return what a step calls."""
+        """Return the function that a step calls."""
         if step.op in (DRAW, STOP):
             return self.names[step.op]
         if symbol := symbol_of(step):
@@ -292,7 +293,7 @@ class Trial:
         return operator.attrgetter(step.op)(self.backend.xp)
 
     def value_of(self, part: Any) -> Any:
-        """Return what an argument stands for."""
+        """Return the value of an argument."""
         return mapped(self._leaf, part)
 
     def _leaf(self, part: Any) -> Any:
@@ -314,7 +315,7 @@ class Trial:
             base = below
         known, alive = self._roots.get(id(base), (number, None))
         root = known if alive is not None and alive() is base else number
-        if not isinstance(base, np.ndarray | np.generic) and root == number:  # the memory is no array's
+        if not isinstance(base, np.ndarray | np.generic) and root == number:  # the memory does not belong to an array
             taken = [r for r in refs if r in self.places]
             root = next((self.places[r].root for r in taken if np.may_share_memory(value, self._values[r])), number)
         if root == number and isinstance(base, np.ndarray):
@@ -323,7 +324,7 @@ class Trial:
         self.places[number] = Place(layout, root, offset)
 
     def _keep(self, step: Step, refs: Sequence[int]) -> None:
-        """Keep what is the same in every call, if no output can see it."""
+        """Keep a value that is the same in every call, if no output can see it."""
         if step.op == DRAW or step.op.startswith("empty") or any(r not in self.kept for r in refs):
             return
         if any(self._group(n) in self._visible or n not in self.places for n in step.made):
@@ -356,18 +357,18 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def aligned(size: int) -> Any:
-    """Return so many bytes, which begin at a multiple of `ALIGNED`."""
+    """Return this many bytes, which begin at a multiple of `ALIGNED`."""
     memory = np.empty(size + ALIGNED, np.uint8)
     return memory[-address(memory) % ALIGNED :]
 
 
 def address(array: Any) -> int:
-    """Return where an array's first element lies."""
+    """Return the address of an array's first element."""
     return int(array.__array_interface__["data"][0])
 
 
 def apart(value: Any, args: Any) -> Any:
-    """Return what a user's kernel gave, copied if it lies in an argument: in another call it may not, so it never counts so."""
+    """Return the result of a user's kernel, copied if it shares an argument's memory: another call may not, so sharing is never assumed."""
     if not isinstance(value, np.ndarray):
         return value
     arrays = [a for part in args for a in (part if isinstance(part, tuple | list) else (part,))]
@@ -376,7 +377,7 @@ def apart(value: Any, args: Any) -> Any:
 
 
 def memory(program: Program) -> Callable[[int], int]:
-    """Return what gives, for a number, that of a group of values that may share memory."""
+    """Return a function from a number to that of a group of values that may share memory."""
     groups: dict[int, int] = {}
     for step in program.steps:
         if not is_fresh(step):
@@ -389,10 +390,10 @@ def memory(program: Program) -> Callable[[int], int]:
 
 
 def turned(program: Program) -> Program:
-    """Return a program with a matrix product whose transpose alone is wanted taken the other way round.
+    """Return a program in which a matrix product is computed transposed if only its transpose is wanted.
 
-    Its result then lies in the order of C, as what it meets does: an update of weights by a gradient takes a tenth of the
-    time. The last bits may be others.
+    Its result is then in C order, like the arrays it is combined with: an update of weights by a gradient takes a tenth
+    of the time. The last bits may differ.
     """
     uses = Counter(n for step in program.steps for n in step.refs) + Counter(program.outputs)
     makers = {n: step for step in program.steps for n in step.made}
@@ -435,13 +436,13 @@ class Text(Writer):
     Attributes
     ----------
     names : dict
-        What the text refers to, but for buffers.
+        The objects that the text refers to, without buffers.
     size, room : int
-        Bytes of all buffers, and of what the steps of a tile need, on each thread.
+        Bytes of all buffers, and of the memory that the steps of a tile need, on each thread.
     rooms : dict
-        By name what runs of tiles have between their steps: beginnings, shapes and dtypes; and on how many threads.
+        By name, the values between the steps of tiled runs: beginnings, shapes and dtypes; and on how many threads.
     tiled : list of str
-        The functions of runs of tiles.
+        The functions of tiled runs.
     """
 
     def __init__(self, program: Program, trial: Trial, key: Any, exact: bool, threads: int) -> None:
@@ -455,9 +456,9 @@ class Text(Writer):
         self.tiled: list[str] = []
         self._in_tile: Mapping[int, str] = {}
         self._value_of, self._kernel_of = trial.value_of, trial.kernel_of
-        self._slots: dict[int, int] = {}  # by root, where its buffer begins
-        self._rooms: dict[int, int] = {}  # by root, the bytes of its buffer while that is in use
-        self._free: list[tuple[int, int]] = []  # of buffers that are not: bytes, where they begin
+        self._slots: dict[int, int] = {}  # by root, the beginning of its buffer
+        self._rooms: dict[int, int] = {}  # by root, the bytes of its buffer while it is in use
+        self._free: list[tuple[int, int]] = []  # of free buffers: bytes, and their beginnings
         self._views: dict[tuple[int, Layout], str] = {}  # of buffers, their names
         self._constants: dict[Any, str] = {}
         self._ends: dict[int, int] = {}  # by root, the last use of its memory
@@ -465,11 +466,11 @@ class Text(Writer):
             if number in self.places:
                 root = self.places[number].root
                 self._ends[root] = max(self._ends.get(root, -1), at)
-        for step_at, step in enumerate(program.steps):  # what nobody takes dies where it is made
+        for step_at, step in enumerate(program.steps):  # a value that nobody takes dies where it is computed
             for number in step.outs:
                 if number in self.places:
                     self._ends.setdefault(self.places[number].root, step_at)
-        for step in reversed(program.steps):  # a user's kernel may give an operand: that lives longer than what it gave
+        for step in reversed(program.steps):  # a user's kernel may return an operand, which lives longer than the result
             if is_foreign(step.op):
                 roots = [self.places[n].root for n in step.made if n in self.places]
                 after = min(max((self._ends[root] for root in roots), default=-1) + 1, len(program.steps))
@@ -481,7 +482,7 @@ class Text(Writer):
         for root, at in self._ends.items():
             self._dying.setdefault(at, []).append(root)
         self._visible = set(self._dying.get(len(program.steps), ()))
-        self._passed_on: dict[int, int] = {}  # by result that goes out, the value whose array it gets
+        self._passed_on: dict[int, int] = {}  # by result that is returned, the value whose array it gets
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
@@ -547,7 +548,7 @@ class Text(Writer):
             at = end
 
     def _is_cut(self, step: Step) -> bool:
-        """Return whether a step makes an array so large that a run of tiles may begin with it."""
+        """Return whether a step creates an array so large that a tiled run may begin with it."""
         place = self.places.get(step.outs[0]) if step.outs and step.outs[0] is not None else None
         return place is not None and nbytes(place.layout) >= tiles.CUT_FROM
 
@@ -559,7 +560,7 @@ class Text(Writer):
         return place is None or nbytes(self.places[place.root].layout) >= LARGE
 
     def statements(self, at: int, step: Step, *, alone: bool = True) -> Iterator[str]:
-        """Return the lines of a step; of one that is not run alone, its operands may be needed by steps before it."""
+        """Return the lines of a step; if it does not run alone, earlier steps may still need its operands."""
         if step.op == STOP:
             yield self._stop(*step.args)
             if gone := self.dropped(at, step):
@@ -570,7 +571,7 @@ class Text(Writer):
         number, *more = step.made
         place = self.places.get(number)
         if not more and not step.several and place is not None:
-            if place.root in self._slots:  # a view of a buffer, which is made with the buffers
+            if place.root in self._slots:  # a view of a buffer, which is created with the buffers
                 return
             if place.root != number:
                 call = self._view(step)
@@ -594,7 +595,7 @@ class Text(Writer):
         yield f"{self.target(step)} = {self.call(step)}{self.dropped(at, step) if alone else ''}"
 
     def _stop(self, array: Ref, value: Any) -> str:
-        """Return what ends the run where the one number in an array is another than a value, or not as true."""
+        """Return the statement that ends the run if the single number in an array differs from a value, or from its truth."""
         there, number = self.part(array), self.part(value)
         stopped = f"raise {self.called('Stopped', Stopped)}"
         if type(value) is bool:
@@ -626,7 +627,7 @@ class Text(Writer):
         return self._views.setdefault(key, f"b{len(self._views)}")
 
     def reshaped(self, number: int, shape: tuple[int, ...]) -> str:
-        """Return what a value of contiguous memory is called in another shape."""
+        """Return the name of a value in contiguous memory with another shape."""
         if number in self.kept:
             return self.constant(self.kept[number].reshape(shape), ("reshaped", number, shape))
         place = self.places[number]
@@ -638,7 +639,7 @@ class Text(Writer):
         return self._views.setdefault(key, f"b{len(self._views)}")
 
     def constant(self, value: Any, key: Any = None) -> str:
-        """Return what an object that never changes is called."""
+        """Return the name of an object that never changes."""
         key = (type(value), repr(value)) if key is None else key
         name = self._constants.get(key)
         if name is None:
@@ -647,7 +648,7 @@ class Text(Writer):
         return name
 
     def called(self, name: str, function: Any) -> str:
-        """Return what a function is called."""
+        """Return the name of a function."""
         self.names[name] = function
         return name
 
@@ -659,7 +660,7 @@ class Text(Writer):
         return self.constant(self._value_of(part), ("argument", key_of(part)))
 
     def operand(self, part: Any, beside: Any) -> str:
-        """Return an operand of a ufunc; a Python number as an array of the dtype that it takes beside another one's."""
+        """Return an operand of a ufunc; a Python number as an array of the dtype that it takes next to another operand."""
         if type(part) is Ref:
             return self.name(part.number)
         try:
@@ -692,7 +693,7 @@ class Text(Writer):
         return None
 
     def form(self, step: Step, place: Place) -> Form | None:
-        """Return how a step writes its result to an array that is there."""
+        """Return the form in which a step writes its result to an existing array."""
         kernel, op = self._kernel_of(step), step.op
         if place.layout[2].kind not in "biufc":
             return None
@@ -713,7 +714,7 @@ class Text(Writer):
         return None if make is None or not layouts or layouts[0] is None else make(self, step, layouts, place)
 
     def in_a_tile(self, step: Step, names: Mapping[int, str], *, copied: bool) -> Iterator[str]:
-        """Return the lines of a step on tiles with these names; without a form its result is copied, or gets the name."""
+        """Return the lines of a step on tiles with these names; without a form, its result is copied or gets the name."""
         number = step.made[0]
         self._in_tile = names
         form = self.form(step, self.places[number])
@@ -726,7 +727,7 @@ class Text(Writer):
         self._in_tile = {}
 
     def scratch(self, name: str, sizes: Sequence[int], views: Mapping[Any, str], shape: Any, threads: int) -> str:
-        """Return what the arrays between the steps of a tile are called, a tuple of them per thread."""
+        """Return the names of the arrays between the steps of a tile, a tuple of them per thread."""
         starts, end = [], 0
         for size in sizes:
             starts.append(end)
@@ -745,7 +746,7 @@ class Text(Writer):
         )
 
     def _passes_on(self, number: int, place: Place) -> bool:
-        """Return whether an array goes out as that of a result: the last step that takes it writes that over it."""
+        """Return whether an array is returned as that of a result: the last step that takes it writes the result over it."""
         at = self._ends[number]
         if nbytes(place.layout) < PASSED_ON_FROM or at == len(self.program.steps):
             return False
@@ -762,14 +763,14 @@ class Text(Writer):
         return False
 
     def move(self, root: int, number: int) -> bool:
-        """Give a value the buffer of another one, if that has one that is in use."""
+        """Give a value the buffer of another one, if that is in use."""
         if root not in self._rooms:
             return False
         self._slots[number], self._rooms[number] = self._slots[root], self._rooms.pop(root)
         return True
 
     def take(self, number: int) -> str:
-        """Give a value a buffer that nobody uses; return its name."""
+        """Give a value a free buffer; return its name."""
         size = -(-nbytes(self.places[number].layout) // ALIGNED) * ALIGNED
         found = bisect.bisect_left(self._free, (size, -1))
         if found < len(self._free) and self._free[found][0] <= 2 * size:
@@ -778,7 +779,7 @@ class Text(Writer):
             room, start = size, self.size
             self.size += size + (
                 2 * ALIGNED if size >= LARGE else 0
-            )  # large ones do not begin at the same place of a page
+            )  # large ones do not begin at the same offset in a page
         self._slots[number], self._rooms[number] = start, room
         return self.name(number)
 
@@ -792,7 +793,7 @@ class Text(Writer):
         return self.places[number].root in self._visible
 
     def ends(self, root: int) -> int:
-        """Return the place of the last step that takes what has some value's memory."""
+        """Return the position of the last step that takes a value sharing some value's memory."""
         return self._ends.get(root, -1)
 
     def _may_go_over(self, at: int, ref: int, refs: Sequence[int], place: Place) -> bool:
@@ -816,7 +817,7 @@ class Text(Writer):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a result is written to an array: by a function whose last argument that is.
+    """How to write a result to an array: by a function whose last argument is that array.
 
     Attributes
     ----------
@@ -825,7 +826,7 @@ class Form:
     tail : str
         Arguments after that array.
     elementwise : bool
-        An operand may be written over.
+        Whether an operand may be overwritten.
     then : str
         Further lines, with ``{out}`` for the array.
     first : bool
@@ -848,7 +849,7 @@ class Form:
 
     @property
     def plain(self) -> str | None:
-        """The call that gives a new array; None where there is no short one."""
+        """The call that returns a new array; None if there is no short one."""
         if self.then or self.first:
             return None
         return f"{self.function}({self.args}, None{self.tail})" if self.tail else f"{self.function}({self.args})"
@@ -898,7 +899,7 @@ def _astype(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> For
     return Form(text.called("copyto", np.copyto), text.part(step.args[0]), first=True)
 
 
-#: By operation, for those whose kernel is no ufunc.
+#: By operation, the forms for those whose kernel is not a ufunc.
 FORMS: dict[str, Callable[[Text, Step, Sequence[Any], Place], Form | None]] = {
     "astype": _astype,
     "matmul": _matmul,
@@ -914,7 +915,7 @@ def nbytes(layout: Layout) -> int:
 
 
 def is_dense(layout: Layout) -> bool:
-    """Return whether an array's elements fill their memory, in whatever order of axes."""
+    """Return whether an array's elements fill their memory, in any order of axes."""
     shape, strides, dtype = layout
     if not math.prod(shape):
         return False
@@ -927,5 +928,5 @@ def is_dense(layout: Layout) -> bool:
 
 
 def is_array(layout: Layout) -> bool:
-    """Return whether a value has axes: else it may be a scalar."""
+    """Return whether a value has axes: otherwise it may be a scalar."""
     return bool(layout[0])

@@ -1,7 +1,7 @@
-"""Programs as the text of modules that need NumPy alone.
+"""Programs as the text of modules that only need NumPy.
 
-A step is spelled as NumPy spells it, in the way of the kernels here; where NumPy has no function for it, a small helper goes
-into the module's head. Operations that only agrad has, such as those of `agrad.nn`, are written out first.
+A step is written with NumPy's names, like the kernels here; if NumPy has no function for it, a small helper is added at
+the top of the module. Operations that only agrad has, such as those of `agrad.nn`, are expanded first.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ from agrad_numpy.special_kernels import COUNTED, ORDERED
 
 internal(__file__)  # messages name the line that called
 
-#: From so many elements on a constant is no literal of the module: its function takes it as a parameter.
+#: From this many elements on, a constant is not a literal of the module: its function takes it as a parameter.
 LARGE = 1000
 
-#: Special functions whose kernels take real arguments alone.
+#: Special functions whose kernels only take real arguments.
 REAL = frozenset({"special.erf", "special.erfc", "special.ndtr"})
 
 #: Operations of the standard's chapters that NumPy lacks.
 BESIDE = frozenset({"linalg.adjugate", "to_device"})
 
-#: Keywords that say what NumPy does anyway.
+#: Keywords that request NumPy's default behaviour.
 USUAL: Mapping[str, Any] = {"keepdims": False, "dtype": None, "copy": None}
 
-#: Reductions that NumPy does in half precision throughout, so that sums of ones end at 2048; in float32 here.
+#: Reductions that NumPy computes in half precision throughout, so that sums of ones end at 2048; in float32 here.
 IN_SINGLE = frozenset({*kernels.IN_SINGLE, "linalg.vector_norm", "sum"})
 
 
 def is_spelled(step: Step, shapes: Mapping[int, Shaped]) -> bool:
-    """Return whether NumPy, SciPy or a helper does what a step does."""
+    """Return whether NumPy, SciPy or a helper implements a step."""
     if step.op in SPELLED or step.op in WITHOUT_OP or step.op == LOOP:
         return True
     op = OPS.get(step.op)
@@ -76,7 +76,7 @@ def is_spelled(step: Step, shapes: Mapping[int, Shaped]) -> bool:
 
 
 def spelled_out(program: Program) -> Program:
-    """Return a program of steps that NumPy, SciPy or a helper does, in the bodies of loops too."""
+    """Return a program of steps that NumPy, SciPy or a helper implements, also in the bodies of loops."""
     made = written_out(program, is_spelled)
     steps = (
         replace(step, args=(step.args[0], step.args[1].doing(spelled_out(step.args[1].program.without_detach()))))
@@ -103,12 +103,12 @@ class Module(Writer):
     Attributes
     ----------
     parameters : dict of int to str
-        The names of the parameters for tensors from outside and large constants.
+        The names of the parameters for outer tensors and large constants.
     """
 
     def __init__(self, program: Program, *, notes: bool = True) -> None:
         super().__init__(apart(trimmed(spelled_out(program))), notes=notes)
-        self.depth = 0  # of the loop that is written
+        self.depth = 0  # of the loop being written
         program = self.program
         self.helpers: dict[str, None] = {}  # by name, in the order of their first use
         self.taken = {"np", "scipy", "held", *HELPERS}
@@ -122,7 +122,7 @@ class Module(Writer):
         self.parameters: dict[int, str] = {}
         for number, origin in program.outside.items():
             self.names[number] = self.parameters[number] = self._free(str(origin))
-        for number in program.inputs:  # what a compiled function reads anew at every call, as a rate of learning
+        for number in program.inputs:  # values that a compiled function reads anew at every call, such as a learning rate
             if number not in self.names and number not in self.keys:
                 self.names[number] = self.parameters[number] = self._free(program.names.get(number, f"x{number}"))
         for number, value in program.constants.items():
@@ -135,7 +135,7 @@ class Module(Writer):
             self.names[number] = f"({key}[0], {key}[1] + {self.draws[key]})"
 
     def _free(self, wanted: str) -> str:
-        """Return an identifier like this that is not taken yet, and take it."""
+        """Return an unused identifier like this one, and reserve it."""
         name = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_") or "value"
         if not name.isidentifier() or keyword.iskeyword(name) or re.fullmatch(r"[vci]\d+|part_\d+", name):
             name = name if name == wanted and name.startswith("c") and name[1:].isdigit() else f"_{name}"
@@ -146,7 +146,7 @@ class Module(Writer):
         return free
 
     def _arguments(self) -> list[tuple[str, list[tuple[int, str]]]]:
-        """Return the parameters for arguments: each with the numbers of its arrays, and the expression that gives each."""
+        """Return the parameters for arguments: each with the numbers of its arrays, and the expression for each."""
         structure = self.program.arguments
         if structure is None:
             keys = {*self.program.keys, *self.program.outside}
@@ -175,7 +175,7 @@ class Module(Writer):
 
     @property
     def beside(self) -> dict[str, Any]:
-        """What the function takes beside arguments and keys, by name: origins of tensors, and large constants."""
+        """The function's parameters besides arguments and keys, by name: origins of tensors, and large constants."""
         known = {**self.program.outside, **self.program.constants}
         return {name: known[number] for number, name in self.parameters.items() if number in known}
 
@@ -183,7 +183,7 @@ class Module(Writer):
         return self.names.get(number) or f"{'c' if number in self.program.constants else 'v'}{number}"
 
     def use(self, helper: str) -> str:
-        """Return the name of a helper, which the head will have."""
+        """Return the name of a helper, which is then added at the top."""
         self.helpers[helper] = None
         return helper
 
@@ -231,7 +231,7 @@ class Module(Writer):
                 if not isinstance(leaf, Leaf | Number)
             ]
             if fixed:
-                yield from ("", "Part of it, by place among the arguments:", *fixed)
+                yield from ("", "Constants, by position among the arguments:", *fixed)
 
         def about(number: int) -> str:
             return str(program.shapes[number])
@@ -239,10 +239,10 @@ class Module(Writer):
         yield ""
         yield f"It returns {printable(self._results(about, about))}"
         if program.writes:
-            yield "The dict has what these tensors get, which is left to the caller."
+            yield "The dict holds the new values of these tensors, which the caller must assign."
 
     def _results(self, text: Callable[[int], str], given: Callable[[int], str]) -> str:
-        """Return what the function returns as text, made of the texts of outputs, and of arguments."""
+        """Return the function's result as text, composed of the texts of outputs, and of arguments."""
         program = self.program
         outputs = map(text, program.outputs)
         if program.results is None:
@@ -296,7 +296,7 @@ class Module(Writer):
         return self.part(owner.tolist(array) if spec_of(array).shape else owner.item(array))
 
     def _target(self, write: Write) -> str:
-        """Return what the dict of written tensors calls one."""
+        """Return the name of a written tensor in the dict."""
         target = str(write.target)
         if isinstance(write.target, Argument):
             assert self.program.arguments is not None
@@ -349,7 +349,7 @@ class Module(Writer):
             yield gone.removeprefix("; ")
 
     def dropped(self, at: int, step: Step) -> str:
-        return "" if self.depth else super().dropped(at, step)  # what a call makes goes when the next one makes it
+        return "" if self.depth else super().dropped(at, step)  # results of one call are released when the next call computes them
 
     def loop(self, step: Step) -> Iterator[str]:
         """Return the lines of a loop."""
@@ -396,7 +396,7 @@ class Module(Writer):
         return f"{helper}({', '.join([*named, *self.arguments(step)])})"
 
     def arguments(self, step: Step, **other: str) -> list[str]:
-        """Return the arguments of a step, with other keywords in the place of its own; empty ones are left out."""
+        """Return the arguments of a step, with other keywords replacing its own; empty ones are dropped."""
         named = {
             name: self.part(part)
             for name, part in step.kwargs.items()
@@ -424,7 +424,7 @@ class Module(Writer):
 
 
 def plain(writer: Module, step: Step, name: str = "", **other: str) -> str:
-    """Return the call of NumPy's function of the same name, or another one's."""
+    """Return the call of NumPy's function of the same name, or of another one."""
     return f"np.{name or step.op}({', '.join(writer.arguments(step, **other))})"
 
 
@@ -448,7 +448,7 @@ def _sort(w: Module, s: Step) -> str:
 
 
 def _matmul(w: Module, s: Step) -> str:
-    """BLAS by way of ``dot`` where the result is small."""
+    """BLAS through ``dot`` if the result is small."""
     a, b = map(w.shape_of, s.args)
     small = len(a) == 2 and len(b) == 2 and a[0] * b[1] < DOT_BELOW
     return plain(w, s, name="dot" if small else "matmul")
@@ -505,7 +505,7 @@ def _cholesky(w: Module, s: Step) -> str:
 
 
 def _fft_over_axes(w: Module, s: Step) -> str:
-    """With the lengths of axes in full: -1 is the length without padding."""
+    """With the lengths of axes in full: -1 means the length without padding."""
     sizes, axes = s.kwargs.get("s"), s.kwargs.get("axes")
     shape = w.shape_of(s.args[0])
     if sizes is None:
@@ -519,7 +519,7 @@ def _fft_over_axes(w: Module, s: Step) -> str:
 
 
 def _mean(w: Module, s: Step) -> str:
-    """Of complex64, divided in its own precision."""
+    """For complex64, divided in its own precision."""
     if w.dtype_of(s.args[0]) != "complex64":
         return plain(w, s)
     axis = s.kwargs.get("axis")
@@ -529,7 +529,7 @@ def _mean(w: Module, s: Step) -> str:
 
 
 def _round(w: Module, s: Step) -> str:
-    """Of integers, the integers themselves."""
+    """For integers, the integers themselves."""
     kind = w.dtype_of(s.args[0]) or ""
     return w.part(s.args[0]) if kind == "bool" or "int" in kind else plain(w, s)
 
@@ -542,7 +542,7 @@ def _helper(name: str) -> Callable[[Module, Step], str]:
     return lambda w, s: f"{w.use(name)}({', '.join(map(w.part, s.args))})"
 
 
-#: How a step is written, where it is not a call of NumPy's function of the same name.
+#: How to write a step that is not a call of NumPy's function of the same name.
 SPELLED: Mapping[str, Callable[[Module, Step], str]] = {
     "add_into": lambda w, s: f"np.add({w.part(s.args[0])}, {w.part(s.args[1])})",
     "argsort": _sort,

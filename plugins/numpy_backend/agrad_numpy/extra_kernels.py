@@ -1,4 +1,4 @@
-"""Kernels of the NumPy backend for the functions beyond the standard, where NumPy has something faster."""
+"""Kernels of the NumPy backend for the functions beyond the standard, where NumPy has a faster way."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _logcumsumexp(x: Any, /, *, axis: int | None = None) -> Any:
 
 
 def _latest(mask: Any, axis: int) -> Any:
-    """For each place the latest true one."""
+    """Return for each position the latest true one."""
     n = mask.shape[axis]
     lines = np.arange(n).reshape(tuple(-1 if i == axis else 1 for i in range(mask.ndim)))
     return np.maximum.accumulate(np.where(mask, lines, 0), axis=axis)
@@ -54,12 +54,12 @@ def _gathered(x: Any, mask: Any, /, *, axis: int) -> Any:
     return np.moveaxis(sums.reshape(moved.shape).astype(x.dtype, copy=False), -1, axis)
 
 
-#: Up to so many ranks are found by partition; more, by sorting.
+#: Up to this many ranks are found by partition; more, by sorting.
 FEW = 8
 
 
 def _argrank(x: Any, /, ranks: tuple[int, ...]) -> Any:
-    """Partition, where it finds what a stable sort would: every element of these ranks has no equal."""
+    """Partition, if it finds the same elements as a stable sort: no element of these ranks has an equal."""
     n = x.shape[-1]
     if len(ranks) <= FEW and 2 * len(ranks) < n and x.size:
         places = np.argpartition(x, ranks, axis=-1)[..., list(ranks)]
@@ -70,7 +70,7 @@ def _argrank(x: Any, /, ranks: tuple[int, ...]) -> Any:
 
 
 def _argtop(x: Any, /, k: int, largest: bool) -> Any:
-    """Partition, where no element beyond those found equals the last of them."""
+    """Partition, if no element beyond those found equals the last of them."""
     n = x.shape[-1]
     if k > 0 and FEW * k < n and x.size:
         places = np.argpartition(x, n - k if largest else k - 1, axis=-1)
@@ -83,7 +83,7 @@ def _argtop(x: Any, /, k: int, largest: bool) -> Any:
 
 
 def _argsort(x: Any, descending: bool) -> Any:
-    """Stable also where it descends."""
+    """Stable also in descending order."""
     if not descending:
         return np.argsort(x, axis=-1, kind="stable")
     return x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]

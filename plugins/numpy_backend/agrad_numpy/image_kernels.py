@@ -1,4 +1,4 @@
-"""Kernels of the NumPy backend for images: padding, convolution, pooling. Rules of ``nn_kernels`` apply here too."""
+"""Kernels of the NumPy backend for images: padding, convolution, pooling. The rules of ``nn_kernels`` apply here too."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ WINDOW_BYTES = 2**19
 #: Bytes of the buffers of a convolution by planes: more than the second-level cache holds, but calls are fewer.
 PLANE_BYTES = 2**20
 
-#: Bytes of the images whose largest elements are looked for at a time.
+#: Bytes of the images whose largest elements are searched at a time.
 POOL_BYTES = 2**21
 
-#: Up to so many places of a result, the columns of several images are one matrix.
+#: Up to this many positions of a result, the columns of several images are one matrix.
 FEW_PLACES = 32
 
-#: A call of einsum costs as much as so many products by columns.
+#: A call of einsum costs as much as this many products by columns.
 LONG = 50_000
 
-#: Up to so many channels of a group times filters of a group, a convolution goes by planes.
+#: Up to this many channels of a group times filters of a group, a convolution uses planes.
 FEW_CHANNELS = 4
 
 _NONE: Padding = ((0, 0), (0, 0))
@@ -69,23 +69,23 @@ class _How(NamedTuple):
 
 
 class _Windows:
-    """Where the windows of padded images lie in memory.
+    """Where the windows of padded images are in memory.
 
     Parameters
     ----------
     shape : tuple of int
-        Of the padded images, (N, C, H, W).
+        The shape of the padded images, (N, C, H, W).
     window : pair of int
-        Of the convolution, as is `how`.
+        Those of the convolution, as is `how`.
     exact : bool
-        Whether to make columns of the windows alone, none of what is thrown away.
+        Whether to make columns only for the windows, and not for results that are thrown away.
 
     Attributes
     ----------
     out : pair of int
         Height and width of the result.
     grid : tuple of int
-        Shape of the places the columns run over: ``out``, or one axis of whole rows of the padded image.
+        Shape of the positions the columns run over: ``out``, or one axis of whole rows of the padded image.
     width : int
         Columns per row of the result: ``out[1]``, or the padded image's width.
     whole : bool
@@ -111,7 +111,7 @@ class _Windows:
         return max(1, min(self.shape[0], WINDOW_BYTES // max(self.groups * self.rows * self.length * itemsize, 1)))
 
     def columns(self, count: int, dtype: Any) -> tuple[Any, Any]:
-        """Make room for the columns of so many images: as `view` returns windows, and as matrices.
+        """Allocate the columns of this many images: as windows in the form of `view`, and as matrices.
 
         The matrices are of shape (count, groups, rows, length), or (1, groups, rows, count * length) where they are folded.
         """
@@ -123,7 +123,7 @@ class _Windows:
         return made.transpose(3, 0, 1, 2, 4, 5), made.reshape(1, self.groups, self.rows, count * self.length)
 
     def view(self, padded: Any) -> Any:
-        """Return the windows of padded images as a view of that shape; where windows overlap, its elements do."""
+        """Return the windows of padded images as a view of that shape; if windows overlap, its elements do."""
         n, c, h, w = padded.strides
         (down, across), (dh, dw) = self.stride, self.dilation
         places = (w,) if self.flat else (h * down, w * across)
@@ -132,7 +132,7 @@ class _Windows:
         )
 
     def results(self, count: int, channels: int, dtype: Any, *, zeros: bool = False) -> tuple[Any, Any]:
-        """Make room for results of so many images: as images without the places to throw away, and as matrices."""
+        """Allocate the results of this many images: as images without the positions to throw away, and as matrices."""
         make = np.zeros if zeros else np.empty
         if self.folded:
             made = make((channels, count, *self.out), dtype)
@@ -142,7 +142,7 @@ class _Windows:
         return made[..., : self.out[1]], matrices
 
     def chunks(self, channels: int, dtype: Any, *, zeros: bool = False) -> Iterator[tuple[slice, Any, Any, Any, Any]]:
-        """Yield the images to handle at a time, with room for their columns and for their results of so many channels."""
+        """Yield the images to handle at a time, with memory for their columns and for their results with this many channels."""
         number, step = self.shape[0], self.images_at_a_time(dtype.itemsize)
         for i in range(0, number, step):
             count = min(step, number - i)
@@ -230,7 +230,7 @@ class _Planes:
 
     @once
     def places(self) -> list[tuple[Any, Any]]:
-        """Return, by phase, where it lies in images in that order, and where this is in its plane."""
+        """Return, by phase, its slices of images in that order, and its position in its plane."""
         found = []
         for part in self.parts:
             here, there = [], []
@@ -244,7 +244,7 @@ class _Planes:
         return found
 
     def taps(self, rows: Any, part: tuple[_Part, _Part], count: int, height: int, *, adjoint: bool = False) -> Any:
-        """Return rows as the taps of a part see them: (groups, channels, taps, taps, places), a view with overlaps.
+        """Return rows in the form for the taps of a part: (groups, channels, taps, taps, places), a view with overlaps.
 
         The adjoint shifts the other way; there, `rows` begin with a margin.
         """
@@ -260,18 +260,18 @@ class _Planes:
         return as_strided(rows[..., first:], (*rows.shape[:2], *numbers, height * row), strides)
 
     def margin(self, count: int) -> int:
-        """Return the largest offset of a tap, for so many images."""
+        """Return the largest offset of a tap, for this many images."""
         return (self.size[0] - self.out[0]) * count * self.size[1] + self.size[1] - self.out[1]
 
     def space(self, channels: int, height: int, count: int, margin: int = 0, end: int = 0) -> tuple[Any, Any]:
-        """Make room for the planes of so many images, filled with zeros: as rows, and as planes between two margins."""
+        """Allocate the planes of this many images, filled with zeros: as rows, and as planes between two margins."""
         shape = self.groups_at_a_time, channels, height, count, self.size[1]
         length = math.prod(shape[2:])
         rows = np.zeros((*shape[:2], margin + length + end), self.dtype)
         return rows, rows[..., margin : margin + length].reshape(shape)
 
     def images_seen(self, count: int) -> list[tuple[Any, Any]]:
-        """Make room for images by phase: what the taps see of them, and the planes to be filled."""
+        """Allocate images by phase: the views for the taps, and the planes to be filled."""
         made = []
         for part in self.parts:
             rows, plane = self.space(self.filters[2], self.size[0], count, end=self.size[1] - self.out[1])
@@ -491,7 +491,7 @@ def _conv2d_weight_columns(
 
 
 def _weight_products(padded: Any, grad: Any, filters: tuple[int, ...], windows: _Windows, dtype: Any) -> Iterator[Any]:
-    """Yield what some images, or each of some, add to the adjoint: (count, groups, filters of a group, rows)."""
+    """Yield the contribution of some images, or of each of some, to the adjoint: (count, groups, filters of a group, rows)."""
     if windows.whole:
         n, step = len(padded), windows.images_at_a_time(dtype.itemsize)
         columns = padded.reshape(n, filters[0], windows.rows, windows.length).swapaxes(2, 3)
@@ -510,7 +510,7 @@ def _weight_products(padded: Any, grad: Any, filters: tuple[int, ...], windows: 
 
 
 def _places(x: Any, window: Pair, stride: Pair, dilation: Pair) -> Iterator[Any]:
-    """Return, per place in the window, a view of the elements that stand there: (N, C, Ho, Wo)."""
+    """Return, for each position in the window, a view of the elements there: (N, C, Ho, Wo)."""
     sizes = [output_size(x.shape[2 + a], window[a], stride[a], (0, 0), dilation[a]) for a in (0, 1)]
     for i in range(window[0]):
         rows = slice(i * dilation[0], i * dilation[0] + stride[0] * (sizes[0] - 1) + 1, stride[0])
@@ -528,7 +528,7 @@ def _max_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: 
 
 
 def _firsts(x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair) -> Iterator[Any]:
-    """Return, per place in the window, where the first of the largest elements stands; NaN counts as largest."""
+    """Return, for each position in the window, where the first of the largest elements is; NaN counts as largest."""
     free = np.ones(best.shape, np.bool_)
     nan = bool(np.isnan(best).any())
     last = window[0] * window[1] - 1
@@ -581,7 +581,7 @@ def _max_pool2d_tangent(
 def _counts(
     size: Sequence[int], out: Sequence[int], window: Pair, stride: Pair, padding: Padding, count_pad: bool
 ) -> Any:
-    """How many elements count in each window: one number, or an array (Ho, Wo)."""
+    """The number of elements that count in each window: one number, or an array (Ho, Wo)."""
     if count_pad or padding == _NONE:
         return window[0] * window[1]
     counts = []

@@ -1,6 +1,6 @@
 """Kernels of the NumPy backend: NumPy's own functions, without the layers around them that small arrays pay for.
 
-Where nothing stands here, array-api-compat's function of the name is the kernel.
+For functions not defined here, array-api-compat's function of the same name is the kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 _add_reduce = np.add.reduce
 
-#: Matrix products of fewer elements go through ``dot``: 0.5 µs faster to call, but it fills its result with zeros first.
+#: Matrix products with fewer elements use ``dot``: its call is 0.5 µs faster, but it fills its result with zeros first.
 DOT_BELOW = 2**14
 
 
@@ -64,7 +64,7 @@ def _reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> 
 
 def _broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
     if type(x) is np.ndarray and x.ndim == 0 and shape and x.dtype.kind != "O":
-        # a view with strides 0: what np.broadcast_to gives, without its 2 microseconds of Python
+        # a view with strides 0: the result of np.broadcast_to, without its 2 microseconds of Python
         return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape)) if 0 not in shape else np.empty(shape, x.dtype)
     return np.broadcast_to(x, shape)
 
@@ -112,7 +112,7 @@ def _zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     return np.zeros_like(x, dtype)
 
 
-#: The standard's reductions that NumPy does in half precision throughout; those that stand above by themselves are left out.
+#: The standard's reductions that NumPy computes in half precision throughout, without those defined above.
 IN_SINGLE = ("cumulative_prod", "cumulative_sum", "prod", "std", "var")
 
 #: By the op's name.

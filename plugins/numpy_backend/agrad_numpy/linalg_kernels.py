@@ -1,4 +1,4 @@
-"""Kernels of linear algebra: where NumPy has a faster way than the standard's functions."""
+"""Kernels of linear algebra, where NumPy has a faster way than the standard's functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agrad_numpy.kernels import in_single
 
 
 def kernel(op: str, xp: Any) -> Callable[..., Any] | None:
-    """Return the kernel of an operation, None where the standard's function is the best."""
+    """Return the kernel of an operation, None if the standard's function is best."""
     if op == "linalg.vector_norm":
         return in_single(compat.vector_norm)
     if op == "linalg.solve":
@@ -26,7 +26,7 @@ def kernel(op: str, xp: Any) -> Callable[..., Any] | None:
 
 
 def _adjugate(by_singular_values: Callable[..., Any], x: Any, /) -> Any:
-    """By the inverse, several times as fast, where that is accurate to eps**0.625."""
+    """By the inverse, several times as fast, if it is accurate to eps**0.625."""
     try:
         inverse = np.linalg.inv(x)
     except np.linalg.LinAlgError:  # exactly singular

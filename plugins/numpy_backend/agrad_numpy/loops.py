@@ -1,4 +1,4 @@
-"""The kernel of loops: a body's program, compiled once, runs on a row after the other; results are written where they stay."""
+"""The kernel of loops: a body's program, compiled once, runs on one row after another; results are written in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agrad.plugin.programs import Body
 
 
 def scan(operands: Sequence[Any], body: Body) -> list[Any]:
-    """Run a loop: return what is carried after it, and the results of its calls, stacked."""
+    """Run a loop: return the carried values after it, and the results of its calls, stacked."""
     backend, count, program = backend_of(operands[0]), body.carried, body.program
     assert backend is not None
     run: Callable[..., Any] = program.on(backend.default_device()).runner(backend, **body.options)
@@ -30,6 +30,6 @@ def scan(operands: Sequence[Any], body: Body) -> list[Any]:
 
 
 def _stack(backend: Any, body: Body, number: int) -> Any:
-    """Return an array for a value of every call."""
+    """Return an array for the value of every call."""
     shape, dtype = body.program.shapes[number]
     return np.empty((body.length, *shape), backend.dtype(dtype))

@@ -1,7 +1,7 @@
 """Kernels of the NumPy backend for neural networks: fewer passes over memory, and blocks that stay in the cache.
 
-Buffers are reused freely, but only those a kernel has made itself. What stands here agrees with the kernels of
-``agrad.ops.nn``, which define what is computed.
+Buffers are reused freely, but only those a kernel has created itself. These kernels agree with those of
+``agrad.ops.nn``, which define the results.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from agrad.plugin.backend import TAIL, TAIL_END, TAIL_K
 from agrad_numpy.image_kernels import IMAGE_KERNELS
 
-#: Bytes handled at a time by kernels of many passes: so few that the cache holds them, so many that calls cost little.
+#: Bytes handled at a time by kernels of many passes: few enough for the cache, and enough to make calls cheap.
 BLOCK_BYTES = 2**17
 
 #: From this length on, it is worth telling NumPy not to copy rows to its buffer.
 LONG_ROW = 512
 
-#: Rows of an embedding that stand more often are added up one index at a time.
+#: Rows of an embedding that occur more often are added one index at a time.
 OFTEN = 32
 
-#: Bytes of each array of a function of many passes and several intermediate results.
+#: The size in bytes of each array in a function with many passes and several intermediate results.
 FUNCTION_BYTES = 2**17
 
 #: Elements handled at a time by optimisers, which make fewer passes over more arrays.
@@ -44,7 +44,7 @@ def _leaky_relu(x: Any, negative_slope: float = 0.01, /) -> Any:
     return np.where(x > 0, x, scaled)
 
 
-#: Below this, exp(-x) overflows; the sigmoid is 0 there to the last digit that matters.
+#: Below this, exp(-x) overflows; the sigmoid is then 0 to the last relevant digit.
 _LOWEST = {2: -11.0, 4: -88.0, 8: -709.0}
 
 
@@ -89,10 +89,10 @@ def _silu_slope(x: Any, /) -> Any:
 
 
 def _log1p_of_exp(x: Any) -> Any:
-    """log(1 + exp(-abs(x))), in an array of its own.
+    """log(1 + exp(-abs(x))), in a new array.
 
-    NumPy's logarithm of float32 is vectorised, its log1p is not. With u = 1 + e as rounded, log(1 + e) is log(u) and, to
-    first order, what the rounding lost, divided by u.
+    NumPy's logarithm of float32 is vectorised, its log1p is not. With u = 1 + e as rounded, log(1 + e) is log(u) plus,
+    to first order, the rounding error divided by u.
     """
     e = np.asarray(np.abs(x))
     np.negative(e, e)
@@ -130,7 +130,7 @@ _DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
 
 
 def _tail(x: Any, room: Any) -> tuple[Any, Any, Any, Any]:
-    """Of a block of x: abs(x), limited; exp(-x**2 / 2); the normal distribution beyond abs(x); and room left."""
+    """For a block of x: abs(x), limited; exp(-x**2 / 2); the normal distribution beyond abs(x); and scratch memory."""
     ones, size, e, *powers = room[:6, : len(x)]
     p, q = room[6:, : len(x)]
     np.abs(x, size)
@@ -159,7 +159,7 @@ def _tail(x: Any, room: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def _on_the_side(x: Any, tail: Any, room: Any, out: Any) -> None:
-    """Write the tail where x is not positive, and 1 - tail where it is: without a branch per element."""
+    """Write the tail where x is not positive, and 1 - tail elsewhere: without a branch per element."""
     np.copyto(out, np.greater(x, 0))
     np.multiply(out, tail, room)
     out += tail
@@ -190,7 +190,7 @@ def _gelu_slope_block(x: Any, out: Any, room: Any) -> None:
 
 
 def _blockwise(function: Callable[[Any, Any, Any], None], x: Any) -> Any:
-    """Apply a function of one block, (values, where to write, room for eight intermediate results), to all of an array."""
+    """Apply a function of one block, (values, output, scratch for eight intermediate results), to all of an array."""
     if x.itemsize == 2:
         return _blockwise(function, x.astype(np.float32)).astype(x.dtype)
     flat = np.ascontiguousarray(x).reshape(-1)
@@ -268,9 +268,10 @@ def _log_softmax(x: Any, /, *, axis: int) -> Any:
 # -- layers -------------------------------------------------------------------------------------------------------------
 
 
-#: float32 products of so few rows with so large a matrix run faster transposed: OpenBLAS then packs the small operand.
+#: float32 products of this few rows with a matrix of this size run faster transposed: OpenBLAS then packs the small
+#: operand.
 _FEW_ROWS = range(4, 129)
-#: Elements of a matrix of weights, from which on few rows are multiplied by it the other way round.
+#: The number of elements of a weight matrix from which on few rows are multiplied by it transposed.
 LARGE = 2**15
 
 
@@ -294,7 +295,7 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 class _LongRows:
-    """In it, ufuncs of long rows do not copy them to NumPy's buffer, which they do where rows do not lie end to end.
+    """Within it, ufuncs on long rows do not copy them to NumPy's buffer, as they do if rows are not contiguous.
 
     The size of that buffer is local to the thread and the context, and ``errstate`` restores it.
     """
@@ -327,7 +328,7 @@ def _row_sums(a: Any) -> Any:
 
 
 def _as_rows_of(input: Any, rank: int) -> Any:
-    """The last axes made one, and the others."""
+    """Return the last axes merged, and the others."""
     lead = input.ndim - rank
     return input.reshape(math.prod(input.shape[:lead]), math.prod(input.shape[lead:]))
 
@@ -533,7 +534,7 @@ def _embedding(indices: Any, weight: Any, padding_idx: int | None = None, /) -> 
 
 
 def _embedding_adjoint(grad: Any, indices: Any, spec: Any, /) -> Any:
-    """Sort by index. What stands often is added up by itself; the rest in rounds, the i-th of each index in the i-th.
+    """Sort by index. Frequent indices are added separately; the rest in rounds, the i-th occurrence of each index in the i-th.
 
     The order of the sums is that of the indices; ``np.add.at`` takes five times as long.
     """
@@ -581,12 +582,12 @@ def _as_rows(input: Any, target: Any) -> tuple[Any, Any]:
 
 
 def _row_weights(target: Any, classes: int, weight: Any, ignore_index: int, dtype: Any) -> tuple[Any, Any]:
-    """Targets to index with, and the weight of each; None where all weigh 1.
+    """Return targets to index with, and the weight of each; None if all weigh 1.
 
     Raises
     ------
     IndexError
-        If a target is no class.
+        If a target is not a class.
     """
     if not target.size:
         return target, None
@@ -609,14 +610,14 @@ def _row_weights(target: Any, classes: int, weight: Any, ignore_index: int, dtyp
 
 
 def _picks(target: Any, classes: int) -> Any:
-    """The places of the targets in the flattened logits."""
+    """Return the positions of the targets in the flattened logits."""
     places = np.arange(0, target.size * classes, classes)
     return np.add(places, target, places) if places.dtype == target.dtype else places + target
 
 
 def _class_loss(losses: Any, rows: Any, reduction: str, shape: tuple[int, ...]) -> Any:
     if rows is not None:
-        losses = np.where(rows == 0, 0, losses) * rows  # what is ignored counts 0, also where it is infinite
+        losses = np.where(rows == 0, 0, losses) * rows  # ignored elements count 0, even if they are infinite
     if reduction == "none":
         return losses.reshape(shape)
     total = np.add.reduce(losses)
@@ -640,7 +641,7 @@ def _cross_entropy(
     lse += most
     losses = lse[:, 0] - logits.reshape(-1).take(_picks(flat, classes))
     loss = _class_loss(losses, rows, reduction, target.shape)
-    if rows is None:  # there are some, whatever the targets: a program runs with others, of which some may be ignored
+    if rows is None:  # there may be ignored targets, whatever these are: a program runs with others, some of which may be ignored
         rows = np.ones(flat.shape, logits.dtype)
     if input.ndim == 2:
         return loss, lse, rows
@@ -662,7 +663,7 @@ def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: A
     else:
         scale = grad.reshape(-1, 1) if reduction == "none" else grad
     if rows is not None:
-        scale = np.where(rows[:, None] == 0, 0, scale * rows[:, None])  # where nothing counts, the mean is NaN
+        scale = np.where(rows[:, None] == 0, 0, scale * rows[:, None])  # if no target counts, the mean is NaN
     p *= scale
     if input.ndim == 2:
         return p
@@ -780,7 +781,7 @@ def _adam(
 
 
 def _by_gate(x: Any) -> Any:
-    """Return a view (4, ..., n) of blocks (..., 4n) that lie side by side."""
+    """Return a view (4, ..., n) of blocks (..., 4n) that are adjacent."""
     return np.moveaxis(x.reshape(*x.shape[:-1], 4, x.shape[-1] // 4), -2, 0)
 
 
@@ -824,7 +825,7 @@ def _lstm_adjoint(
     by_gates = _by_gate(by_x)
     slopes = np.empty((4, batch, n), dtype)  # of i, f and g by the cell, of o by h
     by_h, by_c = np.zeros((batch, n), dtype), np.zeros((batch, n), dtype)
-    ended = g[1].any()  # else the last cell has no part in the result
+    ended = g[1].any()  # otherwise the last cell does not contribute to the result
     order = range(length)[:: -1 if backwards else 1]
     for k in reversed(range(length)):
         t = order[k]

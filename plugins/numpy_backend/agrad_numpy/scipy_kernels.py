@@ -1,6 +1,6 @@
-"""Kernels of `agrad.scipy`: SciPy's, imported when the first of them is needed.
+"""Kernels of `agrad.scipy`: SciPy's, imported at the first use of one of them.
 
-SciPy's functions of one matrix are run over stacks here; those of stacks, as they are.
+SciPy's functions of one matrix are mapped over stacks here; those of stacks are used directly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agrad.plugin.backend import OPS
 
 
 def kernel(op: str) -> Callable[..., Any] | None:
-    """Return the kernel of an operation of `agrad.scipy`, None if the standard's functions do as well."""
+    """Return the kernel of an operation of `agrad.scipy`, None if the standard's functions are as good."""
     make = _KERNELS.get(op.removeprefix("scipy."))
     if make is None:
         return None
@@ -36,14 +36,14 @@ def _missing(op: str, error: ImportError) -> Callable[..., Any]:
 
 
 def _over_stacks(function: Callable[..., Any], shape: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """Return a function of matrices that is run over stacks of them, whose leading axes broadcast.
+    """Return a function of matrices, mapped over stacks of them, whose leading axes broadcast.
 
     Parameters
     ----------
     function : callable
-        Takes matrices, and gives one array or a tuple of them.
+        Takes matrices, returns one array or a tuple of them.
     shape : callable, optional
-        Gives the shape of the result from those of the matrices, for stacks without any.
+        Returns the shape of the result, given those of the matrices, for empty stacks.
     """
 
     def stacked(*arrays: Any, **parameters: Any) -> Any:
@@ -79,14 +79,14 @@ def _solve_triangular() -> Callable[..., Any]:
     routine = functools.cache(lambda dtype: get_lapack_funcs("trtrs", dtype=dtype))
 
     def solve(a: Any, b: Any, *, lower: bool, unit_diagonal: bool = False) -> Any:
-        """As SciPy's function, without what it does before: small equations take less than that."""
+        """Like SciPy's function, without its preprocessing, which takes longer than small equations."""
         dtype = np.result_type(a, b)
         if not b.size:
             return np.empty(b.shape, dtype)
         trtrs = routine(dtype if dtype != np.float16 else np.dtype(np.float32))
         if a.flags.f_contiguous:
             x, info = trtrs(a, b, lower=lower, unitdiag=unit_diagonal)
-        else:  # as the transposed of one in Fortran's order
+        else:  # as the transpose of a matrix in Fortran order
             x, info = trtrs(a.T, b, lower=not lower, trans=1, unitdiag=unit_diagonal)
         if info > 0:
             message = f"singular matrix: resolution failed at diagonal {info - 1}"
@@ -145,7 +145,7 @@ def _logm() -> Callable[..., Any]:
     from scipy.linalg import logm  # noqa: PLC0415 (as above)
 
     def logarithm(a: Any) -> Any:
-        # of single precision it warns; and the last bits follow the layout in memory
+        # in single precision it warns; and the last bits depend on the memory layout
         double = a.astype(np.result_type(a, np.float64), order="C", copy=False)
         found = logm(double)
         return found.astype(np.result_type(a, 1j) if found.dtype.kind == "c" else a.dtype, copy=False)
@@ -178,7 +178,7 @@ def _correlate(x: Any, weights: Any) -> Any:
 
 
 def _sums_of_products(op: str, of_vectors: Callable[..., Any], by_rows: Callable[..., Any]) -> Callable[..., Any]:
-    """Return NumPy's function for vectors; for more axes products of matrices where BLAS has them, else sums of shifted parts."""
+    """Return NumPy's function for vectors; for more axes, products of matrices by BLAS, or sums of shifted parts."""
     general: Any = OPS[f"scipy.{op}"].kernel
 
     def kernel(x1: Any, x2: Any) -> Any:
@@ -201,14 +201,14 @@ def _full_by_rows(x1: Any, x2: Any) -> Any:
     return _valid_by_rows(padded, np.flip(x2))
 
 
-#: How many elements the rows of one step may have: so many stay in the cache.
+#: The largest number of elements in the rows of one step, so that they stay in the cache.
 _ROOM = 1 << 15
 
 
 def _valid_by_rows(x: Any, weights: Any) -> Any:
-    """Multiply all rows by all rows of the weights at once, for each shift along the last axis, then add up the other shifts."""
+    """Multiply all rows by all rows of the weights at once, for each shift along the last axis, then add the other shifts."""
     found = np.zeros([n - m + 1 for n, m in zip(x.shape, weights.shape, strict=True)], x.dtype)
-    is_sum = found.size < weights.size  # of few long products
+    is_sum = found.size < weights.size  # few long products
     long, short = (weights, found) if is_sum else (found, weights)
     short_rows = np.ascontiguousarray(short).reshape(-1, short.shape[-1])
     places = list(np.ndindex(*short.shape[:-1]))
@@ -230,12 +230,12 @@ def _valid_by_rows(x: Any, weights: Any) -> Any:
 
 
 def _window(place: Any, shape: Any) -> tuple[slice, ...]:
-    """Return the index of what begins at a place; axes of the shape beyond are left whole."""
+    """Return the index of a part that begins at a position; further axes of the shape are taken whole."""
     return tuple(slice(i, i + n) for i, n in zip(place, shape, strict=False))
 
 
 def _shifted(x: Any, n: int) -> Any:
-    """Return `x` cut to `n` elements along the last axis, from its every place: the first axis says from which."""
+    """Return windows of `n` elements along the last axis, from every position: the first axis is the position."""
     made = np.empty((x.shape[-1] - n + 1, *x.shape[:-1], n), x.dtype)
     for i, row in enumerate(made):
         row[...] = x[..., i : i + n]
@@ -265,7 +265,7 @@ def _sparse(name: str) -> Callable[..., Any]:
     return found
 
 
-#: What makes each kernel.
+#: The constructor of each kernel.
 _KERNELS: dict[str, Callable[[], Callable[..., Any]]] = {
     "all_pole": _all_pole,
     "convolve_full": lambda: _sums_of_products("convolve_full", np.convolve, _full_by_rows),

@@ -1,4 +1,4 @@
-"""Kernels of sparse matrices: SciPy's products, and its SuperLU, whose factors serve the derivatives of a solution, too."""
+"""Kernels of sparse matrices: SciPy's products, and its SuperLU, whose factors are reused for the derivatives of a solution."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import weakref
 from typing import Any
 
 import numpy as np
-from scipy.sparse import _sparsetools as tools  # what its arrays call, without making any
+from scipy.sparse import _sparsetools as tools  # called by its arrays, without creating any
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-#: So many numbers are gathered at a time: they stay in the cache.
+#: The number of elements gathered at a time, so that they stay in the cache.
 _ROOM = 1 << 16
 
-#: Index arrays that were seen to be a pattern, by identity: the arrays, weakly, and the number of columns.
+#: Index arrays that were validated as a pattern, by identity: the arrays, weakly, and the number of columns.
 _CHECKED: dict[tuple[int, int], tuple[Any, Any, int]] = {}
 
 
 def _check(indptr: Any, indices: Any, nnz: int, columns: int) -> None:
-    """Refuse what is no pattern of a matrix: compiled code would read beyond the arrays."""
+    """Refuse invalid patterns: compiled code would read beyond the arrays."""
     key = id(indptr), id(indices)
     seen = _CHECKED.get(key)
     if seen is not None and seen[0]() is indptr and seen[1]() is indices and seen[2] <= columns and len(indices) == nnz:
@@ -66,7 +66,7 @@ def matmul(values: Any, x: Any, indptr: Any, indices: Any, /, *, columns: int, t
 
 
 def sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Any:
-    """Gather rows for some entries at a time: all together they would be as large as the number of entries by that of columns."""
+    """Gather rows for some entries at a time: all together they would be as large as the number of entries times that of columns."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     if left.ndim == 1:
         return left[rows] * right[indices]
@@ -79,16 +79,16 @@ def sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Any:
 
 
 class _Factor:
-    """Factors of a matrix, kept as long as the array of its entries lives: where a node saved that, until it is run backward.
+    """Factors of a matrix, kept as long as the array of its entries: if a node saved that, until it runs backward.
 
     Attributes
     ----------
     values : array
-        A copy of the entries: their array may be written to.
+        A copy of the entries, because their array may be written to.
     indptr, indices : array
         Where these lie.
     lu : SuperLU
-        Factors of the transposed matrix, whose columns its rows are.
+        Factors of the transposed matrix, whose columns are the matrix's rows.
     """
 
     __slots__ = ("array", "indices", "indptr", "lu", "values")
@@ -112,7 +112,7 @@ class _Factor:
             raise np.linalg.LinAlgError(message) from None
 
     def is_of(self, values: Any, indptr: Any, indices: Any) -> bool:
-        """Return whether it is of this matrix, as it is now."""
+        """Return whether it belongs to this matrix in its current state."""
         same = self.array() is values and self.indptr is indptr and self.indices is indices
         return same and np.array_equal(self.values, values, equal_nan=True)
 
@@ -122,7 +122,7 @@ _FACTORS: dict[int, _Factor] = {}
 
 
 def solve(values: Any, b: Any, indptr: Any, indices: Any, /, *, transposed: bool = False) -> Any:
-    """Solve by the factors that there are, or by new ones."""
+    """Solve by existing factors, or by new ones."""
     dtype = np.result_type(values, b)
     if not b.size:
         return np.zeros(b.shape, dtype)

@@ -1,6 +1,6 @@
-"""Special functions of the NumPy backend: SciPy's, imported when the first of them is needed, and sums of exponentials.
+"""Special functions of the NumPy backend: SciPy's, imported at the first use of one of them, and sums of exponentials.
 
-Without SciPy these and the functions that agrad composes of the standard's still run.
+Without SciPy, these sums and the functions that agrad composes from the standard's still work.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _missing(op: str, error: ImportError) -> Callable[..., Any]:
 
 
 def _typed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose result has the dtype that the floating operands have among them.
+    """Return a function whose result has the common dtype of the floating-point operands.
 
     SciPy has no loops for half precision, and orders or counts that are integers would bring double precision with them.
     """
@@ -62,7 +62,7 @@ def _typed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _real_orders(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Take the parameters before a complex argument as real numbers, which they are beside it as Python numbers."""
+    """Take the parameters before a complex argument as real numbers, as if they were Python numbers."""
 
     def ordered(*values: Any) -> Any:
         *orders, z = values
@@ -81,7 +81,7 @@ def _real_part(order: Any) -> Any:
 
 
 def _whole_counts(function: Callable[..., Any], counts: tuple[int, ...]) -> Callable[..., Any]:
-    """Take operands as integers where they are whole; SciPy warns of floats there."""
+    """Convert integral operands to integers; SciPy warns about floats there."""
 
     def counted(*values: Any) -> Any:
         return function(*(_whole(v) if i in counts else v for i, v in enumerate(values)))
@@ -110,11 +110,11 @@ def _expn(special: Any, n: Any, x: Any, /) -> Any:
     return np.where(low, below, special.expn(np.where(low, 1, n), x))
 
 
-#: Where SciPy's function is not quite the kernel: they get ``scipy.special`` first.
+#: Adaptations of SciPy's functions: they get ``scipy.special`` first.
 _OWN: dict[str, Callable[..., Any]] = {"expn": _expn, "polygamma": _polygamma}
-#: Of real order or parameters, and an argument that may be complex.
+#: Functions with real order or parameters, and an argument that may be complex.
 ORDERED = frozenset(["hyp1f1", "hyp2f1", "iv", "ive", "jv", "kv", "kve", "yv"])
-#: The places of counts that are to be integers.
+#: The positions of counts that should be integers.
 COUNTED = {
     "bdtr": (1,),
     "bdtrc": (1,),
@@ -130,7 +130,7 @@ COUNTED = {
 
 
 def _logsumexp(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    if not a.size:  # the logarithm of a sum of nothing
+    if not a.size:  # the logarithm of an empty sum
         return np.asarray(np.sum(a, axis=axis, keepdims=keepdims) - math.inf)
     top = np.maximum.reduce(a, axis, None, None, True)
     if np.isfinite(top).all():
@@ -147,13 +147,13 @@ def _logsumexp(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def _carefully(a: Any, axis: Any, top: Any) -> Any:
-    """The same where the logarithm of the sum and the largest cancel, and of numbers that are not finite.
+    """The same where the logarithm of the sum and the largest cancel, and for numbers that are not finite.
 
-    The largest come out of the sum, so that what the others add is not rounded away.
+    The largest terms are kept out of the sum, so that the contributions of the others are not rounded away.
     """
     tops = a == top
     e = np.exp(np.where(tops, -math.inf, a - np.where(np.isfinite(top), top, 0)), dtype=a.dtype)
-    count = np.maximum(np.add.reduce(tops, axis, a.dtype, None, True), 1)  # none is the largest where one is NaN
+    count = np.maximum(np.add.reduce(tops, axis, a.dtype, None, True), 1)  # there is no largest if one is NaN
     return np.log1p(np.add.reduce(e, axis, None, None, True) / count) + np.log(count) + top
 
 
@@ -166,7 +166,7 @@ def _shares(a: Any, /, *, axis: Any = None) -> Any:
     e = np.asarray(np.where(infinite, 0, a - np.where(infinite, 0, top)) if some else np.subtract(a, top))
     np.exp(e, e)
     e /= np.add.reduce(e, axis, None, None, True)
-    if some:  # the infinite ones get all, and of -inf alone none gets anything
+    if some:  # infinite elements share everything, and with -inf only, no element gets anything
         tops = infinite & (a == top) & (a > 0)
         count = np.maximum(np.add.reduce(tops, axis, a.dtype, None, True), 1)
         np.copyto(e, tops / count, where=infinite)

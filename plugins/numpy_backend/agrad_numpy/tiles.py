@@ -1,9 +1,9 @@
-"""Runs of elementwise steps on large arrays, in tiles: a few rows at a time, so that what is between stays in the cache.
+"""Runs of elementwise steps on large arrays, in tiles: a few rows at a time, so that intermediate results stay in the cache.
 
-A tile is a range along the first axis, after the leading axes were made one. What the run takes is cut to the tile (full
-arrays, columns) or taken whole (rows, single elements); what only the run needs is never larger than a tile. The same
-element comes of the same operands by the same loops, so it has the same bits. Sums over what a tile is cut along are added
-up tile by tile, unless eager code's order is asked for.
+A tile is a range along the first axis, after merging the leading axes. The operands of the run are cut to the tile
+(full arrays, columns) or taken whole (rows, single elements); values that only the run needs are never larger than a
+tile. Each element is computed from the same operands by the same loops, so it has the same bits. Sums over the axis
+that is cut are added tile by tile, unless eager code's order is requested.
 """
 
 from __future__ import annotations
@@ -26,49 +26,50 @@ if TYPE_CHECKING:
 #: An array's shape, strides and dtype.
 Layout = tuple[tuple[int, ...], tuple[int, ...], Any]
 
-#: Bytes of a tile of one array. Some five of them are in use at a time, and stay in a second-level cache of a megabyte.
+#: Bytes of a tile of one array. About five of them are in use at a time, and stay in a second-level cache of a
+#: megabyte.
 TILE = 2**16
 
-#: Arrays of fewer bytes are not cut.
+#: Smaller arrays, in bytes, are not cut.
 CUT_FROM = 2**17
 
-#: For two steps arrays of fewer bytes are not cut: a tile costs some 3 us, as much as 64 KB between the steps.
+#: For two steps, smaller arrays are not cut: a tile costs some 3 us, as much as 64 KB between the steps.
 CUT_TWO_FROM = 2**22
 
-#: Arrays of fewer bytes are not spread over threads.
+#: Smaller arrays, in bytes, are not distributed over threads.
 SPREAD_FROM = 2**20
 
-#: Results of more elements are not computed ahead of a run.
+#: Larger results, in elements, are not computed ahead of a run.
 AHEAD = 2**12
 
 
-#: A run goes on past so many steps that are no part of it, one after another.
+#: A run continues past this many consecutive steps that do not belong to it.
 PATIENCE = 64
 
 
 class Run:
-    """Steps between two places of a program that are run tile by tile.
+    """Steps between two positions of a program that are run tile by tile.
 
     Attributes
     ----------
     stop : int
-        The place after its last step.
+        The position after its last step.
     members : list of int
-        Places of the steps that are run in tiles.
+        Positions of the steps that are run in tiles.
     ahead : list of int
-        Places of the steps between them that are run before.
+        Positions of the steps between them that are run before.
     sums : list of int
-        Those of them that are sums over what the tiles are cut along, and perhaps over the rest.
+        Those of them that sum over the axis of the tiles, and possibly over the others.
     partial : set of int
-        Those of the sums that are over the leading axes alone.
+        Those of the sums that are only over the leading axes.
     values : set of int
-        What the other members make.
+        The results of the other members.
     wide : set of int
-        Roots of what members take whole.
+        Roots of the values that members take whole.
     shape : tuple of int
         Of all values.
     axis : int
-        How many leading axes are made one and cut.
+        The number of leading axes that are merged and cut.
     """
 
     def __init__(self, text: Text, start: int, stop: int) -> None:
@@ -82,9 +83,9 @@ class Run:
         self.start = self.stop = start
         self.shape: tuple[int, ...] = ()
         self.axis = 0
-        self._made: set[int] = set()  # roots of what members make
-        self._layouts: set[Layout] = set()  # of what is broadcast
-        self._fixed: int | None = None  # how many axes partial sums are over
+        self._made: set[int] = set()  # roots of members' results
+        self._layouts: set[Layout] = set()  # of broadcast values
+        self._fixed: int | None = None  # the number of axes of partial sums
         ahead: list[int] = []
         for at in range(start, stop):
             step = text.program.steps[at]
@@ -99,7 +100,7 @@ class Run:
         self.inside = {text.program.steps[at].made[0] for at in self.members}
 
     def is_worth_it(self) -> bool:
-        """Return whether tiles save anything: what is between two steps stays in the cache."""
+        """Return whether tiles save anything: values between two steps that stay in the cache."""
         if len(self.members) != 2 or self.sums:
             return len(self.members) > 1
         made = self.text.program.steps[self.members[0]].made[0]
@@ -124,7 +125,7 @@ class Run:
         if place.layout[2].kind not in "biufc" or (not self.members and size < CUT_FROM):
             return False
         if any(text.places[r].root in self._made and r not in self.values for r in step.refs):
-            return False  # a view of what a member makes, or a sum
+            return False  # a view of a member's result, or a sum
         layouts = [text.places[r].layout for r in step.refs]
         axis = cut(shape, {*self._layouts, *layouts}, self._fixed)
         if axis is None:
@@ -176,7 +177,7 @@ class Run:
     # -- text ---------------------------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
-        """Return the lines that run it; its tiles are a function of their own, which is added to the text."""
+        """Return the lines that run it; its tiles are a separate function, which is added to the text."""
         text, tiles = self.text, _Tiles(self)
         block = self.shape[self.axis :]
         rows, width = math.prod(self.shape[: self.axis]), math.prod(block)
@@ -194,7 +195,7 @@ class Run:
             yield self._total(i, text.program.steps[at])
 
     def _total(self, i: int, step: Step) -> str:
-        """Return the line that adds the sums of tiles up."""
+        """Return the line that adds the sums of tiles."""
         text = self.text
         number = step.made[0]
         layout = text.places[number].layout
@@ -206,12 +207,12 @@ class Run:
 
 
 class _Buffers:
-    """Memory for what only a tile needs: each buffer is used again when the value it holds has had its last use.
+    """Memory for values that only a tile needs: each buffer is reused after the last use of its value.
 
     Attributes
     ----------
     sizes : list of int
-        Bytes of one element of each.
+        The element size in bytes of each.
     names : dict
         The names in the text, by buffer and dtype.
     """
@@ -223,7 +224,7 @@ class _Buffers:
         self._holding: dict[int, int] = {}  # by value, its buffer
 
     def take(self, number: int, dtype: Any, dying: Sequence[int]) -> str:
-        """Give a value a buffer: of a value that the same step is the last to take, else a free or a new one; return its name."""
+        """Give a value a buffer: that of a value that the same step takes last, or a free or a new one; return its name."""
         size = dtype.itemsize
         over = next((n for n in dying if n in self._holding and self.sizes[self._holding[n]] == size), None)
         if over is not None:
@@ -250,11 +251,11 @@ class _Tiles:
     Attributes
     ----------
     arguments : dict of str to str
-        What the function is given: its own name for it, and the name outside.
+        The function's arguments: its own name for each, and the name outside.
     before : list of str
-        The lines that make, before the run, arrays which the function fills.
+        The lines that create, before the run, arrays which the function fills.
     buffers : _Buffers
-        What values of a tile lie in that nobody needs after it.
+        The buffers of values of a tile that nobody needs after it.
     """
 
     def __init__(self, run: Run) -> None:
@@ -262,10 +263,10 @@ class _Tiles:
         self.arguments: dict[str, str] = {}
         self.before: list[str] = []
         self.buffers = _Buffers()
-        self._names: dict[int, str] = {}  # by number, what the function calls a value, or its tile
+        self._names: dict[int, str] = {}  # by number, the function's name for a value, or its tile
         self._cuts: list[str] = []  # the lines that cut arguments to a tile
         self._lines: list[str] = []  # those of the steps
-        self._donors: dict[int, list[int]] = {}  # by bytes of an element, the roots of arrays that may be written over
+        self._donors: dict[int, list[int]] = {}  # by element size in bytes, the roots of arrays that may be overwritten
         steps = self.text.program.steps
         taken = {number: at for at in run.members for number in steps[at].refs}
         self._last = taken  # the last member that takes a value
@@ -284,7 +285,7 @@ class _Tiles:
             self.buffers.give_back(dying)
 
     def written(self, name: str, length: int) -> str:
-        """Return the text of the function, whose tiles have so many rows."""
+        """Return the text of the function, whose tiles have this many rows."""
         buffers = self.buffers.names.values()
         body = [
             f"def {name}(start, stop, scratch{''.join(f', {a}' for a in self.arguments)}):",
@@ -310,7 +311,7 @@ class _Tiles:
         self._lines.append(f"sums[{sums}].append(add_reduce({of}, {axis}))")
 
     def _compute(self, at: int, step: Step, dying: Sequence[int]) -> None:
-        """Write an elementwise step, and decide where its result lies; it is the last to take the values that are dying."""
+        """Write an elementwise step, and decide where to put its result; it is the last to take the values that are dying."""
         text, number = self.text, step.made[0]
         place = text.places[number]
         dtype, form = place.layout[2], text.form(step, place)
@@ -328,14 +329,14 @@ class _Tiles:
         self._lines += text.in_a_tile(step, self._names, copied=kept)
 
     def _may_be_written_over(self, number: int, at: int) -> bool:
-        """Return whether tile by tile a result may take the place of a value that a step takes: the whole of an array that dies."""
+        """Return whether a result may overwrite an operand tile by tile: the whole of an array that dies."""
         text, run = self.text, self.run
         place = text.places[number]
         dies = text.ends(place.root) == at and text.is_whole(number)
         return dies and place.layout[0] == run.shape and place.root not in run.wide
 
     def _result(self, number: int, donors: list[int]) -> str:
-        """Give what is needed after the run an array; return its name."""
+        """Give a value that is needed after the run an array; return its name."""
         text = self.text
         layout = text.places[number].layout
         if text.is_seen(number):
@@ -349,7 +350,7 @@ class _Tiles:
     # -- arguments ----------------------------------------------------------------------------------------------------
 
     def _given(self, number: int) -> str:
-        """Return what the function calls a value that it is given."""
+        """Return the function's name for a value that it receives."""
         text, run = self.text, self.run
         shape = text.places[number].layout[0]
         name = text.name(number)
@@ -366,7 +367,7 @@ class _Tiles:
         return f"w{number}"
 
     def _cut(self, number: int, name: str) -> str:
-        """Return what the function calls a tile of an array that has all rows."""
+        """Return the function's name for a tile of an array that has all rows."""
         run = self.run
         shape = self.text.places[number].layout[0]
         full = (math.prod(run.shape[: run.axis]), *shape[run.axis :])
@@ -381,7 +382,7 @@ def padded(shape: Sequence[int], to: Sequence[int]) -> tuple[int, ...]:
 
 
 def cut(shape: tuple[int, ...], layouts: Collection[Layout], fixed: int | None = None) -> int | None:
-    """Return how many leading axes can be made one and cut, given what is broadcast to a shape; None if none can."""
+    """Return how many leading axes can be merged and cut, given the values broadcast to a shape; None if none can."""
     for axis in range(len(shape) if fixed is None else fixed, 0, -1):
         if math.prod(shape[axis:]) * 4 > TILE:
             return None
@@ -405,7 +406,7 @@ def _is_cut(shape: tuple[int, ...], layout: Layout, axis: int) -> bool:
 
 
 def is_contiguous(layout: Layout) -> bool:
-    """Return whether an array's elements lie in the order of C."""
+    """Return whether an array's elements are in C order."""
     shape, strides, dtype = layout
     expected = dtype.itemsize
     for n, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -419,7 +420,7 @@ def is_contiguous(layout: Layout) -> bool:
 
 
 def spread(tiles: Callable[..., Any], rows: int, length: int, rooms: Sequence[Any], *arguments: Any) -> list[Any]:
-    """Run tiles, on as many threads as there are rooms for what is between; return the sums, in the order of tiles."""
+    """Run tiles, on as many threads as there are sets of buffers; return the sums, in the order of tiles."""
     if len(rooms) == 1:
         return tiles(0, rows, rooms[0], *arguments)  # type: ignore[no-any-return]
     share = -(-rows // (length * len(rooms))) * length
@@ -430,12 +431,12 @@ def spread(tiles: Callable[..., Any], rows: int, length: int, rooms: Sequence[An
     ]
     try:
         parts = [tiles(0, min(share, rows), rooms[0], *arguments)]
-    finally:  # what writes to the caller's arrays ends before the caller goes on, be it with an error
+    finally:  # writers to the caller's arrays finish before the caller continues, even after an error
         found = [other.result() for other in others]
     return [list(itertools.chain(*each)) for each in zip(*parts, *found, strict=True)]
 
 
 @functools.cache
 def pool(threads: int) -> ThreadPoolExecutor:
-    """Return the threads that tiles are run on, but for the caller's."""
+    """Return the threads that run tiles, without the caller's."""
     return ThreadPoolExecutor(threads - 1, thread_name_prefix="agrad")

@@ -1,4 +1,4 @@
-"""The native executor: programs on NumPy's arrays as machine code, made by LLVM. It needs llvmlite, ``agrad-numpy[native]``."""
+"""The native executor: programs on NumPy's arrays as machine code, compiled by LLVM. It needs llvmlite, ``agrad-numpy[native]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from agrad.plugin.backend import Executor, Refused
 
-#: Programs of fewer steps are not taken without being asked for.
+#: Programs with fewer steps are only compiled on request.
 FEWEST = 4
 
 
@@ -21,11 +21,11 @@ class NativeExecutor(Executor):
     name = "native"
     backends = ("numpy",)
     loops = quiet = True
-    #: Of so many steps one may be NumPy's, and four of few.
+    #: With this many steps, one may be NumPy's; of few steps, four.
     share = 8
 
     def availability(self) -> tuple[bool, str]:
-        """Return whether llvmlite is there and works."""
+        """Return whether llvmlite is installed and works."""
         from agrad_numpy.native import jit  # noqa: PLC0415 (llvmlite is asked for where the executor is)
 
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
@@ -42,7 +42,7 @@ class NativeExecutor(Executor):
         threads: int | None = None,
         **options: Any,
     ) -> Callable[..., Any]:
-        """Return the program as native code; `threads`: on how many of them large loops run."""
+        """Return the program as native code; `threads`: how many threads run large loops."""
         from agrad_numpy.executor import default_threads  # noqa: PLC0415 (as above)
         from agrad_numpy.native import spreading  # noqa: PLC0415 (as above)
         from agrad_numpy.native.running import Running, plain  # noqa: PLC0415 (as above)
@@ -82,7 +82,7 @@ class NativeExecutor(Executor):
         return predicted_seconds(same_bits), make
 
     def in_c(self, program: Any, backend: Any, *, exact: bool = False, **options: Any) -> tuple[int, Any]:
-        """Return the program as a function of C."""
+        """Return the program as a C function."""
         from agrad_numpy.native.in_c import in_c  # noqa: PLC0415 (as above)
 
         return in_c(_exactly(program) if exact else _loosely(program), backend, own=not exact)
@@ -97,7 +97,7 @@ def _exactly(program: Any) -> Any:
 
 
 def _loosely(program: Any) -> Any:
-    """Return a program whose results differ in the last bits."""
+    """Return an equivalent program whose results may differ in the last bits."""
     from agrad_numpy.executor import turned  # noqa: PLC0415 (as above)
     from agrad_numpy.native.diagonals import on_diagonals  # noqa: PLC0415 (as above)
     from agrad_numpy.native.expanding import expanded  # noqa: PLC0415 (as above)

@@ -1,4 +1,4 @@
-"""Steps that act element by element, as instructions on scalars or vectors: with NumPy's bits, but for functions of `vector_math`."""
+"""Elementwise steps as instructions on scalars or vectors: with NumPy's bits, except for functions of `vector_math`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agrad.plugin.programs import DType, Ref, Shaped, Step, is_number
 from agrad_numpy.native import vector_math
 from agrad_numpy.native.ir import FLOATS, TYPES, Arithmetic, Function, literal, vector
 
-#: Comparisons: of floats, of integers. NaN is unequal to all.
+#: Comparisons: of floats, of integers. NaN is unequal to everything.
 COMPARISONS = {
     "less": ("olt", "slt"),
     "less_equal": ("ole", "sle"),
@@ -20,7 +20,7 @@ COMPARISONS = {
     "not_equal": ("une", "ne"),
 }
 
-#: Of truth values.
+#: Of booleans.
 LOGICAL = {
     "logical_and": "and",
     "bitwise_and": "and",
@@ -30,7 +30,7 @@ LOGICAL = {
     "bitwise_xor": "xor",
 }
 
-#: Of two floats, or of two integers, which wrap around as NumPy's.
+#: Of two floats, or of two integers, which wrap around like NumPy's.
 BASIC = {"add": ("fadd", "add"), "subtract": ("fsub", "sub"), "multiply": ("fmul", "mul"), "divide": ("fdiv", "")}
 
 
@@ -55,13 +55,13 @@ UNARY: dict[str, Callable[[Arithmetic, str], str]] = {
 #: Powers that Python's operator takes by another function, and NumPy's too.
 POWERS = {2: "square", 0.5: "sqrt", -1: "reciprocal"}
 
-#: Powers that products, roots and quotients give to one unit in the last place and a half.
+#: Powers that products, roots and quotients compute to one and a half units in the last place.
 PRODUCTS = (3, 4, 1.5, -0.5, -2)
 
-#: Of one float, whether it is a number: what its size is compared with infinity by.
+#: Of one float, whether it is a number: compare its absolute value with infinity by this.
 FINITE = {"isfinite": "olt", "isinf": "oeq", "isnan": "uno"}
 
-#: What fills an array, with the place of the value among the arguments.
+#: Steps that fill an array, with the position of the value among the arguments.
 FILLED = {"full": 1, "full_like": 1, "zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1}
 
 Operand = Callable[[Any, str], str]
@@ -121,7 +121,7 @@ def is_quick(step: Step) -> bool:
 
 
 def _holds(value: Any, dtype: str) -> bool:
-    """Return whether a Python number beside an array of a dtype is one of that dtype."""
+    """Return whether a Python number next to an array of a dtype is converted to that dtype."""
     if type(value) is complex:
         return False
     if dtype == "bool":
@@ -132,14 +132,14 @@ def _holds(value: Any, dtype: str) -> bool:
 
 
 def _casts(before: str, after: str) -> bool:
-    """Return whether a cast means the same on every machine: of floats to integers it does not, out of range."""
+    """Return whether a cast has the same result on every machine: of floats to integers it does not, out of range."""
     return not (before in FLOATS and after in ("int32", "int64"))
 
 
 def value(
     f: Function, step: Step, operand: Operand, dtypes: Callable[[int], str], width: int, math_: vector_math.Math
 ) -> str:
-    """Return the result of a step, which `supports` has; `operand` gives an argument as a value of a dtype."""
+    """Return the result of a step, which `supports` accepts; `operand` returns an argument as a value of a dtype."""
     op, made = step.op, dtypes(step.made[0])
     kind = vector(TYPES[made], width)
     if op in FILLED:
@@ -175,13 +175,13 @@ def value(
     if op in UNARY:
         return UNARY[op](e, args[0])
     found = math_.call(e, op, args[0])
-    if op == "nn.softplus" and len(args) > 2:  # as it is beyond
+    if op == "nn.softplus" and len(args) > 2:  # unchanged beyond
         return e.choose(e.compare("ogt", args[0], args[2]), args[0], found)
     return found
 
 
 def converted(f: Function, found: str, before: str, after: str, width: int) -> str:
-    """Return a value as one of another dtype."""
+    """Return a value converted to another dtype."""
     if before == after:
         return found
     a, b = TYPES[before], TYPES[after]

@@ -1,7 +1,8 @@
-"""What Python calls: a builtin function, in LLVM's text, that checks arrays, makes the results' arrays and runs a schedule.
+"""The function that Python calls: a builtin function, in LLVM's text, that checks arrays, creates the results' arrays and runs a schedule.
 
-There is one for all programs; what it is to do stands in a table, the array that is its ``self``. Offsets within arrays are
-found by looking at one: builds of Python differ in what stands before them.
+There is one for all programs; its work is described by a table, the array that is its ``self``. Offsets within arrays
+are
+found by inspecting one: builds of Python differ in the preceding fields.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from agrad_numpy.native.jit import Compiled
 
-#: Where ``PyArray_New`` stands in NumPy's table of C functions, which is fixed.
+#: The position of ``PyArray_New`` in NumPy's table of C functions, which is fixed.
 _NEW = 93
 
 #: ``METH_FASTCALL``.
@@ -25,13 +26,13 @@ _FASTCALL = 0x80
 #: Numbers at the head of a table, and per input and output.
 HEAD, PER_INPUT, PER_OUTPUT = 21, 5, 5
 
-#: What C calls the floating-point errors that NumPy tells of: of an invalid operation, a division by 0, too large and too small a
-#: number. Its constants differ by the processor.
+#: C's names of the floating-point errors that NumPy reports: an invalid operation, a division by 0, too large and too
+#: small a number. The constants depend on the processor.
 _RAISED = 1 | 4 | 8 | 16 if platform.machine().lower() in ("x86_64", "amd64") else 1 | 2 | 4 | 8
 
 
 class Fields:
-    """Where an array object has its data, number of axes, shape, strides and dtype; found in one, as Python's builds differ."""
+    """The offsets of an array object's data, number of axes, shape, strides and dtype; found by inspecting one, because Python's builds differ."""
 
     def __init__(self) -> None:
         array = np.zeros((3, 5, 7), np.float64).transpose(1, 0, 2)[:, ::2]
@@ -54,7 +55,7 @@ class _Method(ctypes.Structure):
 
 
 class Flags(NamedTuple):
-    """Floating-point errors, as C numbers them, and the addresses of functions that forget, tell and raise them."""
+    """Floating-point errors, as numbered by C, and the addresses of functions that clear, test and raise them."""
 
     which: int
     clear: int
@@ -64,7 +65,7 @@ class Flags(NamedTuple):
 
 @functools.cache
 def flags() -> Flags | None:
-    """Return which floating-point errors are told of, and the functions of C for that; None: these are unknown."""
+    """Return which floating-point errors are reported, and the C functions for that; None: these are unknown."""
     try:
         process = ctypes.CDLL(None)
         clear, test, again = process.feclearexcept, process.fetestexcept, process.feraiseexcept
@@ -80,7 +81,7 @@ class Table(np.ndarray[Any, Any]):
 
 
 class Entry:
-    """The builtin function's code, made once in a process."""
+    """The builtin function's code, compiled once in a process."""
 
     def __init__(self) -> None:
         fields = Fields()
@@ -123,20 +124,20 @@ class Entry:
         Parameters
         ----------
         inputs, outputs : sequence of (int, Place)
-            Slots and layouts. An output of a slot that an earlier one has is the same array.
+            Slots and layouts. An output whose slot an earlier one has is the same array.
         schedule : (int, int, int)
-            The addresses of what runs it and of its table, and how many entries that has.
+            The addresses of the schedule's runner and of its table, and the number of entries.
         slots : array
             Of addresses.
         status : int
-            Where in the workspace, the first of these, a word is set by kernels that could not do what they should; the
-            function then gives None, as for other inputs.
+            The position in the workspace, the first of these, of a word that kernels set if they fail; the function
+            then returns None, as for other inputs.
         releases : bool
             Whether other threads may run meanwhile.
         held : object
-            What has to live as long.
+            Objects that must live as long.
         flags : Flags, optional
-            It gives None where one of these floating-point errors was met, too.
+            Also return None if one of these floating-point errors occurred.
         """
         arrays: list[Any] = [slots, held]
 

@@ -1,4 +1,4 @@
-"""Operations written out as those they are made of, for which there are kernels; the last bits may be others."""
+"""Operations expanded into those they consist of, for which there are kernels; the last bits may differ."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from agrad.plugin.programs import DType, Program, Ref, Shaped, Step, written_out
 from agrad_numpy.kernels import DOT_BELOW
 from agrad_numpy.nn_kernels import LARGE
 
-#: A step that gives nothing: where its operand has an element that is NaN, the call runs again, step by step.
+#: A step without a result: if its operand has a NaN element, the call runs again, step by step.
 REQUIRED = "native.required"
 
-#: The largest of elements, where it is nothing to a result which zero that is; of zeros of two signs NumPy takes either.
+#: The largest of elements, if the sign of a zero does not matter to the result; of zeros with two signs NumPy takes
+#: either.
 LARGEST = "native.largest"
 
 #: A matrix by its diagonals.
@@ -40,7 +41,7 @@ def diagonals(shape: tuple[int, int], below: Sequence[int | None], rows: Sequenc
 #: What runs the steps that only native programs have.
 KERNELS: dict[str, Callable[..., Any]] = {REQUIRED: lambda _: (), LARGEST: np.max, DIAGONALS: diagonals}
 
-#: Operations of agrad's own that become what their kernels do.
+#: Operations of agrad's own that are replaced by their kernels' steps.
 WRITTEN_OUT = frozenset({
     "nn.batch_norm", "nn.batch_norm_adjoint", "nn.binary_cross_entropy", "nn.binary_cross_entropy_with_logits",
     "nn.cross_entropy", "nn.cross_entropy_adjoint", "nn.elu",
@@ -49,12 +50,13 @@ WRITTEN_OUT = frozenset({
     "special.logsumexp_over", "special.logsumexp_shares",
 })  # fmt: skip
 
-#: Losses of classes, which are NaN where a target is none and NumPy's kernels raise; with the places of a result that shows it.
+#: Losses of classes, which are NaN if a target is not a class, where NumPy's kernels raise; with the position of a
+#: result that shows it.
 OF_CLASSES = {"nn.cross_entropy": (2, 0), "nn.nll_loss": (0,)}
 
 
 def expanded(program: Program) -> Program:
-    """Return a program of operations that there are kernels for, as far as possible."""
+    """Return a program of operations that have kernels, as far as possible."""
     shown = [
         next((step.outs[at] for at in OF_CLASSES[step.op] if step.outs[at] is not None), None)
         for step in program.steps
@@ -71,7 +73,7 @@ def expanded(program: Program) -> Program:
 
 
 def exactly(program: Program) -> Program:
-    """Return a program of the same bits, with layers of small matrices and losses of classes in the steps that their kernels take."""
+    """Return a program with the same bits, with layers of small matrices and losses of classes in the steps of their kernels."""
     writing = Exact(program)
     for step in program.steps:
         writing.write(step)
@@ -80,12 +82,12 @@ def exactly(program: Program) -> Program:
 
 
 def _is_written_out(step: Step) -> bool:
-    """Return whether a step becomes what its kernel does."""
+    """Return whether a step is replaced by its kernel's steps."""
     return step.op in WRITTEN_OUT or (step.op == "nn.softplus" and step.args[1:2] not in ((), (1,)))
 
 
 class Writing:
-    """A program's steps, written anew one by one.
+    """Writes a program's steps anew, one by one.
 
     Attributes
     ----------
@@ -102,7 +104,7 @@ class Writing:
         self._fresh = itertools.count(program.next_number()).__next__
 
     def write(self, step: Step) -> None:
-        """Add a step, or what it is made of."""
+        """Add a step, or its expansion."""
         ways: dict[str, Callable[[Step], bool]] = {
             "all": self._truth,
             "any": self._truth,
@@ -118,7 +120,7 @@ class Writing:
             self.steps.append(step)
 
     def _add(self, like: Step, op: str, args: Sequence[Any], about: Shaped | int, **kwargs: Any) -> Ref:
-        """Add a step where another one stood, of a shape and dtype, or that gives a number; return its result."""
+        """Add a step in place of another one, with a shape and dtype, or with a number as its result; return its result."""
         made = about if isinstance(about, int) else self._fresh()
         if not isinstance(about, int):
             self.shapes[made] = about
@@ -129,7 +131,7 @@ class Writing:
         return len({self.shapes[n].dtype for n in (*step.refs, *step.made)}) == 1
 
     def _matmul(self, step: Step) -> bool:
-        """Write a product that adds nothing up as a multiplication, and many rows by one matrix as one product."""
+        """Write a product without summation as a multiplication, and many rows times one matrix as one product."""
         if step.kwargs or len(step.refs) != 2 or not self._is_of_one_dtype(step):
             return False
         (made,) = step.made
@@ -153,7 +155,7 @@ class Writing:
         return True
 
     def _pow(self, step: Step) -> bool:
-        """Write a power by a constant array of one element as one by a number."""
+        """Write a power with a constant array of one element as one with a number."""
         base, exponent = step.args
         value = self._constants.get(exponent.number) if type(exponent) is Ref and type(base) is Ref else None
         if step.kwargs or value is None or self.shapes[exponent.number].shape or not self._is_of_one_dtype(step):
@@ -181,7 +183,7 @@ class Writing:
         return True
 
     def _truth(self, step: Step) -> bool:
-        """Write whether any element, or every one, is true as the largest or smallest of 0 and 1."""
+        """Write `any` and `all` as the largest or smallest of 0 and 1."""
         (made,), (ref,) = step.made, step.refs
         before, after = self.shapes[ref], self.shapes[made]
         if before.dtype != "bool" or len(step.args) != 1 or 0 in before.shape:
@@ -193,7 +195,7 @@ class Writing:
         return True
 
     def _clip(self, step: Step) -> bool:
-        """Write what limits values as the larger and the smaller of two."""
+        """Write `clip` as the larger and the smaller of two."""
         (made,) = step.made
         value, *ends = (*step.args, *(step.kwargs.get(name) for name in ("min", "max")[len(step.args) - 1 :]))
         if len(ends) != 2 or type(value) is not Ref or not self._is_of_one_dtype(step):
@@ -226,7 +228,7 @@ class Exact(Writing):
     Attributes
     ----------
     constants : dict of int to array
-        Those that steps take beside the program's.
+        Constants of the new steps besides the program's.
     """
 
     def __init__(self, program: Program) -> None:
@@ -234,7 +236,7 @@ class Exact(Writing):
         self.constants: dict[int, Any] = {}
 
     def write(self, step: Step) -> None:
-        """Add a step, or what its kernel does."""
+        """Add a step, or its kernel's steps."""
         ways: dict[str, Callable[[Step], bool]] = {
             "nn.cross_entropy": self._cross_entropy,
             "nn.cross_entropy_adjoint": self._cross_entropy_adjoint,
@@ -250,7 +252,7 @@ class Exact(Writing):
         return small and self.linear(step)
 
     def _cross_entropy(self, step: Step) -> bool:
-        """Where every target is a class; else the call runs again step by step."""
+        """For targets that are all classes; otherwise the call runs again step by step."""
         logits, target, *more = step.args
         weight, ignored, reduction = (*more, *(None, -100, "mean")[len(more) :])
         loss, lse, rows = step.outs
@@ -286,7 +288,7 @@ class Exact(Writing):
         return True
 
     def _cross_entropy_adjoint(self, step: Step) -> bool:
-        """Where every target counts once; else the call runs again step by step."""
+        """For targets that all count once; otherwise the call runs again step by step."""
         grad, logits, target, lse, rows, reduction = step.args
         (made,) = step.made
         refs = all(type(part) is Ref for part in (grad, lse)) and (rows is None or type(rows) is Ref)

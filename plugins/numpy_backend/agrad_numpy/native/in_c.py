@@ -1,4 +1,4 @@
-"""Programs as functions of C: slots and workspace lie on the stack of who calls, so that several calls run at a time."""
+"""Programs as C functions: slots and workspace are on the caller's stack, so that several calls can run at a time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from agrad_numpy.native.ir import SIZES, TYPES, Function, literal
 from agrad_numpy.native.jit import Compiled
 from agrad_numpy.native.running import Native
 
-#: Workspaces of more bytes are not put on the stack, which threads of the user's may have little of.
+#: Larger workspaces, in bytes, are not put on the stack, which the user's threads may have little of.
 STACK = 2**15
 
 NAN = literal(float("nan"), "float64")
 
 
 def in_c(program: Program, backend: Any, *, own: bool) -> tuple[int, Any]:
-    """Return the address of a program as a function of C, and what must live as long; see `Executor.in_c`."""
+    """Return the address of a program as a C function, and the objects that must live as long; see `Executor.in_c`."""
     program = flat(program)
-    with backend.quiet():  # values only say how they lie
+    with backend.quiet():  # the values only determine the layout
         native = Native(program, backend, [np.ones(*program.shapes[n]) for n in program.inputs], own=own)
     if native.python:
         step = native.low.steps[native.python[0][1].steps[0]]
@@ -38,7 +38,7 @@ def in_c(program: Program, backend: Any, *, own: bool) -> tuple[int, Any]:
 
 
 def flat(program: Program) -> Program:
-    """Return a program whose outputs have one axis at most, so that they lie in C's order, and are there once."""
+    """Return a program whose outputs have at most one axis, so that they are in C order, and are distinct."""
     number, shapes, steps, outputs = program.next_number(), dict(program.shapes), list(program.steps), []
     for out in program.outputs:
         shaped = shapes[out]
@@ -51,7 +51,7 @@ def flat(program: Program) -> Program:
 
 
 class Writer:
-    """Writes the function of a program.
+    """Writes the C function of a program.
 
     Parameters
     ----------
@@ -63,10 +63,10 @@ class Writer:
         self.f, self.low = Function(), native.low
         self.room = (
             -(-(native.low.workspace + 8) // 64) * 64
-        )  # the workspace with the status behind it, then what follows
+        )  # the workspace followed by the status, then the others
 
     def reserve(self, count: int, dtype: str) -> int:
-        """Return where there is room for so many numbers."""
+        """Return the position of memory for this many numbers."""
         at, self.room = self.room, self.room + -(-count * SIZES[dtype] // 64) * 64
         return at
 
@@ -94,7 +94,7 @@ def text(native: Native, slots: int) -> str:
     native : Native
         The program.
     slots : int
-        The address of what slots hold in every call.
+        The address of the contents that slots have in every call.
     """
     w = Writer(native)
     f, low = w.f, native.low
@@ -169,7 +169,7 @@ def text(native: Native, slots: int) -> str:
 
 
 def _targets(w: Writer, rest: Sequence[int], nowhere: int) -> dict[int, str]:
-    """Return where outputs go beside the value: behind one another, or nowhere."""
+    """Return where to write the outputs besides the value: one after the other, or nowhere."""
     if not rest:
         return {}
     f = w.f

@@ -1,4 +1,4 @@
-"""Reading and adding at places that arrays of integers say; a place that is none makes the call run again, step by step."""
+"""Reading and adding at positions in integer arrays; an invalid position makes the call run again, step by step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agrad_numpy.native.vector_math import Math
 
 
 class Indexed(Kernel):
-    """Parts of an array read, or zeros added to, one index after the other, in C's order."""
+    """Parts of an array are read, or added to zeros, one index after the other, in C order."""
 
     def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
         super().__init__(low, group, math_)
@@ -71,7 +71,7 @@ class Indexed(Kernel):
         return []
 
     def _place(self, f: Function, pointer: str, kind: str, count: int, stride: int, status: str) -> str:
-        """Return the offset of an index, which counts from the end if it is negative; that of 0 for one that is none."""
+        """Return the offset of an index, which counts from the end if it is negative; that of 0 for an invalid one."""
         index = f.load(pointer, kind)
         if kind == "int32":
             index = f.get(f"sext i32 {index} to i64")

@@ -1,6 +1,6 @@
 """LLVM's text: functions line by line, and arithmetic on scalars and vectors of one type.
 
-Only numbers that agrad computed get into it: shapes, offsets, literals as bits. No text of a program does.
+It only contains numbers that agrad computed: shapes, offsets, literals as bits. It contains no text from a program.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SIZES = {"float32": 4, "float64": 8, "bool": 1, "int32": 4, "int64": 8}
 #: The dtypes that have fractions.
 FLOATS = ("float32", "float64")
 
-#: How many elements a vector has, of truth values as many as of the narrowest others.
+#: The number of elements in a vector; for booleans, that of the narrowest other type.
 WIDTHS = {name: jit.vector_bytes() // max(size, 4) for name, size in SIZES.items()}
 
 
 def vector(kind: str, width: int) -> str:
-    """Return a type: that of a scalar for the width 0."""
+    """Return a type: a scalar for the width 0."""
     return f"<{width} x {kind}>" if width else kind
 
 
@@ -46,14 +46,14 @@ def integer(value: int, kind: str, width: int = 0) -> str:
 
 
 class Function:
-    """The lines of a function, and what they call.
+    """The lines of a function, and the functions that they call.
 
     Attributes
     ----------
     lines : list of str
         So far.
     declared : set of str
-        Declarations of functions that are called.
+        Declarations of called functions.
     """
 
     def __init__(self) -> None:
@@ -81,14 +81,14 @@ class Function:
         self.lines.append(f"{name}:")
 
     def block(self) -> str:
-        """Begin a block of a new name, which the one before goes on to; return the name."""
+        """Begin a block with a new name, to which the previous one continues; return the name."""
         name = self.name("b")
         self.do(f"br label %{name}")
         self.label(name)
         return name
 
     def at(self, pointer: str, offset: str | int) -> str:
-        """Return a pointer so many bytes on."""
+        """Return a pointer advanced by this many bytes."""
         return pointer if str(offset) == "0" else self.get(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
     def plus(self, a: str, b: str) -> str:
@@ -104,7 +104,7 @@ class Function:
         return str(int(index) * stride) if index.isdigit() else self.get(f"mul i64 {index}, {stride}")
 
     def loop(self, low: str | int, high: str | int, step: int, body: Callable[[str], None]) -> None:
-        """Write a loop over an index; one call of the body where the bounds are constants that need no more."""
+        """Write a loop over an index; a single call of the body if the bounds are constants one step apart."""
         if isinstance(low, int) and isinstance(high, int):
             if low >= high:
                 return
@@ -133,7 +133,7 @@ class Function:
         firsts: Sequence[str],
         body: Callable[[str, list[str]], list[str]],
     ) -> list[str]:
-        """Write a loop over an index that carries values on, of types and first ones; return the last ones."""
+        """Write a loop over an index that carries values, with their types and initial values; return the final ones."""
         if count <= step:
             return body("0", [*firsts])
         name = self.name("loop")
@@ -162,9 +162,9 @@ class Function:
         width: int,
         body: Callable[[list[str], int], None],
     ) -> None:
-        """Write loops over a shape; the body gets offsets, of one operand per row of strides, and how many elements to take.
+        """Write loops over a shape; the body gets offsets, one per row of strides, and the number of elements to take.
 
-        The last axis is taken in vectors of a width, and what is left in a shorter one; 0: one by one.
+        The last axis is processed in vectors of a width, and the rest in a shorter one; 0: one by one.
         """
 
         def moved(offsets: list[str], index: str, axis: int) -> list[str]:
@@ -187,7 +187,7 @@ class Function:
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def load(self, pointer: str, dtype: str, width: int = 0) -> str:
-        """Return one element, or so many that lie one behind the other."""
+        """Return one element, or several consecutive ones."""
         kind = "i8" if dtype == "bool" else TYPES[dtype]
         value = self.get(f"load {vector(kind, width)}, ptr {pointer}, align {SIZES[dtype]}")
         if dtype == "bool":
@@ -195,7 +195,7 @@ class Function:
         return value
 
     def store(self, value: str, pointer: str, dtype: str, width: int = 0) -> None:
-        """Write one element, or so many one behind the other."""
+        """Write one element, or several consecutive ones."""
         kind = TYPES[dtype]
         if dtype == "bool":
             value = self.get(f"zext {vector('i1', width)} {value} to {vector('i8', width)}")
@@ -203,7 +203,7 @@ class Function:
         self.do(f"store {vector(kind, width)} {value}, ptr {pointer}, align {SIZES[dtype]}")
 
     def load_strided(self, pointer: str, stride: int, dtype: str, width: int) -> str:
-        """Return elements that lie so many bytes apart."""
+        """Return elements that are this many bytes apart."""
         if not width or stride == SIZES[dtype]:
             return self.load(pointer, dtype, width)
         if stride == 0:
@@ -215,7 +215,7 @@ class Function:
         return found
 
     def store_strided(self, value: str, pointer: str, stride: int, dtype: str, width: int) -> None:
-        """Write elements so many bytes apart."""
+        """Write elements this many bytes apart."""
         if not width or stride == SIZES[dtype]:
             self.store(value, pointer, dtype, width)
             return
@@ -241,7 +241,7 @@ class Function:
         return self.get(f"shufflevector {whole} {first}, {whole} poison, <{width} x i32> zeroinitializer")
 
     def shuffle(self, value: str, count: int, kind: str, places: Iterable[int]) -> str:
-        """Return the elements at places of a value of so many; one of one element is a scalar."""
+        """Return the elements at positions of a value with a number of elements; a single element is a scalar."""
         at = [int(place) for place in places]
         if count == 1:
             return value if len(at) == 1 else self.spread(value, kind, len(at))
@@ -253,7 +253,7 @@ class Function:
         return self.get(f"shufflevector {whole} {value}, {whole} poison, <{len(at)} x i32> <{mask}>")
 
     def select(self, value: str, count: int, other: str, kind: str, places: Sequence[int]) -> str:
-        """Return a vector of elements at places of a value, and of another one, a vector of as many, where that is negative."""
+        """Return a vector of elements at positions of a value, and those of another vector where the position is negative."""
         whole, mask = vector(kind, count), ", ".join(f"i32 {p if p >= 0 else count}" for p in places)
         return self.get(f"shufflevector {whole} {value}, {whole} {other}, <{len(places)} x i32> <{mask}>")
 
@@ -264,11 +264,11 @@ class Arithmetic:
     Parameters
     ----------
     f : Function
-        What they are added to.
+        The function they are added to.
     dtype : str
         ``"float32"`` or ``"float64"``.
     width : int
-        Of vectors; 0 for scalars.
+        The width of vectors; 0 for scalars.
     """
 
     def __init__(self, f: Function, dtype: str, width: int) -> None:
@@ -283,11 +283,11 @@ class Arithmetic:
         return literal(value, self.dtype, self.width)
 
     def whole_number(self, value: int) -> str:
-        """Return a constant of the integers of as many bits."""
+        """Return a constant of the integer type with as many bits."""
         return integer(value, f"i{self.bits}", self.width)
 
     def binary(self, name: str, a: str, b: str) -> str:
-        """Return what an instruction gives of two floats."""
+        """Return the result of an instruction on two floats."""
         return self.f.get(f"{name} {self.kind} {a}, {b}")
 
     def add(self, a: str, b: str) -> str:
@@ -311,7 +311,7 @@ class Arithmetic:
         return self.f.get(f"fneg {self.kind} {a}")
 
     def called(self, name: str, *args: str) -> str:
-        """Return what one of LLVM's own functions gives."""
+        """Return the result of one of LLVM's own functions."""
         suffix = f"f{self.bits}" if not self.width else f"v{self.width}f{self.bits}"
         kinds = ", ".join([self.kind] * len(args))
         self.f.declared.add(f"declare {self.kind} @llvm.{name}.{suffix}({kinds})")
@@ -327,7 +327,7 @@ class Arithmetic:
         return self.f.get(f"fcmp {how} {self.kind} {a}, {b}")
 
     def choose(self, truth: str, a: str, b: str) -> str:
-        """Return the first where it is true, else the second."""
+        """Return the first where the condition is true, otherwise the second."""
         return self.f.get(f"select {self.truth} {truth}, {self.kind} {a}, {self.kind} {b}")
 
     def either(self, a: str, b: str) -> str:
@@ -347,7 +347,7 @@ class Arithmetic:
         return self.choose(self.either(self.compare("olt", a, b), self.nan(a)), a, b)
 
     def integers(self, name: str, a: str, b: str) -> str:
-        """Return what an instruction gives of two integers of as many bits."""
+        """Return the result of an instruction on two integers with as many bits."""
         return self.f.get(f"{name} {self.whole} {a}, {b}")
 
     def as_integer(self, a: str) -> str:

@@ -1,4 +1,4 @@
-"""LLVM as a compiler at hand: from text to addresses of functions."""
+"""LLVM as a compiler: from text to addresses of functions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from agrad_numpy.native import keeping
 
-#: What LLVM spends on optimising: more takes longer and makes nothing here quicker.
+#: LLVM's optimisation level: a higher one takes longer and makes nothing here faster.
 EFFORT = 1
 
 
 @functools.cache
 def _llvm() -> tuple[Any, Any, str, str]:
-    """Return llvmlite's binding, the target, and the names of this processor and what it has."""
+    """Return llvmlite's binding, the target, and the names of this processor and its features."""
     import llvmlite.binding as llvm  # noqa: PLC0415 (an extra; and it takes 0.1 s)
 
     llvm.initialize_native_target()
@@ -24,7 +24,7 @@ def _llvm() -> tuple[Any, Any, str, str]:
 
 @functools.cache
 def _made_by() -> tuple[str, ...]:
-    """Return what decides the code of a text, beside it."""
+    """Return everything besides the text that determines the code."""
     import llvmlite  # noqa: PLC0415 (as above)
 
     llvm, target, cpu, features = _llvm()
@@ -33,7 +33,7 @@ def _made_by() -> tuple[str, ...]:
 
 
 def availability() -> tuple[bool, str]:
-    """Return whether there is LLVM, and a processor that it makes good code for; the second part is a version or why not."""
+    """Return whether LLVM is available, and the processor is one that it supports well; the second part is a version or the reason."""
     try:
         import llvmlite  # noqa: PLC0415 (as above)
 
@@ -49,7 +49,7 @@ def availability() -> tuple[bool, str]:
 
 
 def vector_bytes() -> int:
-    """Return how many bytes kernels take at a time: what the processor does, or 32, which NEON takes in two."""
+    """Return how many bytes kernels process at a time: as many as the processor, or 32, which NEON takes in two."""
     try:
         features = set(_llvm()[3].split(","))
     except Exception:  # noqa: BLE001 (`availability` says what it is)
@@ -58,20 +58,20 @@ def vector_bytes() -> int:
 
 
 class Compiled:
-    """A module of LLVM's, compiled; its code is freed with it.
+    """A compiled LLVM module; its code is freed with it.
 
     Parameters
     ----------
     text : str
         The module's.
     kept : bool
-        Whether its code may be kept on disk: a text with addresses is that of one process.
+        Whether its code may be kept on disk: a text with addresses belongs to one process.
     """
 
     def __init__(self, text: str, *, kept: bool = True) -> None:
         llvm, target, cpu, features = _llvm()
         machine = target.create_target_machine(cpu=cpu, features=features, opt=EFFORT, jit=True)
-        self._context = llvm.create_context()  # one for all would keep what each module names, and is for one thread
+        self._context = llvm.create_context()  # a shared one would keep the names of each module, and is for one thread
         key = keeping.key_of(text, *_made_by()) if kept else b""
         code = keeping.read(key) if kept else None
         if code is None:
@@ -93,21 +93,21 @@ class Compiled:
         passes = builder.getModulePassManager()
         passes.run(module, builder)
         dispose = getattr(llvm.ffi.lib, "LLVMPY_DisposeNewModulePassManger", None)
-        if dispose is not None:  # llvmlite 0.50 leaves its 40 kB behind
+        if dispose is not None:  # llvmlite 0.50 leaks its 40 kB
             dispose(passes)
             passes.detach()
         return bytes(machine.emit_object(module))
 
     def __del__(self) -> None:
-        """Free the code before the context that it was made in."""
+        """Free the code before the context that it was created in."""
         engine = vars(self).get("_engine")
         if engine is not None and not sys.is_finalizing():
             engine.close()
 
     def address(self, name: str) -> int:
-        """Return where a function begins."""
+        """Return the address of a function."""
         return int(self._engine.get_function_address(name))
 
     def variable(self, name: str) -> int:
-        """Return where a variable stands."""
+        """Return the address of a variable."""
         return int(self._engine.get_global_value_address(name))

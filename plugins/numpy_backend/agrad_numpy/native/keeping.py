@@ -1,8 +1,8 @@
-"""Compiled code on disk: objects in the user's own directory, each under the hash of what it was made of.
+"""Compiled code on disk: objects in the user's own directory, each under the hash of its source.
 
-They are code, so that only the user's own files are read: the directory must belong to who runs this process, and be open to
-nobody else. A file that is not whole, or not what its name says, is taken away and made anew. `AGRAD_NATIVE_CACHE` in the
-environment names another directory, or turns all of this off: ``off``.
+They are code, so only the user's own files are read: the directory must belong to the user who runs this process, and
+be inaccessible to others. A file that is incomplete, or does not match its name, is removed and created anew.
+`AGRAD_NATIVE_CACHE` in the environment names another directory, or disables the cache: ``off``.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from pathlib import Path
 #: The environment variable.
 VARIABLE = "AGRAD_NATIVE_CACHE"
 
-#: What a file begins with, whose last byte counts the formats. The digests of its key and of what follows them stand behind it.
+#: The beginning of a file, whose last byte is the version of the format. The digests of its key and of its contents
+#: follow.
 MAGIC = b"agrad native\x00\x01"
 
 #: Bytes of a digest.
 DIGEST = hashlib.sha256().digest_size
 
-#: So many bytes are kept together; beyond them the files go that were not used for longest.
+#: The total size of the cache in bytes; beyond it, the least recently used files are removed.
 LIMIT = 2**28
 
 
 def directory() -> Path | None:
-    """Return where objects are kept; None where they are not."""
+    """Return where objects are kept; None if they are not."""
     named = os.environ.get(VARIABLE, "")
     if named == "off" or not hasattr(os, "getuid"):  # where files have no owner to compare, nothing is kept
         return None
@@ -59,7 +60,7 @@ def _refuse(path: Path, why: str) -> None:
 
 @contextlib.contextmanager
 def _opened() -> Iterator[int | None]:
-    """Give the directory as a descriptor, so that it stays the one that was looked at; None where nothing is kept."""
+    """Return the directory as a descriptor, so that it stays the one that was checked; None if nothing is kept."""
     path = directory()
     if path is None:
         yield None
@@ -67,7 +68,7 @@ def _opened() -> Iterator[int | None]:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:  # as where there is no home, or one that is only read
+    except OSError:  # for example without a home, or with a read-only one
         yield None
         return
     try:
@@ -85,7 +86,7 @@ def _opened() -> Iterator[int | None]:
 
 
 def key_of(*parts: str) -> bytes:
-    """Return the digest of what an object is made of."""
+    """Return the digest of an object's source."""
     found = hashlib.sha256()
     for part in parts:
         text = part.encode()
@@ -94,7 +95,7 @@ def key_of(*parts: str) -> bytes:
 
 
 def read(key: bytes) -> bytes | None:
-    """Return the object of a key; None if there is none, or none that is whole."""
+    """Return the object of a key; None if there is none, or it is incomplete."""
     with _opened() as folder:
         if folder is None:
             return None
@@ -137,7 +138,7 @@ def write(key: bytes, found: bytes) -> None:
 
 
 def _clear(folder: int) -> None:
-    """Delete what was not used for longest, and what an interrupted process left, where there is too much."""
+    """Delete the least recently used files, and leftovers of interrupted processes, if there is too much."""
     abouts = []
     for name in os.listdir(folder):
         with contextlib.suppress(OSError):  # another process deleted it

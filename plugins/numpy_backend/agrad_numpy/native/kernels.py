@@ -1,7 +1,7 @@
-"""Kernels: the functions that a schedule is made of, as LLVM's text.
+"""Kernels: the functions that a schedule consists of, as LLVM's text.
 
-Each is written for a group of steps; two groups of one key have the same text, which is then there once. What a kernel works
-on comes by its arguments, pairs of a slot and an offset.
+Each is written for a group of steps; two groups with one key have the same text, which then exists once. A kernel gets
+its operands by its arguments, pairs of a slot and an offset.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, li
 from agrad_numpy.native.lowering import Group, Lowered, Place, collapsed, contiguous
 from agrad_numpy.native.vector_math import Math, any_of
 
-#: Sums of so many elements are taken one behind the other in eight places, and longer ones in halves: NumPy's order.
+#: Sums of up to this many elements are computed sequentially in eight lanes, and longer ones in halves: NumPy's order.
 LEAF = 128
 
-#: What NumPy's sums begin with: 0.0, or -0.0 in versions that keep the sign of a zero.
+#: The initial value of NumPy's sums: 0.0, or -0.0 in versions that preserve the sign of a zero.
 FIRST = float(np.add.reduce(np.array([-0.0])))
 
 #: More operands than that, which are copied alike, are copied in a loop.
 MANY = 4
 
-#: Loops of so many steps take two vectors at a time, so that one does not wait for the other.
+#: Loops with this many steps take two vectors at a time, so that one does not wait for the other.
 LONG = 12
 
 
-#: What gives where the addresses of a ufunc's loop stand.
+#: Returns the addresses of a ufunc's loop.
 Address = Callable[[Any, tuple[str, ...]], list[tuple[int, int]]]
 
 
@@ -48,12 +48,12 @@ class Key(tuple[Any, ...]):  # noqa: SLOT001 (tuples have no slots)
 
 
 class Kernel:
-    """One kernel and what it works on in one place of the schedule.
+    """One kernel and its operands at one position of the schedule.
 
     Attributes
     ----------
     key : tuple
-        What decides its text.
+        The key that determines its text.
     args : list of (int, int)
         Slots and offsets.
     """
@@ -67,7 +67,7 @@ class Kernel:
         self._like: Kernel | None = None
 
     def text(self, name: str) -> str:
-        """Return the kernel under a name, with what it calls of its own."""
+        """Return the kernel under a name, with the functions that it calls."""
         if self._like is not None:
             found = self._like.text(name)
             self.declared = self._like.declared
@@ -78,24 +78,24 @@ class Kernel:
         return "\n".join([*before, f"define void @{name}(ptr %slots, ptr %args) {{", *f.lines, "  ret void", "}"])
 
     def pointers_of(self, f: Function) -> list[str]:
-        """Return where what it works on stands."""
+        """Return the position of an operand."""
         return [self.pointer(f, 16 * at) for at in range(len(self.args))]
 
     def pointer(self, f: Function, at: str | int) -> str:
-        """Return where an argument stands that is found so many bytes on."""
+        """Return the position of an argument this many bytes further on."""
         pair = f.at("%args", at)
         slot, offset = f.get(f"load i64, ptr {pair}"), f.get(f"load i64, ptr {f.at(pair, 8)}")
         base = f.get(f"load ptr, ptr {f.get(f'getelementptr ptr, ptr %slots, i64 {slot}')}")
         return f.at(base, offset)
 
     def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
-        """Write the kernel's lines; return the lines of functions that stand before it."""
+        """Write the kernel's lines; return the lines of functions that precede it."""
         raise NotImplementedError
 
     # -- of fused steps -----------------------------------------------------------------------------------------------
 
     def _follows(self) -> bool:
-        """Take over what is known of the kernel of a group that this one's is like; return False where it is another one."""
+        """Copy the known facts from a similar group's kernel; return False if it is not the same."""
         low, group = self.low, self.group
         other: Any = None if group.like is None else group.like.kernel
         if other is None:
@@ -116,7 +116,7 @@ class Kernel:
         return True
 
     def _fuse(self) -> None:
-        """Find what the steps take from memory, and what they write."""
+        """Find the values that the steps read from memory, and those they write."""
         low = self.low
         self.made = [number for step in self.steps for number in step.made]
         inside = set(self.made)
@@ -125,7 +125,7 @@ class Kernel:
         self.args = [low.where(number) for number in (*self.taken, *self.stored)]
 
     def _structure(self) -> tuple[Any, ...]:
-        """Return the steps with values by their places among those of the kernel."""
+        """Return the steps with values numbered by their positions among those of the kernel."""
         local = {number: at for at, number in enumerate((*self.taken, *self.made))}
         stored = set(self.stored)
 
@@ -153,7 +153,7 @@ class Kernel:
 
 
 class Tiny(Kernel):
-    """Values of a few elements, each one vector, in C's order: views are shuffles."""
+    """Values of a few elements, each one vector, in C order: views are shuffles."""
 
     def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
         super().__init__(low, group, math_)
@@ -218,7 +218,7 @@ class Tiny(Kernel):
     # -- values -------------------------------------------------------------------------------------------------------
 
     def _places(self, number: int) -> Any:
-        """Return an array of a value's shape that holds where each element stands in its vector."""
+        """Return an array of a value's shape that holds each element's position in its vector."""
         return np.arange(self.low.size(number)).reshape(self.low.shapes[number].shape)
 
     def _shuffled(self, number: int, places: Any) -> str:
@@ -262,7 +262,7 @@ class Tiny(Kernel):
         return self._shuffled(step.refs[0], view_of(step, self._places(step.refs[0]), shape))
 
     def _or_zero(self, value: str, count: int, zero: str, dtype: str, places: Sequence[int]) -> str:
-        """Return elements at places of a value of so many, and zero where that is negative."""
+        """Return elements at positions of a value with a number of elements, and zero where the position is negative."""
         kind = TYPES[dtype]
         if len(places) == 1:
             return (
@@ -313,7 +313,7 @@ class Tiny(Kernel):
         places = whole.transpose(order) if whole.ndim else whole
         target = np.empty(
             whole.shape, np.int64
-        )  # by element of the operand, which element of the result it is added to
+        )  # by element of the operand, the element of the result it is added to
         kept = [1 if i in axes else n for i, n in enumerate(whole.shape)]
         target[...] = np.arange(math.prod(kept)).reshape(kept)
         targets = target.transpose(order) if whole.ndim else target
@@ -326,7 +326,7 @@ class Tiny(Kernel):
         pick = lambda place: f.pick(self.values[number], int(place), kind, count if count > 1 else 0)
         sums: dict[int, str] = {}
         for row, end in zip(rows, ends, strict=True):
-            if inner > 1 and end[0] == end[-1]:  # along what is added up
+            if inner > 1 and end[0] == end[-1]:  # along the summed axes
                 parts = {int(end[0]): pairwise(e, step.op, [pick(place) for place in row])}
             else:
                 parts = {int(to): pick(place) for place, to in zip(row, end, strict=True)}
@@ -354,7 +354,7 @@ class Tiny(Kernel):
         return found
 
     def _linalg(self, step: Step) -> str:
-        """Return what linear algebra gives, solutions in double precision as NumPy's; note whether it is lost."""
+        """Return the result of linear algebra, in double precision like NumPy's; record whether precision was lost."""
         low, f = self.low, self.f
         dtype = low.dtype(step.made[0])
         wide = dtype if step.op == "linalg.cholesky" else "float64"
@@ -392,23 +392,23 @@ class Tiny(Kernel):
 
 
 def reduced_strides(shape: Sequence[int], order: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-    """Return strides of a sum's result along the axes of its operand, in an order; 0 along those that are added up."""
+    """Return the strides of a sum's result along the axes of its operand, in an order; 0 along summed axes."""
     kept = [1 if axis in axes else n for axis, n in zip(order, shape, strict=True)]
     return tuple(0 if axis in axes else s for axis, s in zip(order, contiguous(kept, 1), strict=True))
 
 
 def first_of(op: str, of_sums: float = -0.0) -> float:
-    """Return what a sum, or a largest or smallest element, begins with."""
+    """Return the initial value of a sum, or of a largest or smallest element."""
     return {"max": -math.inf, LARGEST: -math.inf, "min": math.inf}.get(op, of_sums)
 
 
 def joined(e: Arithmetic, op: str, a: str, b: str) -> str:
-    """Return the sum of two, or their larger or smaller one."""
+    """Return the sum of two, or their maximum or minimum."""
     return {"max": e.maximum, LARGEST: e.maximum, "min": e.minimum}.get(op, e.add)(a, b)
 
 
 def pairwise(e: Arithmetic, op: str, parts: list[str]) -> str:
-    """Return the sum of scalars in the order that NumPy adds a row: eight sums side by side, if there are as many."""
+    """Return the sum of scalars in the order in which NumPy adds a row: eight partial sums, if there are enough."""
     count = len(parts)
     if count < 8:
         total = e.number(first_of(op))
@@ -431,7 +431,7 @@ def together(e: Arithmetic, op: str, sums: Sequence[str]) -> str:
 
 
 def offsets_of(place: Place) -> list[int]:
-    """Return the offsets of a value's elements, in C's order."""
+    """Return the offsets of a value's elements, in C order."""
     found = np.zeros(place.shape, np.int64)
     for axis, (n, stride) in enumerate(zip(place.shape, place.strides, strict=True)):
         found = found + (np.arange(n) * stride).reshape([-1 if i == axis else 1 for i in range(len(place.shape))])
@@ -439,7 +439,7 @@ def offsets_of(place: Place) -> list[int]:
 
 
 def view_of(step: Step, array: Any, shape: tuple[int, ...]) -> Any:
-    """Return what a step that moves elements makes of an array."""
+    """Return the result of a step that moves elements, on an array."""
     op, more = step.op, step.args[1:]
     if op == "getitem":
         return array[more[0]]
@@ -459,7 +459,7 @@ def view_of(step: Step, array: Any, shape: tuple[int, ...]) -> Any:
 
 
 class Loop(Kernel):
-    """Elementwise steps over one shape, in vectors; and sums of what they make."""
+    """Elementwise steps over one shape, in vectors; and sums of their results."""
 
     def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
         super().__init__(low, group, math_)
@@ -487,7 +487,7 @@ class Loop(Kernel):
         self.key = Key(("loop", self._structure(), tuple(self.shape), tuple(map(tuple, self.strides)), dtypes))
 
     def _order(self) -> list[int]:
-        """Return the axes as they lie in memory: of what is added up as NumPy goes over it, else of a result."""
+        """Return the axes in memory order: for a sum, in the order in which NumPy traverses it, otherwise that of a result."""
         low = self.low
         if self.sums:
             order = low.sum_order(self.sums[0])
@@ -530,12 +530,12 @@ class Loop(Kernel):
     # -- on several threads -------------------------------------------------------------------------------------------
 
     def _pointers_in(self, f: Function) -> list[str]:
-        """Return where in such a function everything stands."""
+        """Return the positions of everything in such a function."""
         found = dict(zip((*self.taken, *self.stored), self.pointers_of(f), strict=True))
         return [found[number] for number in (*self.read, *self.written, *(step.made[0] for step in self.sums))]
 
     def _spread(self, f: Function, part: Function, room: str, count: int, name: str) -> list[str]:
-        """Write the call that runs the parts; return the lines of what runs one."""
+        """Write the call that runs the parts; return the lines of the function that runs one."""
         self.declared |= {spreading.TEXT, *part.declared}
         given = f"ptr @{name}.part, ptr %slots, ptr %args, ptr {room}, i64 {count}, i64 {self.low.threads}"
         f.do(f"call void @spread({given})")
@@ -545,7 +545,7 @@ class Loop(Kernel):
     def _body(
         self, f: Function, pointers: Sequence[str], offsets: Sequence[str], strides: Sequence[Sequence[int]], width: int
     ) -> Callable[[int], str]:
-        """Write the steps but for sums at one place; return what gives a value there."""
+        """Write the steps except sums at one position; return the function that returns a value there."""
         low, values = self.low, dict[int, str]()
 
         def value_of(number: int) -> str:
@@ -573,7 +573,7 @@ class Loop(Kernel):
     def _sums(
         self, f: Function, shape: list[int], strides: Sequence[Sequence[int]], width: int, name: str
     ) -> list[str]:
-        """Write sums: rows are added in pairs, and what is added along other axes one behind the other."""
+        """Write sums: rows are added in pairs, other axes sequentially."""
         low = self.low
         dtype = low.dtype(self.sums[0].made[0])
         first = len(self.read) + len(self.written)
@@ -632,7 +632,7 @@ class Loop(Kernel):
         return before
 
     def _row_in_parts(self, f: Function, count: int, dtype: str, name: str) -> tuple[str, list[str]]:
-        """Write what adds a row up on several threads, in the same halves; return the sums, and lines of functions."""
+        """Write the sum of a row on several threads, in the same halves; return the sums, and lines of functions."""
         kinds, parts = self._results(dtype), spreading.halves(0, count)
         part = Function()
         table = part.get(f"getelementptr [2 x i64], ptr @{name}.parts, i64 %k")
@@ -663,7 +663,7 @@ class Loop(Kernel):
         return f"{{{', '.join([TYPES[dtype]] * len(self.sums))}}}"
 
     def _rows(self, dtype: str, steps: Sequence[int], name: str) -> list[str]:
-        """Return functions that add a row up: one for so many elements as NumPy adds one by one, one that halves longer rows."""
+        """Return functions that sum a row: one for lengths that NumPy adds sequentially, one that halves longer rows."""
         kind, kinds = TYPES[dtype], self._results(dtype)
         names = [f"%p{k}" for k in range(len(self.pointers))]
         given = ", ".join(f"ptr {p}" for p in names)
@@ -714,7 +714,7 @@ class Loop(Kernel):
     def _eights(
         self, f: Function, middle: str, body: Callable[[str], None], wide: list[str], totals: list[str], dtype: str
     ) -> None:
-        """Write the loop over vectors of eight, and add the eight sums up."""
+        """Write the loop over vectors of eight, and add the eight sums."""
         f.loop("%start", middle, 8, body)
         e, eight = Arithmetic(f, dtype, 0), vector(TYPES[dtype], 8)
         for step, w, t in zip(self.sums, wide, totals, strict=True):
@@ -748,7 +748,7 @@ class Loop(Kernel):
 
 
 class Called(Kernel):
-    """An inner loop of NumPy's, called on whole arrays; the kernel itself knows no address."""
+    """An inner loop of NumPy's, called on whole arrays; the kernel itself contains no address."""
 
     def __init__(self, low: Lowered, group: Group, math_: Math, address: Address,
                  constant: Callable[[Any, str], tuple[int, int]]) -> None:  # fmt: skip
@@ -798,13 +798,13 @@ class Generalized(Kernel):
     Attributes
     ----------
     outer : list of int
-        The shape of what it is called on.
+        The shape of the stack.
     strides : list of tuple of int
-        Of operands and result along that.
+        The strides of operands and result along the stack.
     sizes, inner : tuple of int
-        The sizes of matrices, and the strides along these.
+        The sizes of matrices, and the strides along their axes.
     fails : bool
-        Whether NaN as a first element says that it could not do what it should.
+        Whether NaN in the first element reports a failure.
     """
 
     outer: list[int]
@@ -871,7 +871,7 @@ class Product(Generalized):
 
 
 class Solved(Generalized):
-    """Linear algebra by the loops of ``numpy.linalg``, which call LAPACK as NumPy does and give NaN where that fails."""
+    """Linear algebra by the loops of ``numpy.linalg``, which call LAPACK as NumPy does and return NaN on failure."""
 
     fails = True
 
@@ -898,7 +898,7 @@ class Solved(Generalized):
 
 
 class Copied(Kernel):
-    """Operands put into parts of a result; zeros elsewhere."""
+    """Operands are put into parts of a result; zeros elsewhere."""
 
     def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
         super().__init__(low, group, math_)
@@ -972,7 +972,7 @@ class Copied(Kernel):
             self.args.append((slot, start))
         self.dtype = copied_as(place.dtype)
         self.count = 1
-        if len(self.parts) > MANY and all(part == self.parts[0] for part in self.parts):  # as of a stack of many rows
+        if len(self.parts) > MANY and all(part == self.parts[0] for part in self.parts):  # as for a stack of many rows
             self.count = len(self.parts)
             del self.parts[1:]
         self.key = "copied", self.zeros, self.dtype, tuple((tuple(a), tuple(b)) for a, b in self.parts), self.count
@@ -1009,7 +1009,7 @@ class Copied(Kernel):
 
 
 class Required(Kernel):
-    """Notes where a value has an element that is NaN."""
+    """Records whether a value has a NaN element."""
 
     def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
         super().__init__(low, group, math_)
@@ -1044,7 +1044,7 @@ def copied_as(dtype: Any) -> str:
 
 
 def region_of(place: Place, key: Any) -> Place:
-    """Return the part of a value that an index means."""
+    """Return the part of a value that an index selects."""
     whole = np.empty(1, place.dtype)
     whole = np.lib.stride_tricks.as_strided(whole, place.shape, place.strides)  # never read
     part = whole[key if isinstance(key, tuple) else (key,)]
@@ -1054,5 +1054,5 @@ def region_of(place: Place, key: Any) -> Place:
     return Place(part.shape, part.strides, place.dtype, place.root, offset)
 
 
-#: The kinds of kernels that take nothing but a group.
+#: The kinds of kernels that need nothing but a group.
 KINDS = {"tiny": Tiny, "loop": Loop, "copy": Copied, "required": Required}

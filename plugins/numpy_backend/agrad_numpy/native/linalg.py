@@ -1,7 +1,7 @@
-"""Linear algebra of matrices of a few elements, written out; what is too near a singular matrix is left to NumPy.
+"""Linear algebra of matrices of a few elements, unrolled; matrices too near a singular one are left to NumPy.
 
-LAPACK raises at an exact zero, which rounding decides. So each of these tells besides whether a pivot was lost in rounding:
-the call is then run again by NumPy, which raises or gives its own numbers.
+LAPACK raises at an exact zero, which depends on rounding. So each function here also reports whether a pivot was lost
+in rounding: NumPy then runs the call again, and raises or returns its own numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 from agrad_numpy.native.ir import Arithmetic
 
-#: Pivots smaller than so many units of the largest element's last place are lost.
+#: Pivots smaller than this many units in the last place of the largest element are lost.
 LOST = 64
 
 Matrix = list[list[str]]
@@ -31,7 +31,7 @@ def _is_lost(e: Arithmetic, pivot: str, largest: str, lost: str) -> str:
 
 
 def _eliminated(e: Arithmetic, a: Matrix, b: Matrix) -> tuple[Matrix, list[str], str]:
-    """Return the rows of two matrices, eliminated with the largest pivot of each column; where rows changed, and whether it is lost."""
+    """Return the rows of two matrices, eliminated with the largest pivot of each column; which rows were exchanged, and whether precision was lost."""
     count, width = len(a), len(b[0]) if b else 0
     rows = [[*left, *(b[i] if b else ())] for i, left in enumerate(a)]
     swaps: list[str] = []
@@ -79,7 +79,7 @@ def solved(e: Arithmetic, a: Matrix, b: Matrix) -> tuple[Matrix, str]:
 
 
 def triangular(e: Arithmetic, a: Matrix, b: Matrix, *, lower: bool, unit: bool) -> tuple[Matrix, str]:
-    """Return the solution of ``a x = b``, of a triangle of a alone; and whether there is none."""
+    """Return the solution of ``a x = b``, using only a triangle of a; and whether it does not exist."""
     count, lost = len(a), "false"
     found: Matrix = [[] for _ in range(count)]
     for row in range(count) if lower else reversed(range(count)):
@@ -95,7 +95,7 @@ def triangular(e: Arithmetic, a: Matrix, b: Matrix, *, lower: bool, unit: bool) 
 
 
 def cholesky(e: Arithmetic, a: Matrix) -> tuple[Matrix, str]:
-    """Return the lower factor of a symmetric matrix, of which the lower half is read; and whether it is lost."""
+    """Return the lower factor of a symmetric matrix, reading its lower half; and whether precision was lost."""
     count = len(a)
     zero = e.number(0.0)
     found = [[zero] * count for _ in range(count)]

@@ -1,9 +1,9 @@
-"""From a program to kernels and a schedule: what is computed together, where values lie, and which kernels are the same.
+"""From a program to kernels and a schedule: which steps are computed together, where values are in memory, and which kernels are equal.
 
-A program's steps are run one by one first, on the arrays of a call, which says how values lie in memory: NumPy's own
-strides are the places. Steps that belong together become *kernels*; equal ones are compiled once, and a loop in native code
-walks over a table of which to run on what. Programs repeat themselves: stretches that do are cut at their periods, so that
-each period becomes the same kernels. What no kernel is written for stays a step of Python's.
+A program's steps first run one by one, on the arrays of a call, which shows the memory layout of values: NumPy's own
+strides are used. Steps that belong together become *kernels*; equal ones are compiled once, and a loop in native code
+follows a table that says which kernel to run on which operands. Programs repeat themselves: repeated stretches are cut
+at their periods, so that each period becomes the same kernels. Steps without a kernel stay steps of Python.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ from agrad_numpy.native.jit import vector_bytes
 from agrad_numpy.native.numpy_loops import loop_of, resolves
 from agrad_numpy.native.repeating import TINY, Stretch, Stretches, signatures
 
-#: What is made of constants alone is kept up to so many bytes.
+#: The limit, in bytes, for keeping values computed only from constants.
 KEPT = 2**17
 
-#: Products of fewer multiplications are written out, of matrices with so many columns at least. Where vectors are wide there is
-#: more to gain: NumPy's BLAS is as quick as half as wide ones.
+#: Products with fewer multiplications are unrolled, if the matrices have at least this many columns. Wide vectors gain
+#: more: with vectors half as wide, NumPy's BLAS is as fast.
 SMALL, COLUMNS = 300_000 if vector_bytes() == 32 else 15_000_000, 4
 
-#: Of products whose right operand is turned: so many rows at least, and terms at most.
+#: For products with a transposed right operand: the minimum number of rows, and the maximum number of terms.
 TURNED = 4, 2**10
 
-#: Seconds that it takes to make code: at least, per step, and per distinct step by what becomes of it.
+#: The time to compile, in seconds: the minimum, per step, and per distinct step by its kind.
 SECONDS = {"whole": 0.01, "step": 5e-5, "tiny": 8e-4, "loop": 1.5e-3, "product": 2.5e-2}
 
-#: Programs of more steps are not lowered: nothing limits the time that takes.
+#: Programs with more steps are not lowered, because the time for that is not limited.
 STEPS = 200_000
 
-#: Buffers begin at multiples of so many bytes.
+#: The alignment of buffers, in bytes.
 ALIGNED = 64
 
-#: Linear algebra of one matrix that is written out where it is small.
+#: Linear algebra of one matrix that is unrolled if it is small.
 WRITTEN_LINALG = ("linalg.cholesky", "linalg.det", "linalg.inv", "linalg.solve", "scipy.solve_triangular")
 
 VIEWS = frozenset({
@@ -85,7 +85,7 @@ class Place:
     root : int
         The number of the value whose memory it has.
     offset : int
-        Of its first element behind that value's first one, in bytes.
+        The offset of its first element from that value's first one, in bytes.
     """
 
     shape: tuple[int, ...]
@@ -106,7 +106,7 @@ class Place:
 
     @property
     def is_dense(self) -> bool:
-        """Whether its elements fill their memory, in whatever order of axes."""
+        """Whether its elements fill their memory, in any order of axes."""
         expected = self.dtype.itemsize
         for stride, n in sorted((s, n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
             if stride != expected:
@@ -116,23 +116,23 @@ class Place:
 
     @property
     def in_order(self) -> bool:
-        """Whether its elements lie in C's order, one behind the other."""
+        """Whether its elements are contiguous in C order."""
         ours = zip(self.strides, contiguous(self.shape, self.dtype.itemsize), self.shape, strict=True)
         return all(a == b for a, b, n in ours if n > 1)
 
     @property
     def is_for_blas(self) -> bool:
-        """Whether ``dot`` gives a matrix to BLAS as it lies; it copies others into C's order, columns with gaps among them."""
+        """Whether ``dot`` passes a matrix to BLAS directly; it copies others into C order, including columns with gaps."""
         (m, n), (s, t), size = self.shape, self.strides, self.dtype.itemsize
         return self.is_dense or (min(m, n) > 1 and t == size and s >= n * size)
 
     @property
     def span(self) -> int:
-        """Bytes from its first element to the end of the last one, of strides that are not negative."""
+        """Bytes from its first element to the end of the last one, for nonnegative strides."""
         return sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + int(self.dtype.itemsize)
 
     def over(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return its strides where it is broadcast to a shape, without axes of one element that it has before."""
+        """Return its strides when broadcast to a shape, without leading axes of one element."""
         missing = len(shape) - len(self.shape)
         if missing < 0:
             return Place(self.shape[-missing:], self.strides[-missing:], self.dtype, 0, 0).over(shape)
@@ -141,7 +141,7 @@ class Place:
 
 
 def contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Return the strides of an array in C's order."""
+    """Return the strides of an array in C order."""
     return tuple(math.prod(shape[i + 1 :]) * itemsize for i in range(len(shape)))
 
 
@@ -157,9 +157,9 @@ class Tried:
     kernels : list of callable
         Per step.
     loops : dict of int to Lowered
-        By the place of a step that is a loop, what one of its calls does, where all of that has kernels.
+        By the position of a step that is a loop, the lowered form of one of its calls, if all of it has kernels.
     followed : dict of int to int
-        By the place of a step that did not run that of the like one, whose results lie as its own do.
+        By the position of a step that did not run, that of the similar one, whose results have the same layout.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Tried:
             self._note(number, self.kept[number], ())
         self.followed: dict[int, int] = {}
         self._given = {*program.inputs}
-        self._filled: dict[int, Any] = {}  # by root, what stands for the memory of a value that was not computed
+        self._filled: dict[int, Any] = {}  # by root, the substitute for the memory of a value that was not computed
         last = program.last_uses()
         for stretch in stretches:
             like = stretch.like
@@ -202,7 +202,7 @@ class Tried:
     # -- stretches that are alike -------------------------------------------------------------------------------------
 
     def _ways(self, numbers: Sequence[int]) -> list[Any]:
-        """Return what is the same of values of two stretches that are alike."""
+        """Return the properties shared by values of two similar stretches."""
         places = [self.places[n] for n in numbers]
         first = {place.root: at for at, place in reversed([*enumerate(places)])}
         return [
@@ -211,14 +211,14 @@ class Tried:
         ]
 
     def _follow(self, at: int, before: int) -> bool:
-        """Let what a step makes lie as that of a like one, which ran; return False where it must run itself."""
+        """Give the results of a step the layout of a similar one, which ran; return False if it must run itself."""
         step, other = self.program.steps[at], self.program.steps[before]
         if step.op == LOOP or (step.op == "getitem" and step.args[1] != other.args[1]):
             return False
         found = []
         for number, old in zip(step.made, other.made, strict=True):
             place = self.places[old]
-            if old in self.kept or place.dtype.kind in "iu":  # an index must be what it is
+            if old in self.kept or place.dtype.kind in "iu":  # an index must have its real values
                 return False
             root, offset = number, 0
             if place.root != old:
@@ -251,7 +251,7 @@ class Tried:
             found = self._looped(at, step) if step.op == LOOP and not same else None
             with np.errstate(all="ignore") if missing else contextlib.nullcontext():
                 found = self.call(kernel, step, self._values) if found is None else found
-        except np.linalg.LinAlgError:  # of these values, which only say how results lie: in C's order
+        except np.linalg.LinAlgError:  # substitutes, which only determine the layout of results: in C order
             if same:
                 raise
             shapes = [None if n is None else self.program.shapes[n] for n in step.outs]
@@ -274,9 +274,9 @@ class Tried:
                 self._note(number, kept, ())
 
     def _looped(self, at: int, step: Step) -> list[Any] | None:
-        """Lower a loop's call; return arrays that lie as its results do, None where a call has no kernels.
+        """Lower a loop's call; return arrays with the layout of its results, None if a call has no kernels.
 
-        Values that are carried lie in C's order before the first call and behind each.
+        Carried values are in C order before the first call and after each.
         """
         operands, body = step.args
         carried, rows, rest = body.split([self._values[ref.number] for ref in operands])
@@ -307,7 +307,7 @@ class Tried:
         return [np.ones(*shaped) for shaped in whole]
 
     def call(self, kernel: Any, step: Step, values: Mapping[int, Any]) -> Any:
-        """Return what a step's kernel gives of some values."""
+        """Return the result of a step's kernel for some values."""
 
         def leaf(part: Any) -> Any:
             kind = type(part)
@@ -322,7 +322,7 @@ class Tried:
         return kernel(*(mapped(leaf, a) for a in step.args), **{k: mapped(leaf, v) for k, v in step.kwargs.items()})
 
     def _note(self, number: int, value: Any, refs: Sequence[int]) -> None:
-        """Note where a value lies: in the memory of an operand, or its own."""
+        """Record where a value is: in the memory of an operand, or its own."""
         root, offset = number, 0
         below = base_of(value)
         for ref in refs:
@@ -334,13 +334,13 @@ class Tried:
 
 
 def inside(body: Body, *, own: bool) -> Program:
-    """Return what a loop does in a call, with as few steps as there can be."""
+    """Return the work of a loop in one call, with as few steps as possible."""
     program = optimized(body.program.without_detach())
     return expanded(turned(program)) if own else program
 
 
 def base_of(array: Any) -> Any:
-    """Return what has an array's memory."""
+    """Return the owner of an array's memory."""
     while (below := getattr(array, "base", None)) is not None:
         array = below
     return array
@@ -360,13 +360,13 @@ class Group:
         ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"small"``, ``"solved"``, ``"scan"``, ``"copy"``, ``"indexed"``,
         ``"required"``, ``"view"`` or ``"python"``.
     steps : list of int
-        Their places in the program.
+        Their positions in the program.
     like : Group or None
-        One of a stretch that this one's is like.
+        A group of a similar stretch.
     numbers : dict of int to int
-        By the numbers of its values those of this one.
+        From the numbers of its values to those of this group.
     kernel : Kernel or None
-        What was written for it.
+        The kernel written for it.
     """
 
     __slots__ = ("kernel", "kind", "like", "numbers", "shape", "steps")
@@ -386,15 +386,15 @@ class Lowered:
     groups : list of Group
         In the order in which they run.
     slots : dict of int to int
-        By the number of a value with memory of its own outside the workspace, where its address stands.
+        By the number of a value with memory of its own outside the workspace, the slot of its address.
     workspace : int
-        Bytes of the workspace, whose address is slot 0; the status stands behind it.
+        Bytes of the workspace, whose address is slot 0; the status follows it.
     before : dict of int to Place
         How values lay when steps ran one by one.
     threads : int
-        On how many threads large loops run.
+        The number of threads that run large loops.
     outputs : list of int
-        The values that go out, each with memory of its own that no other one has.
+        The returned values, each with memory that no other one shares.
     """
 
     def __init__(
@@ -419,7 +419,7 @@ class Lowered:
         except Exception:
             if not any(stretch.like for stretch in stretches):
                 raise
-            for stretch in stretches:  # what stood for values that were not computed may have been the cause
+            for stretch in stretches:  # substitutes for values that were not computed may have been the cause
                 stretch.like = None
             self.tried = tried = Tried(program, backend, values, stretches, own=own)
         self.program, self.shapes = program, dict(program.shapes)
@@ -436,7 +436,7 @@ class Lowered:
         self._turn_once()
         self.outputs = self._with_outputs()
         self.groups: list[Group] = []
-        groups: dict[int, list[Group]] = {}  # by the place where a stretch begins
+        groups: dict[int, list[Group]] = {}  # by the position where a stretch begins
         for stretch in (*stretches, Stretch(len(program.steps), len(self.steps), [], [])):
             groups[stretch.start] = self._following(stretch, groups) or self._grouped(stretch.start, stretch.stop)
             self.groups += groups[stretch.start]
@@ -453,7 +453,7 @@ class Lowered:
         return self.shapes[number].dtype
 
     def _plain(self, at: int) -> Step:
-        """Return a step as one that there are kernels for: a copy, which a loop gives, as a shape that stays."""
+        """Return a step in a form that has kernels: a copy, as returned by a loop, becomes a reshape to the same shape."""
         step = self.program.steps[at]
         if step.op != "asarray" or step.kwargs != {"copy": True} or type(step.args[0]) is not Ref:
             return step
@@ -491,7 +491,7 @@ class Lowered:
         return "python" if self.indexed(step) is None else "indexed"
 
     def _is_tiny(self, step: Step) -> bool:
-        """Return whether a step can be a part of a kernel that holds values in registers."""
+        """Return whether a step can be part of a kernel that holds values in registers."""
         numbers = (*step.refs, *step.made)
         if not all(0 < self.size(n) <= TINY and self.dtype(n) in TYPES for n in numbers) or not step.made:
             return False
@@ -514,7 +514,7 @@ class Lowered:
         return self.own and self.is_linalg(step)
 
     def is_linalg(self, step: Step) -> bool:
-        """Return whether a step is linear algebra of one matrix, that is written out where it is small."""
+        """Return whether a step is linear algebra of one matrix that is unrolled if it is small."""
         if step.op not in WRITTEN_LINALG or not all(type(a) is Ref for a in step.args):
             return False
         numbers = (*step.refs, *step.made)
@@ -523,7 +523,7 @@ class Lowered:
 
     def is_sum(self, step: Step) -> bool:
         """Return whether a step is a sum or mean of floats, in their own dtype, or the largest or smallest of them."""
-        if (  # of zeros of two signs NumPy takes either as the largest
+        if (  # of zeros with two signs NumPy takes either as the largest
             step.op not in (("sum", "mean", LARGEST, "max", "min") if self.own else ("sum", "mean", LARGEST))
             or len(step.args) != 1
             or not step.kwargs.keys() <= {"axis", "dtype", "keepdims"}
@@ -533,7 +533,7 @@ class Lowered:
         return before == after and before in FLOATS and 0 < self.size(step.refs[0]) < 2**24
 
     def sum_order(self, step: Step) -> list[int] | None:
-        """Return the axes of a sum's operand in the order in which NumPy goes over them, the quickest last; None if unknown."""
+        """Return the axes of a sum's operand in the order in which NumPy traverses them, the fastest last; None if unknown."""
         place = self.places[step.refs[0]]
         if any(s <= 0 for s, n in zip(place.strides, place.shape, strict=True) if n > 1):
             return None
@@ -542,7 +542,7 @@ class Lowered:
         return order if len(set(steps)) == len(steps) else None
 
     def axes(self, step: Step) -> tuple[int, ...]:
-        """Return the axes that a sum goes over."""
+        """Return the axes that a sum traverses."""
         axis, count = step.kwargs.get("axis"), len(self.shapes[step.refs[0]].shape)
         if axis is None or not count:
             return tuple(range(count))
@@ -559,7 +559,7 @@ class Lowered:
         return self.own or not dotted or all(self.places[n].is_for_blas for n in step.refs)
 
     def _is_small(self, step: Step) -> bool:
-        """Return whether a product of matrices is written out."""
+        """Return whether a product of matrices is unrolled."""
         left, right = (self.places[n] for n in step.refs)
         if not self.own or len(left.shape) != 2 or len(right.shape) != 2:
             return False
@@ -569,7 +569,7 @@ class Lowered:
         return lies and n >= COLUMNS and m * k * n <= SMALL
 
     def _turn_once(self) -> None:
-        """Let transposes be copies that are the right operand of several small products."""
+        """Make transposes copies if they are the right operand of several small products."""
         uses = Counter(self.steps[at].refs[1] for at, kind in enumerate(self.kinds) if kind == "small")
         for at, step in enumerate(self.steps):
             if self.kinds[at] != "view" or len(step.refs) != 1 or uses[step.made[0]] < 2:
@@ -587,12 +587,12 @@ class Lowered:
                 self.places[number] = Place(place.shape, strides, place.dtype, number, 0)
 
     def _is_copy(self, step: Step) -> bool:
-        """Return whether a step puts operands into parts of its result, element by element as they are."""
+        """Return whether a step puts operands into parts of its result, element by element, unchanged."""
         if not self.is_movable(step.made[0]) or step.several:
             return False
         if step.op in ("reshape", DIAGONALS):
             return True
-        if step.op == "getitem":  # of one element: NumPy gives no view
+        if step.op == "getitem":  # of one element: NumPy returns no view
             return is_basic(step.args[1:])
         if step.op in ("stack", "concat"):
             return len({self.dtype(n) for n in (*step.refs, *step.made)}) == 1
@@ -602,7 +602,7 @@ class Lowered:
         return False
 
     def indexed(self, step: Step) -> tuple[int, list[int]] | None:
-        """Return the first axis that a step reads or adds at by arrays of integers, and their numbers; None if it is no such step."""
+        """Return the first axis along which a step reads or adds at integer arrays, and their numbers; None if it does not."""
         if step.several or len(step.made) != 1:
             return None
         if step.op == "getitem" and type(step.args[0]) is Ref:
@@ -631,7 +631,7 @@ class Lowered:
         return at[0], refs
 
     def lapack(self, step: Step) -> Any:
-        """Return the function of matrices in ``numpy.linalg`` whose loop a step is; None if it is none."""
+        """Return the function of matrices in ``numpy.linalg`` whose loop implements a step; None if there is none."""
         if step.op not in ("linalg.cholesky", "linalg.inv", "linalg.solve") or step.kwargs.get("upper"):
             return None
         if not all(type(a) is Ref for a in step.args) or any(
@@ -640,7 +640,7 @@ class Lowered:
             return None
         vector = len(self.shapes[step.refs[-1]].shape) == 1
         if step.op == "linalg.solve" and vector and len(self.shapes[step.refs[0]].shape) > 2:
-            return None  # the result's last axis is no matrix's
+            return None  # the result's last axis does not belong to a matrix
         name = {"linalg.cholesky": "cholesky_lo", "linalg.inv": "inv"}.get(step.op, "solve1" if vector else "solve")
         found = getattr(_umath_linalg, name, None)
         return found if found is not None and loop_of(found, ("float64",) * found.nargs) is not None else None
@@ -650,7 +650,7 @@ class Lowered:
         return self.dtype(number) in TYPES or self.places[number].dtype.itemsize in (4, 8)
 
     def loop_called(self, at: int) -> tuple[Any, tuple[str, ...]] | None:
-        """Return the ufunc whose inner loop a step is, and the dtypes of that; None if it is none."""
+        """Return the ufunc whose inner loop implements a step, and the dtypes of that; None if there is none."""
         step, kernel = self.steps[at], self.tried.kernels[at]
         if step.several or step.kwargs or len(step.made) != 1 or not step.refs:
             return None
@@ -674,7 +674,7 @@ class Lowered:
         """Return whether operands lie as the result does, or have one element: NumPy's loops round otherwise by other strides."""
         made = self.places[step.made[0]]
         if made.dtype.kind == "c" and made.size == 1:
-            return False  # which steps NumPy gives its loop then differs by the number of axes
+            return False  # the steps that NumPy passes to its loop then depend on the number of axes
         operands = [self.places[ref] for ref in step.refs]
         alike = all(o.size == 1 or (o.shape == made.shape and o.strides == made.strides) for o in operands)
         return alike and made.is_dense
@@ -682,7 +682,7 @@ class Lowered:
     # -- outputs ------------------------------------------------------------------------------------------------------
 
     def _with_outputs(self) -> list[int]:
-        """Return the outputs, with copies in place of what has no memory of its own."""
+        """Return the outputs, with copies in place of values without memory of their own."""
         number = self.program.next_number()
         found: list[int] = []
         given = {*self.program.inputs, *self.tried.kept}
@@ -710,7 +710,7 @@ class Lowered:
     # -- groups -------------------------------------------------------------------------------------------------------
 
     def _following(self, stretch: Stretch, groups: Mapping[int, list[Group]]) -> list[Group]:
-        """Return the groups of a stretch that is like an earlier one; none if they are others."""
+        """Return the groups of a stretch that is similar to an earlier one; none if they differ."""
         like = stretch.like
         if like is None or self.kinds[stretch.start : stretch.stop] != self.kinds[like.start : like.stop]:
             return []
@@ -748,15 +748,15 @@ class Lowered:
         return found
 
     def loop_shape(self, at: int) -> tuple[int, ...]:
-        """Return the shape that a step's loop goes over."""
+        """Return the shape that a step's loop traverses."""
         step = self.steps[at]
         return self.shapes[step.refs[0] if self.is_sum(step) else step.made[0]].shape
 
     def _loops(self, todo: list[int], needs: Mapping[int, set[int]], done: set[int], shape: tuple[int, ...]) -> Group:
-        """Return a group of what can be computed in one loop over a shape: elementwise steps, and sums over the same axes."""
+        """Return a group of steps computed in one loop over a shape: elementwise steps, and sums over the same axes."""
         group = Group("loop", [], shape)
         members: set[int] = set()
-        sums: Any = None  # axes, order and dtype of those in it
+        sums: Any = None  # axes, order and dtype of the sums in it
         made: set[int] = set()
         for at in todo:
             step = self.steps[at]
@@ -779,7 +779,7 @@ class Lowered:
         return group
 
     def _with_what_follows(self, first: int, todo: list[int], needs: Mapping[int, set[int]], done: set[int]) -> Group:
-        """Return a group of a small product and the simple elementwise steps that take what it gives."""
+        """Return a group of a small product and the simple elementwise steps that take its result."""
         group = Group("small", [first], self.loop_shape(first))
         made = {*self.steps[first].made}
         for at in todo:
@@ -792,7 +792,7 @@ class Lowered:
         return group
 
     def _goes_as_alone(self, group: Group, members: set[int]) -> bool:
-        """Return whether a loop goes over what is added up as NumPy does when it sees nothing else: that decides the bits."""
+        """Return whether a loop traverses the operand of a sum as NumPy does in isolation, which determines the bits."""
         sums = [at for at in group.steps if at not in members]
         step = self.steps[sums[0]]
         order, axes = self.sum_order(step), self.axes(step)
@@ -805,7 +805,7 @@ class Lowered:
         given = {*self.program.inputs, *self.tried.kept}
         if any(
             min(self.places[r].strides, default=1) <= 0 for r in others - given
-        ):  # it may get memory, and lie in another way
+        ):  # it may get memory, in another layout
             return False
         together = [*alone, *([self.places[r].over(group.shape)[i] for i in order] for r in others)]
         together += [[self.places[n].strides[i] for i in order] for n in inside]
@@ -814,7 +814,7 @@ class Lowered:
     # -- places -------------------------------------------------------------------------------------------------------
 
     def _find_places(self) -> None:
-        """Decide what is in memory, and where."""
+        """Decide which values are in memory, and where."""
         group_of = {at: i for i, group in enumerate(self.groups) for at in group.steps}
         makers = {n: at for at, step in enumerate(self.steps) for n in step.made}
         self.before = dict(self.places)
@@ -842,10 +842,10 @@ class Lowered:
         return True
 
     def _settle(self, group: Group, at: int, number: int) -> None:
-        """Give a value memory of its own, laid out as NumPy did, unless it lies in another one's."""
+        """Give a value memory of its own, in NumPy's layout, unless it shares another one's."""
         place = self.places[number]
         if group.kind != "view":
-            # a product takes another way by other strides, so that even views that are copied have those they had
+            # a product is computed differently for other strides, so even copied views keep their strides
             kept = place.is_dense or (group.kind == "tiny" and min(place.strides, default=1) > 0)
             strides = place.strides if kept else contiguous(place.shape, place.dtype.itemsize)
             self.places[number] = Place(place.shape, strides, place.dtype, number, 0)
@@ -857,9 +857,9 @@ class Lowered:
             offset = now.offset + place.offset - then.offset
             self.places[number] = Place(place.shape, place.strides, place.dtype, now.root, offset)
             return
-        # it was a view of a view, of which there is a copy now: a view of such a copy says how it lies
+        # it was a view of a view, which is now copied: a view of such a copy shows its layout
         reach = [(n - 1) * s for n, s in zip(now.shape, now.strides, strict=True)]
-        before = -sum(min(r, 0) for r in reach)  # bytes, where an axis goes backwards
+        before = -sum(min(r, 0) for r in reach)  # bytes, if an axis goes backwards
         memory = np.empty(before + sum(max(r, 0) for r in reach) + now.dtype.itemsize, np.uint8)
         operand = np.ndarray(now.shape, now.dtype, memory, before, now.strides)
         found = self.tried.call(self.tried.kernels[at], step, {ref: operand})
@@ -870,7 +870,7 @@ class Lowered:
         self.places[number] = Place(part.shape, part.strides, part.dtype, now.root, offset)
 
     def _share(self) -> None:
-        """Lay the workspace out: memory is used again behind the last use of what it held."""
+        """Lay out the workspace: memory is reused after the last use of its value."""
         last: dict[int, int] = {}
         held: dict[int, list[int]] = {}
         for i, group in enumerate(self.groups):
@@ -896,7 +896,7 @@ class Lowered:
             for root in ends[i]:
                 if root in self.starts:
                     free[self._room(root)].append(self.starts[root])
-        self.scratch = self.workspace  # where loops have what they work on, one after the other
+        self.scratch = self.workspace  # the state of loops, one after the other
         loops = [Scratch(self.steps[at].args[1], low).total for at, low in self.tried.loops.items()]
         self.workspace += max(loops, default=0)
 
@@ -909,7 +909,7 @@ class Lowered:
         return max(-(-size // ALIGNED) * ALIGNED, ALIGNED) + (ALIGNED if size >= 4096 else 0)
 
     def work(self) -> int:
-        """Return about how many elements the steps compute, those of products by their multiplications."""
+        """Return approximately how many elements the steps compute, counting multiplications of products."""
         total = 0
         for group in self.groups:
             for at in group.steps if group.kind != "view" else ():
@@ -924,7 +924,7 @@ class Lowered:
 
     @property
     def status(self) -> tuple[int, int]:
-        """Slot and offset of the word that is not 0 where a kernel could not do what it should."""
+        """Slot and offset of the word that is nonzero if a kernel failed."""
         return 0, self.workspace
 
     def is_in_memory(self, number: int) -> bool:
@@ -941,19 +941,19 @@ class Lowered:
 
 
 def predicted_seconds(program: Program, *, exact: bool = True) -> float:
-    """Return about how long it takes to make native code of a program: that follows from its steps alone.
+    """Return the approximate time to compile a program to native code: it depends only on its steps.
 
     Parameters
     ----------
     program : Program
         As an executor gets it.
     exact : bool
-        Whether bits are those of the steps one by one: products are then not written out.
+        Whether bits are those of the steps one by one: products are then not unrolled.
 
     Returns
     -------
     float
-        Seconds of a processor of 2022: of lowering each step, and of compiling the distinct ones.
+        Seconds of a processor of 2022: for lowering each step, and for compiling the distinct ones.
     """
     shapes, seconds = program.shapes, SECONDS["whole"] + len(program.steps) * SECONDS["step"]
     firsts = dict(zip(signatures(program.steps, shapes), program.steps, strict=True))
@@ -968,14 +968,14 @@ def predicted_seconds(program: Program, *, exact: bool = True) -> float:
 
 
 class Scratch:
-    """What a loop works on, by offsets in its memory; the workspace and status of a call stand at the beginning.
+    """The operands of a loop, by offsets in its memory; the workspace and status of a call are at the beginning.
 
     Attributes
     ----------
     carried : list of (int, int)
-        Per carried value, where it stands before every other call.
+        For each carried value, its position before every other call.
     nowhere : list of int
-        Per result of a call, where it is written if nobody wants it.
+        For each result of a call, where it is written if it is not wanted.
     total : int
         Bytes of all.
     """
@@ -993,7 +993,7 @@ class Scratch:
 
 
 def is_basic(key: Any) -> bool:
-    """Return whether an index is made of integers, slices, None and ``...`` alone."""
+    """Return whether an index only consists of integers, slices, None and ``...``."""
     if type(key) is tuple:  # a reference is a named one
         return all(map(is_basic, key))
     if isinstance(key, slice):
@@ -1002,7 +1002,7 @@ def is_basic(key: Any) -> bool:
 
 
 def collapsed(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[tuple[int, ...]]]:
-    """Return a shape and strides of fewer axes: without those of one element, and with those as one that go on in all operands."""
+    """Return a shape and strides with fewer axes: without those of one element, and merging those that are contiguous in all operands."""
     axes = [i for i, n in enumerate(shape) if n != 1]
     sizes = [shape[i] for i in axes]
     rows = [[row[i] for i in axes] for row in strides]

@@ -1,4 +1,4 @@
-"""NumPy's own inner loops by pointer: what is called so gives NumPy's bits, whatever NumPy is built with."""
+"""NumPy's own inner loops by pointer: calling them gives NumPy's bits, for any build of NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class _UFunc(ctypes.Structure):
-    """The beginning of a ``PyUFuncObject``, which NumPy's C interface has fixed."""
+    """The beginning of a ``PyUFuncObject``, fixed by NumPy's C interface."""
 
     _fields_ = (
         *((f"head_{i}", ctypes.c_ssize_t) for i in range(object.__basicsize__ // ctypes.sizeof(ctypes.c_ssize_t))),
@@ -27,9 +27,9 @@ class _UFunc(ctypes.Structure):
 
 @functools.cache
 def loop_of(ufunc: Any, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
-    """Return the addresses of a ufunc's inner loop for the dtypes of operands and results, and of what it is given beside them.
+    """Return the addresses of a ufunc's inner loop for the dtypes of operands and results, and of its auxiliary data.
 
-    None where it has no loop for exactly these.
+    None if it has no loop for exactly these.
     """
     kinds = [np.dtype(name).char for name in dtypes]
     head = _UFunc.from_address(id(ufunc))
@@ -44,7 +44,7 @@ def loop_of(ufunc: Any, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
 
 
 def resolves(ufunc: Any, operands: Sequence[Any], result: str) -> tuple[str, ...] | None:
-    """Return the dtypes of the loop that NumPy takes for operands, dtypes or Python numbers; None if it casts one to another."""
+    """Return the dtypes of the loop that NumPy uses for operands, dtypes or Python numbers; None if it casts one to another."""
     given = tuple(type(one) if isinstance(one, bool | int | float) else np.dtype(one) for one in operands)
     try:
         found = ufunc.resolve_dtypes((*given, None))

@@ -1,7 +1,7 @@
-"""Products of small matrices, written out on registers, with the elementwise steps that follow on what stands there.
+"""Products of small matrices, unrolled on registers, with the elementwise steps that follow on their results.
 
-BLAS spends more on such products on its way in than on the numbers. The bits are others than BLAS's, which adds in another
-order, so that these are for who asks for native code.
+On such products BLAS spends more time before the computation than in it. The bits differ from those of BLAS, which adds
+in another order, so these are for users who request native code.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from agrad_numpy.native.kernels import Kernel, Key
 from agrad_numpy.native.lowering import Group, Lowered
 from agrad_numpy.native.vector_math import Math
 
-#: So many rows are in registers at a time, and so many vectors in all.
+#: The number of rows in registers at a time, and of all vectors.
 ROWS, VECTORS = 4, 8
 
-#: So many terms are written out in a turn of the loop over them, at most.
+#: The largest number of terms unrolled in an iteration of the loop over them.
 TERMS = 4
 
 
 class Small(Kernel):
-    """A product and what follows it, tile by tile.
+    """A product and the steps that follow, tile by tile.
 
-    A tile holds some rows, each in vectors along the columns of the right operand. Where these do not lie one beside the other, as in
-    ``x @ w.T``, its vectors stand upright, along rows of the left operand, which is turned; the tile is then turned back.
+    A tile holds some rows, each in vectors along the columns of the right operand. If these are not contiguous, as in
+    ``x @ w.T``, its vectors are upright, along rows of the left operand, which is transposed; the tile is then
+    transposed back.
     """
 
     def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
@@ -59,7 +60,7 @@ class Small(Kernel):
         return []
 
     def _blocks(self, count: int, size: int, write: Any) -> None:
-        """Write what goes over blocks of a size, and over what is left."""
+        """Write the loop over blocks of a size, and over the rest."""
         whole = count - count % size
         self.f.loop(0, whole, size, lambda i: write(i, size))
         if count > whole:
@@ -140,7 +141,7 @@ class Small(Kernel):
         )
 
     def _keep(self, k: str, rows: int, lines: Sequence[str]) -> None:
-        """Write turned lines of the left operand, of terms from k."""
+        """Write transposed lines of the left operand, for terms from k."""
         f, to = self.f, self.f.at(self.turned, self.f.times(k, rows * self.size))
         for at, value in enumerate(lines):
             f.store(value, f.at(to, at * rows * self.size), self.dtype, rows if rows > 1 else 0)
@@ -168,7 +169,7 @@ class Small(Kernel):
     # -- what follows -------------------------------------------------------------------------------------------------
 
     def _finish(self, i: str, row: int, j: str, column: int, width: int, found: str) -> None:
-        """Write what follows in a part of a row, from `column` behind `j`."""
+        """Write the following steps for a part of a row, from `column` after `j`."""
         f, low = self.f, self.low
         values = {self.steps[0].made[0]: found}
 

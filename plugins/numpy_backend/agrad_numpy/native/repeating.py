@@ -1,4 +1,4 @@
-"""Stretches of a program: where it is cut, and which of them are alike, so that one is lowered and the others follow it."""
+"""Stretches of a program: where it is cut, and which of them are similar, so that one is lowered and the others follow it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 from agrad.plugin.programs import Ref, Shaped, Step
 
-#: Values of so many elements are kept in registers, whole.
+#: Values of up to this many elements are kept in registers, whole.
 TINY = 16
 
-#: So many steps become one kernel at most, twice as many where that is the end.
+#: The largest number of steps in one kernel, twice as many if it ends there.
 CHUNK = 150
 
-#: The longest period that is looked for, and how many steps of repetitions are worth it.
+#: The longest period that is considered, and the number of repeated steps that make it worthwhile.
 PERIOD, REPEATED = 800, 24
 
 
@@ -27,11 +27,11 @@ class Stretch:
     Attributes
     ----------
     start, stop : int
-        Their places in the program.
+        Their positions in the program.
     outside : list of int
-        The numbers of the values that they take from outside, in the order of their first uses.
+        The numbers of the outer values that they take, in the order of their first uses.
     like : Stretch or None
-        An earlier one, of the same steps: the values of both correspond.
+        An earlier stretch with the same steps: the values of both correspond.
     """
 
     __slots__ = ("_numbers", "like", "made", "outside", "start", "stop")
@@ -43,7 +43,7 @@ class Stretch:
 
     @property
     def numbers(self) -> dict[int, int]:
-        """By the numbers of the values of the earlier stretch those of this one."""
+        """From the numbers of the values of the earlier stretch to those of this one."""
         if self._numbers is None:
             assert self.like is not None
             before = (*self.like.outside, *self.like.made)
@@ -52,9 +52,9 @@ class Stretch:
 
 
 def signatures(steps: Sequence[Step], shapes: Mapping[int, Shaped]) -> Iterator[Any]:
-    """Give, per step, what two steps have in common that become the same part of a kernel, whatever they take and make.
+    """Return, per step, the key shared by steps that become the same part of a kernel, whatever their operands and results.
 
-    Places of large arrays that are read and written do not count: kernels get them as offsets.
+    Positions of large arrays that are read and written do not count: kernels get them as offsets.
     """
     for step in steps:
         abouts = tuple([shapes.get(n) for n in (*step.refs, *step.made)])
@@ -136,7 +136,7 @@ class Stretches:
         return Stretch(start, stop, [*taken], [n for step in steps for n in step.made])
 
     def _key(self, stretch: Stretch) -> Any:
-        """Return what is the same of stretches that are alike."""
+        """Return the properties shared by similar stretches."""
         local = {n: at for at, n in enumerate((*stretch.outside, *stretch.made))}
         steps = self._steps[stretch.start : stretch.stop]
         taken = tuple([local[ref] for step in steps for ref in step.refs])

@@ -1,4 +1,4 @@
-"""Native programs: their code, memory and schedule; and what calls them."""
+"""Native programs: their code, memory and schedule; and the functions that call them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from agrad_numpy.native.products import Small
 from agrad_numpy.native.scanning import Scan
 from agrad_numpy.native.vector_math import Math
 
-#: Layouts of inputs that there is code for; calls with further ones are refused.
+#: The number of input layouts that code is compiled for; calls with further ones are refused.
 LAYOUTS = 8
 
 #: Workspaces that are kept for calls at the same time.
 POOLS = 4
 
-#: Programs of more work let go of Python's lock: some 50 microseconds.
+#: Programs with more work release Python's lock: some 50 microseconds.
 LONG = 200_000
 
-#: In programs of fewer distinct steps the functions of `vector_math` are written out where they are called.
+#: In programs with fewer distinct steps, the functions of `vector_math` are inlined.
 INLINE = 200
 
-#: What walks over a schedule, pairs of a kernel's address and that of its arguments.
+#: The code that follows a schedule, pairs of a kernel's address and that of its arguments.
 RUN = """
 define void @run(ptr %slots, ptr %schedule, i64 %start, i64 %stop) {
   %any = icmp slt i64 %start, %stop
@@ -53,7 +53,7 @@ done:
 }
 """
 
-#: What calls a loop of NumPy's.
+#: The code that calls one of NumPy's loops.
 CALLED = """
 define internal void @called(ptr %loop, ptr %places, ptr %sizes, ptr %steps, ptr %data) alwaysinline {
   call void %loop(ptr %places, ptr %sizes, ptr %steps, ptr %data)
@@ -61,7 +61,7 @@ define internal void @called(ptr %loop, ptr %places, ptr %sizes, ptr %steps, ptr
 }
 """
 
-#: The same, which keeps note of floating-point errors before it: loops forget them.
+#: The same, preserving earlier floating-point errors, which loops clear.
 TELLING = """
 @flags.test = global ptr null
 @flags.raise = global ptr null
@@ -84,16 +84,16 @@ _RUN = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64,
 
 
 class Schedule:
-    """Kernels in their order, with what they work on: tables that native code walks over.
+    """Kernels in their order, with their operands: tables that native code follows.
 
     Attributes
     ----------
     slots : list of int
         The addresses that are the same in every call, 0 for others.
     entries : list of Kernel
-        What runs, without Python's steps.
+        The kernels, without Python's steps.
     python : list of (int, Group)
-        Steps of Python's, each with the place among the entries before which it runs, ascending.
+        Steps of Python, each with the position among the entries before which it runs, ascending.
     within : list of Schedule
         Those of loops.
     """
@@ -139,14 +139,14 @@ class Schedule:
         return self._extra[key]
 
     def _loop(self, ufunc: Any, dtypes: tuple[str, ...]) -> list[tuple[int, int]]:
-        """Return where the addresses of a ufunc's inner loop stand."""
+        """Return the position of the addresses of a ufunc's inner loop."""
         found = loop_of(ufunc, dtypes)
         if found is None:
             raise Refused(f"NumPy has no loop of {ufunc.__name__} for {', '.join(dtypes)}")
         return [(self._slot((ufunc, dtypes, k), value), 0) for k, value in enumerate(found)]
 
     def _number(self, value: Any, dtype: str) -> tuple[int, int]:
-        """Return where a number stands that is an operand."""
+        """Return the position of a number that is an operand."""
         key = type(value), repr(value), dtype
         if key not in self._extra:
             array = np.asarray(value, np.dtype(dtype))
@@ -155,13 +155,13 @@ class Schedule:
         return self._extra[key], 0
 
     def whole(self) -> Iterator[Schedule]:
-        """Give this schedule and those of all loops."""
+        """Return this schedule and those of all loops."""
         yield self
         for inner in self.within:
             yield from inner.whole()
 
     def fill(self, kernels: Mapping[Any, int]) -> None:
-        """Fill the table in, with the addresses of kernels by their keys."""
+        """Fill in the table, with the addresses of kernels by their keys."""
         start = address(self._args)
         for place, kernel in enumerate(self.entries):
             self.table[place] = kernels[kernel.key], start
@@ -176,24 +176,25 @@ class Native:
     backend : Backend
         NumPy's.
     python : list of (int, Group)
-        Steps of Python's, each with the place of the schedule before which it runs, ascending.
+        Steps of Python, each with the position of the schedule before which it runs, ascending.
     kernels : int
         How many distinct kernels there are.
     slots : list of int
         The addresses that are the same in every call, 0 for others.
     outputs : list of int
-        The numbers of what is given; one that is there twice is one array.
+        The numbers of the results; a repeated one is one array.
 
     Parameters
     ----------
     program, backend, own, threads
-        As of `Running`; what tells runs on one thread, as each has its own note of errors.
+        Those of `Running`; a program that reports errors runs on one thread, because each thread has its own error
+        flags.
     values : sequence of array
         Of a call.
     whole : bool, optional
-        Refuse a program with steps of Python's, and one whose results lie otherwise than those of its text.
+        Refuse a program with steps of Python, and one whose results have another layout than those of its text.
     tells : bool, optional
-        Give None where a floating-point error was met.
+        Return None if a floating-point error occurred.
     """
 
     def __init__(
@@ -248,7 +249,7 @@ class Native:
             self.call = self.entry(releases=False)
 
     def _refuse_what_shows(self, outputs: Sequence[int]) -> None:
-        """Refuse a program with steps of Python's, or with results that would lie in memory otherwise than its text's."""
+        """Refuse a program with steps of Python, or with results whose layout would differ from its text's."""
         low = self.low
         if self.python:
             step = low.steps[self.python[0][1].steps[0]]
@@ -260,14 +261,14 @@ class Native:
             raise Refused("a result is a part of what is computed")
 
     def _calling(self) -> str:
-        """Return the text of what calls NumPy's loops."""
+        """Return the text of the code that calls NumPy's loops."""
         return CALLED if self._flags is None else TELLING.replace("FLAGS", str(self._flags[0]))
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def memory(self) -> tuple[Any, Any]:
         """Return new slots and a new workspace."""
-        work = aligned(self.low.workspace + 8)  # with the status behind it
+        work = aligned(self.low.workspace + 8)  # followed by the status
         slots = self._schedule.template.copy()
         slots[0] = address(work)
         return slots, work
@@ -275,7 +276,7 @@ class Native:
     def entry(self, *, releases: bool, memory: tuple[Any, Any] | None = None, count: int | None = None) -> Any:
         """Return a builtin function with a workspace, which one call at a time may have.
 
-        Unless it `releases` Python's lock no other thread runs while it does. `count`: it runs so much of the schedule.
+        Unless it `releases` Python's lock, no other thread runs meanwhile. `count`: how much of the schedule it runs.
         """
         slots, work = memory or self.memory()
         inputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.program.inputs]
@@ -287,16 +288,16 @@ class Native:
 
     @property
     def held(self) -> tuple[Any, ...]:
-        """What has to live as long as code that runs the program."""
+        """Objects that must live as long as code that runs the program."""
         return self._code, self._schedule
 
     @property
     def schedule(self) -> tuple[int, int, int]:
-        """The addresses of what runs the schedule and of its table, and how many entries that has."""
+        """The addresses of the schedule's runner and of its table, and the number of entries."""
         return self._run, address(self._schedule.table), self.count
 
     def runner(self, slots: Any) -> Callable[[int, int], None]:
-        """Return what runs a part of the schedule."""
+        """Return the function that runs a part of the schedule."""
         run, at, schedule = _RUN(self._run), address(slots), address(self._schedule.table)
         return lambda start, stop: run(at, schedule, start, stop)
 
@@ -312,7 +313,7 @@ class Apart:
     Parameters
     ----------
     make : callable
-        Makes what runs one call at a time; what is free is taken again.
+        Creates a runner for one call at a time; free ones are reused.
     """
 
     def __init__(self, make: Callable[[], Callable[..., tuple[Any, ...] | None]]) -> None:
@@ -350,7 +351,7 @@ class Workspace:
         self._fixed: dict[int, Any] = dict(native.low.tried.kept)  # arrays that are the same in every call
 
     def __call__(self, *values: Any) -> tuple[Any, ...] | None:
-        """Run the program; None for other inputs, and where native code could not do what it should."""
+        """Run the program; return None for other inputs, and if native code failed."""
         native = self._native
         outs: tuple[Any, ...] | None = self._begin(*values)
         if outs is None:
@@ -368,7 +369,7 @@ class Workspace:
         return None if self._status.any() else outs
 
     def _step(self, at: int, arrays: dict[int, Any]) -> None:
-        """Run a step by its kernel, and put what it gives where it is looked for."""
+        """Run a step by its kernel, and put its result where it is expected."""
         low = self._native.low
         step = low.steps[at]
         found = low.tried.call(low.tried.kernels[at], step, {ref: self._array(ref, arrays) for ref in step.refs})
@@ -385,7 +386,7 @@ class Workspace:
         place = low.places[number]
         if place.root == number:
             found = np.ndarray(place.shape, place.dtype, self._work, low.starts[number], place.strides)
-        else:  # a view: its step gives it again
+        else:  # a view: its step returns it again
             at = self._makers[number]
             step = low.steps[at]
             made = low.tried.call(low.tried.kernels[at], step, {ref: self._array(ref, arrays) for ref in step.refs})
@@ -395,7 +396,7 @@ class Workspace:
 
 
 class Running:
-    """What an executor gives: a program, with code for each layout of its inputs.
+    """The result of an executor: a program, with code for each layout of its inputs.
 
     Parameters
     ----------
@@ -406,9 +407,9 @@ class Running:
     own : bool
         Whether functions of `vector_math` may stand for NumPy's.
     plain : Program, optional
-        What runs step by step where native code could not do what it should; the program itself unless given.
+        Runs step by step if native code failed; the program itself by default.
     threads : int
-        On how many threads large loops run; no bit depends on it.
+        The number of threads that run large loops; no bit depends on it.
     """
 
     def __init__(
@@ -440,7 +441,7 @@ class Running:
         return found
 
     def _otherwise(self, values: Sequence[Any]) -> Any:
-        """Run on inputs that are scalars, or lie in another way than the last ones; and what native code could not."""
+        """Run on inputs that are scalars, or have another layout than the last ones; and if native code failed."""
         arrays = list(map(plain, values))
         shapes = self._program.shapes
         for number, array in zip(self._program.inputs, arrays, strict=True):
@@ -448,7 +449,7 @@ class Running:
                 raise Refused("the inputs are others than the program's")
         native = self.native(arrays)
         outs = native.call(*arrays)
-        if outs is None:  # a matrix is singular, or nearly: NumPy's own functions raise what they raise
+        if outs is None:  # a matrix is singular, or nearly: NumPy's own functions raise their errors
             return self._steps(*arrays)
         self._call = native.call
         return outs
@@ -460,7 +461,7 @@ class Running:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as an array of NumPy's own class, aligned, of a dtype that is the one object of its kind."""
+    """Return a value as an array of NumPy's own class, aligned, with a dtype that is the canonical object of its kind."""
     array = np.asarray(value)
     dtype = np.dtype(array.dtype.type) if array.dtype.isnative and array.dtype.kind in "biufc" else array.dtype
     if array.dtype is not dtype:

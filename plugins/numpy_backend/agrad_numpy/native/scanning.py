@@ -1,4 +1,4 @@
-"""Loops: a kernel that runs a schedule of its own for each row, and carries values along."""
+"""Loops: a kernel that runs its own schedule for each row, and carries values."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from agrad_numpy.native.vector_math import Math
 
 
 class Scan(Kernel):
-    """A loop whose calls are a schedule: rows are found by their strides, carried values stand where the next call looks for them.
+    """A loop whose calls are a schedule: rows are found by their strides, carried values are where the next call expects them.
 
     Parameters
     ----------
     low, group, math_
-        As of all kernels.
+        Those of all kernels.
     tables : tuple of (int, int)
-        Where the addresses stand of the slots that are the same in every call, and of the schedule.
+        The positions of the addresses of slots that are the same in every call, and of the schedule.
     slots, count : int
-        How many slots there are, and entries of the schedule.
+        The number of slots, and of entries of the schedule.
     """
 
     def __init__(
@@ -102,12 +102,12 @@ class Scan(Kernel):
 
 
 class Carried:
-    """Where one carried value stands before each call: among the rows that are kept, or in one of two places in turns.
+    """The position of one carried value before each call: among the rows that are kept, or alternating between two places.
 
     Attributes
     ----------
     last : str
-        Where it is written by the last call.
+        Where the last call writes it.
     """
 
     def __init__(self, scan: Scan, k: int, f: Function, work: str, outs: list[Any]) -> None:
@@ -120,7 +120,7 @@ class Carried:
         self.last = f.at(work, scan.scratch.nowhere[k]) if outs[k] is None else outs[k]
 
     def before(self, time: str, at: str) -> str:
-        """Return where the value stands before a call, by the number of calls before it and by its row."""
+        """Return the position of the value before a call, by the number of calls before it and by its row."""
         f = self._f
         if self._column is not None:
             return f.at(self._column, f.times(at, self._size))

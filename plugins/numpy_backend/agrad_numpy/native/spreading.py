@@ -1,4 +1,4 @@
-"""Large loops on several threads: how they are divided, which depends on their size alone, and LLVM's text of what starts threads."""
+"""Large loops on several threads: their division, which only depends on their size, and LLVM's text for starting threads."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import functools
 #: Loops over fewer elements stay on one thread: starting another one takes some 20 microseconds.
 SPREAD_FROM = 2**19
 
-#: About how many elements a part has.
+#: The approximate number of elements in a part.
 PART = 2**16
 
-#: What runs the parts of a loop: threads of the system's, each of which takes the next part until there is none. It waits for all.
+#: Runs the parts of a loop: system threads, each of which takes the next part until there is none. It waits for all.
 TEXT = """
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
@@ -94,7 +94,7 @@ def available() -> bool:
 
 
 def halves(start: int, count: int) -> list[tuple[int, int]]:
-    """Return the parts of a row that is added up in halves, as NumPy does: beginnings and lengths."""
+    """Return the parts of a row that is summed in halves, as NumPy does: beginnings and lengths."""
     if count <= PART:
         return [(start, count)]
     first = (count >> 1) & -8

@@ -1,8 +1,8 @@
-"""Functions of one float on vectors: their instructions, to at most 1.5 units in the last place, special values as NumPy's.
+"""Functions of one float on vectors: their instructions, accurate to at most 1.5 units in the last place, with NumPy's special values.
 
-Arguments are brought to an interval around 0, where a polynomial stands for the function; ``tests/backends/test_native_math.py``
-compares with exact values. Polynomials have been fitted to Chebyshev's points. Every element has the bits it would have
-alone, whatever the width of a vector and its neighbours.
+Arguments are reduced to an interval around 0, where a polynomial approximates the function;
+``tests/backends/test_native_math.py`` compares with exact values. Polynomials were fitted at Chebyshev points. Every
+element has the bits it would have alone, whatever the width of a vector and its neighbours.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from agrad_numpy.native.ir import Arithmetic, Function
 
-#: Of a dtype: bits of the fraction, the exponent's bias.
+#: By dtype: bits of the fraction, the exponent's bias.
 FRACTION = {"float32": 23, "float64": 52}
 BIAS = {"float32": 127, "float64": 1023}
 
@@ -63,7 +63,7 @@ LOG = {
     ),
 }  # fmt: skip
 
-#: ``(sinh(x) / x - 1) / z`` of ``z = x**2`` for ``abs(x) <= 1``: what is left out of the series is past all digits.
+#: ``(sinh(x) / x - 1) / z`` of ``z = x**2`` for ``abs(x) <= 1``: the truncated terms are below all digits.
 SINH = {
     dtype: tuple(1 / math.factorial(2 * k + 3) for k in range(count))
     for dtype, count in (("float32", 5), ("float64", 9))
@@ -92,7 +92,7 @@ ERF = {
     ),
 }  # fmt: skip
 
-#: ``exp(x**2) * erfc(x)`` of ``1 / (x + 2)`` for x from 1 to where erf is 1.
+#: ``exp(x**2) * erfc(x)`` of ``1 / (x + 2)`` for x from 1 to the point where erf is 1.
 ERFC = {
     "float32": (
         0.0006051183909673801, 0.547268680168792, 1.3230285348114388, 0.8119632995434544, 6.455920853461252, -1.8260863988446758,
@@ -105,7 +105,8 @@ ERFC = {
     ),
 }  # fmt: skip
 
-#: log(2) as a sum; products of the first part with an exponent are exact. Two to the power of the last part's error is past all digits.
+#: log(2) as a sum; products of the first part with an exponent are exact. Two to the power of the last part's error is
+#: below all digits.
 LOG_2 = {"float32": (0.693145751953125, 1.4286068203094172e-06), "float64": (0.6931471805598903, 5.497923018708371e-14)}
 
 #: pi / 2 as a sum of three.
@@ -114,7 +115,7 @@ HALF_PI = {
     "float64": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33),
 }
 
-#: Larger arguments of sine and cosine go to NumPy's loops.
+#: Larger arguments of sine and cosine are passed to NumPy's loops.
 FAR = {"float32": 71476.0, "float64": 1e6}
 
 
@@ -142,7 +143,7 @@ def nearest(e: Arithmetic, x: str) -> str:
 
 
 def reduced(e: Arithmetic, x: str) -> tuple[str, str, str]:
-    """Return n, r and what r lacks, of ``x = n log(2) + r``."""
+    """Return n, r and the rounding error of r, for ``x = n log(2) + r``."""
     high, low = LOG_2[e.dtype]
     n = nearest(e, e.multiply(x, e.number(1 / math.log(2))))
     first = e.fused(n, e.number(-high), x)
@@ -151,7 +152,7 @@ def reduced(e: Arithmetic, x: str) -> tuple[str, str, str]:
 
 
 def power_pair(e: Arithmetic, x: str) -> tuple[str, str, str]:
-    """Return n, p and what p lacks, of ``exp(x) = p * 2**n``, for arguments whose n are exponents."""
+    """Return n, p and the rounding error of p, for ``exp(x) = p * 2**n``, for arguments whose n are exponents."""
     n, r, rest = reduced(e, x)
     tail = e.fused(e.multiply(r, r), polynomial(e, r, EXP[e.dtype]), rest)
     most = e.add(r, tail)
@@ -193,7 +194,7 @@ def expm1(e: Arithmetic, x: str) -> str:
     tail = e.fused(e.multiply(r, r), polynomial(e, r, EXP[e.dtype]), rest)
     scale = power_of_2(e, e.to_integer(n))
     less = e.subtract(scale, e.number(1.0))
-    high = e.multiply(scale, r)  # exact, as all products with a power of two
+    high = e.multiply(scale, r)  # exact, like all products with a power of two
     total, error = two_sum(e, less, high)
     near = e.add(total, e.fused(scale, tail, error))
     found = e.choose(e.compare("olt", x, e.number(42.0)), near, exp(e, x))
@@ -202,14 +203,14 @@ def expm1(e: Arithmetic, x: str) -> str:
 
 
 def two_sum(e: Arithmetic, a: str, b: str) -> tuple[str, str]:
-    """Return a sum and what it lacks."""
+    """Return a sum and its rounding error."""
     total = e.add(a, b)
     part = e.subtract(total, a)
     return total, e.add(e.subtract(a, e.subtract(total, part)), e.subtract(b, part))
 
 
 def tanh(e: Arithmetic, x: str) -> str:
-    """Return the hyperbolic tangent: near 0 by a polynomial, else as ``1 - 2 / (exp(2 x) + 1)``."""
+    """Return the hyperbolic tangent: near 0 by a polynomial, otherwise as ``1 - 2 / (exp(2 x) + 1)``."""
     size = e.called("fabs", x)
     z = e.multiply(x, x)
     near = e.fused(e.multiply(size, z), polynomial(e, z, TANH[e.dtype]), size)
@@ -265,7 +266,7 @@ def log(e: Arithmetic, x: str) -> str:
 
 
 def log1p(e: Arithmetic, x: str, lacks: str = "") -> str:
-    """Return ``log(1 + x)``, or that of x and what it lacks."""
+    """Return ``log(1 + x)``, or that of x and its rounding error."""
     info = np.finfo(e.dtype)
     one = e.number(1.0)
     u = e.add(x, one)
@@ -280,7 +281,7 @@ def log1p(e: Arithmetic, x: str, lacks: str = "") -> str:
 
 
 def _wave(e: Arithmetic, x: str, shift: int) -> str:
-    """Return the sine of x and as many quarters of a turn."""
+    """Return the sine of x plus a number of quarter turns."""
     n = nearest(e, e.multiply(x, e.number(2 / math.pi)))
     r = x
     for part in HALF_PI[e.dtype]:
@@ -291,7 +292,7 @@ def _wave(e: Arithmetic, x: str, shift: int) -> str:
     first = e.subtract(e.number(1.0), half)
     rest = e.subtract(e.subtract(e.number(1.0), first), half)
     cosine = e.add(first, e.fused(e.multiply(z, z), polynomial(e, z, COS[e.dtype]), rest))
-    far = e.compare("ult", e.called("fabs", x), e.number(FAR[e.dtype]))  # integers of others would be anything
+    far = e.compare("ult", e.called("fabs", x), e.number(FAR[e.dtype]))  # others would convert to arbitrary integers
     quarter = e.to_integer(e.choose(far, n, e.number(0.0)))
     quarter = e.integers("add", quarter, e.whole_number(shift)) if shift else quarter
     odd = e.integers("and", quarter, e.whole_number(1))
@@ -314,7 +315,7 @@ def power(e: Arithmetic, x: str, exponent: float) -> str:
     """Return a power that takes few products: of 3, 4, 1.5, -0.5 and -2."""
     if exponent == 3:
         return e.multiply(e.multiply(x, x), x)
-    if exponent in (4, -2):  # the square of a square, or of an inverse, with what that lacks
+    if exponent in (4, -2):  # the square of a square, or of an inverse, with its rounding error
         root = e.multiply(x, x) if exponent == 4 else e.divide(e.number(1.0), x)
         if exponent == 4:
             lacks = e.fused(x, x, e.negative(root))
@@ -322,7 +323,7 @@ def power(e: Arithmetic, x: str, exponent: float) -> str:
             lacks = e.multiply(root, e.fused(e.negative(root), x, e.number(1.0)))
         found = e.multiply(root, root)
         rest = e.fused(e.add(root, root), lacks, e.fused(root, root, e.negative(found)))
-        whole = e.add(found, rest)  # NaN where one of them is no number
+        whole = e.add(found, rest)  # NaN if one of them is not a number
         return e.choose(e.compare("olt", e.called("fabs", rest), e.called("fabs", found)), whole, found)
     infinite = e.compare("oeq", x, e.number(-math.inf))
     root = e.called("sqrt", e.choose(infinite, e.number(math.inf), e.add(x, e.number(0.0))))  # -0.0 counts as 0.0
@@ -330,13 +331,13 @@ def power(e: Arithmetic, x: str, exponent: float) -> str:
 
 
 def any_of(f: Function, truths: str, width: int) -> str:
-    """Return whether one of a vector of truth values is true."""
+    """Return whether one of a vector of booleans is true."""
     f.declared.add(f"declare i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1>)")
     return f.get(f"call i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1> {truths})")
 
 
 def tan(e: Arithmetic, x: str) -> str:
-    """Return the tangent, as the quotient of sine and cosine with what each lacks."""
+    """Return the tangent, as the quotient of sine and cosine with their rounding errors."""
     one = e.number(1.0)
     near = e.compare("ult", e.called("fabs", x), e.number(FAR[e.dtype]))
     n = nearest(e, e.multiply(e.choose(near, x, e.number(0.0)), e.number(2 / math.pi)))
@@ -365,7 +366,7 @@ def tan(e: Arithmetic, x: str) -> str:
 
 
 def quotient(e: Arithmetic, a: str, a_lacks: str, b: str, b_lacks: str) -> str:
-    """Return a quotient of numbers with what they lack."""
+    """Return a quotient of numbers with their rounding errors."""
     found = e.divide(a, b)
     lacks = e.add(e.fused(e.negative(found), b, a), e.fused(e.negative(found), b_lacks, a_lacks))
     return e.add(found, e.divide(lacks, b))
@@ -430,7 +431,7 @@ def sinh(e: Arithmetic, x: str) -> str:
 
 
 def erf(e: Arithmetic, x: str) -> str:
-    """Return the error function: near 0 by a polynomial, else by that of its complement."""
+    """Return the error function: near 0 by a polynomial, otherwise by that of its complement."""
     size = e.called("fabs", x)
     near = e.fused(size, polynomial(e, e.multiply(x, x), ERF[e.dtype]), size)
     limit = e.number(4.0 if e.dtype == "float32" else 6.0)
@@ -472,7 +473,7 @@ FUNCTIONS: dict[str, Callable[[Arithmetic, str], str]] = {
     "tanh": tanh,
 }
 
-#: Those whose arguments may be too far away.
+#: Functions whose arguments may be out of range.
 FAR_AWAY = ("sin", "cos", "tan")
 
 
@@ -486,9 +487,9 @@ class Math:
     declared : set of str
         What they declare.
     loops : set of (str, str)
-        Ufuncs and dtypes of NumPy's loops that they call, whose addresses stand in variables of the module.
+        The ufuncs and dtypes of NumPy's loops that they call, whose addresses are in variables of the module.
     inline : bool
-        Whether each call becomes the function's instructions: twice as long to compile, for programs of few steps.
+        Whether each call is inlined: twice as long to compile, for programs of few steps.
     """
 
     def __init__(self) -> None:
@@ -517,7 +518,7 @@ class Math:
         )
 
     def _with_far(self, e: Arithmetic, op: str, near: str) -> str:
-        """Return a result with NumPy's where the argument is too far away."""
+        """Return a result with NumPy's where the argument is out of range."""
         f, width = e.f, max(e.width, 1)
         self.loops.add((op, e.dtype))
         far = e.compare("uge", e.called("fabs", "%x"), e.number(FAR[e.dtype]))
