@@ -1,9 +1,9 @@
 """agrad: define-by-run automatic differentiation for any array library.
 
-PyTorch's autograd in its way of working, the Python array API standard in its way of computing; array libraries are
-plugins. ``agrad.backends()`` lists those that are installed.
+It works the way PyTorch's autograd does, and computes with the Python array API standard; array libraries are plugins.
+``agrad.backends()`` lists the installed ones.
 
-What stands here without an underscore is public. Chapters say in their own ``__all__`` what they give.
+Names here without an underscore are public. Chapters list theirs in ``__all__``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from agrad.plugin.manager import (  # isort: skip
     use_backend as use_backend,
 )  # fmt: skip
 
-# These use what stands above.
+# These use the names above.
 from agrad import autograd as autograd, backends as backends, extra as extra, fft as fft, func as func  # isort: skip
 from agrad import linalg as linalg, nn as nn, optim as optim, random as random, special as special  # isort: skip
 from agrad import tree as tree, utils as utils, view as view  # isort: skip
@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from agrad import scipy as scipy
     from agrad import sparse as sparse
     from agrad.torch_names import *  # a stub, written by docs/make_methods.py
-else:  # a type checker reads the imports, and is to know what there is not
-    #: What stands here as well, but is not public; and `numpy`, which is: a star would hide NumPy.
+else:  # type checkers read the imports, and should report missing names
+    #: Names that are here as well, but not public; and `numpy`, which is public: a star import would hide NumPy.
     _OTHERS = {
         "TYPE_CHECKING",
         "annotations",

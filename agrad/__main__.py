@@ -1,6 +1,6 @@
 """``python -m agrad``: the tables of backends and executors; ``conformance NAME``: the kit; ``new-backend NAME``: a new one.
 
-``python -m agrad sparsity``: the operations by how the pattern of a Jacobian goes through them.
+``python -m agrad sparsity``: the operations by their effect on the pattern of a Jacobian.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> int:
     Returns
     -------
     int
-        The exit status: 1 where a plugin failed, or what ``--strict`` names is not available.
+        The exit status: 1 if a plugin failed, or a name in ``--strict`` is not available.
     """
     if sys.argv[1:2] == ["conformance"]:
         return command.main(sys.argv[2:])
@@ -38,7 +38,7 @@ def main() -> int:
     strict = "exit with 1 unless this backend or executor is available; may be given several times"
     parser.add_argument("--strict", metavar="NAME", action="append", default=[], help=strict)
     given = parser.parse_args()
-    with warnings.catch_warnings():  # the table says what failed
+    with warnings.catch_warnings():  # the table shows the failures
         warnings.filterwarnings("ignore", "the agrad plugin", RuntimeWarning)
         backends, ways = manager.backends(), manager.executors()
     rows = [("backend", "version", "devices", "available")]
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def show_sparsity() -> None:
-    """Print how many operations there are of each kind, as patterns have it, and the names of those without a rule."""
+    """Print how many operations there are of each kind of pattern, and the names of those without a rule."""
     from agrad.ops.scipy import linalg, signal  # noqa: F401, PLC0415 (what they declare; nothing else here needs them)
 
     by_way = ways()

@@ -1,4 +1,4 @@
-"""PyTorch's questions about accelerators: here there is one kind, the CUDA devices of the cupy backend."""
+"""PyTorch's queries about accelerators: there is one kind here, the CUDA devices of the cupy backend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_available() -> bool:
     Returns
     -------
     bool
-        Whether `current_accelerator` gives one.
+        Whether `current_accelerator` returns one.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def current_accelerator(check_available: bool = False) -> _Device | None:  # noq
     Parameters
     ----------
     check_available : bool, optional
-        Not looked at: without a usable device there is none.
+        Ignored: without a usable device there is none.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """xarray's interface to arrays in chunks, for tensors: ``a.chunk(time=100, chunked_array_type="agrad")``.
 
-xarray finds it by the entry point ``xarray.chunkmanagers``. `agrad.xarray`, once it is imported, makes it the manager of tensors
-where xarray asks for none by name.
+xarray finds it by the entry point ``xarray.chunkmanagers``. `agrad.xarray`, once imported, makes it the default manager
+of tensors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["ChunkManager"]
 
 
 class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, where xarray is not installed
-    """The chunk manager of tensors: cutting is a step of the graph; what is no tensor becomes one, on Dask.
+    """The chunk manager of tensors: rechunking is a step of the graph; other values become tensors, on Dask.
 
     Examples
     --------
@@ -34,11 +34,11 @@ class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, wh
     available = all(importlib.util.find_spec(name) for name in ("dask", "agrad_dask"))
 
     def __init__(self) -> None:
-        """Make the manager: in the base this is abstract, and raises."""
+        """Create the manager: in the base class this is abstract, and raises."""
 
     @once
     def _dask(self) -> Any:
-        """Xarray's manager of Dask's arrays: asked for late, as xarray makes all managers before it knows any."""
+        """xarray's manager of Dask's arrays: looked up late, because xarray creates all managers before it knows any."""
         return guess_chunkmanager("dask")
 
     def is_chunked_array(self, data: Any) -> bool:
@@ -54,7 +54,7 @@ class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, wh
         return self._dask.normalize_chunks(*args, **options)
 
     def from_array(self, data: Any, chunks: Any, **options: Any) -> Any:
-        """Return a tensor in chunks: of a tensor in the same graph, of anything else by Dask's function of this name."""
+        """Return a tensor in chunks: for a tensor in the same graph, for anything else by Dask's function of this name."""
         if isinstance(data, ag.Tensor):
             return data.to_device("dask").rechunk(chunks)
         return ag.asarray(self._dask.from_array(data, chunks, **options))
@@ -69,12 +69,12 @@ class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, wh
         return data
 
     def persist(self, *data: Any, **options: Any) -> Any:
-        """Compute tensors, whose values stay with Dask."""
+        """Compute tensors, which keep their values on Dask."""
         ag.persist(*(x for x in data if isinstance(x, ag.Tensor)))
         return data
 
     def unify_chunks(self, *args: Any, **options: Any) -> Any:
-        """Return common chunks of tensors and Dask's arrays, and these in them."""
+        """Return common chunks of tensors and Dask arrays, and these rechunked to them."""
         plain = [x.detach()._raw if isinstance(x, ag.Tensor) else x for x in args]
         chunks, arrays = self._dask.unify_chunks(*plain, **options)
         pairs = zip(args[::2], arrays, strict=True)
@@ -86,6 +86,6 @@ class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, wh
         return ag.numpy
 
     def apply_gufunc(self, function: Any, signature: str, *args: Any, **options: Any) -> Any:
-        """Call a function on blocks of tensors, as a step of the graph: it is captured as a program, of agrad's functions."""
+        """Call a function on blocks of tensors, as a step of the graph: it is captured as a program of agrad's functions."""
         found = importlib.import_module("agrad_dask").apply_gufunc(function, signature, *args, **options)
         return tuple(found) if isinstance(found, list) else found

@@ -1,4 +1,4 @@
-"""PyTorch's questions about CUDA: its devices are those of the cupy backend."""
+"""PyTorch's queries about CUDA: its devices are those of the cupy backend."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """PyTorch's `torch.distributions`: draws, log densities, entropies and divergences of eight distributions, differentiable.
 
-Parameters broadcast with one another. `rsample` gives draws that are differentiable in the parameters: of gamma, beta and
-Dirichlet distributions by the derivative of the incomplete gamma and beta functions (implicit reparameterisation).
+Parameters broadcast with one another. `rsample` returns draws that are differentiable with respect to the parameters:
+for gamma, beta and Dirichlet distributions by the derivative of the incomplete gamma and beta functions (implicit
+reparameterisation).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _LOG_ROOT = math.log(2 * math.pi) / 2
 
 
 class _Constraint(NamedTuple):
-    """What parameters or values have to be: as messages call it, and a test."""
+    """A constraint on parameters or values: its name in messages, and a test."""
 
     text: str
     check: Callable[[Tensor], Any]
@@ -72,7 +73,7 @@ def _may_look(x: Tensor) -> bool:
 
 
 def _floats(*values: Any) -> tuple[Tensor, ...]:
-    """Return parameters as floating tensors of one shape; Python's numbers are of the dtype of the others."""
+    """Return parameters as floating-point tensors of one shape; Python numbers get the dtype of the others."""
     tensors = as_operands(*values)
     own = [
         x for x, value in zip(tensors, values, strict=True) if not isinstance(value, int | float) and x._spec.inexact
@@ -82,7 +83,7 @@ def _floats(*values: Any) -> tuple[Tensor, ...]:
 
 
 def _tensor(value: Any, like: Tensor) -> Tensor:
-    """Return a value beside a parameter, of its dtype."""
+    """Return a value in the dtype of a parameter."""
     _, found = as_operands(like, value)
     return data_type.astype(found, like.dtype, copy=False)
 
@@ -92,7 +93,7 @@ def _shown(x: Tensor) -> Any:
 
 
 def _uniform(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Return draws from (0, 1), of the dtype and device of a parameter."""
+    """Return draws from (0, 1), in the dtype and on the device of a parameter."""
     drawn = rand(*shape, dtype=like.dtype, device=like.device)
     return searching.where(drawn == 0, float(data_type.finfo(like.dtype).eps) / 2, drawn)
 
@@ -102,14 +103,14 @@ def _shape(sample_shape: Any) -> tuple[int, ...]:
 
 
 class Distribution:
-    """What distributions have in common.
+    """The base of the distributions.
 
     Parameters
     ----------
     batch_shape, event_shape : tuple of int
-        The shape of the parameters, of which each element is a distribution of its own, and the shape of one draw.
+        The shape of the parameters, each element of which is a separate distribution, and the shape of one draw.
     validate_args : bool, optional
-        Whether parameters and values are looked at. Default: yes, where values can be looked at: not within `vmap`.
+        Whether to check parameters and values. Default: yes, if values are available: not within `vmap`.
 
     Raises
     ------
@@ -124,7 +125,7 @@ class Distribution:
     """
 
     has_rsample = False
-    #: By name what parameters have to be.
+    #: The constraints on parameters, by name.
     arg_constraints: ClassVar[dict[str, _Constraint]]
 
     def __init__(
@@ -150,7 +151,7 @@ class Distribution:
             )
 
     def _value(self, value: Any, like: Tensor) -> Tensor:
-        """Return a value beside a parameter, once it is seen to lie in the support."""
+        """Return a value after checking that it is in the support."""
         found = _tensor(value, like)
         if self._validates:
             self._check("Expected value argument", "to be within the support", self.support, found)
@@ -158,7 +159,7 @@ class Distribution:
 
     @property
     def support(self) -> Any:
-        """Where the density is not 0."""
+        """The support of the density."""
         raise NotImplementedError
 
     @property
@@ -195,7 +196,7 @@ class Distribution:
         Parameters
         ----------
         sample_shape : tuple of int, optional
-            How many, in front of `batch_shape` and `event_shape`.
+            The number of draws, in front of `batch_shape` and `event_shape`.
 
         Returns
         -------
@@ -224,7 +225,7 @@ class Distribution:
             For distributions of integers.
         """
         raise NotImplementedError(
-            f"{type(self).__name__}.rsample() is not there: its draws are integers. Use sample() and log_prob()."
+            f"{type(self).__name__}.rsample() is not supported: its draws are integers. Use sample() and log_prob()."
         )
 
     def log_prob(self, value: Any) -> Tensor:
@@ -233,7 +234,7 @@ class Distribution:
         Parameters
         ----------
         value : Tensor
-            Where, of a shape that broadcasts with ``batch_shape + event_shape``.
+            The points, with a shape that broadcasts with ``batch_shape + event_shape``.
 
         Returns
         -------
@@ -442,7 +443,7 @@ class Gamma(Distribution):
 
 
 def _gamma(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return draws of gamma distributions of rate 1, above 0."""
+    """Return draws from gamma distributions of rate 1, above 0."""
     a = manipulation.broadcast_to(concentration, shape)
     drawn = special.gammaincinv(a, _uniform(shape, concentration))
     return elementwise.maximum(drawn, float(data_type.finfo(concentration.dtype).smallest_normal))
@@ -572,7 +573,7 @@ def _inner(probs: Tensor) -> Tensor:
 
 
 class Bernoulli(Distribution):
-    """The distribution of 1 with a probability, else 0.
+    """The distribution of 1 with a probability, and 0 otherwise.
 
     Parameters
     ----------
@@ -639,7 +640,7 @@ class Bernoulli(Distribution):
 
 
 class Categorical(Distribution):
-    """The distribution of an index, by the probability of each.
+    """The distribution of an index, given the probability of each.
 
     Parameters
     ----------
@@ -857,7 +858,7 @@ def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Calla
     Parameters
     ----------
     type_p, type_q : type
-        The types; what is derived from them counts, too.
+        The types; subclasses count, too.
 
     Returns
     -------

@@ -23,7 +23,7 @@ def name_of(dtype: Any) -> str:
     return str(name).rpartition(".")[2]
 
 
-#: Python's own types, each of which stands for a dtype.
+#: Python's own types, each of which represents a dtype.
 PYTHON = (builtins.bool, int, float, complex)
 
 _PYTHON = {"bool": "bool", "int": "int64", "float": "float64", "complex": "complex128"}
@@ -91,10 +91,10 @@ NAMES = (
     *("float32", "float64", "complex64", "complex128"),
 )
 
-#: Those, and what some libraries have beside them.
+#: Those, and further ones of some libraries.
 KNOWN = (*NAMES, "float16", "bfloat16")
 
-#: Of numbers that come without a dtype.
+#: The dtypes of numbers that come without one.
 _default = float64
 
 

@@ -1,7 +1,7 @@
 """einops on tensors: once this module is imported, `einops.rearrange` and its kin take tensors and keep their graph.
 
-The functions are those of einops, which has to be installed; they are given here too, so that one import does. einops
-asks the subclasses of its ``AbstractBackend`` whose tensor it is, and finds the one below.
+The functions are those of einops, which must be installed; they are also available here, so that one import suffices.
+einops asks the subclasses of its ``AbstractBackend`` whether a tensor is theirs, and finds the one below.
 
 Examples
 --------
@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from einops import asnumpy, einsum, pack, parse_shape, rearrange, reduce, repeat, unpack
-from einops._backends import AbstractBackend  # where einops says that a new backend is to be subclassed from
+from einops._backends import AbstractBackend  # einops requires new backends to be subclasses of this
 
 import agrad as ag
 from agrad.core import names as _names
@@ -27,7 +27,7 @@ __all__ = ["asnumpy", "einsum", "pack", "parse_shape", "rearrange", "reduce", "r
 
 
 class _AgradBackend(AbstractBackend):
-    """What einops needs of an array library, in agrad's functions."""
+    """The operations that einops needs from an array library, in agrad's functions."""
 
     framework_name = "agrad"
 

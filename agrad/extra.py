@@ -1,4 +1,4 @@
-"""Functions beyond the standard that users expect, under the names NumPy and PyTorch give them."""
+"""Functions beyond the standard that users expect, under their names in NumPy and PyTorch."""
 
 from typing import TYPE_CHECKING
 

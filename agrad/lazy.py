@@ -23,21 +23,21 @@ __all__ = ["compute", "explain", "persist", "to_zarr"]
 
 
 def compute(*tensors: Any, max_memory: int | str | None = None, progress: bool | None = None) -> Any:
-    """Compute the values of lazy tensors, all in one pass, and put them into the tensors.
+    """Compute the values of lazy tensors, all in one pass, and store them in the tensors.
 
-    What is read from the tensors afterwards, as by ``item()``, computes nothing. A gradient brings the loss it came from
-    along, so that this has its value too. Where the graph of a tensor has saved what was computed, a later backward pass
-    reads the value.
+    Reading the tensors afterwards, as by ``item()``, computes nothing. The loss of a gradient is computed in the same
+    pass, so that its value is known too. If the graph of a tensor has saved a computed value, a later backward pass
+    reads it.
 
     *tensors : Tensor, or dict, list, tuple, dataclass or None in any nesting
-        What to compute. Tensors of backends that are not lazy have their values, and whatever is no tensor stays.
+        The values to compute. Tensors of backends that are not lazy have their values, and other objects are ignored.
     max_memory : int or str, optional
         How much the computation may hold at a time, in bytes or as ``"2GiB"``. Default: the backend's own choice.
     progress : bool, optional
-        Whether to show how far it has come. Default: the backend's own choice.
+        Whether to show the progress. Default: the backend's own choice.
     Returns: The argument, or a tuple of all of them: the same objects.
-    TypeError: If a lazy array is given that is no Tensor: it cannot take a value.
-    An array of the user's own is never changed: its tensor gets another array, of the same backend.
+    TypeError: If a lazy array is passed that is not a Tensor: it cannot store a value. A user's array is never changed:
+    its tensor gets another array, of the same backend.
 
     >>> w = ag.tensor([1.0, 2.0], device="dask", requires_grad=True)
     >>> loss = (w * w).sum()
@@ -52,11 +52,11 @@ def compute(*tensors: Any, max_memory: int | str | None = None, progress: bool |
 def persist(*tensors: Any, max_memory: int | str | None = None, progress: bool | None = None) -> Any:
     """Compute the values of lazy tensors and keep them where the backend computes, as in the memory of a cluster.
 
-    As `compute`, for values that are to be computed with further rather than read. Without a cluster both are the same.
+    Like `compute`, for values that further computations use. Without a cluster both are the same.
 
     *tensors, max_memory, progress: As for `compute`.
     Returns: The argument, or a tuple of all of them: the same objects.
-    TypeError: If a lazy array is given that is no Tensor.
+    TypeError: If a lazy array is passed that is not a Tensor.
 
     >>> x = ag.ones((4, 2), device="dask") * 3.0
     >>> x is ag.persist(x)
@@ -75,18 +75,18 @@ def to_zarr(
     progress: bool | None = None,
     **options: Any,
 ) -> Any:
-    """Write a tensor to a zarr array: what is lazy by chunks, each in the task that makes it, and never held whole.
+    """Write a tensor to a zarr array: a lazy one by chunks, each in the task that computes it, and never held whole.
 
-    A gradient brings the loss it came from along, as in `compute`: one pass writes the one and gives the other's value.
+    The loss of a gradient is computed in the same pass, as in `compute`.
 
     tensor : Tensor
-        What to write; it stays as lazy as it is.
+        The tensor to write; it stays lazy.
     store : str, path, zarr.Array or zarr store
-        Where to. A `zarr.Array` of that shape is written to; anything else is created, as by `zarr.create_array`.
+        The target. A `zarr.Array` of that shape is written to; anything else is created, as by `zarr.create_array`.
     path : str, optional
         The name of the array if the store holds a group.
     together : Tensor, or dict, list, tuple, dataclass or None in any nesting, optional
-        What else to compute in the same pass, as the loss beside a parameter's next value.
+        Further values to compute in the same pass, such as the loss for a parameter's next value.
     max_memory, progress: As for `compute`.
     **options : Any
         For `zarr.create_array`, as ``overwrite=True`` or ``compressors=None``. Default of ``chunks``: those of the tensor.
@@ -134,7 +134,7 @@ def to_zarr(
 
 
 def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool = False) -> Outlook:
-    """Return what computing lazy tensors will read and hold, before anything is computed.
+    """Return how much computing lazy tensors will read and hold, before anything is computed.
 
     *tensors : Tensor, DataArray, Dataset, or dict, list, tuple, dataclass or None in any nesting; or a function and its arguments
         Lazy tensors or arrays of one backend, as a loss, or a loss and gradients by parameters on Dask. Those of backends
@@ -143,13 +143,14 @@ def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool =
     max_memory : int or str, optional
         As for `compute`, which then takes more passes, or fewer tasks at a time.
     backward : bool, optional
-        With the backward pass of what requires grad, to all its leaves: where these are in memory, what ``backward()``
-        computes when it ends. The graph is kept, and no `.grad` changes.
-    Returns: Prints as text; its attributes are the numbers. `peak` bounds what the process grows by, `stored` the same where the
+        Include the backward pass from tensors that require grad to all their leaves: if these are in memory,
+        ``backward()`` computes it when it ends. The graph is kept, and no `.grad` changes.
+    Returns: Prints as text; its attributes are the numbers. `peak` bounds the growth of the process, `stored` the same
+    if the
         results are written to a store instead of kept, see `to_zarr`.
     MemoryError: If `max_memory` is too little, as `compute` would raise it.
-    TypeError: If something of Dask's is given that is no array, as a bag.
-    RuntimeError: If hooks stand in the way of a backward pass: it would call them.
+    TypeError: If a Dask object is passed that is not an array, such as a bag.
+    RuntimeError: If hooks prevent a backward pass: it would call them.
 
     >>> x = ag.ones((1000, 10), device="dask", chunks=(100, 10))
     >>> seen = ag.explain(ag.sum(x * x))
@@ -207,7 +208,7 @@ def _outlook(arrays: Any, max_memory: int | str | None) -> Outlook:
 
 
 def _is_data(value: Any) -> bool:
-    """Return whether something is a tensor, an array, or what has labels on them."""
+    """Return whether an object is a tensor, an array, or a labelled array."""
     return isinstance(value, Tensor) or backend_of(value) is not None or hasattr(value, "data_vars")
 
 
@@ -224,7 +225,7 @@ def _of_backward(outputs: list[Tensor], nodes: list[Node]) -> list[Any]:
     """Return the raw arrays that a backward pass of outputs computes, or gives."""
     if any(node.hooks is not None for node in nodes):
         raise RuntimeError(
-            f"explain(backward=True) would call the hooks of these tensors: give what they make of it{called()}"
+            f"explain(backward=True) would call the hooks of these tensors: pass their results{called()}"
         )
     leaves = [leaf for node in nodes if isinstance(node, AccumulateGrad) and (leaf := node.tensor()) is not None]
     if not leaves:
@@ -269,7 +270,7 @@ def _realised(function: str, arguments: tuple[Any, ...], **how: Any) -> Any:
 
 @attached
 class InChunks:
-    """What tensors have of this file, those of backends that hold arrays whole too."""
+    """The members of tensors that this file defines, including those of backends that hold arrays whole."""
 
     @property
     def chunks(self: Any) -> tuple[tuple[int, ...], ...]:
@@ -281,7 +282,7 @@ class InChunks:
         is_xarray = module.startswith("xarray.")
         if (
             is_xarray and asking.f_code.co_name == "chunks"
-        ):  # of its own objects: what has some is given to a manager of its
+        ):  # for its own objects: those that have some are passed to a manager of their own
             return None  # type: ignore[return-value]
         if is_xarray or not backend.is_chunked:
             raise AttributeError(
@@ -290,7 +291,7 @@ class InChunks:
         return getattr(self._raw, "chunks", ())  # a number that is kept on the host has none
 
     def rechunk(self: Any, chunks: Any) -> Tensor:
-        """The same values in other chunks; of a backend that holds arrays whole, this tensor.
+        """The same values in other chunks; on a backend that holds arrays whole, this tensor.
 
         chunks : int, tuple, dict or str
             As the library takes them: ``1000`` for every axis, ``(1000, -1)`` for whole rows, ``{0: 1000}``, ``"auto"``.
@@ -309,11 +310,11 @@ class InChunks:
         return made
 
     def to_dask_array(self: Any) -> Any:
-        """The value as a Dask array, which Dask's own functions ask for; it has no history.
+        """The value as a Dask array, for Dask's own functions; it has no history.
 
-        Writing to it, as ``d[0] = 1``, leaves this tensor as it is.
+        Writing to it, as ``d[0] = 1``, does not change this tensor.
 
-        Returns: dask.array.Array, lazy where this tensor is; the values of other backends are one chunk.
+        Returns: dask.array.Array, lazy if this tensor is lazy; the values of other backends are one chunk.
         RuntimeError: While a gradient is required and recording is on, or a tangent in forward mode.
 
         >>> ag.ones(3, device="dask").to_dask_array().compute()
@@ -326,13 +327,13 @@ class InChunks:
         return backend._handed_over(backend.taken(made._raw))
 
     def __dask_tokenize__(self: Any) -> Any:
-        """What names a task of Dask's that takes this tensor."""
+        """The key of a Dask task that takes this tensor."""
         if self._is_followed():
             raise in_dask()
-        return sys.modules["dask.base"].normalize_token((type(self), self.__reduce__()))  # Dask calls this: it is there
+        return sys.modules["dask.base"].normalize_token((type(self), self.__reduce__()))  # Dask calls this: it exists
 
     def compute(self, *, max_memory: int | str | None = None, progress: bool | None = None) -> Self:
-        """Compute the value, which stays in this tensor; nothing is done where it is there.
+        """Compute the value, and store it in this tensor; do nothing if it is known.
 
         max_memory, progress: As for `agrad.compute`, which computes several in one pass.
         Returns: This tensor.

@@ -25,7 +25,8 @@ def norm(A: _Any, ord: _Any = None, dim: _Any = None, keepdim: bool = False, *, 
     A : Tensor or array
         Floating-point, real or complex.
     ord : number, {"fro", "nuc"} or None, optional
-        Which norm; of matrices as in `matrix_norm`. None is 2 for vectors, and for matrices the root of the sum of squares.
+        The order of the norm; for matrices as in `matrix_norm`. None is 2 for vectors, and for matrices the root of the
+        sum of squares.
     dim : int or tuple of two int, optional
         The axis of the vectors, or those of the matrices. Default: with an order, `A` is one vector or matrix; without one,
         all elements are one vector.

@@ -1,7 +1,7 @@
-"""PyTorch's functions of other names than the standard's: ``ag.clamp(x, 0, 1)`` is ``x.clamp(0, 1)``.
+"""PyTorch's functions whose names differ from the standard's: ``ag.clamp(x, 0, 1)`` is ``x.clamp(0, 1)``.
 
-Most are methods of tensors here, or have another name; the others are one line over what is there, in PyTorch's signature.
-`agrad` gives each at its first use, and loads this file at the first of them. Type checkers read ``torch_names.pyi`` beside
+Most are methods of tensors here, or have another name; the others are thin wrappers with PyTorch's signature. `agrad`
+provides each at its first use, and loads this file at the first of them. Type checkers read ``torch_names.pyi`` next to
 it, which ``docs/make_methods.py`` writes.
 """
 
@@ -42,7 +42,7 @@ from agrad.ops import (
 from agrad.ops.docs import complete
 from agrad.ops.torch_methods import BINARY_METHODS, UNARY_METHODS
 
-#: Methods of tensors that are functions too.
+#: Methods of tensors that are also functions.
 METHODS = {
     "addcdiv", "addcmul", "addmm", "amax", "amin", "bmm", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min",
     "clamp_min_", "clone", "det", "detach", "detach_", "diagonal", "digamma", "div", "eq", "erf", "erfc", "erfinv",
@@ -53,7 +53,7 @@ METHODS = {
     *(f"{name}_" for name in UNARY_METHODS if name not in {"sign", "isnan", "isinf", "isfinite"}),
 }  # fmt: skip
 
-#: Other names of what is there: where it stands. Those of ops are declared with them.
+#: Other names of existing functions, and where those are. Those of ops are declared with them.
 SAME = {
     **{name: op.name for op in OPS.values() for name in op.facts.torch.split()},
     "Generator": "random.Generator",
@@ -120,7 +120,7 @@ else:
 
 
 def named(name: str) -> Any:
-    """Return what `agrad` gives under one of `NAMES`."""
+    """Return the function that `agrad` has under one of `NAMES`."""
     if name in METHODS:
         return of_method(name, getattr(Tensor, name))
     home, _, own = f"agrad.{SAME[name]}".rpartition(".") if name in SAME else (__name__, "", name)
@@ -128,7 +128,7 @@ def named(name: str) -> Any:
 
 
 def of_method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls a method of the tensor that it takes first, as `input`."""
+    """Return a function that calls a method of its first argument, a tensor named `input`."""
     signature = inspect.signature(method)
     parameters = [
         p.replace(kind=p.POSITIONAL_OR_KEYWORD) if p.kind is p.POSITIONAL_ONLY else p
@@ -136,7 +136,7 @@ def of_method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     ]
     parameters[0] = parameters[0].replace(name="input", annotation="Any")
 
-    if name in BINARY_METHODS:  # its entry point knows places alone
+    if name in BINARY_METHODS:  # its entry point only accepts positional arguments
 
         def function(input: Any, other: Any) -> Any:
             return method(_input(name, input), other)
@@ -166,7 +166,7 @@ def _input(name: str, value: Any, argument: str = "input") -> Tensor:
 
 
 def _documented(text: str) -> str:
-    """Return the documentation of a method as that of the function."""
+    """Return the documentation of a method in the form for the function."""
     text = text.replace("this tensor", "`input`").replace("This tensor", "`input`")
     head, parameters, rest = text.partition("\n\nParameters\n----------\n")
     if not parameters:
@@ -368,13 +368,13 @@ def unique(
     sorted : bool, optional
         They are sorted in any case.
     return_inverse : bool, optional
-        Give the index of each element among them, too.
+        Also return the index of each element among them.
     return_counts : bool, optional
-        Give how often each occurs, too.
+        Also return how often each occurs.
     dim : int, optional
         The axis. Default: elements of all axes.
     Returns : Tensor or tuple of Tensor
-        The elements; then inverse and counts, if they are asked for.
+        The elements; then inverse and counts, if requested.
 
     >>> ag.unique(ag.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
@@ -400,7 +400,7 @@ def _starts(rows: Tensor) -> Tensor:
 
 
 def _numbers(first: Tensor) -> Tensor:
-    """Return the number of the run of each row, by where runs begin."""
+    """Return the number of the run of each row, given where runs begin."""
     return statistical.cumulative_sum(data_type.astype(first, "int64")) - 1
 
 
@@ -412,14 +412,14 @@ def _lengths(first: Tensor) -> Tensor:
 
 
 def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """The elements without those that equal the one before, of all axes as one.
+    """The elements without those that equal the previous one, flattened.
 
     return_inverse : bool, optional
-        Give the index of each element among them, too.
+        Also return the index of each element among them.
     return_counts : bool, optional
-        Give how often each stands in a row, too.
+        Also return how often each is repeated.
     Returns : Tensor or tuple of Tensor
-        The elements; then inverse and counts, if they are asked for.
+        The elements; then inverse and counts, if requested.
 
     >>> ag.unique_consecutive(ag.tensor([1, 1, 3, 1]))
     tensor([1, 3, 1])
@@ -580,10 +580,10 @@ def logdet(input: Any) -> Tensor:
 
 
 def svd(input: Any, some: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """Singular values and vectors: U, S and V; `agrad.linalg.svd` gives the adjoint of V.
+    """Singular values and vectors: U, S and V; `agrad.linalg.svd` returns the adjoint of V.
 
     some : bool, optional
-        False gives square U and V.
+        False returns square U and V.
 
     >>> u, s, v = ag.svd(ag.tensor([[3.0, 0.0], [0.0, 2.0]]))
     >>> s
@@ -651,7 +651,7 @@ def diagflat(input: Any, offset: int = 0) -> Tensor:
 
 
 def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Cut along an axis into parts of a length; `agrad.extra.split`, NumPy's, takes their number.
+    """Split along an axis into parts of a length; NumPy's `agrad.extra.split` takes their number.
 
     tensor: The tensor.
     split_size_or_sections : int or sequence of int
@@ -665,10 +665,10 @@ def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tenso
 
 
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Cut along an axis into so many parts, or at indices; see `agrad.extra.array_split`.
+    """Split along an axis into a number of parts, or at indices; see `agrad.extra.array_split`.
 
     indices_or_sections : int or sequence of int
-        How many parts, as equal as may be; or where each but the first begins.
+        The number of parts, as equal as possible; or the beginnings of all parts but the first.
 
     >>> [part.tolist() for part in ag.tensor_split(ag.arange(3), 2)]
     [[0, 1], [2]]
@@ -677,7 +677,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Te
 
 
 def argwhere(input: Any) -> Tensor:
-    """The indices of the elements that are not zero, a row for each.
+    """The indices of the nonzero elements, a row for each.
 
     >>> ag.argwhere(ag.tensor([[0, 1], [1, 0]]))
     tensor([[0, 1],
@@ -687,7 +687,7 @@ def argwhere(input: Any) -> Tensor:
 
 
 def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """In which interval between boundaries each element lies; see `agrad.searchsorted`.
+    """The interval between boundaries that contains each element; see `agrad.searchsorted`.
 
     boundaries: A vector, rising.
     out_int32 : bool, optional
@@ -703,12 +703,12 @@ def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bo
 
 
 def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Tensor:
-    """How often each integer occurs, or the sum of its weights; see `agrad.extra.bincount`.
+    """Count how often each integer occurs, or sum its weights; see `agrad.extra.bincount`.
 
     weights : Tensor, optional
         A weight for each element.
     minlength : int, optional
-        At least so many counts.
+        The minimum number of counts.
 
     >>> ag.bincount(ag.tensor([0, 2, 2]))
     tensor([1, 0, 2])
@@ -763,7 +763,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
 
     x: The vector.
     N : int, optional
-        How many powers. Default: the length of `x`.
+        The number of powers. Default: the length of `x`.
     increasing : bool, optional
         Begin with the power 0.
 
@@ -778,7 +778,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 def angle(input: Any) -> Tensor:
-    """The angle of complex numbers; of real ones 0, or pi where they are negative.
+    """The angle of complex numbers; for real ones 0, or pi where they are negative.
 
     >>> ag.angle(ag.tensor([1j, -1.0]))
     tensor([1.5708, 3.1416])
@@ -855,7 +855,7 @@ def fmod(input: Any, other: Any) -> Tensor:
 
 
 def frac(input: Any) -> Tensor:
-    """What is behind the point, with the sign.
+    """The digits after the decimal point, with the sign.
 
     >>> ag.frac(ag.tensor([1.5, -2.25]))
     tensor([ 0.5000, -0.2500])
@@ -870,7 +870,7 @@ def ldexp(input: Any, other: Any) -> Tensor:
     tensor([6.])
     """
     input, other = as_operands(input, other)
-    if input._spec.inexact and not other._spec.inexact:  # 2.0 would be of the default dtype
+    if input._spec.inexact and not other._spec.inexact:  # 2.0 would have the default dtype
         other = data_type.astype(other, input.dtype)
     return elementwise.multiply(input, elementwise.pow(2.0, other))
 
@@ -906,7 +906,7 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
     x : Tensor, optional
         Where they are.
     dx : float, optional
-        Their distance, where `x` is not given.
+        Their distance, if `x` is not given.
 
     >>> ag.trapezoid(ag.tensor([1.0, 2.0, 3.0]), dx=2)
     tensor(8.)
@@ -921,7 +921,7 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -
     x : Tensor, optional
         Where they are.
     dx : float, optional
-        Their distance, where `x` is not given.
+        Their distance, if `x` is not given.
 
     >>> ag.cumulative_trapezoid(ag.tensor([1.0, 2.0, 3.0]))
     tensor([1.5000, 4.0000])
@@ -942,7 +942,7 @@ def logspace(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Powers of a base whose exponents have equal distances.
+    """Powers of a base with equidistant exponents.
 
     start, end : scalar
         The first and the last exponent.
@@ -962,7 +962,7 @@ def logspace(
 
 
 def bernoulli(input: Any, p: float | None = None, *, generator: random.Generator | None = None) -> Tensor:
-    """Ones with the probability that each element is, or all with the same; else zeros.
+    """Ones with the probability of each element, or with one probability for all; zeros otherwise.
 
     p : float, optional
         The probability of all.
@@ -986,12 +986,12 @@ def normal(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Normal numbers of given means and standard deviations.
+    """Normal numbers with given means and standard deviations.
 
     mean, std : Tensor or float
         They broadcast.
     size : tuple of int, optional
-        The shape, where both are numbers.
+        The shape, if both are numbers.
     Returns: Not part of the graph.
     TypeError: If both are numbers and there is no size.
     RuntimeError: If a standard deviation is negative.
@@ -1015,14 +1015,15 @@ def normal(
 def multinomial(
     input: Any, num_samples: int, replacement: bool = False, *, generator: random.Generator | None = None
 ) -> Tensor:
-    """Indices drawn with the probabilities that the last axis gives, up to a factor.
+    """Draw indices with the probabilities in the last axis, up to a factor.
 
     num_samples : int
-        How many for each row.
+        The number of draws for each row.
     replacement : bool, optional
-        Whether an index may come twice.
+        Whether an index may be drawn twice.
     Returns: int64, of shape (num_samples,) or (rows, num_samples); not part of the graph.
-    RuntimeError: If `input` has not one or two axes, holds what is no probability, or has too few that are not zero.
+    RuntimeError: If `input` does not have one or two axes, contains an invalid probability, or has too few nonzero
+    ones.
 
     >>> ag.multinomial(ag.tensor([[0.0, 1.0], [3.0, 0.0]]), 2, replacement=True)
     tensor([[1, 1],
@@ -1039,7 +1040,7 @@ def multinomial(
             f"invalid multinomial distribution: {least} of the probabilities are not zero, for {num_samples} samples{called()}"
         )
     where = {"dtype": weights.dtype, "device": weights.device, "generator": generator}
-    if not replacement:  # the order of exponential waiting times, one for each index, shorter the greater its weight
+    if not replacement:  # the order of exponential waiting times, one for each index, shorter for greater weights
         waiting = -elementwise.log1p(-random.rand(*weights.shape, **where))
         rates = weights / elementwise.clip(waiting, data_type.finfo(weights.dtype).smallest_normal)
         return searching.argsort(rates, axis=-1, descending=True)[..., :num_samples]
@@ -1058,7 +1059,7 @@ def randint_like(
     device: Any = None,
     generator: random.Generator | None = None,
 ) -> Tensor:
-    """Integers uniform from `low` (0 if left out) to before `high`, in the shape of a tensor.
+    """Integers uniform from `low` (0 if omitted) to `high` - 1, in the shape of a tensor.
 
     low, high : int
         The range; with one number, from 0 to before it.
@@ -1107,10 +1108,10 @@ def initial_seed() -> int:
 
 
 def device(type: Any, index: int | None = None) -> Device:
-    """Return the device of a name: ``"cpu"`` is NumPy's here, ``"cuda"`` CuPy's.
+    """Return the device with a name: ``"cpu"`` is NumPy here, ``"cuda"`` CuPy.
 
     type : str or int
-        A backend's name or one of these two, with or without a number; or the number of one of CuPy's alone.
+        A backend's name or one of these two, with or without a number; or only the number of one of CuPy's.
     index : int, optional
         The number.
     Returns: A string, as ``x.device`` is.
@@ -1132,19 +1133,19 @@ def device(type: Any, index: int | None = None) -> Device:
     return Device(f"{name}:{number}" if number else name)
 
 
-#: What an argument means, by name.
+#: The meaning of an argument, by name.
 ARGUMENTS = {
     "alpha": "scalar, optional\n    A factor for the product.",
     "batch1": "Tensor\n    Matrices, along the first axis.",
     "batch2": "Tensor\n    Matrices, along the first axis.",
     "beta": "scalar, optional\n    A factor for `input`.",
-    "correction": "float, optional\n    What to take from the number of elements, in the place of `unbiased`.",
+    "correction": "float, optional\n    The number to subtract from the number of elements, in place of `unbiased`.",
     "device": "str, optional\n    The device.",
     "dim": "int, or tuple of int\n    The axis.",
     "dim1": "int, optional\n    The axis of the rows in the result.",
     "dim2": "int, optional\n    That of the columns.",
     "dtype": "dtype, optional\n    The dtype.",
-    "generator": "Generator, optional\n    Where keys come from. Default: that of `agrad.manual_seed`.",
+    "generator": "Generator, optional\n    The source of keys. Default: that of `agrad.manual_seed`.",
     "input": "Tensor or array\n    The tensor.",
     "k": "int\n    Which one, counted from 1.",
     "keepdim": "bool, optional\n    Keep reduced axes with length 1.",
@@ -1152,7 +1153,7 @@ ARGUMENTS = {
     "offset": "int, optional\n    0 is the main diagonal; positive ones lie above.",
     "other": "Tensor or scalar\n    The other operand.",
     "p": "float, optional\n    Which norm.",
-    "requires_grad": "bool, optional\n    Record what is done with the result.",
+    "requires_grad": "bool, optional\n    Whether to record operations on the result.",
     "unbiased": "bool, optional\n    Divide by ``n - 1``.",
     "vec": "Tensor\n    A vector.",
     "vec1": "Tensor\n    A vector.",

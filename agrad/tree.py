@@ -1,4 +1,4 @@
-"""Containers of tensors: taking the leaves out, putting leaves back, and one vector for all of them.
+"""Containers of tensors: extracting leaves, putting leaves back, and one vector for all of them.
 
 A container is a dict, list, tuple, namedtuple, dataclass instance or None, in any nesting; None holds nothing.
 Everything else is a leaf.
@@ -29,17 +29,17 @@ def ravel(tree: Any) -> tuple[Tensor, Callable[[Any], Any]]:
     Parameters
     ----------
     tree
-        A container of tensors, raw arrays and Python numbers. Dtypes may differ, but whole numbers or truth values
-        cannot stand beside floating-point numbers: a vector could not keep them whole.
+        A container of tensors, raw arrays and Python numbers. Dtypes may differ, but integers or booleans cannot be
+        combined with floating-point numbers: a vector could not represent them exactly.
 
     Returns
     -------
     vector : Tensor
         All elements, shape (n,), in the order of `flatten`; of the leaves' promoted dtype.
     unravel : callable
-        Takes a vector of n elements (a tensor, or anything that `agrad.asarray` takes) and gives a container like
+        Takes a vector of n elements (a tensor, or anything that `agrad.asarray` accepts) and returns a container like
         `tree`, each leaf a tensor of its original shape and dtype. A raw array is put on the device of `vector`; a
-        tensor stays where it is.
+        tensor stays on its device.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def _as_tensor(leaf: Any, path: str, device: Any) -> Tensor:
     if isinstance(leaf, Tensor):
         return leaf
     try:
-        # A number has no home of its own and goes where the tensors are; a raw array stays where it is.
+        # A number has no device and goes where the tensors are; a raw array stays where it is.
         result = asarray(leaf, device=device if isinstance(leaf, (bool, int, float, complex)) else None)
     except (TypeError, ValueError) as error:
         raise TypeError(f"cannot ravel the {type(leaf).__name__}{_at(path)}: {error}") from error
@@ -125,7 +125,7 @@ def _family(dtype: Any) -> str:
 
 
 def _can_cast(source: Any, target: Any) -> bool:
-    """Whether a cast keeps the kind of number: neither fractions nor imaginary parts are cut off."""
+    """Whether a cast preserves the kind of number: neither fractions nor imaginary parts are cut off."""
     if _family(source) != _family(target):
         return False
     return isdtype(target, "complex floating") or not isdtype(source, "complex floating")

@@ -1,12 +1,12 @@
-"""xarray on tensors: once this module is imported, xarray's methods that ask SciPy, pandas or bottleneck take tensors too.
+"""xarray on tensors: importing this module makes xarray's methods that use SciPy, pandas or bottleneck accept tensors too.
 
-Most of xarray does so without it, as it calls NumPy's functions, which take tensors: arithmetic, reductions, groups, windows,
-calculus. What needs this module are `interp`, `ffill`, `bfill`, `first` and `last` of groups, choosing points by arrays
-(``da.isel(time=points, place=points)``), `chunk`, which cuts the tensor itself and stays part of the graph, `chunks`, `compute`,
-`load` and `persist`, and writing files. xarray has to be installed.
+Most of xarray works without it, because it calls NumPy's functions, which accept tensors: arithmetic, reductions,
+groups, windows, calculus. This module is needed for `interp`, `ffill`, `bfill`, `first` and `last` of groups, choosing
+points by arrays (``da.isel(time=points, place=points)``), `chunk`, which rechunks the tensor itself within the graph,
+`chunks`, `compute`, `load` and `persist`, and writing files. xarray must be installed.
 
-Each of these replaces a function within xarray; they stand in one table, `REPLACED`. Where a release of xarray does not have one as
-it is known here, the import works, and the methods that need it say so when a tensor comes.
+Each of these replaces a function within xarray; they are listed in one table, `REPLACED`. If a release of xarray does
+not have one in its known form, the import works, and the methods that need it raise when they get a tensor.
 
 Examples
 --------
@@ -42,25 +42,25 @@ from agrad.core.materialize import fill, pending_losses
 
 __all__: list[str] = []
 
-#: What xarray has for others to extend it: here by `agrad.chunk_manager`.
+#: xarray's interface for extensions: here `agrad.chunk_manager`.
 _MANAGERS = "xarray.namedarray.parallelcompat:ChunkManagerEntrypoint"
 
-#: The releases of xarray with which all of this was tested.
+#: The releases of xarray with which this module was tested.
 TESTED = ("2026.9.0",)
 
 # -- interpolation: a linear map of the values, which xarray's own code tells of --------------------------------------------
 
-#: Functions of xarray's that this calls.
+#: Functions of xarray that this module calls.
 _INTERPOLATOR, _TOGETHER = "xarray.core.missing:_get_interpolator", "xarray.core.variable:broadcast_variables"
 
-#: Methods whose results are no linear function of the values.
+#: Methods whose results are not a linear function of the values.
 _NOT_LINEAR = ("akima", "makima", "pchip")
 
 
 def _columns(
     of_arrays: Any, places: Any, wanted: Any, interpolator: Any, options: dict[str, Any], dims: Any
 ) -> tuple[Any, Any]:
-    """What each value along one axis contributes to each result, shape (n, ...), and what results have beside."""
+    """Return the contribution of each value along one axis to each result, shape (n, ...), and the constant part of the results."""
 
     def run(values: Any) -> Any:
         return of_arrays(
@@ -74,13 +74,13 @@ def _columns(
 
 
 def _nonzero(columns: Any) -> tuple[Any, Any]:
-    """Places and values of what is not 0 in each column, each of shape (p, k) for the largest count k."""
+    """Return positions and values of the nonzero elements in each column, each of shape (p, k) for the largest count k."""
     rows = columns.T
     found = rows != 0
     count = max(int(ag.max(ag.sum(found, axis=1))), 1)
     places = ag.argsort(ag.astype(found, ag.int8), axis=1, descending=True, stable=True)[:, :count]
     chosen = ag.take_along_axis(found, places, axis=1)
-    # What fills up is one of the column's own, times 0: a NaN elsewhere does not reach the result.
+    # Padding uses one of the column's own elements, times 0: a NaN elsewhere does not reach the result.
     return ag.where(chosen, places, places[:, :1]), ag.take_along_axis(rows, places, axis=1)
 
 
@@ -138,7 +138,7 @@ def _of_tensors(
 def _of_several(
     of_arrays: Any, data: Any, coords: Any, options: dict[str, Any], dims: list[Any]
 ) -> tuple[Any, Any, Any, Any]:
-    """The same by several axes at once: corners of cells, with the products of the weights along each axis."""
+    """The same along several axes at once: corners of cells, with the products of the weights along each axis."""
     interpolator, together = resolve_name(_INTERPOLATOR), resolve_name(_TOGETHER)
     count, method = len(coords) // 2, options["method"]
     if method not in ("linear", "nearest"):
@@ -201,7 +201,7 @@ def _filling(of_arrays: Any) -> Any:
     return filled
 
 
-#: A class of xarray's that this calls.
+#: A class of xarray that this module calls.
 _INDEXED = "xarray.core.nputils:NumpyVIndexAdapter"
 
 
@@ -246,7 +246,7 @@ def _cutting_of_datasets(of_arrays: Any) -> Any:
 
 
 def _lengths(variable: Any) -> Any:
-    """Return the chunks of a variable that is a tensor, None if that is in one piece."""
+    """Return the chunks of a variable that is a tensor, None if it is in one piece."""
     return variable._data.chunks if variable._data._spec.backend.is_chunked else None
 
 
@@ -297,7 +297,7 @@ def _persisting(method: Any) -> Any:
 
 
 def _of_tensors_too(method: Any, computing: Any) -> Any:
-    """Return `load` or `persist` of a Dataset which computes tensors too, in one pass."""
+    """Return `load` or `persist` of a Dataset that also computes tensors, in one pass."""
 
     @functools.wraps(method)
     def of_both(self: Any, **options: Any) -> Any:
@@ -325,7 +325,8 @@ def _mapping(of_arrays: Any) -> Any:
     return map_blocks
 
 
-#: Whether a caller asks for a function to run on blocks; what xarray does so by itself is of whole tensors, and recorded.
+#: Whether a caller requests that a function runs on blocks; functions that xarray calls itself get whole tensors, and
+#: are recorded.
 _ON_BLOCKS: ContextVar[bool] = ContextVar("agrad_on_blocks", default=False)
 
 
@@ -335,7 +336,7 @@ def _on_blocks(of_arrays: Any) -> Any:
         held = itertools.chain.from_iterable(map(_tensors, args))
         if options.get("dask") != "parallelized" or not any(t._spec.backend.is_chunked for t in held):
             return of_arrays(func, *args, **options)
-        # xarray would look at chunks, of which it sees none of a tensor; they are looked at where the function is called
+        # xarray would check the chunks, of which a tensor shows none; they are checked where the function is called
         options["dask_gufunc_kwargs"] = {"allow_rechunk": False} | (options.get("dask_gufunc_kwargs") or {})
         token = _ON_BLOCKS.set(True)
         try:
@@ -359,7 +360,7 @@ def _is_labelled(value: Any) -> bool:
 
 
 def _of_blocks(func: Any, obj: Any, args: Any, kwargs: dict[str, Any], template: Any) -> Any:
-    """Call a function on each labelled block, and put its results together by the labels: steps of the graph, all of them."""
+    """Call a function on each labelled block, and assemble its results by the labels; all of these are steps of the graph."""
     lengths: dict[Any, tuple[int, ...]] = {}
     for value in (obj, *args):
         for dim, found in value.chunksizes.items() if _is_labelled(value) else ():
@@ -386,13 +387,13 @@ def _of_blocks(func: Any, obj: Any, args: Any, kwargs: dict[str, Any], template:
         made = func(block(obj, places), *(block(a, places) for a in args), **kwargs)
         if not _is_labelled(made):
             raise TypeError(
-                f"map_blocks: the function gives a DataArray or a Dataset, got {type(made).__name__}{errors.called()}"
+                f"map_blocks: the function must return a DataArray or a Dataset, got {type(made).__name__}{errors.called()}"
             )
         for variable in [made] if isinstance(made, xarray.DataArray) else made.data_vars.values():
             lost = [dim for dim in dims if dim not in variable.dims]
             if lost:
                 raise ValueError(
-                    f"map_blocks: what the function gives has no dimension {lost[0]!r}, of which there are"
+                    f"map_blocks: the function's result has no dimension {lost[0]!r}, of which there are"
                     f" {len(ends[lost[0]])} blocks: chunk({{{lost[0]!r}: -1}}) puts them into one{errors.called()}"
                 )
         return made
@@ -410,7 +411,7 @@ def _of_blocks(func: Any, obj: Any, args: Any, kwargs: dict[str, Any], template:
 
 
 def _of_arrays(write: Any) -> Any:
-    """A writer that is given arrays for tensors: Dask's for what is lazy, so that each chunk is written when it is computed."""
+    """A writer that receives arrays for tensors: Dask's for lazy ones, so that each chunk is written when it is computed."""
 
     def array(name: Any, variable: Any) -> Any:
         tensor = variable._data
@@ -482,7 +483,7 @@ def _products(of_arrays: Any) -> Any:
 
 
 def _tensors(value: Any) -> Iterator[Any]:
-    """Return the tensors in an object of xarray's, or in what its groups are of."""
+    """Return the tensors in an xarray object, or in the object that its groups belong to."""
     value = getattr(value, "_obj", value)
     for node in getattr(value, "subtree", (value,)):
         held = (
@@ -492,17 +493,17 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 
 def _there(args: Any, options: Any) -> bool:  # noqa: ARG001 (as those below)
-    """Return whether a method was called of tensors."""
+    """Return whether a method was called on tensors."""
     return any(True for _ in _tensors(args[0]))
 
 
 def _in_chunks(args: Any, options: Any) -> bool:  # noqa: ARG001
-    """Return whether a method was called of tensors in chunks."""
+    """Return whether a method was called on tensors in chunks."""
     return any(t._spec.backend.is_chunked for t in _tensors(args[0]))
 
 
 def _unmanaged(args: Any, options: Any) -> bool:
-    """Return whether tensors are to be cut, and no manager of chunks is named."""
+    """Return whether tensors should be rechunked, and no chunk manager is named."""
     return _there(args, options) and options.get("chunked_array_type") is None
 
 
@@ -513,28 +514,28 @@ def _at_points(args: Any, options: Any) -> bool:
 
 
 def _of_several_backends(args: Any, options: Any) -> bool:
-    """Return whether tensors of several backends come together."""
+    """Return whether tensors of several backends are combined."""
     labelled = [value for value in (*args, *options.values()) if hasattr(value, "coords")]
     return len({t._spec.backend for value in labelled for t in _tensors(value)}) > 1
 
 
 class Replaced(NamedTuple):
-    """A function of xarray's in whose place one stands that takes tensors too.
+    """A function of xarray that is replaced by one that also accepts tensors.
 
     Attributes
     ----------
     place : str
-        Where xarray has it: ``module:name``, or ``module:class.name``.
+        Its place in xarray: ``module:name``, or ``module:class.name``.
     takes : str
-        How its parameters begin, as far as they are used here.
+        Its first parameters, as far as they are used here.
     by : callable
-        Makes the function that takes its place of the one that was there.
+        Creates the replacement from the original function.
     methods : str
         The methods that need it, of `DataArray`, `Dataset`, `DataTree` and groups.
     concerns : callable
-        Whether it matters for a call of such a method, by its arguments.
+        Whether a call of such a method depends on it, given its arguments.
     needs : tuple of str, optional
-        What else of xarray's it calls.
+        Other xarray functions that it calls.
     """
 
     place: str
@@ -547,7 +548,7 @@ class Replaced(NamedTuple):
 
 _FILES, _TOGETHER_METHODS = "to_netcdf to_zarr", "where fillna combine_first clip dot"
 
-#: All of them. What is replaced of xarray is replaced here, and nowhere else.
+#: All of them. Every replacement in xarray is made here, and nowhere else.
 REPLACED = (
     Replaced("xarray.core.missing:_interpnd", "data coords interp_func interp_kwargs result_coord_core_dims", _interpolation,
              "interp interp_like", needs=(_INTERPOLATOR, _TOGETHER)),
@@ -581,14 +582,14 @@ REPLACED = (
 
 
 def _found(place: str) -> tuple[Any, str, Any]:
-    """Return where a function of xarray's stands, its name there, and the function; AttributeError or ImportError if it is gone."""
+    """Return the module or class of an xarray function, its name there, and the function; raise AttributeError or ImportError if it is gone."""
     owner, _, name = place.rpartition("." if "." in place.partition(":")[2] else ":")
     holder = resolve_name(owner)
     return holder, name, getattr(holder, name)
 
 
 def _lacks(part: Replaced) -> str:
-    """Return what of xarray's is not as it is known here, "" if all is."""
+    """Return the xarray functions that are not in their known form, "" if all are."""
     for place in (part.place, *part.needs):
         try:
             _, _, function = _found(place)
@@ -608,7 +609,7 @@ def _called(method: Any) -> Callable[..., Any]:
 
 
 def replace(part: Replaced) -> None:
-    """Put a function in the place of xarray's; where that is not as it is known here, let the methods that need it say so."""
+    """Replace an xarray function; if it is not in its known form, make the methods that need it raise."""
     lacking = _lacks(part)
     if not lacking:
         holder, name, function = _found(part.place)
@@ -621,13 +622,13 @@ def replace(part: Replaced) -> None:
 
 
 def _groups() -> tuple[type, ...]:
-    """Return the class of groups, which has no public name: what an array's method gives is of it."""
+    """Return the class of groups, which has no public name: that of an array method's result."""
     groups = type(xarray.DataArray([0.0], dims="x", coords={"x": [0]}).groupby("x"))
     return tuple(cls for cls in groups.__mro__ if "first" in vars(cls))
 
 
 def _refusing(method: Any, name: str, part: Replaced, lacking: str) -> Any:
-    """Return a method, or property, that raises where it would need what is not there."""
+    """Return a method, or property, that raises if it would need the missing function."""
     of = _called(method)
 
     @functools.wraps(of)
@@ -635,7 +636,7 @@ def _refusing(method: Any, name: str, part: Replaced, lacking: str) -> Any:
         if part.concerns(args, options):
             manager = '; or give chunked_array_type="agrad"' if name == "chunk" else ""
             raise NotImplementedError(
-                f"{name} of tensors is not there with xarray {xarray.__version__}, which {lacking}.\n  It was tested with"
+                f"{name} of tensors is not supported with xarray {xarray.__version__}, which {lacking}.\n  It was tested with"
                 f" {', '.join(TESTED)}: pip install xarray=={TESTED[-1]}{manager}; or take the values,"
                 f" a.copy(data=a.data.detach().numpy()).{errors.called()}"
             )

@@ -1,4 +1,4 @@
-"""For tests: derivatives against finite differences, sample operands for every op, and what the kit asks of a plugin."""
+"""For tests: derivatives against finite differences, sample operands for every op, and a plugin's interface to the kit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Samples as calls: what a call gives, and what its derivatives should be, by finite differences.
+"""Samples as calls: their results, and the expected derivatives, by finite differences.
 
-The reference is the NumPy backend: its kernels know no derivatives, and its namespace is the arithmetic of this file
-(agrad itself imports no array library). A complex array counts as its real and imaginary parts, so that gradients
-(dL/dRe + i dL/dIm) are real gradients.
+The reference is the NumPy backend: its kernels know no derivatives, and this file computes in its namespace (agrad
+itself imports no array library). A complex array counts as its real and imaginary parts, so that gradients (dL/dRe + i
+dL/dIm) are real gradients.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def library() -> Any:
 
 
 def reference_array(data: Data) -> Any:
-    """Make a reference array of a `Data`."""
+    """Create a reference array from a `Data`."""
     np = library()
     return np.reshape(np.asarray(data.values, dtype=data.dtype), data.shape)
 
@@ -49,19 +49,19 @@ def inner(first: Iterable[Any], second: Iterable[Any]) -> float:
 
 
 class Call:
-    """A sample's call, as a function of the arrays that have a derivative.
+    """A sample's call, as a function of its differentiable arrays.
 
     Attributes
     ----------
     sample : Sample
         The sample.
     factor : float
-        What its arrays with a derivative are multiplied by: a factor near 1 makes another call of the same kind, as
-        symmetry, order and the distance from kinks stay.
+        The factor of its differentiable arrays: a factor near 1 makes another call of the same kind, because symmetry,
+        order and the distance from kinks are preserved.
     op : Op
         Its operation.
     operands : list of Data
-        The arrays with a derivative, in the order of the signature.
+        The differentiable arrays, in the order of the signature.
     names : list of str
         The argument that each of them is (part of).
     arrays, tangents : list
@@ -94,7 +94,7 @@ class Call:
         return any(data.dtype.startswith("complex") for data in self.operands)
 
     def like(self, array: Any) -> Any:
-        """Draw numbers away from zero, of an array's shape and dtype."""
+        """Draw numbers away from zero, with an array's shape and dtype."""
         np, draw = library(), self._random
         count = math.prod(array.shape)
         values: list[Any] = [draw.choice((-1, 1)) * draw.uniform(0.5, 1.5) for _ in range(count)]
@@ -103,9 +103,9 @@ class Call:
         return np.reshape(np.asarray(values, dtype=array.dtype), array.shape)
 
     def raw(self, arrays: Sequence[Any], make: Callable[[Any], Any] = lambda array: array) -> list[Any]:
-        """Run the reference kernel on these arrays in the place of the operands: the list of its results.
+        """Run the reference kernel on these arrays in place of the operands; return the list of its results.
 
-        ``make``, as that of `tensors`, is given every other array.
+        ``make``, as for `tensors`, receives every other array.
         """
         np, backend = library(), manager.get("numpy")
 
@@ -116,32 +116,32 @@ class Call:
             return backend.spec(np.zeros(like.shape, dtype=like.dtype))
 
         values = [resolve(v, array, spec) for v in self._values]
-        for i, argument in self.op.operand_slots:  # kernels are given arrays, as by agrad
+        for i, argument in self.op.operand_slots:  # kernels receive arrays, as from agrad
             if argument.kind == "operand" and isinstance(values[i], int | float | complex) and arrays:
                 values[i] = np.asarray(values[i], dtype=np.result_type(arrays[0], values[i]))
         if self.op.dtype_slot is not None and values[self.op.dtype_slot] is not None:
             values[self.op.dtype_slot] = np.dtype(values[self.op.dtype_slot])
         with backend.quiet(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the library on Python numbers beside arrays; agrad passes arrays
+            warnings.simplefilter("ignore")  # of the library on Python numbers next to arrays; agrad passes arrays
             result = self.op.invoke(self.op.kernel_of(backend.xp), values)
-        if self.op.rule.residuals:  # what a fused kernel leaves for its derivative
+        if self.op.rule.residuals:  # values that a fused kernel leaves for its derivative
             result = result[0]
         return [np.asarray(r) for r in (result if self.op.rule.outputs is not None else [result])]
 
     def tensors(
         self, operands: Sequence[Any], make: Callable[[Any], Any], function: Callable[..., Any] | None = None
     ) -> list[Any]:
-        """Call the public function with these tensors in the place of the operands: the list of its results.
+        """Call the public function with these tensors in place of the operands; return the list of its results.
 
         Parameters
         ----------
         operands : sequence of Tensor
             One per entry of `operands`.
         make : callable
-            Makes what else the call needs (indices, masks, arrays whose specs are asked for) of a reference array: a
+            Converts the other arguments (indices, masks, arrays whose specs are needed) from a reference array to a
             tensor or a raw array.
         function : callable, optional
-            What to call instead, with all arguments.
+            The function to call instead, with all arguments.
         """
         np = library()
 
@@ -162,16 +162,17 @@ class Call:
 
 
 class Slopes:
-    """What the derivatives of a call should be, along its tangents: made when first asked for.
+    """The expected derivatives of a call, along its tangents; computed at first use.
 
     Attributes
     ----------
     results : list
         The results, as reference arrays.
     known : bool
-        Whether there are any: NumPy's backend takes what the standard lacks of SciPy, which may not be installed.
+        Whether there are any: NumPy's backend takes functions that the standard lacks from SciPy, which may not be
+        installed.
     pushed : list of list
-        Per operand: the tangents of the results for the tangent of this operand alone.
+        Per operand: the tangents of the results for the tangent of this operand only.
     """
 
     def __init__(self, call: Call) -> None:
@@ -194,7 +195,7 @@ class Slopes:
         return [self._first(k) for k in range(len(self.call.arrays))]
 
     def _at(self, steps: Mapping[int, float]) -> list[Any]:
-        """Return the results where some operands have gone a step along their tangents."""
+        """Return the results after some operands have moved a step along their tangents."""
         call = self.call
         return call.raw([a + steps[k] * call.tangents[k] if k in steps else a for k, a in enumerate(call.arrays)])
 
@@ -225,8 +226,8 @@ _made: dict[tuple[int, float], tuple[Sample, Slopes]] = {}
 
 
 def slopes_of(sample: Sample, factor: float = 1.0) -> Slopes:
-    """Return what the derivatives of a sample, its arrays times a factor, should be: made once."""
+    """Return the expected derivatives of a sample, its arrays times a factor; computed once."""
     key = id(sample), factor
     if key not in _made:
-        _made[key] = sample, Slopes(Call(sample, factor))  # the sample is kept: ids are used anew
+        _made[key] = sample, Slopes(Call(sample, factor))  # the sample is kept alive, because ids are reused
     return _made[key][1]

@@ -1,4 +1,4 @@
-"""``python -m agrad conformance NAME``: the conformance kit in two stages, its tests in a process of their own."""
+"""``python -m agrad conformance NAME``: the conformance kit in two stages, with its tests in a separate process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITHOUT_XDIST = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the command's arguments; those it does not know are pytest's."""
+    """Return the parser of the command's arguments; unknown ones are passed to pytest."""
     made = argparse.ArgumentParser(
         prog="python -m agrad conformance",
         description="Test a backend: the basics first, in seconds, then the whole kit. Further options go to pytest.",
@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the kit and return pytest's exit status; 5 where nothing was judged, as of a backend that is not available.
+    """Run the kit and return pytest's exit status; 5 if nothing was judged, for example because the backend is not available.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def main(arguments: Sequence[str]) -> int:
             if status not in PYTESTS_OWN
             else ""
         )
-        ended = "Nothing was judged: the reason stands above. " if status == NOTHING else ended
-        print(f"{ended}The rest of the kit was not run: it stands on these.")
+        ended = "Nothing was judged: the reason is above. " if status == NOTHING else ended
+        print(f"{ended}The rest of the kit was not run: it depends on these.")
     if status or given.basics:
         return status
 

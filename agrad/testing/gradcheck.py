@@ -1,10 +1,10 @@
 """gradcheck: derivatives against finite differences, with PyTorch's arguments and words.
 
-Written against agrad alone: values travel as Python numbers, so it runs on every backend.
+Written using agrad only: values are transferred as Python numbers, so it runs on every backend.
 
-A Jacobian here has a row per number that goes in and a column per number that comes out. In reverse mode an entry is
-the gradient, dL/dRe + i dL/dIm of L = Re(conj(v) y), for v = 1 and (complex outputs) v = i; in forward mode it is the
-derivative of the output along 1 and (complex inputs) along i. For real functions both are the ordinary Jacobian.
+A Jacobian here has a row per input number and a column per output number. In reverse mode an entry is the gradient,
+dL/dRe + i dL/dIm of L = Re(conj(v) y), for v = 1 and (complex outputs) v = i; in forward mode it is the derivative of
+the output along 1 and (complex inputs) along i. For real functions both are the ordinary Jacobian.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Matrix = list[list[complex]]
 
 
 class GradcheckError(RuntimeError):
-    """A derivative differs from its finite differences, or a backward function breaks a rule of the house."""
+    """A derivative differs from its finite differences, or a backward function breaks a rule."""
 
 
 def gradcheck(
@@ -56,9 +56,9 @@ def gradcheck(
     """Check the derivatives of a function against central finite differences.
 
     func : callable
-        Takes the inputs and gives a Tensor or a container of them. It is called many times and has to be deterministic.
-        What it gives without a history (arrays and floats too) must not depend on the inputs, but for steps as those of
-        ``sign``.
+        Takes the inputs and returns a Tensor or a container of them. It is called many times and must be deterministic.
+        Results without a history (including arrays and floats) must not depend on the inputs, except in steps like
+        those of ``sign``.
     inputs : Tensor or sequence
         Its arguments, with tensors anywhere in containers. Those that require grad are checked; they should be float64
         or complex128.
@@ -71,18 +71,18 @@ def gradcheck(
     nondet_tol : float, optional
         How much two backward passes may differ.
     check_undefined_grad : bool, optional
-        Leave the cotangents of the other outputs undefined while one is looked at; otherwise they are zeros.
+        Leave the cotangents of the other outputs undefined while one is checked; otherwise they are zeros.
     check_grad_dtypes : bool, optional
         Gradients must have the dtype of their input.
     check_batched_grad, check_batched_forward_grad : bool, optional
-        Cotangents, or tangents, with the axis of a batch must give what they give one by one.
+        Batched cotangents, or tangents, must give the same results as one by one.
     check_forward_ad, check_backward_ad : bool, optional
         Which modes to check.
     fast_mode : bool, optional
         Compare one random projection of each Jacobian instead of every entry.
     Returns: Whether all is right.
     GradcheckError: If not; the message shows both Jacobians and the worst entry.
-    ValueError: If no input requires grad, or a batched check is asked for of a mode that is not checked.
+    ValueError: If no input requires grad, or a batched check is requested for a mode that is not checked.
 
     >>> x = ag.tensor([0.5, -1.0], requires_grad=True)
     >>> ag.autograd.gradcheck(ag.sin, x)
@@ -133,7 +133,7 @@ def gradgradcheck(
     check_rev_over_rev: bool = True,
     fast_mode: bool = False,
 ) -> bool:
-    """Check the second derivatives of a function: `gradcheck` of its gradients, by inputs and cotangents.
+    """Check the second derivatives of a function: `gradcheck` of its gradients, with respect to inputs and cotangents.
 
     func, inputs: As for `gradcheck`.
     grad_outputs : Tensor or sequence of Tensor, optional
@@ -208,7 +208,7 @@ def _numbers(tensor: Tensor) -> list[Any]:
 
 
 def _make(numbers: Sequence[Any], like: Tensor, *, requires_grad: bool = True) -> Tensor:
-    """Return a leaf of these elements with the shape, dtype and device of another tensor."""
+    """Return a leaf with these elements and the shape, dtype and device of another tensor."""
     made = reshape(asarray(list(numbers), dtype=like.dtype, device=like.device), like.shape)
     return made.detach().requires_grad_(requires_grad)
 
@@ -252,7 +252,7 @@ def _outputs(result: Any) -> list[Tensor]:
 
 
 def _every_output(result: Any) -> list[Tensor]:
-    """Return those, and arrays and numbers among the results as tensors without history: what may have lost its own."""
+    """Return those, and arrays and numbers among the results as tensors without history, which may have been lost."""
     found = []
     for y in flatten(result)[0]:
         backend = None if isinstance(y, Tensor) else backend_of(y)
@@ -267,16 +267,16 @@ def _every_output(result: Any) -> list[Tensor]:
 
 
 class _Check:
-    """One function at one place.
+    """One function at one point.
 
     Attributes
     ----------
     arguments : tuple
-        What the function is called with.
+        The function's arguments.
     chosen : list of int
         Which of them are checked.
     outputs : list of Tensor
-        What can have a derivative of what it gives, with a history or not.
+        The differentiable results, with a history or not.
     """
 
     def __init__(
@@ -323,7 +323,7 @@ class _Check:
         ]
 
     def gradients(self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return the gradients by the checked arguments, None where there is none."""
+        """Return the gradients with respect to the checked arguments, None if there is none."""
         pairs = [(y, g) for y, g in zip(outputs, cotangents, strict=True) if y.requires_grad]
         if not pairs:
             return [None] * len(self.chosen)
@@ -495,7 +495,7 @@ class _Check:
                 raise GradcheckError("backward not multiplied by grad_output")
 
     def repeated(self, tolerance: float) -> None:
-        """Check that a backward pass gives the same twice."""
+        """Check that a repeated backward pass gives the same gradients."""
         numbers = random.Random(2)  # noqa: S311 (directions, not secrets)
         cotangents = [_make([_draw(numbers, y) for _ in range(y.size)], y, requires_grad=False) for y in self.outputs]
         first, second = (self.gradients(self.outputs, cotangents) for _ in range(2))
@@ -513,7 +513,7 @@ class _Check:
                 )
 
     def batched(self) -> None:
-        """Check that cotangents give the same in a batch as one by one."""
+        """Check that batched cotangents give the same gradients as one by one."""
         wanted = [self.arguments[i] for i in self.chosen]
         for k, output in enumerate(self.outputs):
             if not output.requires_grad:
@@ -528,7 +528,7 @@ class _Check:
                 )
 
     def batched_forward(self) -> None:
-        """Check that tangents give the same in a batch as one by one."""
+        """Check that batched tangents give the same tangents as one by one."""
         for place in self.chosen:
             x = self.arguments[place]
 
@@ -558,14 +558,14 @@ class _Check:
 
     @contextlib.contextmanager
     def _mentioned(self, what: str) -> Iterator[None]:
-        """Say what was being computed when the function failed."""
+        """Note on an error what was being computed when the function failed."""
         try:
             yield
         except Exception as error:
             raise GradcheckError(f"While computing {what}, got: {error}") from error
 
     def _same_rows(self, got: Tensor | None, expected: Sequence[Tensor | None], what: str) -> None:
-        """Raise if the rows of a batch differ from what was computed one by one."""
+        """Raise if the rows of a batch differ from the results computed one by one."""
         rows = [x for row in expected if row is not None for x in _numbers(row)]
         found = [] if got is None else _numbers(got)
         if len(rows) != len(found) or any(
@@ -573,7 +573,7 @@ class _Check:
             for a, b in zip(found, rows, strict=True)
         ):
             raise GradcheckError(
-                f"The {what} differs from what is computed one by one.\nGot:\n{got}\nExpected:\n{list(expected)}"
+                f"The {what} differs from the results computed one by one.\nGot:\n{got}\nExpected:\n{list(expected)}"
             )
 
     def dtypes(self) -> None:
@@ -591,7 +591,7 @@ _FORWARD = " computed with forward mode"
 
 
 def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the index of an element from its place in row-major order."""
+    """Return the index of an element from its position in row-major order."""
     return next(itertools.islice(itertools.product(*map(range, shape)), place, None))
 
 

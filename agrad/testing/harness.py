@@ -1,4 +1,4 @@
-"""What the conformance kit does to a backend in that backend's own way: lazy and chunked arrays need it."""
+"""The parts of the conformance kit that depend on the backend: lazy and chunked arrays need their own."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from agrad.plugin import manager
 
 
 class Harness:
-    """How the kit makes arrays of a backend, and sees that nothing is computed.
+    """How the kit creates arrays of a backend, and detects that nothing is computed.
 
-    A plugin whose backend needs more than this gives a subclass by the hook ``agrad_harness``.
+    A plugin whose backend needs another one returns a subclass by the hook ``agrad_harness``.
 
     Attributes
     ----------
     exact : bool
-        Whether programs give, to the last bit, what the calls they were captured from give. False for a backend that
-        compiles programs to something else; on lazy ones nobody asks.
+        Whether programs give the same bits as the calls they were captured from. False for a backend that compiles
+        programs to something else; ignored on lazy ones.
     """
 
     exact: bool = True
 
     def specimen(self, backend: Backend, buffer: Any, device: str) -> Any:
-        """Make an array as `Backend.from_host` does: in the form that is hardest, as in several chunks."""
+        """Create an array like `Backend.from_host`, in the most difficult form, for example in several chunks."""
         return backend.from_host(buffer, device)
 
     def missing(self, backend: Backend, buffer: Any, mask: Any, device: str) -> Any:
-        """Make an array of which the elements are missing where a mask is True, on a backend where they may be."""
+        """Create an array whose elements are missing where a mask is True, on a backend that supports it."""
         return backend.namespace().asarray(buffer, mask=mask)
 
     def computing_nothing(self) -> AbstractContextManager[Any]:
@@ -37,12 +37,12 @@ class Harness:
 
 
 class InexactHarness(Harness):
-    """That of a backend in memory whose `Backend.compile` makes something else of several operations, and rounds otherwise."""
+    """The harness of a backend in memory whose `Backend.compile` combines operations, and rounds differently."""
 
     exact = False
 
 
 def harness_of(name: str) -> Harness:
-    """Return the harness that plugins give for a backend, by its name."""
+    """Return the harness that plugins provide for a backend, by name."""
     path = manager.plugins().hook.agrad_harness(backend=name)
     return Harness() if path is None else manager.at_path(path)

@@ -1,6 +1,6 @@
-"""What the kit's options do within pytest: plugins registered, expected failures read, a report written.
+"""The kit's options within pytest: they register plugins, read expected failures, and write a report.
 
-`_agrad_pytestplugin` registers a `Kit` where one of the options is given; the tests are in `agrad.testing.suite`.
+`_agrad_pytestplugin` registers a `Kit` if one of the options is given; the tests are in `agrad.testing.suite`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agrad.core.op import OPS
 from agrad.testing import report, reproducing
 from agrad.testing.calls import Call
 
-#: Where agrad is installed.
+#: The folder in which agrad is installed.
 HOME = str(Path(ag.__file__).parent) + os.sep
 
 #: Seconds after which a test that still runs is named.
@@ -35,7 +35,7 @@ LONG = 30
 
 
 def load_plugin(text: str) -> Any:
-    """Return what ``MODULE[:OBJECT]`` names: a module, by name or as a file, or an object in it; a class is called.
+    """Return the object named by ``MODULE[:OBJECT]``: a module, by name or as a file, or an object in it; a class is called.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def load_plugin(text: str) -> Any:
 
 
 def _module_in(path: Path) -> Any:
-    """Return the module in a file, under whose name what it defines can be imported and pickled."""
+    """Return the module in a file, under whose name its definitions can be imported and pickled."""
     name = path.stem
     known = importlib.util.find_spec(name) if name.isidentifier() else None
     ours = known is None or Path(known.origin or "").resolve() == path
@@ -83,7 +83,7 @@ def read_xfails(path: str) -> dict[str, str]:
     Raises
     ------
     pytest.UsageError
-        If the file cannot be read, or a line gives no reason.
+        If the file cannot be read, or a line has no reason.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -101,7 +101,7 @@ def read_xfails(path: str) -> dict[str, str]:
 
 
 def _class_in(path: str, name: str) -> Any:
-    """Return the class of the kit that a file has under a name; None of a file that is not the kit's."""
+    """Return the class of the kit that a file has under a name; None for a file that does not belong to the kit."""
     from agrad.testing import suite  # noqa: PLC0415 (only pytest may import tests earlier: it changes them)
 
     found = getattr(suite, name, None)
@@ -116,7 +116,7 @@ class Kit:
         self.config = config
         self.records: list[report.Record] = []
         self.running: dict[str, float] = {}  # when each test began
-        self.others = False  # whether a test passed that is not of the kit
+        self.others = False  # whether a test passed that does not belong to the kit
         self.told: set[str] = set()  # causes
         self.plugins: list[str] = config.getoption("agrad_plugin")
         for text in self.plugins:
@@ -135,13 +135,13 @@ class Kit:
 
     @pytest.hookimpl(tryfirst=True)  # before a selection takes tests away
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Mark what is expected to fail, and note what each test is about: reports of workers carry it along."""
+        """Mark expected failures, and record the subject of each test, which workers' reports carry."""
         missing = dict(self.xfails)
         for item in items:
             base = getattr(getattr(item, "cls", None), "is_agrad_conformance", False)
             if not base:
                 continue
-            name = f"{item.path.name}::{item.nodeid.partition('::')[2]}"  # ids begin with the way from where one is
+            name = f"{item.path.name}::{item.nodeid.partition('::')[2]}"  # ids begin with the path from the current folder
             for test, reason in self.xfails.items():
                 if name.endswith(test):
                     item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
@@ -164,7 +164,7 @@ class Kit:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note what failed, and how to see it again."""
+        """Record a failure, and how to reproduce it."""
         done = yield
         about: Any = dict(item.user_properties).get("agrad")
         counts = getattr(getattr(item, "instance", None), "counts", None)
@@ -179,7 +179,7 @@ class Kit:
         return done
 
     def _failure(self, about: report.Record, call: pytest.CallInfo[None], item: pytest.Item) -> report.Record:
-        """Return the error, where it comes from, what it has in common with others, and a program that shows it."""
+        """Return the error, its origin, its similarity key, and a program that reproduces it."""
         assert call.excinfo is not None
         raised, op, last = call.excinfo.value, about["op"], call.excinfo.traceback[-1]
         by_kit = isinstance(raised, pytest.fail.Exception)
@@ -188,7 +188,7 @@ class Kit:
         error = text if by_kit else f"{type(raised).__name__}: {text}"
         if op and inside and call.when == "call" and (by_kit or isinstance(raised, AssertionError)):
             cause, error = f"what is wrong with {op}", f"{op}: {text}"  # found by the kit: whatever the test
-        else:  # the same words, but for the operation and numbers
+        else:  # the same words, except for the operation and numbers
             cause = re.sub(rf"(?<![a-z_]){re.escape(op)}(?![a-z_])", "OP", error) if op else error
             cause = re.sub(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[-+]?\d+)?", "0", cause)
             cause = re.sub(r"[(\[](0(, *)?)*[)\]]", "(0)", cause)[:300]  # shapes of any length
@@ -204,7 +204,7 @@ class Kit:
         return {"error": error.partition("\n")[0][:400], "place": place, "cause": cause, "program": program}
 
     def _one_test(self, nodeid: str, parameters: Mapping[str, Any] | None) -> str:
-        """Return a program that is one test of the kit; that runs it by pytest where its arguments cannot be written."""
+        """Return a program that is one test of the kit; if its arguments cannot be written, one that runs it by pytest."""
         path, _, rest = nodeid.partition("::")
         name, _, test = rest.partition("::")
         kind = _class_in(path, name)
@@ -226,7 +226,7 @@ class Kit:
         return "PYTEST_XDIST_WORKER" in os.environ
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Note when a test began; the first says so of all that take long."""
+        """Record when a test began; the first one announces all that take long."""
         if not (self.is_worker or self.running):
             threading.Thread(target=self._watch, daemon=True).start()
         self.running[nodeid] = time.monotonic()
@@ -253,10 +253,10 @@ class Kit:
         """Print a line between the dots."""
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None and not self.is_worker:
-            terminal.write_line(f"\n{line}")  # behind the dots
+            terminal.write_line(f"\n{line}")  # after the dots
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how a test ended, and print the cause of a failure when it is the first by it."""
+        """Record how a test ended, and print the cause of a failure at its first occurrence."""
         self._note(report)
         if report.failed and self.records and self.records[-1]["outcome"] == "failed":
             record = self.records[-1]
@@ -270,7 +270,7 @@ class Kit:
             "setup",
             "call",
             "teardown",
-        ):  # so pytest-xdist says that a process ended
+        ):  # this is how pytest-xdist reports that a process ended
             about = self._crash(done)
         self.others = self.others or (about is None and done.when == "call" and done.passed)
         if about is None or (done.when != "call" and done.passed):
@@ -285,13 +285,13 @@ class Kit:
             outcome = {"requires": "requires", "beyond": "beyond"}.get(reason.partition(" ")[0], "skipped")
         elif done.failed:
             outcome, reason = "failed", about.get("error", "")
-            if not reason:  # what was expected to fail passes
+            if not reason:  # an expected failure passed
                 reason = done.longreprtext.strip()
                 about |= {"error": reason, "place": "", "cause": reason, "program": f"# {done.nodeid}"}
         self.records.append({**about, "outcome": outcome, "reason": reason})
 
     def _crash(self, done: pytest.TestReport) -> report.Record | None:
-        """Return what a test was about whose process ended."""
+        """Return the subject of a test whose process ended."""
         path, _, name = done.nodeid.partition("::")
         kind = _class_in(path, name.partition("::")[0])
         area = (path.removesuffix(".py") if kind is None else kind.__module__).rpartition("test_")[2]
@@ -319,7 +319,7 @@ class Kit:
         limit = float(self.config.getini("faulthandler_timeout") or 0)
         if 0 < limit <= time.monotonic() - began:
             return f"the test took more than {limit:g} s, its stacks are printed above"
-        process = getattr(getattr(done.node.gateway, "_io", None), "popen", None)  # where execnet has started one
+        process = getattr(getattr(done.node.gateway, "_io", None), "popen", None)  # if execnet has started one
         status = None
         with contextlib.suppress(subprocess.TimeoutExpired):  # its connection has ended: as a rule it has, too
             status = None if process is None else process.wait(10)
@@ -338,7 +338,7 @@ class Kit:
                 report.write(made, file)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say how the backend did, and what the failures come from."""
+        """Report how the backend did, and the causes of the failures."""
         if not self.records:
             return
         made = report.make(self.backend, self.records)
@@ -356,7 +356,7 @@ class Kit:
             terminalreporter.write_line(f"The report is in {file}.")
 
     def _basics(self) -> Iterator[str]:
-        """Say how each of the basics did, and of one that failed what it asks."""
+        """Report how each of the basics did, and for a failed one the requirement."""
         from agrad.testing.suite import TestBasics  # noqa: PLC0415 (as above)
 
         for record in self.records:

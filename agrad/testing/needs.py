@@ -1,4 +1,4 @@
-"""What a sample needs of a backend, by the names of `agrad.core.requirements`."""
+"""The requirements of a sample, by the names of `agrad.core.requirements`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def of_dtype(dtype: str) -> tuple[str, ...]:
 
 
 def of_sample(sample: Sample) -> tuple[str, ...]:
-    """Return the requirements of a sample, but for the precision it runs in."""
+    """Return the requirements of a sample, without that of the precision it runs in."""
     given = list(_flat([*sample.args, *sample.kwargs.values()]))
     arrays = [value for value in given if isinstance(value, Data)]
     found = [name for value in given if isinstance(value, str) for name in of_dtype(value)]

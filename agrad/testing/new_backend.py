@@ -158,7 +158,7 @@ this is published.
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the command's arguments."""
+    """Return the parser of the command's arguments."""
     made = argparse.ArgumentParser(
         prog="python -m agrad new-backend",
         description="Write a distribution: a backend, its entry point, a test, and a workflow that runs the conformance kit.",
@@ -178,7 +178,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def install(where: str) -> str:
-    """Return what pip is given for agrad and the NumPy backend, by the path of a clone or a URL."""
+    """Return pip's arguments for agrad and the NumPy backend, given the path of a clone or a URL."""
     numpys = "plugins/numpy_backend"
     if where.startswith("git+"):
         return f'"agrad @ {where}" "agrad-numpy @ {where}#subdirectory={numpys}"'
@@ -186,7 +186,7 @@ def install(where: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files, say what to do next, and return the exit status.
+    """Write the files, print the next steps, and return the exit status.
 
     Parameters
     ----------
@@ -197,10 +197,10 @@ def main(arguments: Sequence[str]) -> int:
     name, library = given.name, given.library or given.name
     if not name.isidentifier() or keyword.iskeyword(name) or name == "cpu":
         sys.stderr.write(
-            f"{name!r} is no name of a backend: a plain word, which Python takes for a name, and not 'cpu'\n"
+            f"{name!r} is not a valid name of a backend: it must be a Python identifier, and not 'cpu'\n"
         )
         return 2
-    clone = Path(HERE).parents[2]  # that of agrad/testing
+    clone = Path(HERE).parents[2]  # the path of agrad/testing
     if given.agrad is None and not (clone / "plugins" / "numpy_backend").is_dir():
         sys.stderr.write(
             "this agrad stands in no clone: say where pip finds it, --agrad git+https://... or the path of a clone\n"
@@ -242,5 +242,5 @@ def main(arguments: Sequence[str]) -> int:
     ):
         print(f"  {line}")
     if not where.startswith("git+"):
-        print("\nThe workflow installs agrad from that path: give a URL there, as git+https://..., before you push it.")
+        print("\nThe workflow installs agrad from that path: replace it by a URL, as git+https://..., before you push it.")
     return 0

@@ -1,4 +1,4 @@
-"""Where arrays lie in memory, of any library: what DLPack says of them."""
+"""Where arrays of any library are in memory, according to DLPack."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Place(NamedTuple):
     stop: int
 
     def meets(self, other: Place) -> bool:
-        """Return whether two places have bytes in common, as far as their ends tell."""
+        """Return whether two places share bytes, as far as their ends show it."""
         return self.device == other.device and self.start < other.stop and other.start < self.stop
 
 
@@ -46,7 +46,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Versioned(ctypes.Structure):
-    """DLPack's ``DLManagedTensorVersioned``; of older versions the tensor stands alone at the beginning."""
+    """DLPack's ``DLManagedTensorVersioned``; in older versions the tensor comes first."""
 
     _fields_ = (
         ("version", ctypes.c_uint32 * 2),
@@ -64,7 +64,7 @@ _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.
 
 
 def place_of(array: Any) -> Place | None:
-    """Return where an array lies; None if it has no element, or its library does not say."""
+    """Return where an array is in memory; None if it has no element, or its library does not report it."""
     if not hasattr(array, "__dlpack__"):
         return None
     try:
@@ -72,7 +72,7 @@ def place_of(array: Any) -> Place | None:
             capsule = array.__dlpack__(max_version=(1, 0))
         except TypeError:  # of before version 1
             capsule = array.__dlpack__()
-    except (BufferError, RuntimeError, TypeError, ValueError):  # what cannot be exported, as conjugates yet to be taken
+    except (BufferError, RuntimeError, TypeError, ValueError):  # arrays that cannot be exported, such as pending conjugates
         return None
     if _is_valid(capsule, b"dltensor_versioned"):
         found = _Versioned.from_address(_pointer_in(capsule, b"dltensor_versioned")).tensor
@@ -80,7 +80,7 @@ def place_of(array: Any) -> Place | None:
         found = _Tensor.from_address(_pointer_in(capsule, b"dltensor"))
     size = found.bits * found.lanes // 8
     start = stop = (found.data or 0) + found.byte_offset
-    step = 1  # of the axis, in elements, where nothing is said: in C's order
+    step = 1  # of the axis, in elements; by default in C order
     for axis in reversed(range(found.ndim)):
         n = found.shape[axis]
         if n == 0:

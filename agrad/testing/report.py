@@ -1,4 +1,4 @@
-"""Reports of the conformance kit: as JSON to be kept, as text or HTML to be read, several as a Markdown table.
+"""Reports of the conformance kit: as JSON to keep, as text or HTML to read, several as a Markdown table.
 
 ``python -m agrad.testing.report a.json b.json`` prints the table of backends; with one file, ``--text`` or ``--html``
 prints that report.
@@ -39,20 +39,20 @@ __all__ = [
     "writer",
 ]
 
-#: How one test ended: area, test, op, dtype, id, outcome (of `OUTCOMES`) and reason. Of a failure also error, place (the
-#: line outside agrad that raised it, if one did), cause (equal for failures that are likely one) and program (that shows it).
-#: Of a test that runs samples also how many (of `COUNTED`).
+#: The result of one test: area, test, op, dtype, id, outcome (of `OUTCOMES`) and reason. A failure also has error,
+#: place (the line outside agrad that raised it, if any), cause (equal for failures that are probably the same) and
+#: program (that reproduces it). A test that runs samples also has their numbers (of `COUNTED`).
 Record = dict[str, str]
 
-#: What a JSON report holds.
+#: The contents of a JSON report.
 Report = dict[str, Any]
 
-#: Raised when readers of old reports would misread new ones.
+#: Incremented when readers of old reports would misread new ones.
 FORMAT = 2
 
-#: What was judged: as it should be, or not; failures that the author expects (``--agrad-xfails``); operations that the
-#: backend declares to lack, which are refused in words. And what was left out: it requires what the backend cannot, it goes
-#: beyond the standard and has no kernel, it does not apply.
+#: The outcomes of judged tests: passed or failed; failures that the author expects (``--agrad-xfails``); operations
+#: that the backend declares to lack, which are refused with a reason. And the reasons of omitted ones: the backend
+#: lacks a requirement, it goes beyond the standard and has no kernel, it does not apply.
 JUDGED = ("passed", "failed", "expected", "lacks")
 LEFT_OUT = ("requires", "beyond", "skipped")
 OUTCOMES = (*JUDGED, *LEFT_OUT)
@@ -64,14 +64,14 @@ WORDS = {
     "skipped": "that do not apply",
 }
 
-#: Of a test's samples: all there are, those that passed, those that are refused because no program can hold them.
+#: Of a test's samples: all, those that passed, and those refused because no program can hold them.
 COUNTED = ("samples", "ran", "refused")
 
 DTYPES = ("float64", "float32", "complex128", "complex64")
-#: The columns of a report, as far as they have an order.
+#: The columns of a report, as far as their order is fixed.
 MODES = ("values", "reverse", "forward_mode", "second_order", "composition", "single_operands", "batches")
 
-#: The columns of the table of backends: its head, and the areas it sums up.
+#: The columns of the table of backends: the heading, and the areas that it sums up.
 COLUMNS = (
     ("rules", ("rules",)),
     ("programs", ("programs",)),
@@ -84,7 +84,7 @@ COLUMNS = (
 
 
 def make(device: str, records: Sequence[Record]) -> Report:
-    """Make a report of a run.
+    """Create a report of a run.
 
     Parameters
     ----------
@@ -137,19 +137,19 @@ def _title(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """Return one line on a report: how what was judged ended."""
+    """Return one line about a report: the outcomes of judged tests."""
     state = "" if report["available"] else f" (unavailable: {report['reason']})"
     return f"{_title(report)}{state}: {_words(_counts(report['results']), JUDGED) or 'nothing was judged'}"
 
 
 def _required(report: Report) -> Counter[str]:
-    """Return how many tests were left out by each requirement."""
+    """Return how many tests were omitted because of each requirement."""
     met = (r["reason"] for r in report["results"] if r["outcome"] == "requires")
     return Counter(reason.removeprefix("requires ").partition(":")[0] for reason in met)
 
 
 def judged(report: Report) -> str:
-    """Return one line on how much of the kit a report is on, and why the rest was left out."""
+    """Return one line about which part of the kit a report covers, and why the rest was omitted."""
     counts, required = _counts(report["results"]), _required(report)
     line = f"{sum(counts[o] for o in JUDGED):,} of {counts.total():,} tests judged"
     left_out = _words(counts, LEFT_OUT)
@@ -164,12 +164,12 @@ def judged(report: Report) -> str:
 
 @dataclass(frozen=True)
 class Cause:
-    """Failures that are likely one: by an exception of the same words, or of one operation's results.
+    """Failures that are probably the same: by an exception with the same words, or in the results of one operation.
 
     Attributes
     ----------
     error, place, program : str
-        The plainest of them: what was said, the line outside agrad that raised it, and a program that shows it.
+        The simplest of them: the message, the line outside agrad that raised it, and a program that reproduces it.
     records : tuple of dict
         All of them.
     """
@@ -197,7 +197,7 @@ def _few(names: Sequence[str], most: int = 6) -> str:
 
 
 def _plainness(record: Record) -> tuple[int, int]:
-    """Return what sorts the records of a cause: values before derivatives, double precision before single."""
+    """Return the sort key of a cause's records: values before derivatives, double precision before single."""
     test, dtype = record["test"], record["dtype"]
     return (
         MODES.index(test) if test in MODES else len(MODES),
@@ -206,7 +206,7 @@ def _plainness(record: Record) -> tuple[int, int]:
 
 
 def causes(report: Report) -> list[Cause]:
-    """Return the causes of a report's failures, those with the most first."""
+    """Return the causes of a report's failures, the most frequent first."""
     found: dict[str, list[Record]] = {}
     for record in report["results"]:
         if record["outcome"] == "failed":
@@ -252,7 +252,7 @@ def _cells(report: Report) -> tuple[list[str], dict[str, dict[str, list[Record]]
 
 
 def _cell(records: Sequence[Record]) -> str:
-    """Return a cell in words: passed if all did; else what each dtype did."""
+    """Return the text of a cell: passed if all passed; otherwise the outcome of each dtype."""
     met = [r for r in records if r["outcome"] in JUDGED]
     if not met:
         return "-"
@@ -308,7 +308,7 @@ document.querySelectorAll("button").forEach(b=>b.onclick=()=>{navigator.clipboar
 
 
 def to_html(report: Report) -> str:
-    """Return a report as a page of HTML that needs nothing else."""
+    """Return a report as a self-contained page of HTML."""
     title = html.escape(_title(report))
     parts = [
         '<!doctype html><html lang="en"><meta charset="utf-8">',
@@ -327,7 +327,7 @@ def to_html(report: Report) -> str:
 
 
 def _outcomes_html(report: Report) -> Iterator[str]:
-    """Yield a bar of how the tests ended, and what its colours mean."""
+    """Yield a bar of the outcomes, and the legend of its colours."""
     counts = _counts(report["results"])
     found = [outcome for outcome in OUTCOMES if counts[outcome]]
     yield '<div class="bar">'
@@ -342,7 +342,7 @@ def _outcomes_html(report: Report) -> Iterator[str]:
 
 
 def _causes_html(report: Report) -> Iterator[str]:
-    """Yield the causes of failures, each with a program that shows it."""
+    """Yield the causes of failures, each with a program that reproduces it."""
     found, escape = causes(report), html.escape
     if found:
         yield "<h2>What failed, by cause</h2>"
@@ -356,7 +356,7 @@ def _causes_html(report: Report) -> Iterator[str]:
 
 
 def _lacking_html(report: Report) -> Iterator[str]:
-    """Yield the table of what the backend cannot do."""
+    """Yield the table of unsupported features."""
     required = _required(report)
     rows = [("has not", name, reason, f"{required.pop(name, 0):,} tests") for name, reason in report["cannot"].items()]
     rows += [("has not", name, "", f"{count:,} tests") for name, count in required.items()]
@@ -378,7 +378,7 @@ def _operations_html(report: Report) -> Iterator[str]:
 
 
 def _others_html(report: Report) -> Iterator[str]:
-    """Yield the table of the tests that are of no operation."""
+    """Yield the table of the tests that do not belong to an operation."""
     escape = html.escape
     rows = [
         [
@@ -402,7 +402,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _chips(records: Sequence[Record]) -> str:
-    """Return the cell of an operation in a mode: its dtypes, in the colour of how their tests ended."""
+    """Return the cell of an operation in a mode: its dtypes, coloured by outcome."""
     shown = []
     for r in sorted(records, key=_plainness):
         if r["outcome"] in JUDGED:
@@ -419,12 +419,12 @@ def to_json(report: Report) -> str:
 
 
 def writer(path: str) -> Callable[[Report], str] | None:
-    """Return what turns a report into a file of this suffix, None if nothing does."""
+    """Return the function that converts a report to a file with this suffix, None if there is none."""
     return {".json": to_json, ".html": to_html, ".txt": to_text}.get(Path(path).suffix)
 
 
 def write(report: Report, path: str) -> None:
-    """Write a report in the form that the file's suffix says."""
+    """Write a report in the form that the file's suffix specifies."""
     form = writer(path)
     assert form is not None
     Path(path).write_text(form(report), encoding="utf-8")
@@ -452,8 +452,8 @@ def markdown(reports: Sequence[Report]) -> str:
     Returns
     -------
     str
-        A row per report: its date, how many of the tests of each kind passed, how many in all passed, were refused as the backend
-        says, and failed, how much was judged, and what the backend lacks.
+        A row per report: its date, how many tests of each kind passed, how many in total passed, were refused as
+        declared by the backend, and failed, how much was judged, and the features that the backend lacks.
     """
     ends = ("passed", "lacks", "failed")
     heads = [
@@ -483,7 +483,7 @@ def markdown(reports: Sequence[Report]) -> str:
     return _rows(rows)
 
 
-#: The tests that capture and replay samples, and what they capture.
+#: The tests that capture and replay samples, and the part they capture.
 REPLAYS = {
     "forward_and_backward": "gradients",
     "forward_mode": "forward mode",
@@ -503,8 +503,8 @@ def programs(reports: Sequence[Report]) -> str:
     Returns
     -------
     str
-        A row per report: how many samples were captured and replayed in each way, of how many, how many are refused as
-        shapes in them depend on values, and how many tests failed.
+        A row per report: how many samples were captured and replayed in each way, out of how many, how many are refused
+        because shapes in them depend on values, and how many tests failed.
     """
     rows = [["backend", "version", *REPLAYS.values(), "refused", "failed"]]
     rows.append(["---"] * len(rows[0]))
@@ -532,11 +532,11 @@ def read(path: str) -> Report:
     Raises
     ------
     ValueError
-        If it is none, or of another format.
+        If it is not a report, or has another format.
     """
     found: Any = json.loads(Path(path).read_text(encoding="utf-8"))
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise ValueError(f"{path} is no report of agrad's conformance kit in format {FORMAT}")
+        raise ValueError(f"{path} is not a report of agrad's conformance kit in format {FORMAT}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""A failure of the kit as a program to be copied: its sample on NumPy first, then on the backend; else the test itself."""
+"""A failure of the kit as a program to copy: its sample on NumPy first, then on the backend; otherwise the test itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agrad.testing.samples import Data, Like
 
 __all__ = ["program_of", "test_as_program"]
 
-#: What a test does with a call, by the test's name: `{call}` is the call on the operands, which `{leaves}` lists.
+#: The action of a test on a call, by the test's name: `{call}` is the call on the operands, which `{leaves}` lists.
 GRADIENTS = """\
     results = {results}
     print(device, results, ag.autograd.grad(results, [{leaves}], [ag.ones_like(r) for r in results]))
@@ -51,20 +51,20 @@ WAYS = {
 
 
 def program_of(call: Call, dtype: str, test: str, device: str, plugins: Sequence[str] = ()) -> str | None:
-    """Return a program that does with a sample what a test of the kit does, None where no short one can.
+    """Return a program that applies a test of the kit to a sample, None if no short one exists.
 
     Parameters
     ----------
     call : Call
         A sample's.
     dtype : str
-        The precision of the test: inexact operands get it.
+        The precision of the test, for inexact operands.
     test : str
         The test's name, without ``test_``.
     device : str
         The backend or device under test.
     plugins : sequence of str
-        What ``--agrad-plugin`` was given.
+        The arguments of ``--agrad-plugin``.
     """
     way, made, sample = WAYS.get(test), _Arguments(call, dtype in SINGLE.values()), call.sample
     arguments = [made.text(v) for v in sample.args] + [f"{k}={made.text(v)}" for k, v in sample.kwargs.items()]
@@ -99,7 +99,7 @@ def test_as_program(
     *,
     quick: bool = False,
 ) -> str:
-    """Return a program that is a test of the kit as it is written, and calls it.
+    """Return a program that consists of a test of the kit, and calls it.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def test_as_program(
     device : str
         The backend or device under test.
     plugins : sequence of str
-        What ``--agrad-plugin`` was given.
+        The arguments of ``--agrad-plugin``.
     quick : bool, optional
         Whether one sample per operation is run.
     """
@@ -144,7 +144,7 @@ def test_as_program(
 
 
 def _imports(values: Mapping[str, Any], kind: type) -> list[str]:
-    """Return the lines that import what a test of a class reads, and the class."""
+    """Return the lines that import the names used by a test of a class, and the class."""
     found, of = [], defaultdict(list)
     for name, value in {**values, kind.__name__: kind}.items():
         if isinstance(value, ModuleType):
@@ -158,14 +158,14 @@ def _imports(values: Mapping[str, Any], kind: type) -> list[str]:
 
 
 def _registering(plugins: Sequence[str], imports: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """Return the lines with which a program imports agrad and registers what ``--agrad-plugin`` was given."""
+    """Return the lines with which a program imports agrad and registers the plugins of ``--agrad-plugin``."""
     imports = ["import agrad as ag", *imports, *(["from agrad.testing.kit import load_plugin"] if plugins else [])]
     calls = [f"ag.register(load_plugin({json.dumps(text)}))" for text in plugins]
     return imports, ["", *calls] if calls else []
 
 
 def _function(name: str) -> tuple[list[str], str]:
-    """Return the imports that an operation needs, and what it is called then."""
+    """Return the imports that an operation needs, and its name then."""
     found: Any = ag
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -175,7 +175,7 @@ def _function(name: str) -> tuple[list[str], str]:
 
 
 class _Arguments:
-    """The arguments of a sample as they are written, and the lines that make its arrays."""
+    """The text of a sample's arguments, and the lines that create its arrays."""
 
     def __init__(self, call: Call, single: bool) -> None:
         self.call = call
@@ -185,7 +185,7 @@ class _Arguments:
         self.specs = False
 
     def text(self, value: Any) -> str:
-        """Return an argument as it is written."""
+        """Return the text of an argument."""
         if isinstance(value, Data):
             return self._array(value)
         if isinstance(value, tuple | list):

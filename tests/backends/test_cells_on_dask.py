@@ -305,7 +305,7 @@ def test_labelled_blocks_that_do_not_go_together_are_told(xr):
     a = labelled(xr, cut())
     with pytest.raises(ValueError, match=r"no dimension 'y', of which there are 3 blocks: chunk"):
         a.map_blocks(lambda b: b.mean("y"))
-    with pytest.raises(TypeError, match="gives a DataArray or a Dataset, got Tensor"):
+    with pytest.raises(TypeError, match="must return a DataArray or a Dataset, got Tensor"):
         a.map_blocks(lambda b: b.data)
     with pytest.raises(ValueError, match=r"unify_chunks"):
         xr.map_blocks(lambda a, b: a + b, a, args=[a.chunk(y=3)])

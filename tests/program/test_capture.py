@@ -274,7 +274,7 @@ def test_an_error_in_the_midst_leaves_what_eager_code_leaves():
             ValueError,
             r"part of the program.* or with an array, np\.asarray\(2\.0\), which is an input",
         ),
-        ((np.ones(2),), TypeError, r"captured as program\(\*, \*\), and is called as program\(\*\)"),
+        ((np.ones(2),), TypeError, r"captured as program\(\*, \*\), but is called as program\(\*\)"),
         (([np.ones(2)], 2.0), TypeError, r"is called as program\(\[\*\], \*\)"),
         ((np.ones(2, "float32"), 2.0), ValueError, "float32"),
     ],

@@ -43,7 +43,7 @@ def test_it_passes_the_basics(tmp_path):
 @pytest.mark.parametrize("name", ["two words", "cpu", "class", "a:b", ""])
 def test_what_is_no_name(name, tmp_path, capsys):
     assert new_backend.main([name, "--agrad", str(ROOT), "--into", str(tmp_path / "made")]) == 2
-    assert "is no name of a backend" in capsys.readouterr().err
+    assert "is not a valid name of a backend" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
 
 

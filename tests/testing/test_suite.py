@@ -158,7 +158,7 @@ def test_the_command_stops_where_the_basics_fail(tmp_path):
     assert (
         "failed   the host reads arrays: OSError: it is asleep\n         It asks: Does NumPy read them" in done.stdout
     )
-    assert done.stdout.endswith("The rest of the kit was not run: it stands on these.\n")
+    assert done.stdout.endswith("The rest of the kit was not run: it depends on these.\n")
 
 
 def test_the_command_stops_where_nothing_is_judged(tmp_path):
@@ -509,5 +509,5 @@ def test_a_program_registers_the_plugin():
 
 def test_a_file_that_is_no_report(tmp_path):
     (tmp_path / "a.json").write_text("{}")
-    with pytest.raises(ValueError, match="is no report of agrad's conformance kit"):
+    with pytest.raises(ValueError, match="is not a report of agrad's conformance kit"):
         report.read(str(tmp_path / "a.json"))

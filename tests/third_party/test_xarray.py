@@ -447,7 +447,7 @@ class TestOtherReleases:
             module.replace(part._replace(**change))
         with pytest.raises(
             NotImplementedError,
-            match=f"of tensors is not there with xarray {xr.__version__}, which has .*\n.*pip install xarray==2026.9.0",
+            match=f"of tensors is not supported with xarray {xr.__version__}, which has .*\n.*pip install xarray==2026.9.0",
         ) as caught:
             NEEDS[name](_lazy())
         assert f"Called at {__file__}" in str(caught.value)

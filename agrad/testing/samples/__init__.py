@@ -1,8 +1,8 @@
-"""Sample operands for every op that has a derivative, as plain numbers: for agrad's tests and for those of any backend.
+"""Sample operands for every differentiable op, as plain numbers: for agrad's tests and for those of any backend.
 
-The samples lie away from kinks and singular points, so that finite differences tell the derivative. They cover
-broadcasting, zero-size and 0-d operands, complex and mixed kinds, and every parameter that a derivative looks at.
-There is a file per chapter of the standard, and for loops, `agrad.nn`, `agrad.special`, `agrad.extra` and `agrad.scipy`.
+The samples are away from kinks and singular points, so that finite differences are valid. They cover broadcasting,
+zero-size and 0-d operands, complex and mixed kinds, and every parameter that affects a derivative. There is a file per
+chapter of the standard, and for loops, `agrad.nn`, `agrad.special`, `agrad.extra` and `agrad.scipy`.
 """
 
 from __future__ import annotations

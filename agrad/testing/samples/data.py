@@ -1,4 +1,4 @@
-"""What samples are made of: arrays as plain numbers, calls, and ways to draw numbers away from kinks."""
+"""The parts of samples: arrays as plain numbers, calls, and ways to draw numbers away from kinks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Like:
-    """Stands for the spec of an array of this shape and dtype."""
+    """Represents the spec of an array with this shape and dtype."""
 
     shape: tuple[int, ...]
     dtype: str = "float64"
@@ -50,23 +50,23 @@ class Like:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """Stands for the body of a loop on arrays of these shapes, whatever their precision.
+    """Represents the body of a loop on arrays of these shapes, in any precision.
 
     Attributes
     ----------
     step : callable
-        What one call does: takes lists of tensors, what is carried, rows and constants; gives two, what is carried on and
-        results.
+        The work of one call: takes lists of tensors (carried values, rows and constants); returns two, carried values
+        and results.
     operands : list of Data
-        What the loop takes: what is carried, then arrays of rows, then constants.
+        The loop's operands: carried values, then arrays of rows, then constants.
     carried, rows : int
         How many of these are carried, and how many have rows.
     length : int
-        How many calls there are.
+        The number of calls.
     reverse : bool
         Whether the last row is the first.
     kept : tuple of int
-        What is given as it was carried into each call.
+        The values returned as they were carried into each call.
     """
 
     step: Callable[..., tuple[list[Any], list[Any]]]
@@ -114,10 +114,10 @@ class Sample:
     op : str
         The op's name.
     args, kwargs
-        As the user would pass them, with `Data` for arrays, `Like` for specs and `Loop` for bodies of loops, also within tuples,
-        lists and slices.
+        As the user would pass them, with `Data` for arrays, `Like` for specs and `Loop` for bodies of loops, also
+        within tuples, lists and slices.
     beyond : str
-        Why only some backends can run it: what it asks for beyond the standard. Empty if every backend can.
+        Why only some backends can run it: the feature it needs beyond the standard. Empty if every backend can.
     """
 
     op: str
@@ -142,16 +142,16 @@ def _text(value: Any) -> str:
 
 
 def resolve(value: Any, make: Callable[[Data], Any], spec: Callable[[Like], Any]) -> Any:
-    """Return an argument of a sample with arrays, specs and bodies in the place of `Data`, `Like` and `Loop`.
+    """Return an argument of a sample with arrays, specs and bodies in place of `Data`, `Like` and `Loop`.
 
     Parameters
     ----------
     value : object
         The argument.
     make : callable
-        Makes an array (or Tensor) of a `Data`.
+        Creates an array (or Tensor) from a `Data`.
     spec : callable
-        Makes a spec of a `Like`.
+        Creates a spec from a `Like`.
     """
     if isinstance(value, Data):
         return make(value)
@@ -216,7 +216,7 @@ def spaced(*shape: int) -> Data:
 
 
 def complex_of(draw: Draw) -> Draw:
-    """Return what draws complex numbers with such real and imaginary parts."""
+    """Return a function that draws complex numbers with real and imaginary parts drawn by another one."""
 
     def drawn(*shape: int) -> Data:
         parts = zip(draw(*shape).values, draw(*shape).values, strict=True)

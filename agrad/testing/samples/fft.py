@@ -33,7 +33,7 @@ for _op in ("fft.rfft", "fft.ihfft"):
     add(_op, real(5))
     add(_op, real(2), n=6)
 
-#: The same for what starts from half a spectrum.
+#: The same for transforms that start from half a spectrum.
 _HALF: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((4,), {}),
     ((3,), {"n": 5}),

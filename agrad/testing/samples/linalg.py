@@ -1,8 +1,8 @@
 """Samples of the linear algebra functions.
 
-Finite differences change the elements of an operand one by one, and take every element of a result. So what looks at one
-triangle of a matrix only is sampled with 1 x 1 matrices here, and what has arbitrary phases with none; tests of their
-own check those on functions that do not see the difference.
+Finite differences change the elements of an operand one by one, and use every element of a result. So functions that
+only use one triangle of a matrix are sampled with 1 x 1 matrices here, and those with arbitrary phases not at all;
+separate tests check them in functions that do not depend on the difference.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import random
 
 from agrad.testing.samples.data import Data, add, complex_of
 
-# numbers of its own: whether a matrix is near a singular one must not depend on the other chapters' samples
+# separate numbers: whether a matrix is nearly singular must not depend on the other chapters' samples
 _random = random.Random(4711)  # noqa: S311 (sampling, not secrets)
 
 
@@ -97,7 +97,7 @@ def _matrix(*rows: tuple[complex, ...]) -> Data:
 
 
 def _regular(n: int, *, lead: tuple[int, ...] = (), draw: object = real) -> Data:
-    """Matrices well away from singular ones: with a heavy diagonal, of either sign."""
+    """Matrices far from singular: with a heavy diagonal, of either sign."""
     data = (cplx if draw is cplx else real)(*lead, n, n)
     values = list(data.values)
     for place in range(0, math.prod(lead) * n * n, n * n):
@@ -182,7 +182,7 @@ for _data in (_SPREAD, real(4, 2), real(2, 2, 3), cplx(3, 2), cplx(2, 3), real(1
     add("linalg.svdvals", _data)
 add("linalg.svd", _SPREAD)
 add("linalg.svd", _SPREAD, full_matrices=False)
-# not tall in chunks of two rows: there Dask works block by block, and other signs come out
+# not tall in chunks of two rows: there Dask works block by block, and other signs result
 for _data in (real(4, 3), real(2, 1), real(2, 4), real(2, 3, 2), real(0, 3, 2)):
     add("linalg.svd", _data, full_matrices=False)
 for _data in (_SPREAD, real(4, 3), real(2, 1), real(2, 4), real(2, 3, 2), cplx(2, 2), cplx(4, 3), cplx(2, 3)):

@@ -1,4 +1,4 @@
-"""Samples of the operation that `agrad.func.scan` is in programs."""
+"""Samples of the operation that represents `agrad.func.scan` in programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _random = random.Random(1828)  # noqa: S311 (sampling, not secrets)
 
 
 def real(*shape: int) -> Data:
-    """Return real numbers of either sign, at which no product over a few calls is large or small."""
+    """Return real numbers of either sign, whose products over a few calls are neither large nor small."""
     values = (_random.choice((-1, 1)) * _random.uniform(0.4, 1.2) for _ in range(math.prod(shape)))
     return Data(shape, tuple(values), "float64")
 
@@ -35,24 +35,24 @@ def add_loop(step: Step, carried: list[Data], rows: list[Data], rest: list[Data]
 
 
 def recurrent(carried: list[Any], rows: list[Any], rest: list[Any]) -> tuple[list[Any], list[Any]]:
-    """A cell with two states, of which one only adds up."""
+    """A cell with two states, one of which only accumulates."""
     (h, total), (x,), (w,) = carried, rows, rest
     h = tanh(matmul(w, h) + x)
     return [h, total + sum_of(h * x)], [h * total]
 
 
 def powers(carried: list[Any], _: list[Any], rest: list[Any]) -> tuple[list[Any], list[Any]]:
-    """A product that goes on, without rows and results."""
+    """A running product, without rows and results."""
     return [carried[0] * rest[0] + 0.5], []
 
 
 def mapped(_: list[Any], rows: list[Any], rest: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Results of rows alone; nothing is carried."""
+    """Results that depend on rows only; nothing is carried."""
     return [], [sin(rows[0]) * rest[0], sum_of(rows[1] ** 2)]
 
 
 def exchanged(carried: list[Any], rows: list[Any], _: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Values that change places, and go out as they are."""
+    """Values that change places, and are returned unchanged."""
     return [carried[1], carried[0] * rows[0]], [carried[1], rows[0]]
 
 

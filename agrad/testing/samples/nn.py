@@ -1,4 +1,4 @@
-"""Samples of the functions of neural networks: what ``agrad.nn.functional`` calls, with arguments in full form."""
+"""Samples of the functions of neural networks: those that ``agrad.nn.functional`` calls, with arguments in full form."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ add("nn.batch_norm", real(0, 2), real(2), real(2))
 
 add("nn.dropout", real(2, 3), mask(1, 0, 1, 1, 1, 0, shape=(2, 3)), 1.5)
 
-#: A row of padding among the indices counts as a constant, which differences cannot tell: tests of agrad's own do that.
+#: A row of padding among the indices counts as a constant, which differences cannot detect: agrad's own tests check
+#: that.
 for _padding in (None, 0):
     add("nn.embedding", integers(2, 1, 2, 4, shape=(2, 2)), real(5, 3), _padding)
 add("nn.embedding", integers(1), cplx(2, 2))
@@ -91,7 +92,7 @@ for _size, _window, _stride, _padding2d in _POOLS:
         add("nn.avg_pool2d_adjoint", real(1, 2, *_pooled), _size, _window, _stride, _padding2d, _counted)
     add("nn.max_pool2d", spaced(1, 2, *_size), _window, _stride, _padding2d, (1, 1))
 
-#: Images and the largest element of each window of (2, 2), its places 2 apart.
+#: Images with the largest element of each window of (2, 2), 2 elements apart.
 _IMAGE = Data((1, 1, 4, 4), tuple(float(n) for n in (7, 1, 4, 9, 2, 8, 3, 0, 5, 12, 10, 6, 11, 13, 15, 14)), "float64")
 _LARGEST = Data((1, 1, 2, 2), (10.0, 12.0, 15.0, 14.0), "float64")
 _DILATED = ((2, 2), (1, 1), _NO_PADDING, (2, 2))
@@ -122,7 +123,7 @@ add("nn.attention", *_QKV, _wave(1, 4, phase=3.0), None, None, False, 2)
 
 # -- losses -------------------------------------------------------------------------------------------------------------
 
-#: At least 0.15 from what `spaced` gives.
+#: At least 0.15 from the numbers of `spaced`.
 _APART = Data((3,), (0.1, 0.45, 1.15), "float64")
 for _op in ("nn.mse_loss", "nn.l1_loss"):
     add(_op, spaced(2, 3), Data((2, 3), 2 * _APART.values, "float64"))

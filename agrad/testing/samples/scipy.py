@@ -1,4 +1,4 @@
-"""Samples of the ops that `agrad.scipy` is written in, which are declared when it, or this file, is imported."""
+"""Samples of the ops behind `agrad.scipy`, which are declared when it, or this file, is imported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _raised(drawn: Data, by: float) -> Data:
     return Data(drawn.shape, tuple(values), drawn.dtype)
 
 
-#: There is none in the standard's functions.
+#: The standard's functions have none.
 _KERNEL = "a kernel of the library's"
 #: Its kernel in the standard's functions looks at the norm.
 _LOOKS = "a kernel that looks at values"

@@ -19,7 +19,7 @@ from agrad.testing.samples.data import (
     spaced,
 )
 
-#: Those that need nothing but the standard's functions; the others need SciPy's, or the like of them.
+#: Those that only need the standard's functions; the others need SciPy's, or equivalents.
 _STANDARD = frozenset(
     [
         "boxcox",
@@ -123,7 +123,7 @@ _unary("ellipem1", unit, 1.0, 3.0)
 for _name in ("erf", "erfc", "ndtr"):
     add(f"special.{_name}", _ccentred(3), beyond="complex numbers")
 
-#: Few, since what broadcasting and empty operands need is tested of every kind of rule elsewhere.
+#: Only a few, because broadcasting and empty operands are tested for every kind of rule elsewhere.
 _PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (((2, 1), (2,)),)
 _MORE_PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     *_PAIRS,

@@ -1,4 +1,4 @@
-"""What all tests of the kit stand on: which backend is tested, how operands are made and read, what is required."""
+"""The base of all tests of the kit: the backend under test, creating and reading operands, requirements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agrad.testing.harness import Harness, harness_of
 
 __all__ = ["FEW", "Conformance", "requires"]
 
-#: How many samples of an operation that acts element by element the longer tests of a lazy backend run.
+#: How many samples of an elementwise operation the longer tests of a lazy backend run.
 FEW = 2
 
 
@@ -30,7 +30,7 @@ def requires(*requirements: str) -> pytest.MarkDecorator:
     Parameters
     ----------
     *requirements : str
-        Names of `agrad.core.requirements`, as ``"float64"``. Where the backend has it not (`Backend.cannot`), the test is
+        Names of `agrad.core.requirements`, as ``"float64"``. If the backend lacks one (`Backend.cannot`), the test is
         skipped, with a reason that begins with ``requires float64:``.
 
     Examples
@@ -55,11 +55,11 @@ class Conformance:
         The backend (or device) to test. Empty: the option ``--agrad-backend``, or ``agrad_backend`` of the ini file.
     xfails : mapping of str to str
         Tests of the class that are expected to fail, by name (as ``test_reverse[sort-float64]``, or ``test_reverse``
-        for all of them), with the reason. One that passes is a failure.
+        for all of them), with the reason. One that passes counts as a failure.
     backend, device, xp
-        What is tested: the `Backend`, the device, and agrad's namespace bound to the backend.
+        The `Backend` under test, the device, and agrad's namespace bound to the backend.
     harness : Harness
-        How its arrays are made, and how one sees that nothing computes.
+        How its arrays are created, and how to detect that nothing computes.
     """
 
     agrad_backend: ClassVar[str] = ""
@@ -69,7 +69,7 @@ class Conformance:
     #: The kit reads one value after the other.
     pytestmark: Any = pytest.mark.filterwarnings("ignore::agrad.core.errors.RecomputeWarning")
 
-    #: False for tests that say something of a backend that cannot be used here.
+    #: False for tests that also apply to a backend that cannot be used here.
     needs_backend: ClassVar[bool] = True
 
     #: Whether to run one sample per operation.
@@ -78,7 +78,7 @@ class Conformance:
     #: Whether the longer tests run every sample, too.
     every: bool = False
 
-    #: The executor that programs are run by; None: the backend's own way.
+    #: The executor that runs programs; None: the backend itself.
     executor: Any = None
 
     name: str
@@ -108,14 +108,14 @@ class Conformance:
 
     @classmethod
     def on(cls, device: str, *, quick: bool = False) -> Self:
-        """Return the tests of the class for a backend (or device), to be called without pytest."""
+        """Return the tests of the class for a backend (or device), to call without pytest."""
         tests = cls()
         tests.quick = quick
         tests.use(device)
         return tests
 
     def use(self, device: str) -> None:
-        """Test this backend (or device): skips where it is not available, unless the tests are about that."""
+        """Test this backend (or device): skip if it is not available, unless the tests are about that."""
         self.name, self.device = device.partition(":")[0], device
         row = manager.backend_info(self.name)
         if row is None:
@@ -131,7 +131,7 @@ class Conformance:
         self.harness = harness_of(self.name)
 
     def require(self, *requirements: str) -> None:
-        """Skip the rest of a test unless the backend has these things."""
+        """Skip the rest of a test unless the backend meets these requirements."""
         missing = self.missing(*requirements)
         if missing:
             pytest.skip(missing)
@@ -146,9 +146,9 @@ class Conformance:
         return () if self.missing("empty arrays") else cases
 
     def lacking(self, error: UnsupportedOp) -> None:
-        """End the test as an expected failure if the backend declares the operation as lacking; else raise.
+        """End the test as an expected failure if the backend declares that it lacks the operation; otherwise raise.
 
-        What is younger than the version of the standard which the namespace follows is left out.
+        Functions newer than the version of the standard that the namespace follows are omitted.
         """
         reason = self.backend.lacks.get(error.op)
         if reason is None and beyond(self.backend, error.op):
@@ -161,16 +161,16 @@ class Conformance:
 
     @property
     def real(self) -> str:
-        """The real dtype that tests use where any will do."""
+        """The real dtype for tests where any will do."""
         return "float32" if self.missing("float64") else "float64"
 
     @property
     def tolerance(self) -> float:
-        """How exact a few operations of that dtype are."""
+        """The tolerance of a few operations in that dtype."""
         return 1e-12 if self.real == "float64" else 2e-5
 
     def tensor(self, data: Any, dtype: str | None = None, *, requires_grad: bool = False) -> Tensor:
-        """Make a tensor on the backend of Python numbers or a reference array, in the form that the harness gives it."""
+        """Create a tensor on the backend from Python numbers or a reference array, in the harness's form."""
         np = library()
         if dtype is None and not hasattr(data, "dtype"):
             host = np.asarray(data)
@@ -200,7 +200,7 @@ class Conformance:
     # -- comparing ----------------------------------------------------------------------------------------------------
 
     def check_spec(self, tensor: Any, spec: Spec, what: str) -> None:
-        """Check that a tensor is of the backend, with the shape, dtype and device of a spec, also by its raw array."""
+        """Check that a tensor belongs to the backend, with the shape, dtype and device of a spec, also by its raw array."""
         assert isinstance(tensor, Tensor), f"{what} is a {type(tensor).__name__}, not a Tensor"
         found = tensor._spec
         assert found.backend is self.backend, f"{what} is on {found.backend.name}, expected {self.name}"
@@ -239,7 +239,7 @@ class Conformance:
 
 
 def named(kind: type, wanted: type | None = None) -> str:
-    """Return the name of a class with that of its module, and what tells it from another one of the same name."""
+    """Return the name of a class with that of its module, and how it differs from another one of the same name."""
     text = f"{kind.__module__}.{kind.__qualname__}"
     if wanted is None or kind is wanted or text != f"{wanted.__module__}.{wanted.__qualname__}":
         return text

@@ -1,4 +1,4 @@
-"""The samples of an operation, run on the backend under test: what the tests of rules and of programs have in common."""
+"""The samples of an operation, run on the backend under test: shared by the tests of rules and of programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agrad.testing.needs import of_dtype, of_sample
 from agrad.testing.samples import SAMPLES, Data, Sample
 from agrad.testing.suite.base import FEW, Conformance
 
-#: How exact derivatives are: those of first order, those of second.
+#: The tolerances of derivatives: those of first order, those of second.
 FIRST = {"float64": 2e-7, "complex128": 2e-7, "float32": 2e-5, "complex64": 2e-5}
 SECOND = {"float64": 1e-6, "complex128": 1e-6, "float32": 1e-3, "complex64": 1e-3}
 #: How exact values are; two modes are adjoint as exactly.
@@ -27,15 +27,15 @@ VALUE = {"float64": 1e-12, "complex128": 1e-12, "float32": 1e-5, "complex64": 1e
 
 DOUBLE = {single: double for double, single in SINGLE.items()}
 
-#: What the examples of a batch differ by.
+#: The differences between the examples of a batch.
 FACTORS = (1.0, 0.97)
 
-#: Results whose columns (axis -1) or rows (-2) have signs that each library chooses; the first tells which.
+#: Results whose columns (axis -1) or rows (-2) have signs that each library chooses; the first one determines which.
 SIGNS = {"linalg.eigh": {1: -1}, "linalg.qr": {0: -1, 1: -2}, "linalg.svd": {0: -1, 2: -2}}
 
 
 def any_data(value: Any, test: Callable[[Data], bool]) -> bool:
-    """Return whether a test holds for any array in an argument of a sample."""
+    """Return whether a condition holds for any array in an argument of a sample."""
     if isinstance(value, tuple | list):
         return any(any_data(part, test) for part in value)
     return isinstance(value, Data) and test(value)
@@ -52,7 +52,7 @@ def is_mask(data: Data) -> bool:
 
 
 def of_kind(op: str, dtype: str) -> list[Sample]:
-    """Return the samples of an operation that are complex, or that are not, as the dtype is."""
+    """Return the samples of an operation that are complex, or not, like the dtype."""
     return [sample for sample in SAMPLES[op] if is_complex(sample) == dtype.startswith("complex")]
 
 
@@ -92,20 +92,20 @@ class OfSamples(Conformance):
     Attributes
     ----------
     counts : Counter
-        ``"samples"``: those that there are for the test; ``"ran"``: of these, the ones that passed; ``"refused"``: those
-        that no program can hold. The report gets them.
+        ``"samples"``: the samples for the test; ``"ran"``: those of them that passed; ``"refused"``: those that no
+        program can hold. They are reported.
     """
 
     counts: Counter[str]
 
-    #: The call whose check failed, and the precision: the report makes a program of it.
+    #: The call whose check failed, and the precision, for the program in the report.
     failing: tuple[Call, str] | None = None
 
     def run(self, check: Callable[..., None], op: str, dtype: str, *, once: bool = False, few: bool = False) -> None:
-        """Check all samples of an operation; the error says of which it is.
+        """Check all samples of an operation; errors name the sample.
 
         ``once`` is for longer tests (with ``--agrad-quick``, for more of them): a lazy backend, where every call costs,
-        runs them in its best precision alone. Of the others it runs one sample of each operation in single precision;
+        runs them only in its best precision. Of the others it runs one sample of each operation in single precision;
         and `FEW` in the longer tests of what acts element by element, whose samples differ by values and broadcasting.
         ``few``: that many of such operations on any backend, and of every operation on a lazy one. ``--agrad-every``
         runs all of them in each test.
@@ -143,7 +143,7 @@ class OfSamples(Conformance):
         self.run_samples(check, samples, dtype)
 
     def costly(self, dtype: str) -> bool:
-        """Return whether a precision is to be tested briefly: that of a lazy backend which has a better one."""
+        """Return whether to test a precision briefly: that of a lazy backend which has a better one."""
         return self.backend.is_lazy and dtype in DOUBLE and not self.missing(DOUBLE[dtype])
 
     def would_work(self, op: str, run: Callable[[], None]) -> bool:
@@ -157,14 +157,14 @@ class OfSamples(Conformance):
         return True
 
     def samples(self, op: str, dtype: str) -> list[Sample]:
-        """Return the samples of an operation that have this dtype and that the backend can be asked for; skip without."""
+        """Return the samples of an operation that have this dtype and that the backend supports; skip if there are none."""
         found = self.asked(op, dtype)
         if not found:
             pytest.skip(next((self.missing(*of_sample(sample)) for sample in of_kind(op, dtype)), "no sample"))
         return found[:1] if self.quick or (self.costly(dtype) and not self.every) else found
 
     def asked(self, op: str, dtype: str) -> list[Sample]:
-        """Return the samples of an operation that have this dtype and need nothing that the backend has not."""
+        """Return the samples of an operation that have this dtype and need nothing that the backend lacks."""
         if self.missing(*of_dtype(dtype)):
             return []
         return [sample for sample in of_kind(op, dtype) if not self.missing(*of_sample(sample))]
@@ -182,7 +182,7 @@ class OfSamples(Conformance):
             try:
                 check(run)
                 self.counts[run.outcome] += 1
-            except (Exception, pytest.fail.Exception) as error:  # the latter is no Exception
+            except (Exception, pytest.fail.Exception) as error:  # the latter is not an Exception
                 error.add_note(f"The sample is {sample}.")
                 self.failing = run.call, dtype
                 raise
@@ -196,7 +196,7 @@ class Run:
     Attributes
     ----------
     outcome : str
-        What it counts as when its check has ended: ``"ran"``, ``"refused"`` or ``"left out"``.
+        How it counts when its check has ended: ``"ran"``, ``"refused"`` or ``"left out"``.
     """
 
     outcome = "ran"
@@ -222,7 +222,7 @@ class Run:
         return [self.tensor(a, requires_grad=k in needed) for k, a in enumerate(self.arrays)]
 
     def results(self, operands: Sequence[Any]) -> list[Any]:
-        """Run the call; where the library chooses signs, its results get those of the reference."""
+        """Run the call; if the library chooses signs, its results get those of the reference."""
         results = self.call.tensors(operands, self.tensor)
         free = SIGNS.get(self.call.op.name)
         if free is None or self.dtype.startswith("complex"):
@@ -236,7 +236,7 @@ class Run:
         return results
 
     def residuals(self) -> list[Any]:
-        """Return what a fused kernel leaves beside its result: arrays, or None where the rule can do without."""
+        """Return the extra results of a fused kernel: arrays, or None where the rule can do without."""
         op = self.call.op
         if not op.rule.residuals:
             return []
@@ -259,7 +259,7 @@ class Run:
         np = library()
         given, arrays = [], []
         for result, value in zip(results, self.slopes.results, strict=True):
-            if any(n != n for n in result.shape):  # of unknown shape: made of the result itself
+            if any(n != n for n in result.shape):  # of unknown shape: created from the result itself
                 made, array = ag.ones_like(result.detach()), np.ones_like(value)
                 made.requires_grad_(requires_grad)
             else:
@@ -270,7 +270,7 @@ class Run:
         return given, arrays
 
     def possible(self) -> bool:
-        """Return whether the backend can run a sample that asks for more than the standard has."""
+        """Return whether the backend can run a sample that needs more than the standard."""
         try:
             self.kit.hosts(self.call.tensors(self.leaves(self.every), self.tensor))
         except Exception:  # noqa: BLE001 (libraries refuse in their own ways)

@@ -1,6 +1,6 @@
-"""The basics: arrays, transfers, the four operations and a gradient. What all other tests stand on, in a few seconds.
+"""The basics: arrays, transfers, the four operations and a gradient. All other tests depend on them; they take a few seconds.
 
-``python -m agrad conformance NAME`` runs these first, and stops where one fails.
+``python -m agrad conformance NAME`` runs these first, and stops if one fails.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FOUR: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
 
 
 class TestBasics(Conformance):
-    """Each test stands on those before it."""
+    """Each test depends on those before it."""
 
     def test_every_element_counts(self) -> None:
-        """Is no element missing, or is it said that some may be? (`Backend.missing`)"""
+        """Is no element missing, or is it declared that some may be? (`Backend.missing`)"""
         if self.backend.missing:
             return
         made = self.backend.asarray([1.0, 2.0])
@@ -42,7 +42,7 @@ class TestBasics(Conformance):
         )
 
     def test_the_library_makes_arrays(self) -> None:
-        """Are arrays made of lists, and claimed? (`Backend.namespace`, `Backend.spec`, the hook `agrad_backend_of`)"""
+        """Are arrays created from lists, and claimed? (`Backend.namespace`, `Backend.spec`, the hook `agrad_backend_of`)"""
         made = self.backend.asarray([[1, 2, 3], [4, 5, 6]], dtype=self.real)
         found = backend_of(made)
         assert found is self.backend, (
@@ -64,7 +64,7 @@ class TestBasics(Conformance):
                 assert found == name, f"dtype({given!r}) gives {native!r}, whose name is {found!r}, expected {name!r}"
 
     def test_one_class_of_arrays(self) -> None:
-        """Do all functions give arrays of one class? (`Backend.namespace` gives one object)"""
+        """Do all functions return arrays of one class? (`Backend.namespace` returns one object)"""
         made = [self.backend.namespace().asarray([1.0, 2.0]) for _ in range(2)]
         kinds = [type(array) for array in made]
         assert kinds[0] is kinds[1], f"the arrays are of {named(kinds[0])}, and of {named(kinds[1], kinds[0])}"
@@ -79,7 +79,7 @@ class TestBasics(Conformance):
             assert host.tolist() == value
 
     def test_the_library_takes_arrays_of_the_host(self) -> None:
-        """Do values come from NumPy, and go back? (`Backend.from_host`, `Backend.to_host`)"""
+        """Are values transferred from NumPy, and back? (`Backend.from_host`, `Backend.to_host`)"""
         np = library()
         for value in ([[1.0, 2.0], [3.0, 4.0]], 2.5, [True, False], [1, -2]):
             host = np.asarray(value)
@@ -101,7 +101,7 @@ class TestBasics(Conformance):
             self.lacking(error)
 
     def test_a_gradient(self) -> None:
-        """Is that of a sum of products right? (`Backend.kernel`, `Backend.broadcast_like`)"""
+        """Is the gradient of a sum of products right? (`Backend.kernel`, `Backend.broadcast_like`)"""
         x, y = self.tensor([1.0, 2.0], requires_grad=True), self.tensor([3.0, 4.0], requires_grad=True)
         (x * y * 0.5 + y).sum().backward()
         self.close(x.grad, [1.5, 2.0], what="the gradient by x")

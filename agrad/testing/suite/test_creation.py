@@ -28,10 +28,10 @@ CREATED: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "zeros of no elements": (lambda xp, d: xp.zeros((0, 2), dtype=d), []),
 }
 
-#: Those that give no elements.
+#: Calls without elements.
 EMPTY = ("asarray of nothing", "zeros of no elements")
 
-#: Of a tensor [[1, 2], [3, 4]]: the call, and the expected numbers.
+#: For a tensor [[1, 2], [3, 4]]: the call, and the expected numbers.
 MADE_OF: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "zeros_like": (lambda xp, x: xp.zeros_like(x), [[0.0, 0.0], [0.0, 0.0]]),
     "ones_like": (lambda xp, x: xp.ones_like(x), [[1.0, 1.0], [1.0, 1.0]]),
@@ -44,12 +44,12 @@ MADE_OF: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 
 
 class TestCreation(Conformance):
-    """Tensors made of nothing, of numbers and of other tensors."""
+    """Tensors created from nothing, from numbers and from other tensors."""
 
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     @pytest.mark.parametrize("function", CREATED)
     def test_created(self, function: str, dtype: str) -> None:
-        """The value, the dtype asked for, the backend's device, no gradient."""
+        """The value, the requested dtype, the backend's device, no gradient."""
         self.require(*of_dtype(dtype), *(["empty arrays"] if function in EMPTY else []))
         make, expected = CREATED[function]
         made = make(self.xp, getattr(self.xp, dtype))
@@ -108,7 +108,7 @@ class TestCreation(Conformance):
         self.close(g, [2.0, 4.0])
 
     def test_copies_of_arrays(self) -> None:
-        """``copy=True`` leaves the array it was made of: who writes to that, of NumPy or of the library, changes nothing."""
+        """``copy=True`` separates the tensor from the array it was created from: writing to that, whether NumPy's or the library's, changes nothing."""
         host = library().asarray([1.0, 2.0], dtype=self.real)
         for array in (host, self.backend.from_host(host.copy(), self.device)):
             made = ag.asarray(array, device=self.device, copy=True)
@@ -119,7 +119,7 @@ class TestCreation(Conformance):
             self.close(made, [1.0, 2.0], 0.0, "the copy")
 
     def test_meshgrid(self) -> None:
-        """meshgrid gives tensors of the backend, and gradients to its operands."""
+        """meshgrid returns tensors of the backend, and gradients for its operands."""
         x, y = self.tensor([1.0, 2.0], requires_grad=True), self.tensor([3.0, 4.0, 5.0])
         first, second = self.xp.meshgrid(x, y, indexing="ij")
         self.close(first.detach(), [[1.0] * 3, [2.0] * 3])
@@ -128,7 +128,7 @@ class TestCreation(Conformance):
         self.close(x.grad, [12.0, 12.0])
 
     def test_broadcast_like(self) -> None:
-        """`Backend.broadcast_like` gives the shape (and dtype) of the spec with the array's values repeated."""
+        """`Backend.broadcast_like` returns an array with the shape (and dtype) of the spec and the array's values repeated."""
         array = self.tensor([[1.0], [2.0]], "float32")._raw
         spec = self.tensor([[0.0] * 3] * 2, "float32")._spec
         made = self.backend.broadcast_like(array, spec)
@@ -139,7 +139,7 @@ class TestCreation(Conformance):
         self.close(made, [[1.0] * 3, [2.0] * 3], 0.0)
 
     def test_specs(self) -> None:
-        """`Backend.spec` tells shape, dtype and device; it is one object per shape, dtype and device unless lazy."""
+        """`Backend.spec` determines shape, dtype and device; it is one object per shape, dtype and device unless lazy."""
         for shape, dtype in itertools.product(((), (3,), *self.empty((2, 0)), (2, 3)), ("int32", "float32")):
             array = self.xp.zeros(shape, dtype=getattr(self.xp, dtype))._raw
             spec = self.backend.spec(array)

@@ -1,4 +1,4 @@
-"""Errors: what cannot be done is said in agrad's words, and nothing is lost or half-changed by it."""
+"""Errors: unsupported operations raise agrad's errors, and leave nothing lost or half-changed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TestErrors(Conformance):
             self.backend.dtype("float31")
 
     def test_shapes_that_do_not_match(self) -> None:
-        """Shapes that cannot be broadcast raise, and the operands are as they were."""
+        """Shapes that cannot be broadcast raise, and the operands are unchanged."""
         x, y = self.tensor([1.0, 2.0, 3.0], requires_grad=True), self.tensor([[1.0, 2.0]])
         with pytest.raises((ValueError, TypeError, IndexError, RuntimeError)):
             self.host(x + y)
@@ -71,7 +71,7 @@ class TestErrors(Conformance):
         assert x.grad is None
 
     def test_a_failed_backward_changes_no_gradient(self) -> None:
-        """Where a hook fails, every ``.grad`` is as it was."""
+        """If a hook fails, every ``.grad`` is unchanged."""
         x, w = self.tensor([1.0, 2.0], requires_grad=True), self.tensor([3.0, 4.0], requires_grad=True)
 
         def fail(g: ag.Tensor) -> None:
@@ -84,7 +84,7 @@ class TestErrors(Conformance):
         assert (x.grad, w.grad) == (None, None)
 
     def test_a_leaf_in_place(self) -> None:
-        """A leaf that requires grad cannot be written to while recording; it is as it was."""
+        """A leaf that requires grad cannot be written to while recording; it is unchanged."""
         x = self.tensor([1.0, 2.0], requires_grad=True)
         with pytest.raises(RuntimeError, match="leaf"):
             x += 1.0

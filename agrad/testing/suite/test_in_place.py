@@ -1,4 +1,4 @@
-"""Value semantics: in-place spellings rebind a tensor, and never change an array that anybody else holds."""
+"""Value semantics: in-place spellings rebind a tensor, and never change an array that any other code holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _add(x: Tensor) -> None:
     x += 1.0
 
 
-def _twice(x: Tensor) -> None:  # the second may write into the buffer that the first has made
+def _twice(x: Tensor) -> None:  # the second may write into the buffer that the first has created
     x += 1.0
     x += 1.0
 
@@ -43,7 +43,7 @@ def _zero(x: Tensor) -> None:
     x.zero_()
 
 
-#: In-place spellings, and what they make of [[1, 2], [3, 4]].
+#: In-place spellings, and their results for [[1, 2], [3, 4]].
 WRITES: dict[str, tuple[Callable[[Tensor], None], list[list[float]]]] = {
     "x += 1": (_add, [[2.0, 3.0], [4.0, 5.0]]),
     "x += 1 twice": (_twice, [[3.0, 4.0], [5.0, 6.0]]),
@@ -60,7 +60,7 @@ of_writes = pytest.mark.parametrize("write", WRITES)
 
 
 class TestInPlace(Conformance):
-    """Nobody else's array changes."""
+    """No other array changes."""
 
     @of_writes
     def test_the_value(self, write: str) -> None:
@@ -72,7 +72,7 @@ class TestInPlace(Conformance):
 
     @of_writes
     def test_the_users_array(self, write: str) -> None:
-        """An array that the user made a tensor of stays as it was."""
+        """An array that the user made a tensor of is unchanged."""
         raw = self.tensor(START)._raw
         x = ag.asarray(raw, device=self.device)
         WRITES[write][0](x)
@@ -80,7 +80,7 @@ class TestInPlace(Conformance):
 
     @of_writes
     def test_an_array_handed_out(self, write: str) -> None:
-        """An array taken out of a tensor that was changed in place before stays as it was then."""
+        """An array taken out of a tensor that was changed in place before is unchanged."""
         x = self.tensor(START)
         x += 0.0
         raw = x._raw
@@ -89,7 +89,7 @@ class TestInPlace(Conformance):
 
     @of_writes
     def test_host_memory(self, write: str) -> None:
-        """NumPy memory that a tensor was made of, or that was made of a tensor, stays as it was."""
+        """NumPy memory that a tensor was created from, or that was created from a tensor, is unchanged."""
         np = library()
         mine = np.asarray(START, dtype=self.real)
         x = ag.asarray(mine, device=self.device)
@@ -100,7 +100,7 @@ class TestInPlace(Conformance):
 
     @of_writes
     def test_another_tensor(self, write: str) -> None:
-        """Another tensor on the same array stays as it was: a copy, a detached one."""
+        """Another tensor on the same array is unchanged: a copy, a detached one."""
         x = self.tensor(START)
         same, other = ag.asarray(x._raw, device=self.device), ag.asarray(x, copy=True)
         WRITES[write][0](x)
@@ -109,7 +109,7 @@ class TestInPlace(Conformance):
 
     @of_writes
     def test_what_a_graph_saved(self, write: str) -> None:
-        """The gradient is that of the forward call, whatever becomes of the tensor afterwards."""
+        """The gradient is that of the forward call, whatever happens to the tensor afterwards."""
         x = self.tensor(START)
         x += 0.0  # now it owns its array
         w = self.tensor([[1.0, 1.0], [1.0, 1.0]], requires_grad=True)
@@ -153,7 +153,7 @@ class TestInPlace(Conformance):
 
     @pytest.mark.parametrize("primitive", ["setitem", "setitem_into", "add_into"])
     def test_primitives(self, primitive: str) -> None:
-        """`Backend.setitem` leaves its array as it is; the ``_into`` ones give the right value, in place or not."""
+        """`Backend.setitem` does not change its array; the ``_into`` ones return the right value, in place or not."""
         array, other = self.tensor(START)._raw, self.tensor([[9.0, 9.0], [9.0, 9.0]])._raw
         if primitive == "add_into":
             own = self.host(array).tolist()

@@ -63,7 +63,7 @@ class TestIndexing(Conformance):
     """Keys."""
 
     def key(self, key: Any) -> Any:
-        """Return a key with tensors in the place of arrays."""
+        """Return a key with tensors in place of arrays."""
         if isinstance(key, tuple):
             return tuple(map(self.key, key))
         return self.tensor(key) if hasattr(key, "dtype") else key
@@ -91,7 +91,7 @@ class TestIndexing(Conformance):
 
     @pytest.mark.parametrize("name", KEYS)
     def test_read(self, name: str) -> None:
-        """x[key], and its gradient: repeated places accumulate."""
+        """x[key], and its gradient: repeated positions accumulate."""
         self.require(*NEEDS.get(name, ()))
         self.check_read(KEYS[name]())
 
@@ -103,7 +103,7 @@ class TestIndexing(Conformance):
 
     @pytest.mark.parametrize("name", [name for name in KEYS if name not in READ_ONLY])
     def test_assign(self, name: str) -> None:
-        """x[key] = v: the value, the gradients by x and by v; what x was is left alone."""
+        """x[key] = v: the value, the gradients with respect to x and v; the earlier value of x is unchanged."""
         self.require(*NEEDS.get(name, ()))
         np, array, key = library(), self.start(), KEYS[name]()
         value = -1.0 - np.reshape(np.arange(array[key].size, dtype=self.real), array[key].shape)
@@ -134,7 +134,7 @@ class TestIndexing(Conformance):
         self.close(g, library().where(key, 0.0, 1.0), None, "the gradient")
 
     def test_scatter_add_repeats(self) -> None:
-        """`Backend.scatter_add`: zeros with values added; a place that is named thrice gets three."""
+        """`Backend.scatter_add`: zeros with values added; a position that is named three times gets three."""
         self.require("integer indexing")
         spec = self.tensor([0.0] * 5)._spec
         values = self.tensor([1.0, 2.0, 4.0, 8.0])._raw
@@ -170,12 +170,12 @@ class TestIndexing(Conformance):
 
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the library, on the infinite derivative
     def test_what_is_left_out(self) -> None:
-        """An infinite derivative behind a place that `where` leaves out does not reach the gradient, as 0 times it."""
+        """An infinite derivative behind an element that `where` excludes does not reach the gradient as 0 times infinity."""
         x = self.tensor([0.0, 4.0], requires_grad=True)
         self.close(self.grad(lambda x: ag.where(x > 0, ag.sqrt(x), 0.0), x)[0], [0.0, 0.25])
 
     def test_out_of_bounds(self) -> None:
-        """A place that does not exist is an error, and the tensor is as it was."""
+        """A position that does not exist is an error, and the tensor is unchanged."""
         x = self.tensor([1.0, 2.0, 3.0])
         with pytest.raises(IndexError):
             x[7]

@@ -1,6 +1,7 @@
-"""Inference: what is said of operations by shapes and dtypes alone is what running them gives.
+"""Inference: the specs inferred from shapes and dtypes alone equal those of running the operations.
 
-`agrad.program.inference.infer` gives the specs of results; a program captured from specs is the one captured from data.
+`agrad.program.inference.infer` returns the specs of results; a program captured from specs equals the one captured from
+data.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class TestInference(OfSamples):
 
     @of_rules
     def test_specs(self, op: str, dtype: str) -> None:
-        """The specs of an operation's results, by those of its operands."""
+        """The specs of an operation's results, given those of its operands."""
 
         def check(run: Run) -> None:
             def spec(data: Data) -> Any:
@@ -51,7 +52,7 @@ class TestInference(OfSamples):
 
     @of_rules
     def test_captured_from_specs(self, op: str, dtype: str) -> None:
-        """An operation with its gradients is captured from specs in the very steps; one that reads values says so by name."""
+        """An operation with its gradients is captured from specs in the same steps; one that reads values is named by the error."""
         if self.backend.is_lazy:
             pytest.skip("lazy arrays need no data as they are")
 

@@ -1,4 +1,4 @@
-"""Laziness: on a lazy backend nothing computes until a value is asked for; one pass gives many values.
+"""Laziness: on a lazy backend nothing computes until a value is requested; one pass computes many values.
 
 Skipped on backends that compute at once (``is_lazy`` is False).
 """
@@ -16,19 +16,20 @@ from agrad.testing.samples import SAMPLES, Data
 from agrad.testing.suite.base import FEW
 from agrad.testing.suite.running import OfSamples, Run
 
-#: Operations that may need the values of index arrays: to combine several, for a shape, for the last of several writes.
+#: Operations that may need the values of index arrays: to combine several, for a shape, or for the last of several
+#: writes.
 READS_INDICES = {"getitem", "repeat", "scatter_add", "setitem", "take"}
 
 
 def has_arrays(value: Any) -> bool:
-    """Return whether an argument of a sample has an index array in it."""
+    """Return whether an argument of a sample contains an index array."""
     if isinstance(value, tuple | list):
         return any(map(has_arrays, value))
     return isinstance(value, Data) and not value.inexact
 
 
 class TestLaziness(OfSamples):
-    """Nothing computes by itself."""
+    """Nothing computes unrequested."""
 
     def use(self, device: str) -> None:
         super().use(device)
@@ -36,7 +37,7 @@ class TestLaziness(OfSamples):
             pytest.skip(f"{self.name} computes at once")
 
     def test_the_watch_works(self) -> None:
-        """`Harness.computing_nothing` notices a value that is asked for."""
+        """`Harness.computing_nothing` notices that a value is requested."""
         x = self.tensor([1.0, 2.0]) * 2.0
         with pytest.raises(AssertionError), self.harness.computing_nothing():
             x.sum().item()
@@ -75,7 +76,7 @@ class TestLaziness(OfSamples):
             pytest.fail(f"{op} is declared to compute ({declared}), but computes nothing", pytrace=False)
 
     def test_a_program(self) -> None:
-        """A small network, its loss and gradients: nothing computes before, all is right afterwards."""
+        """A small network, its loss and gradients: nothing computes before, everything is right afterwards."""
         np = library()
         data = np.reshape(np.linspace(-1.0, 1.0, 12), (4, 3))
         x, w = self.tensor(data), self.tensor([[0.5], [-0.25], [1.0]], requires_grad=True)
@@ -93,7 +94,7 @@ class TestLaziness(OfSamples):
         assert self.backend.spec(x._raw) is not self.backend.spec(x._raw)
 
     def test_realize(self) -> None:
-        """`Backend.realize` gives arrays of the backend with the same values, shapes and dtypes, for all at once."""
+        """`Backend.realize` returns arrays of the backend with the same values, shapes and dtypes, for all at once."""
         x = self.tensor([1.0, 2.0, 3.0])
         raws = [(x * 2.0)._raw, ag.sum(x)._raw, (x > 1.5)._raw]
         made = self.backend.realize(*raws)

@@ -1,4 +1,4 @@
-"""Memory: results lie where it is declared, bytes are counted right, a graph keeps no more than its rules ask for."""
+"""Memory: results are in memory as declared, bytes are counted correctly, a graph keeps no more than its rules request."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from agrad.testing.suite.base import Conformance
 from agrad.testing.suite.running import OfSamples, Run, cases
 from agrad.testing.suite.test_creation import CREATED, MADE_OF
 
-#: What creates arrays, alone and like another one.
+#: Functions that create arrays, with and without another array as a model.
 MAKING = CREATED | MADE_OF
 
 
 class TestMemory(Conformance):
-    """What is kept for backward."""
+    """The memory kept for backward."""
 
     @pytest.mark.parametrize(
         ("dtype", "size"), [("float32", 4), ("float64", 8), ("int8", 1), ("bool", 1), ("complex64", 8)]
@@ -40,20 +40,20 @@ class TestMemory(Conformance):
             assert found == count * size, f"nbytes of {shape} {dtype} is {found}, expected {count * size}"
 
     def test_copies(self) -> None:
-        """`Backend.asarray` with ``copy=True`` gives another array, of lazy libraries too: programs know arrays by identity."""
+        """`Backend.asarray` with ``copy=True`` returns another array, for lazy libraries too: programs know arrays by identity."""
         raw = self.tensor([1.0, 2.0])._raw
         made = self.backend.asarray(raw, copy=True)
         assert made is not raw, "asarray(array, copy=True) gives the array itself"
         self.close(made, [1.0, 2.0])
 
     def test_saved_bytes(self) -> None:
-        """A product with a constant saves the constant alone; exp its result; a sum nothing, unless elements may be missing."""
+        """A product with a constant saves only the constant; exp its result; a sum nothing, unless elements may be missing."""
         x = self.tensor([[1.0] * 8] * 8, "float32", requires_grad=True)
         c = self.tensor([[2.0] * 8] * 8, "float32")
         for result, expected in (
             (x * c, 256),
             (ag.exp(x), 256),
-            (ag.sum(x), 256 if self.backend.missing else 0),  # what is missing in it has to be known
+            (ag.sum(x), 256 if self.backend.missing else 0),  # its missing elements must be known
             (x + c, 0),
             (x * 2.0, 4),
             (x * x, 512),
@@ -62,7 +62,7 @@ class TestMemory(Conformance):
             assert found in {expected, min(expected, 256)}, f"{result.grad_fn} keeps {found} bytes, expected {expected}"
 
     def test_freed_by_backward(self) -> None:
-        """Backward lets go of what the graph saved."""
+        """Backward releases everything the graph saved."""
         x = self.tensor([1.0, 2.0], requires_grad=True)
         y = ag.exp(x)
         assert ag.view.memory(y).total > 0
@@ -71,7 +71,7 @@ class TestMemory(Conformance):
             ag.autograd.grad(y.sum(), x)
 
     def test_no_cycles(self) -> None:
-        """A graph goes by reference counts alone, with the collector off."""
+        """A graph is freed by reference counting, with the collector off."""
         x = self.tensor([1.0, 2.0], requires_grad=True)
 
         def graph() -> Any:
@@ -96,12 +96,12 @@ class TestPlaces(OfSamples):
 
     @pytest.mark.parametrize(("op", "dtype"), [case for case in cases() if facts_of(case.values[0]).memory == "fresh"])
     def test_fresh(self, op: str, dtype: str) -> None:
-        """A result that is declared to have memory of its own shares none with an operand, or with another result."""
+        """A result that is declared to have its own memory shares none with an operand, or with another result."""
         self.need_places()
 
         def check(run: Run) -> None:
             if run.call.sample.kwargs.get("copy", True) is not True:
-                run.outcome = "left out"  # asked for what is there
+                run.outcome = "left out"  # the available results
                 return
             taken = run.leaves(())
 
@@ -117,14 +117,14 @@ class TestPlaces(OfSamples):
         "function", [name for name in MAKING if facts_of(name.partition(",")[0]).memory == "fresh"]
     )
     def test_fresh_of_nothing(self, function: str) -> None:
-        """What is created shares memory with nothing, nor with what the next call creates."""
+        """New arrays share memory with nothing, nor with the results of the next call."""
         self.need_places()
         x = self.tensor([[1.0, 2.0], [3.0, 4.0]], "float32")
         made = [MAKING[function][0](self.xp, x if function in MADE_OF else self.xp.float32) for _ in range(2)]
         self.check_fresh(function, made, [x])
 
     def need_places(self) -> None:
-        """Skip the test where nobody sees what memory arrays share."""
+        """Skip the test if shared memory cannot be detected."""
         one = self.backend.asarray(self.tensor([1.0])._raw, copy=True)
         if self.backend.is_lazy or place_of(one) is None:
             pytest.skip("arrays do not say where they lie")
@@ -134,7 +134,7 @@ class TestPlaces(OfSamples):
             pytest.skip("no array can be written to: nobody sees what they share")
 
     def check_fresh(self, name: str, results: Sequence[Tensor], taken: Sequence[Tensor]) -> None:
-        """Check that results share memory with nothing that was taken, and with no other result."""
+        """Check that results share memory with no operand, and with no other result."""
         places = [place for tensor in taken if (place := place_of(tensor._raw)) is not None]
         for i, result in enumerate(results):
             here = place_of(result._raw)

@@ -1,7 +1,7 @@
-"""Missing elements: derivatives count the elements that are there, and what would count the others is refused.
+"""Missing elements: derivatives count the elements that are present, and operations that would count the others are refused.
 
-Skipped on backends whose arrays have all their elements (`Backend.missing` is False). Expected values are differences of the
-library's own functions, by the elements that are there.
+Skipped on backends whose arrays have all their elements (`Backend.missing` is False). Expected values are differences
+of the library's own functions, with respect to the elements that are present.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agrad.testing.samples import SAMPLES
 from agrad.testing.suite.base import Conformance
 from agrad.testing.suite.running import FIRST, Run, is_complex
 
-#: Operations of which the samples are run: those whose rules know of missing elements, and those that act element by element.
+#: The operations whose samples are run: those whose rules know of missing elements, and elementwise ones.
 OF_MISSING = [
     name
     for name in SAMPLES
@@ -30,7 +30,7 @@ class TestMissing(Conformance):
     """Arrays with missing elements."""
 
     def made(self, host: Any, mask: Any) -> Any:
-        """Return an array of the backend of which some elements are missing."""
+        """Return an array of the backend with some missing elements."""
         return self.harness.missing(self.backend, host, mask, self.device)
 
     def of_missing(self) -> None:
@@ -41,7 +41,7 @@ class TestMissing(Conformance):
 
     @pytest.mark.parametrize("op", OF_MISSING)
     def test_gradients(self, op: str) -> None:
-        """A gradient is that of the elements that are there, in reverse and in forward mode."""
+        """A gradient is that of the elements that are present, in reverse and in forward mode."""
         self.of_missing()
         np = library()
         ran = 0
@@ -116,7 +116,7 @@ class TestMissing(Conformance):
         return self.host(self.backend.xp.extra.filled(raw, 0))
 
     def test_what_would_count_them_is_refused(self) -> None:
-        """Operations whose rules count all elements refuse arrays of which some are missing, and take others."""
+        """Operations whose rules count all elements refuse arrays with missing elements, and accept others."""
         self.of_missing()
         np = library()
         host = np.asarray([[1.0, 2.0], [3.0, 4.0]])
@@ -128,7 +128,7 @@ class TestMissing(Conformance):
         self.close(ag.matmul(ag.asarray(whole), ag.asarray(whole)), host @ host)
 
     def test_they_do_not_leave(self) -> None:
-        """What is missing is not lost on the way to another backend: that is refused."""
+        """Missing elements are not lost in a transfer to another backend, which is refused."""
         self.of_missing()
         x = ag.asarray(self.made(library().asarray([1.0, 2.0]), library().asarray([False, True])))
         for leave in (lambda: x.to_device("numpy"), x.numpy):
@@ -136,7 +136,7 @@ class TestMissing(Conformance):
                 leave()
 
     def test_they_are_seen(self) -> None:
-        """`misses` tells arrays of which some are missing, and ``extra.filled`` fills them."""
+        """`misses` detects arrays with missing elements, and ``extra.filled`` fills them."""
         self.of_missing()
         np = library()
         some = self.made(np.asarray([1.0, 2.0]), np.asarray([False, True]))

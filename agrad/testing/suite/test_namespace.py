@@ -1,4 +1,4 @@
-"""The namespace as agrad uses it: what has no derivative, promotion, dtypes, 0-d results, constants.
+"""The namespace as agrad uses it: functions without derivatives, promotion, dtypes, 0-d results, constants.
 
 Expected values are plain Python numbers. Functions with a derivative are in `test_rules`.
 """
@@ -21,7 +21,7 @@ X, Y = [1.5, -2.0, 0.0, 3.0], [1.5, 2.0, -1.0, math.inf]
 M = [[3, 1, 2], [9, 7, 8]]
 LOST = [[1.0, math.nan], [2.0, 3.0]]
 
-#: Per function: the call, and what it gives as (nested) lists; "shape" marks those whose shape depends on data.
+#: For each function: the call, and its result as (nested) lists; "shape" marks those whose shape depends on data.
 CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
     "equal": (lambda xp, t: xp.equal(t(A), t(B)), [False, True, False, False]),
     "not_equal": (lambda xp, t: xp.not_equal(t(A), t(B)), [True, False, True, True]),
@@ -118,7 +118,7 @@ class TestNamespace(Conformance):
 
     @of(CALLS)
     def test_without_derivative(self, call: str) -> None:
-        """Functions without a derivative give what the standard says."""
+        """Functions without a derivative return the standard's results."""
         self.require(*(["linalg"] if call.startswith("linalg.") else []))
         self.require(*(["zero-size reductions"] if call.endswith("of nothing") else []))
         self.check(CALLS, call)
@@ -133,7 +133,7 @@ class TestNamespace(Conformance):
         "dtype", ["bool", "int8", "int32", "int64", "uint8", "float32", "float64", "complex64", "complex128"]
     )
     def test_dtypes(self, dtype: str) -> None:
-        """Each dtype by name, as the library's own, and back; a tensor has the one asked for."""
+        """Each dtype by name, in the library's own form, and back; a tensor has the requested one."""
         self.require(*of_dtype(dtype))
         native = self.backend.dtype(dtype)
         assert self.backend.dtype_name(native) == dtype
@@ -147,7 +147,7 @@ class TestNamespace(Conformance):
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
     def test_half_precision(self, dtype: str) -> None:
-        """A dtype beyond the standard: there and back, Python numbers beside it, promotion, and gradients."""
+        """A dtype beyond the standard: conversion and back, Python numbers next to it, promotion, and gradients."""
         self.require(dtype)
         native = self.backend.dtype(dtype)
         assert (self.backend.dtype_name(native), self.backend.kind(native)) == (dtype, "float")
@@ -179,7 +179,7 @@ class TestNamespace(Conformance):
         ],
     )
     def test_python_scalars(self, dtype: str, scalar: complex, expected: str) -> None:
-        """A Python number takes the dtype of the array beside it, or the complex one of its precision."""
+        """A Python number takes the dtype of the array next to it, or the complex one of its precision."""
         for name in (dtype, expected):
             self.require(*of_dtype(name))
         x = self.tensor([1, 0], dtype)
@@ -190,7 +190,7 @@ class TestNamespace(Conformance):
         assert self.host(result).tolist() == values
 
     def test_promotion(self) -> None:
-        """Two arrays give the dtype of the standard's table."""
+        """Two arrays have the promoted dtype of the standard's table."""
         table = [("int8", "int32", "int32"), ("uint8", "int8", "int16"), ("float32", "float32", "float32")]
         if self.real == "float64":
             table.append(("float32", "float64", "float64"))
@@ -202,7 +202,7 @@ class TestNamespace(Conformance):
 
     @pytest.mark.parametrize("call", ["max", "min", "argmax", "argmin"])
     def test_nothing_has_no_largest(self, call: str) -> None:
-        """The largest of no elements is an error, not a number."""
+        """The maximum of no elements is an error, not a number."""
         self.require("zero-size reductions")
         with pytest.raises((ValueError, TypeError, IndexError, RuntimeError)):
             self.host(getattr(self.xp, call)(self.xp.zeros((0,), dtype="float32")))
@@ -223,7 +223,7 @@ class TestNamespace(Conformance):
             )
 
     def test_python_numbers(self) -> None:
-        """item(), float(), int(), bool() and tolist() give Python numbers."""
+        """item(), float(), int(), bool() and tolist() return Python numbers."""
         assert self.tensor([[1.5, 2.0]]).tolist() == [[1.5, 2.0]]
         assert type(self.tensor([1.5]).tolist()[0]) is float
         assert type(self.tensor(3, "int64" if self.real == "float64" else "int32").item()) is int
@@ -237,7 +237,7 @@ class TestNamespace(Conformance):
         assert self.tensor(1.5 - 2j, "complex64").item() == 1.5 - 2j
 
     def test_constants_and_info(self) -> None:
-        """Constants, and what is known of dtypes."""
+        """Constants, and the properties of dtypes."""
         assert (self.xp.pi, self.xp.e, self.xp.newaxis) == (math.pi, math.e, None)
         assert self.xp.inf == math.inf
         assert self.xp.finfo(self.xp.float32).bits == 32

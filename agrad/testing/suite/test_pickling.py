@@ -1,4 +1,4 @@
-"""Pickles, copies and saved files: tensors and the namespace come back on the same backend with the same values."""
+"""Pickles, copies and saved files: tensors and the namespace are restored on the same backend with the same values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agrad.testing.suite.base import Conformance
 
 
 class TestPickling(Conformance):
-    """There and back through bytes."""
+    """Round trip through bytes."""
 
     @pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
     @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "complex64"])
@@ -35,7 +35,7 @@ class TestPickling(Conformance):
         assert copy.deepcopy(self.xp) is self.xp
 
     def test_deepcopy(self) -> None:
-        """A deep copy goes its own way."""
+        """A deep copy is independent."""
         x = self.tensor([1.0, 2.0], requires_grad=True)
         made = copy.deepcopy(x)
         with ag.no_grad():

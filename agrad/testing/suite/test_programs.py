@@ -1,7 +1,7 @@
-"""Programs: what was captured of an operation, its derivatives and transforms, gives what the calls themselves give.
+"""Programs: the capture of an operation, its derivatives and transforms, gives the same results as the calls themselves.
 
-Every sample is captured with some values and replayed with others: bit for bit the eager result, to rounding on lazy
-backends, where `Harness.exact` is False, and by an executor that is not exact.
+Every sample is captured with some values and replayed with others: the result is the eager one, bit for bit, or to
+rounding on lazy backends, if `Harness.exact` is False, and by an executor that is not exact.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from agrad.testing.suite.running import FACTORS, VALUE, OfSamples, Run, any_data
 from agrad.testing.suite.test_creation import CREATED, EMPTY, MADE_OF
 from agrad.testing.suite.test_in_place import START, WRITES
 
-#: How exact a product of complex numbers is: libraries round it in one way or the other by how the numbers lie in memory.
+#: The tolerance of a product of complex numbers: how libraries round it depends on the memory layout of the numbers.
 COMPLEX = {"complex128": 1e-14, "complex64": 1e-5}
 
 #: The complex dtype of the precision of a real one.
 OF_COMPLEX = {"float64": "complex128", "float32": "complex64"}
 
-#: What gives results whose shape depends on values.
+#: Functions whose results have shapes that depend on values.
 DATA_DEPENDENT = tuple(name for name in (*OPS, *WITHOUT_OP) if facts_of(name).dynamic is True)
 
-#: Draws, of a shape.
+#: Draws, with a shape.
 DRAWN: dict[str, Callable[..., Any]] = {
     "rand": lambda **how: ag.rand((2, 3), **how),
     "randn": lambda **how: ag.randn((2, 3), **how),
@@ -44,7 +44,7 @@ DRAWN: dict[str, Callable[..., Any]] = {
 
 
 def through_complex(op: str) -> bool:
-    """Return whether results or derivatives are complex, also of real matrices."""
+    """Return whether results or derivatives are complex, also for real matrices."""
     return "complex linalg" in facts_of(op).needs
 
 
@@ -56,7 +56,7 @@ def refused(sample: Sample) -> bool:
 
 
 class Body:
-    """A sample's call as a function of nothing but what it is given: operands, cotangents and what else it needs."""
+    """A sample's call as a function of all its inputs: operands, cotangents and other arguments."""
 
     def __init__(self, run: Run) -> None:
         self.call = run.call
@@ -66,10 +66,10 @@ class Body:
             self.extras.append(run.tensor(array))
             return self.extras[-1]
 
-        self.first = run.call.tensors(run.leaves(run.every), make)  # what else it needs is the same for all values
+        self.first = run.call.tensors(run.leaves(run.every), make)  # the other arguments are the same for all values
 
     def replays(self, run: Run) -> bool:
-        """Return whether a program can hold the call: nothing in it has a shape that depends on values. Count it so."""
+        """Return whether a program can hold the call: no shape in it depends on values. Otherwise count it as refused."""
         if refused(run.call.sample):
             run.outcome = "refused"
         elif not self.first or unknown(self.first):
@@ -89,7 +89,7 @@ class Body:
     def twice(
         self, operands: Sequence[Any], cotangents: Sequence[Any], directions: Sequence[Any], extras: Sequence[Any]
     ) -> list[Any]:
-        """Return the gradients, and those of their products with directions by operands and cotangents."""
+        """Return the gradients, and the gradients of their products with directions, with respect to operands and cotangents."""
         results = self.results(operands, extras)
         gradients = ag.autograd.grad(results, list(operands), list(cotangents), create_graph=True)
         pairs = [(g, v) for g, v in zip(gradients, directions, strict=True) if g.requires_grad]
@@ -120,14 +120,14 @@ class TestPrograms(OfSamples):
 
     @property
     def exact(self) -> bool:
-        """Whether replays are, to the last bit, what the calls give."""
+        """Whether replays give the same bits as the calls."""
         whole = self.executor is None or getattr(executor_named(self.executor), "exact", False)
         return whole and self.harness.exact and not self.backend.is_lazy
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 
     def same(self, found: Any, wanted: Any, dtype: str, what: str, *, by_complex: bool = False) -> None:
-        """Compare containers of tensors: bit for bit, if the backend is to be that exact; `by_complex`: see COMPLEX."""
+        """Compare containers of tensors: bit for bit, if the backend must be exact; `by_complex`: see COMPLEX."""
         np = library()
         pairs = [[t for t in ag.tree.flatten(part)[0] if isinstance(t, ag.Tensor)] for part in (found, wanted)]
         assert len(pairs[0]) == len(pairs[1]), f"{what}: {len(pairs[0])} results, expected {len(pairs[1])}"
@@ -157,7 +157,7 @@ class TestPrograms(OfSamples):
         program = ag.func.capture(function)(*first)
         wanted = function(*then)
         self.same(program(*then), wanted, dtype, "the replay", by_complex=by_complex)
-        program(*first)  # what a backend has made of it by now may be another code than the first time's
+        program(*first)  # by now the backend may have compiled it to other code than the first time
         self.same(program(*then), wanted, dtype, "the replay after others", by_complex=by_complex)
         return program
 
@@ -165,7 +165,7 @@ class TestPrograms(OfSamples):
 
     @of_rules
     def test_forward_and_backward(self, op: str, dtype: str) -> None:
-        """An operation with its gradients; and the program of the operation alone is differentiated as that is."""
+        """An operation with its gradients; and the program of the operation alone is differentiated to the same gradients."""
 
         def check(run: Run) -> None:
             body, other = Body(run), Run(self, run.call.sample, dtype, FACTORS[1])
@@ -203,7 +203,7 @@ class TestPrograms(OfSamples):
 
     @of_rules
     def test_second_order(self, op: str, dtype: str) -> None:
-        """Gradients of gradients, by operands and cotangents."""
+        """Gradients of gradients, with respect to operands and cotangents."""
 
         def check(run: Run) -> None:
             body, other = Body(run), Run(self, run.call.sample, dtype, FACTORS[1])
@@ -248,7 +248,7 @@ class TestPrograms(OfSamples):
 
     @of_rules
     def test_exact_batches(self, op: str, dtype: str) -> None:
-        """Gradients per example with ``exact=True``: batched last, and added up, so that it shows where they lie in memory."""
+        """Gradients per example with ``exact=True``: batched last, and summed, so that their memory layout matters."""
         if self.backend.is_lazy or not self.harness.exact or dtype.startswith("complex") or through_complex(op):
             pytest.skip("bits are compared of real arrays that are not lazy: see COMPLEX")
         np = library()
@@ -282,7 +282,7 @@ class TestPrograms(OfSamples):
 
     @pytest.mark.parametrize("op", DATA_DEPENDENT)
     def test_shapes_that_depend_on_values(self, op: str) -> None:
-        """No program gives them, and the error says which operation would."""
+        """No program holds them, and the error names the operation."""
         self.require("data-dependent shapes")
         with pytest.raises(ag.func.CaptureError, match=op.partition("_")[0]):
             ag.func.capture(getattr(ag, op))(self.tensor([1.0, 0.0, 1.0]))
@@ -291,7 +291,7 @@ class TestPrograms(OfSamples):
 
     @pytest.mark.parametrize("function", CREATED)
     def test_created(self, function: str) -> None:
-        """Arrays made of nothing, and combined with an operand."""
+        """Arrays created from nothing, and combined with an operand."""
         self.require(*(["empty arrays"] if function in EMPTY else []))
         make, _ = CREATED[function]
         dtype = getattr(self.xp, self.real)
@@ -304,7 +304,7 @@ class TestPrograms(OfSamples):
 
     @pytest.mark.parametrize("function", MADE_OF)
     def test_made_of_another(self, function: str) -> None:
-        """Arrays made like an operand, or of it."""
+        """Arrays created like an operand, or from it."""
         make, _ = MADE_OF[function]
         first, then = self.tensor([[1.0, 2.0], [3.0, 4.0]]), self.tensor([[2.0, 5.0], [7.0, -1.0]])
         self.replayed(lambda x: make(self.xp, x) * x, self.real, [first], [then])
@@ -325,7 +325,7 @@ class TestPrograms(OfSamples):
 
     @pytest.mark.parametrize("write", WRITES)
     def test_in_place(self, write: str) -> None:
-        """What is written to a value within, to an argument, and to a tensor from outside."""
+        """Writes to an inner value, to an argument, and to an outer tensor."""
         change, _ = WRITES[write]
 
         def within(x: Any) -> Any:
@@ -359,7 +359,7 @@ class TestPrograms(OfSamples):
     # -- as a whole: what `Backend.compile` gives ---------------------------------------------------------------------
 
     def operands(self, factor: float = 1.0) -> list[Any]:
-        """Return what `layer` is called with."""
+        """Return the arguments of `layer`."""
         x, w = (
             [[0.5, -1.0, 2.0], [1.5, 0.25, -0.75], [-0.5, 1.0, 0.1]],
             [[1.0, 0.2, -0.3], [0.4, -0.5, 0.6], [0.7, 0.8, 0.9]],
@@ -367,26 +367,26 @@ class TestPrograms(OfSamples):
         return [self.tensor([[factor * v for v in row] for row in rows], requires_grad=True) for rows in (x, w)]
 
     def run_whole(self, factors: Sequence[float], **options: Any) -> tuple[list[Any], list[Any]]:
-        """Run the program of `layer` on operands by factors; return the results, and what the calls give."""
+        """Run the program of `layer` on operands times factors; return the results, and those of the calls."""
         run = ag.func.capture(layer)(*self.operands()).runner(self.backend, executor=self.executor, **options)
         found = [run(*(t._raw for t in self.operands(factor))) for factor in factors]
         return found, [layer(*self.operands(factor)) for factor in factors]
 
     def close_to(self, found: Sequence[Any], wanted: Sequence[Any], what: str) -> None:
-        """Compare what a run gives with the results of a call, to rounding."""
+        """Compare the results of a run with those of a call, to rounding."""
         assert isinstance(found, tuple), f"{what}: a {type(found).__name__}, no tuple"
         assert len(found) == len(wanted), f"{what}: {len(found)} outputs, expected {len(wanted)}"
         for one, other in zip(self.hosts(found), self.hosts([t.detach() for t in wanted]), strict=True):
             self.close(one, other, 100 * VALUE[self.real], what)
 
     def test_outputs_are_nobody_elses(self) -> None:
-        """No later run writes to what a run gave."""
+        """No later run writes to the results of a run."""
         factors = (1.0, -0.5, 2.0, 0.3)
         for found, wanted in zip(*self.run_whole(factors), strict=True):
             self.close_to(found, wanted, "the output after later runs")
 
     def test_inputs_stay(self) -> None:
-        """A run writes to nothing that it is given."""
+        """A run writes to none of its arguments."""
         run = ag.func.capture(layer)(*self.operands()).runner(self.backend, executor=self.executor)
         given = self.operands(1.5)
         for _ in range(3):
@@ -406,7 +406,7 @@ class TestPrograms(OfSamples):
             self.close_to(one, layer(*self.operands(factor)), "the output beside other threads")
 
     def test_exact(self) -> None:
-        """What is compiled with ``exact=True`` gives the bits of the calls."""
+        """A function compiled with ``exact=True`` gives the bits of the calls."""
         for found, wanted in zip(*self.run_whole((1.0, 0.3, -0.7), exact=True), strict=True):
             for one, other in zip(self.hosts(found), self.hosts([t.detach() for t in wanted]), strict=True):
                 if self.backend.is_lazy:
@@ -421,12 +421,12 @@ class TestPrograms(OfSamples):
 
 
 def layer(x: Any, w: Any) -> list[Any]:
-    """Return what a layer and a loss give, and gradients: products of matrices, broadcasting, sums, views."""
+    """Return the results of a layer and a loss, and gradients: products of matrices, broadcasting, sums, views."""
     h = ag.tanh(x @ w - x[:, :1]) * ag.mean(x)
     loss = ag.sum((h - ag.matrix_transpose(x)) ** 2)
     return [loss, h, ag.sin(h), *ag.autograd.grad(loss, [x, w])]
 
 
 def unknown(results: Sequence[Any]) -> bool:
-    """Return whether the size of some result is not known before it is computed."""
+    """Return whether the size of some result is unknown until it is computed."""
     return any(n != n for r in results for n in r.shape)

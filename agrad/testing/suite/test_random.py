@@ -11,7 +11,7 @@ import agrad as ag
 from agrad.testing.calls import library
 from agrad.testing.suite.base import Conformance
 
-#: How many are drawn to look at a distribution; the bounds below are more than five standard errors wide.
+#: The number of draws for examining a distribution; the bounds below are more than five standard errors wide.
 MANY = 20_000
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -48,7 +48,7 @@ class TestRandom(Conformance):
 
     @of_kinds
     def test_shape_and_dtype(self, kind: str) -> None:
-        """The shape, dtype and device asked for, also 0-d and without elements."""
+        """The requested shape, dtype and device, also 0-d and without elements."""
         shapes = [(50,)] if kind == "permutation" else [(), *self.empty((0, 3)), (2, 3)]
         for shape in shapes:
             spec = self.backend.spec(self.draw(kind, (1, 1), shape))
@@ -57,7 +57,7 @@ class TestRandom(Conformance):
             assert spec.device == self.device
 
     def test_seed_and_order(self) -> None:
-        """manual_seed starts anew; a generator of one's own is not moved by other draws."""
+        """manual_seed restarts; a separate generator is not affected by other draws."""
         ag.manual_seed(3)
         first = [self.host(ag.rand(4, dtype="float32", device=self.device)).tolist() for _ in range(2)]
         ag.manual_seed(3)
@@ -82,7 +82,7 @@ class TestRandom(Conformance):
         assert [self.host(a).tolist() for a in found] == [expected] * 4
 
     def test_uniform(self) -> None:
-        """Uniform on [0, 1): bounds, mean, variance, and neighbours that know nothing of each other."""
+        """Uniform on [0, 1): bounds, mean, variance, and independent neighbours."""
         np, x = library(), self.host(self.draw("uniform", (1, 2), (MANY,))).astype("float64")
         assert x.min() >= 0
         assert x.max() < 1
@@ -110,7 +110,7 @@ class TestRandom(Conformance):
         assert sorted(self.host(self.draw("permutation", (1, 5))).tolist()) == list(range(50))
 
     def test_functions(self) -> None:
-        """rand, randn, randint, randperm and ``*_like`` make tensors of the device."""
+        """rand, randn, randint, randperm and ``*_like`` create tensors on the device."""
         x = ag.rand(2, 3, dtype="float32", device=self.device, requires_grad=True)
         assert x.is_leaf
         for made, shape in (

@@ -1,4 +1,4 @@
-"""Registration and availability: the plugin is found, says truly whether it works, and claims its own arrays alone."""
+"""Registration and availability: the plugin is found, reports correctly whether it works, and claims only its own arrays."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agrad.plugin import manager
 from agrad.testing.calls import library
 from agrad.testing.suite.base import Conformance
 
-#: What arrays of the standard have, by which no library is told from another one.
+#: The attributes of the standard's arrays, by which libraries cannot be told apart.
 STANDARDS = ("__array_namespace__", "__dlpack__", "__dlpack_device__", "device", "dtype", "ndim", "shape", "size")
 
 
 class TestRegistration(Conformance):
-    """What can be said of a backend that works here."""
+    """Tests of a backend that works here."""
 
     def test_name_and_contract(self) -> None:
         """The name is a plain word and the plugin speaks this version of the contract."""
@@ -31,7 +31,7 @@ class TestRegistration(Conformance):
         assert self.xp is getattr(ag.backends, self.name)
 
     def test_devices(self) -> None:
-        """Every device carries the backend's name, the default is among them, and arrays are made where asked."""
+        """Every device carries the backend's name, the default is among them, and arrays are created where requested."""
         devices = self.backend.devices()
         assert self.backend.default_device() in devices
         for device in devices:
@@ -41,7 +41,7 @@ class TestRegistration(Conformance):
             assert self.backend.device_of(made._raw) == device
 
     def test_claims_its_arrays(self) -> None:
-        """Arrays of the library are its own: of its namespace's functions, of 0-d results, of every dtype."""
+        """Arrays of the library are its own: results of its namespace's functions, 0-d results, of every dtype."""
         xp = self.backend.namespace()
         for array in (xp.asarray([1, 2]), xp.zeros((2, 3)), xp.asarray(True), self.tensor(1.0)._raw):
             found = backend_of(array)
@@ -53,7 +53,7 @@ class TestRegistration(Conformance):
 
     @pytest.mark.parametrize("foreign", [object, int, float, list, str, type(None), dict, memoryview])
     def test_claims_nothing_else(self, foreign: type) -> None:
-        """Types of others are no arrays of this backend, and asking for them does not fail."""
+        """Types of others are not arrays of this backend, and asking about them does not fail."""
         for implementation in manager.plugins().hook.agrad_backend_of.get_hookimpls():
             assert implementation.function(foreign) != self.name, f"{foreign.__name__} is claimed as an array"
 
@@ -73,7 +73,7 @@ class TestRegistration(Conformance):
             )
 
     def test_capabilities(self) -> None:
-        """Capabilities are known ones and say True, False, or why not; those of devices are of devices that there are."""
+        """Capabilities are known ones with the value True, False, or a reason; those of devices belong to existing devices."""
         of_devices = self.backend.device_capabilities
         assert set(of_devices) <= set(self.backend.devices()), f"device_capabilities names {set(of_devices)}"
         for said in (self.backend.capabilities, *of_devices.values()):
@@ -83,7 +83,7 @@ class TestRegistration(Conformance):
                 assert can != "", f"{name}: the reason is empty"
 
     def test_defaults(self) -> None:
-        """Python numbers get a dtype that the device has; the namespace says which, and it can be printed."""
+        """Python numbers get a dtype that the device has; the namespace reports which, and it can be printed."""
         known = self.xp.__array_namespace_info__().default_dtypes(device=self.device)
         numbers: dict[str, complex] = {"real floating": 2.5}
         if not self.missing("complex"):
@@ -96,7 +96,7 @@ class TestRegistration(Conformance):
         assert beside.dtype == known["real floating"], f"0.5 beside integers has dtype {beside.dtype}"
 
     def test_lacks(self) -> None:
-        """What is declared as lacking is an operation or function of the namespace, with a reason in words."""
+        """Names declared as lacking are operations or functions of the namespace, with a reason in words."""
         for op, reason in self.backend.lacks.items():
             known = op in OPS or hasattr(self.xp, op.partition(".")[0])
             assert known, f"lacks: {op!r} is no operation; ag.rules lists them"
@@ -104,14 +104,14 @@ class TestRegistration(Conformance):
             assert reason.strip(), f"lacks[{op!r}] gives no reason"
 
     def test_join(self) -> None:
-        """Its own operands give the backend itself; beside NumPy's it takes the call or leaves it to others."""
+        """Its own operands return the backend itself; with NumPy's it accepts the call or leaves it to others."""
         assert self.backend.join([]) is self.backend
         if self.name != "numpy":
             assert self.backend.join([manager.get("numpy")]) in (None, self.backend)
 
 
 class TestAvailability(Conformance):
-    """What must hold also where the library is missing or does not work."""
+    """Tests that must hold even if the library is missing or does not work."""
 
     needs_backend = False
 

@@ -1,9 +1,9 @@
 """Every rule in every mode: forward values, reverse, forward mode, second order, single operands, batches; composed.
 
 One test per operation, mode and dtype runs all samples of the operation (`agrad.testing.samples`). Values are compared
-with the NumPy backend's kernels, derivatives with finite differences of those; the rules of agrad are never their own
-judge. A rule whose test ends in `UnsupportedOp` for an operation that the backend declares to lack is expected to fail;
-an operation that is declared and works is a failure.
+with the NumPy backend's kernels, derivatives with finite differences of those; agrad's rules are never compared with
+themselves. A rule whose test ends in `UnsupportedOp` for an operation that the backend declares to lack is expected to
+fail; an operation that is declared and works is a failure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from agrad.testing.suite.running import (
 
 
 def composed(op: str) -> bool:
-    """Return whether agrad composes an operation that no library has: where a backend has a kernel, it is its own."""
+    """Return whether agrad composes an operation that no library has: a backend's kernel for it is then its own."""
     return op in OPS and op.partition(".")[0] in OWN and OPS[op].kernel is not None
 
 
@@ -50,12 +50,12 @@ class TestRules(OfSamples):
 
     @of_rules
     def test_values(self, op: str, dtype: str) -> None:
-        """Forward: values, shapes and dtypes are those of the reference kernels; the operands stay as they were."""
+        """Forward: values, shapes and dtypes are those of the reference kernels; the operands are unchanged."""
 
         def check(run: Run) -> None:
             operands = run.leaves(())
             results = run.results(operands)
-            if not self.backend.is_lazy:  # of the same shapes: a kernel may write where it has written before
+            if not self.backend.is_lazy:  # of the same shapes: a kernel may overwrite its earlier buffers
                 run.call.tensors([self.tensor(a * FACTORS[1]) for a in run.arrays], run.tensor)
             expected = run.call.raw(run.arrays, run.rounded)
             assert len(results) == len(expected), f"{len(results)} results, expected {len(expected)}"
@@ -136,7 +136,7 @@ class TestRules(OfSamples):
             for gradient, leaf in zip(gradients, leaves, strict=True):
                 self.check_spec(gradient, leaf._spec, "the recorded gradient")
             if any(n != n for g in gradients for n in g.shape):
-                return  # of a size that nobody knows before it is computed: no direction can be given for it
+                return  # of unknown size until it is computed: no direction can be created for it
             recorded = [(g, v) for g, v in zip(gradients, directions, strict=True) if g.requires_grad]
             inputs = [*leaves, *given]
             twice: Sequence[Any] = ()
@@ -177,9 +177,9 @@ class TestRules(OfSamples):
 
     @of_composed
     def test_composition(self, op: str, dtype: str) -> None:
-        """The backend's own kernel, and the composition in its place: the same values, residuals and gradients.
+        """The backend's own kernel, and the composition that it replaces: the same values, residuals and gradients.
 
-        A fused operation stands for a second composition, that of its higher derivatives; backends without a kernel of
+        A fused operation represents a second composition, that of its higher derivatives; backends without a kernel of
         their own are compared with it too.
         """
         define, own, kernel = OPS[op].rule.define, self.owns(op), self.backend.kernel
@@ -200,7 +200,7 @@ class TestRules(OfSamples):
 
             def compare(first: Sequence[Any], second: Sequence[Any], names: Sequence[str]) -> None:
                 for name, one, other in zip(names, first, second, strict=True):
-                    if one is not None:  # a residual may be left out where the rule allows it
+                    if one is not None:  # a residual may be omitted if the rule allows it
                         self.close(one, other, VALUE[dtype], f"{name} by the backend's own kernel")
 
             names = ["the value", *(f"the gradient by {name}" for name in run.call.names)]
@@ -219,7 +219,7 @@ class TestRules(OfSamples):
         self.run(check, op, dtype, once=True)
 
     def owns(self, op: str) -> bool:
-        """Return whether the backend has a kernel for an operation or its derivatives, whose names begin with its."""
+        """Return whether the backend has a kernel for an operation or its derivatives, whose names share its prefix."""
         names = [name for name in OPS if composed(name) and (name == op or name.startswith(f"{op}_"))]
         return any(self.backend.kernel(name) is not None for name in names)
 
@@ -232,7 +232,7 @@ class TestRules(OfSamples):
             leaves = run.leaves(run.every)
             results = run.results(leaves)
             if not results or any(n != n for r in results for n in r.shape):
-                return  # of a size that nobody knows before it is computed: nothing can be stacked
+                return  # of unknown size until it is computed: nothing can be stacked
             pairs = [run.cotangents(results) for _ in FACTORS]
             given = [ag.stack(list(column)) for column in zip(*(made for made, _ in pairs), strict=True)]
             gradients = self.hosts(ag.autograd.grad(results, leaves, given, is_grads_batched=True))
@@ -264,7 +264,7 @@ class TestRules(OfSamples):
 
     @of_rules
     def test_single_operands(self, op: str, dtype: str) -> None:
-        """One operand at a time, and all but one: only they get gradients, which are those of before."""
+        """One operand at a time, and all but one: only they get gradients, equal to those before."""
 
         def check(run: Run) -> None:
             count = len(run.call.arrays)

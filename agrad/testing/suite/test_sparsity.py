@@ -1,4 +1,4 @@
-"""The sparsity of programs: no element of a sample's Jacobian, or of its gradient's, lies outside of the pattern."""
+"""The sparsity of programs: all nonzero elements of a sample's Jacobian, and of its gradient's, are in the pattern."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from agrad.testing.suite.test_programs import Body
 class TestSparsity(OfSamples):
     """Patterns are never too small."""
 
-    #: All directions are one batch, of more and smaller chunks than Dask likes.
+    #: All directions are one batch, with more and smaller chunks than Dask likes.
     pytestmark = pytest.mark.filterwarnings("ignore:Increasing number of chunks")
 
     def check_pattern(self, function: Callable[..., Any], operands: Sequence[Any], extras: Sequence[Any]) -> None:
-        """Compare what is not 0 in the Jacobian of a function of operands with the pattern of its program."""
+        """Compare the nonzero elements of the Jacobian of a function of operands with the pattern of its program."""
         np = library()
         program = ag.func.capture(function)(list(operands), list(extras))
         patterns = [program.sparsity(argnums=0), program.sparsity(list(operands), list(extras), argnums=0, local=True)]

@@ -1,4 +1,4 @@
-"""Threads: forward and backward passes at the same time lose nothing and mix nothing up."""
+"""Threads: concurrent forward and backward passes lose nothing and mix nothing up."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TestThreads(Conformance):
         at_once(work)
 
     def test_one_leaf(self) -> None:
-        """Gradients of several threads into one leaf add up."""
+        """Gradients of several threads add up in one leaf."""
         w = self.tensor([1.0, 2.0], requires_grad=True)
 
         def work(i: int) -> None:
@@ -58,7 +58,7 @@ class TestThreads(Conformance):
         self.close(w.grad, [total, total])
 
     def test_one_array(self) -> None:
-        """In-place updates of tensors on one array do not meet."""
+        """In-place updates of tensors on one array do not interfere."""
         raw = self.tensor([1.0, 2.0])._raw
 
         def work(i: int) -> None:

@@ -21,7 +21,7 @@ class TestTransfers(Conformance):
 
     @pytest.mark.parametrize("dtype", DTYPES)
     def test_values_and_dtypes_survive(self, dtype: str) -> None:
-        """There and back, every dtype, also 0-d and without elements."""
+        """Round trip of every dtype, also 0-d and without elements."""
         self.require(*of_dtype(dtype))
         np = library()
         samples: tuple[Any, ...] = ([[0, 1], [2, 3]], 1, *self.empty([[], []]))
@@ -40,7 +40,7 @@ class TestTransfers(Conformance):
             assert self.host(again).tolist() == host.tolist()
 
     def test_gradients_cross(self) -> None:
-        """The gradient comes back to where each leaf lives."""
+        """The gradient returns to the device of each leaf."""
         x = ag.asarray([1.0, 2.0, 3.0], dtype="float32", device="numpy", requires_grad=True)
         w = self.tensor([4.0, 5.0, 6.0], "float32", requires_grad=True)
         y = (x.to_device(self.device) * w).to_device("numpy")
@@ -53,7 +53,7 @@ class TestTransfers(Conformance):
         assert self.host(w.grad).tolist() == [8.0, 40.0, 108.0]  # 2 w x^2
 
     def test_second_order_crosses(self) -> None:
-        """create_graph goes through a transfer."""
+        """create_graph works through a transfer."""
         x = ag.asarray([1.0, 2.0], dtype="float32", device="numpy", requires_grad=True)
         y = (x.to_device(self.device) ** 3).to_device("numpy")
         (g,) = ag.autograd.grad(y.sum(), x, create_graph=True)
@@ -61,7 +61,7 @@ class TestTransfers(Conformance):
         assert h.tolist() == [6.0, 12.0]
 
     def test_tangents_cross(self) -> None:
-        """Forward mode goes through a transfer."""
+        """Forward mode works through a transfer."""
         with level() as at:
             x = with_tangent(ag.asarray([1.0, 2.0], device="numpy"), ag.asarray([1.0, -1.0], device="numpy"), at)
             y = x.to_device(self.device) * 2.0
@@ -70,12 +70,12 @@ class TestTransfers(Conformance):
         self.close(tangent, [2.0, -2.0])
 
     def test_staying(self) -> None:
-        """A transfer to where a tensor is gives the tensor itself."""
+        """A transfer to a tensor's own device returns the tensor itself."""
         x = self.tensor([1.0, 2.0], requires_grad=True)
         assert x.to_device(self.device) is x
 
     def test_to_host_is_whole(self) -> None:
-        """`Backend.to_host` gives all elements in order, of views too."""
+        """`Backend.to_host` returns all elements in order, also for views."""
         np = library()
         array = np.reshape(np.arange(24, dtype="float32"), (2, 3, 4))
         x = self.tensor(array)
@@ -88,14 +88,14 @@ class TestTransfers(Conformance):
             self.close(y, wanted, 0.0)
 
     def test_numpy(self) -> None:
-        """x.numpy() is refused while a gradient is required, and gives the values otherwise."""
+        """x.numpy() is refused while a gradient is required, and otherwise returns the values."""
         x = self.tensor([1.0, 2.0], requires_grad=True)
         with pytest.raises(RuntimeError):
             x.numpy()
         assert x.detach().numpy().tolist() == [1.0, 2.0]
 
     def test_other_devices(self) -> None:
-        """Between the devices of one backend values and gradients cross too."""
+        """Values and gradients are also transferred between the devices of one backend."""
         others = [device for device in self.backend.devices() if device != self.device]
         if not others:
             pytest.skip("it has one device")
