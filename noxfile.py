@@ -20,7 +20,7 @@ NUMPY = ["-e", "plugins/numpy_backend"]
 DASK = ["-e", "plugins/dask_backend"]
 CUPY = ["-e", "plugins/cupy_backend"]
 
-#: What the native executor needs. All tests pass without it, too: see "text" in `REST`.
+#: The native executor's requirements. All tests pass without them, too: see "text" in `REST`.
 LLVM = "llvmlite>=0.45"
 
 CHECKERS = ["mypy>=1.18", "pyright[nodejs]>=1.1.400", "ruff>=0.14"]
@@ -39,42 +39,42 @@ TESTERS = [
     "scipy>=1.16",
     "zarr>=3.1",
 ]
-#: What the demo needs beside agrad; the tests run it too.
+#: The demo's requirements besides agrad; the tests run it too.
 DEMO = ["matplotlib", "rich", "scikit-learn"]
 
 
 def check(session: nox.Session) -> None:
     """Run the linter, the formatter in check mode, and the type checker."""
-    # agrad.einops is a backend of einops, and the kit is tests of pytest's.
+    # agrad.einops is a backend of einops, and the kit consists of pytest's tests.
     session.install(*CORE, *CHECKERS, "einops", "pytest>=8.4")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy")
 
 
-#: What the survey of other libraries tries beside SciPy; the tests run a sample of it.
+#: The libraries that the survey tries besides SciPy; the tests run a sample of it.
 OTHERS = ["array-api-extra", "bottleneck", "einops", "ipython", "opt_einsum", "pandas", "scikit-learn", "xarray"]
 
 
-#: What pytest collects.
+#: The files that pytest collects.
 ALL = ["tests", "agrad"]
 
 
 def suite(session: nox.Session, *options: str, without: Sequence[str] = ()) -> None:
-    """Run tests and doctests in two processes, without some packages; options replace what pytest collects."""
+    """Run tests and doctests in two processes, without some packages; options replace pytest's default arguments."""
     session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *OTHERS, *DEMO, *CHECKERS)
     if without:
         session.run("pip", "uninstall", "--yes", *without)
-    # Two processes on two cores: BLAS's own threads would only be in their way.
+    # Two processes on two cores: BLAS's own threads would only get in their way.
     session.env.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    # Tests start hundreds of processes: none shall compile all modules again, wherever that is usual.
+    # Tests start hundreds of processes: none should compile all modules again, wherever that is usual.
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
-    # The suite in agrad.testing is for `--pyargs` and a chosen backend; it is no doctest.
+    # The suite in agrad.testing is for `--pyargs` and a chosen backend; it is not a doctest.
     given = ["-n", "2", "--dist", "worksteal", "--doctest-modules", "--ignore=agrad/testing/suite"]
     session.run("pytest", *given, *options)
 
 
-#: What the quick kits run, by backend.
+#: The quick kits' commands, by backend.
 QUICK = {
     "numpy": "not batches",
     "strict": "not batches",
@@ -85,10 +85,10 @@ QUICK = {
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Lint, check types, run tests, doctests and quick kits on three backends; arguments replace what pytest collects.
+    """Lint, check types, run tests, doctests and quick kits on three backends; arguments replace pytest's default ones.
 
-    A quick kit is one of a sample per operation, without batches, and on Dask of programs gradients alone and no second
-    derivatives of special functions; the whole ones are parts of `everything`, and so are the tests marked ``long``.
+    A quick kit runs one sample per operation, without batches, and on Dask only programs of gradients and no second
+    derivatives of special functions; the whole kits are parts of `everything`, and so are the tests marked ``long``.
 
     ``nox -s tests -- tests/test_house.py -k layers`` runs part of them.
     """
@@ -99,10 +99,10 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", "-n", "2", "-q", *quick, env={"DASK_SCHEDULER": "synchronous"})
 
 
-#: What the suite of the standard is run on: agrad over a backend, alone or with every operand requiring a gradient.
+#: How the standard's test suite runs: agrad over a backend, by itself or with every operand requiring a gradient.
 UNDER_TEST = [("agrad", False), ("strict", False), ("agrad", True), ("strict", True)]
 
-#: What is expected to fail there; Dask's blocks and array-api-strict are NumPy's.
+#: The expected failures there; Dask's blocks and array-api-strict are NumPy's.
 EXPECTED = {"agrad": ["numpy"], "strict": ["strict"], "dask": ["numpy", "dask"]}
 
 
@@ -111,8 +111,8 @@ def conformance(session: nox.Session) -> None:
     """Run the array API standard's own test suite; arguments go to pytest, as ``--max-examples=20``.
 
     ``AGRAD_ARRAY_API_TESTS`` is the path of a checkout of https://github.com/data-apis/array-api-tests with its
-    submodule. What is expected to fail stands in ``tests/conformance/*-xfails.txt``, each with a reason. With ``dask`` as
-    the first argument it runs on Dask, in chunks of a few elements: ``nox -s conformance -- dask --max-examples=5``.
+    submodule. The expected failures are in ``tests/conformance/*-xfails.txt``, each with a reason. With ``dask`` as the
+    first argument it runs on Dask, in chunks of a few elements: ``nox -s conformance -- dask --max-examples=5``.
     """
     on_dask = session.posargs[:1] == ["dask"]
     options = session.posargs[1:] if on_dask else session.posargs
@@ -124,7 +124,7 @@ def conformance(session: nox.Session) -> None:
         )
     checkout, own = Path(place).resolve(), Path("tests/conformance").resolve()
     if not (checkout / "array-api" / "src").is_dir():
-        session.error(f"{checkout} is no checkout of array-api-tests with its submodule (git submodule update --init)")
+        session.error(f"{checkout} is not a checkout of array-api-tests with its submodule (git submodule update --init)")
     more = DASK if on_dask else ["array-api-strict>=2.4"]
     session.install(*CORE, *NUMPY, *more, "-r", str(checkout / "requirements.txt"))
     for name, gradients in [("dask", False)] if on_dask else UNDER_TEST:
@@ -154,17 +154,17 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def hips(session: nox.Session) -> None:
-    """Run HIPS autograd's own tests on agrad.compat.autograd; ``nox -s hips -- PATH``, what follows goes to pytest.
+    """Run HIPS autograd's own tests on agrad.compat.autograd; ``nox -s hips -- PATH``, further arguments go to pytest.
 
-    PATH is a checkout of https://github.com/HIPS/autograd. Its ``check_grads`` is the judge. What is expected to fail
-    stands in ``tests/compat/hips-xfails.txt``, each with a reason.
+    PATH is a checkout of https://github.com/HIPS/autograd. Its ``check_grads`` is the judge. The expected failures are
+    in ``tests/compat/hips-xfails.txt``, each with a reason.
     """
     if not session.posargs:
         session.error("nox -s hips -- PATH: the path of a checkout of https://github.com/HIPS/autograd")
     checkout, *options = session.posargs
     theirs = Path(checkout).resolve() / "tests"
     if not (theirs / "test_wrappers.py").is_file():
-        session.error(f"{checkout} is no checkout of HIPS autograd")
+        session.error(f"{checkout} is not a checkout of HIPS autograd")
     session.install(*CORE, *NUMPY, "pytest>=8.4", "scipy>=1.16", "xarray")
     beside = ["_test_complexity.py"]  # its measurements
     session.run(
@@ -190,7 +190,7 @@ def others(session: nox.Session) -> None:
     session.run("python", f"tests/compat/{'others_torch' if of_torch else 'others'}.py", *session.posargs)
 
 
-#: What the site is built with, and what its pages use.
+#: The site's build requirements, and those of its pages.
 SITE = [
     "myst-parser>=5",
     "numpydoc>=1.10",
@@ -204,9 +204,9 @@ PAGES = ["checkpoint_schedules>=1.0.4", "matplotlib", "scikit-learn", "scipy>=1.
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation site into docs/_build/html, its gallery run; test what pages show. A few minutes.
+    """Build the documentation site into docs/_build/html, run its gallery, and test the pages' code. A few minutes.
 
-    A warning or a link that leads nowhere is an error. Nothing is fetched. Arguments go to Sphinx.
+    A warning or a broken link is an error. Nothing is downloaded. Arguments go to Sphinx.
     """
     session.install(*CORE, *NUMPY, *DASK, *SITE, *PAGES, "array-api-strict>=2.4", "pytest>=8.4")
     sphinx = ["sphinx-build", "-W", "--keep-going", "-q", "-j", "2", "-b", "html"]
@@ -214,7 +214,7 @@ def docs(session: nox.Session) -> None:
     session.run("pytest", "-q", "tests/test_docs.py", "-k", "pages")
 
 
-#: Libraries built on HIPS autograd: what beside the library its tests need, and which of them.
+#: Libraries built on HIPS autograd: their tests' further requirements, and which tests to run.
 DOWNSTREAM = {
     "pymanopt==2.2.1": (
         [],
@@ -233,11 +233,12 @@ DOWNSTREAM = {
 
 @nox.session
 def downstream(session: nox.Session) -> None:
-    """Run the tests of libraries built on HIPS autograd; ``nox -s downstream -- NAME PATH``, what follows goes to pytest.
+    """Run the tests of libraries built on HIPS autograd; ``nox -s downstream -- NAME PATH``, further arguments go to pytest.
 
-    ``autograd`` is agrad.compat.autograd there. NAME is pymanopt, lifelines or autograd-gamma (all that come with their
-    tests, if none is given); PATH a checkout of it, "-" for what the index has, which for autograd-gamma is without tests.
-    What is expected to fail stands in ``tests/compat/downstream-xfails.txt``, each with a reason.
+    ``autograd`` is agrad.compat.autograd there. NAME is pymanopt, lifelines or autograd-gamma (without a name: all that
+    are distributed with their tests); PATH is a checkout of it, "-" for the release on the index, which for
+    autograd-gamma has no tests. The expected failures are in ``tests/compat/downstream-xfails.txt``, each with a
+    reason.
     """
     name, place, *options = [*session.posargs, *(["", "-"][len(session.posargs) :])]
     chosen = [one for one in DOWNSTREAM if one.startswith(f"{name}==") or (not name and "gamma" not in one)]
@@ -256,9 +257,9 @@ def downstream(session: nox.Session) -> None:
             theirs = into / source.name.removesuffix(".tar.gz")
         with session.chdir(theirs):
             session.run(
-                # With no settings for warnings: neither its own nor agrad's, which makes errors of them.
+                # Without warning settings: neither its own nor agrad's, which turn warnings into errors.
                 *["pytest", "-q", "-c", os.devnull, "--rootdir", ".", "-p", "downstream_plugin", *collect, *options],
-                # lifelines tests its plots where there is a display, which "agg" does without.
+                # lifelines tests its plots on a display, which "agg" does not need.
                 env={
                     "DOWNSTREAM": one.partition("==")[0],
                     "DISPLAY": ":0",
@@ -268,7 +269,7 @@ def downstream(session: nox.Session) -> None:
             )
 
 
-#: By backend: what it needs beside NumPy's, and what is run for it.
+#: By backend: its requirements besides NumPy's, and the commands to run for it.
 SUITE = ["--pyargs", "agrad.testing.suite"]
 BACKENDS: dict[str, tuple[list[str], list[str]]] = {
     "numpy": ([], [*SUITE, "--agrad-backend=numpy"]),
@@ -277,7 +278,7 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
         ["array-api-strict>=2.4"],
         [*SUITE, "--agrad-backend=strict", "--agrad-plugin=tests/strict_backend.py:StrictPlugin"],
     ),
-    # Third parties': PyTorch's tensors as plain arrays, MLX's on its CPU, and the examples of plugins.
+    # Third-party ones: PyTorch's tensors as plain arrays, MLX's on its CPU, and the examples of plugins.
     "torch": (["torch>=2.6"], [*SUITE, "--agrad-backend=torch", "--agrad-plugin=tests/torch_backend.py:TorchPlugin"]),
     "mlx": (["mlx[cpu]>=0.32"], [*SUITE, "--agrad-backend=mlx", "--agrad-plugin=tests/mlx_backend.py:MlxPlugin"]),
     "jax": (["-e", "examples/third_party_backend"], [*SUITE, "--agrad-backend=jax"]),
@@ -304,7 +305,7 @@ ENVIRONMENTS = {
 
 @nox.session
 def backend(session: nox.Session) -> None:
-    """Run the conformance kit on one backend; ``nox -s backend -- dask``, what follows the name goes to pytest.
+    """Run the conformance kit on one backend; ``nox -s backend -- dask``, further arguments go to pytest.
 
     ``cupy`` is CuPy without a GPU (and 400 MB to install); with one, see `gpu`.
     """
@@ -315,21 +316,21 @@ def backend(session: nox.Session) -> None:
 
 
 def kit(session: nox.Session, name: str, *options: str) -> None:
-    """Run what `BACKENDS` says for a backend."""
+    """Run the commands in `BACKENDS` for a backend."""
     needs, collect = BACKENDS[name]
     session.install(*CORE, *NUMPY, *needs, "pytest>=8.4", "pytest-xdist>=3.6", "scipy>=1.16")
     session.run("pytest", "-n", "2", *collect, *options, env=ENVIRONMENTS.get(name, {}))
 
 
 def emulated(session: nox.Session, *options: str) -> None:
-    """Run the whole kit on CuPy's plugin over the stand-in of the tests, a device that is emulated by NumPy."""
+    """Run the whole kit on CuPy's plugin with the tests' stand-in, a device emulated by NumPy."""
     session.install(*CORE, *NUMPY, *CUPY, "pytest>=8.4", "pytest-xdist>=3.6", "scipy>=1.16")
     place = {"PYTHONPATH": str(Path("tests/backends").resolve())}
     session.run("pytest", "-n", "2", "-p", "emulated_cupy", *SUITE, "--agrad-backend=cupy", *options, env=place)
 
 
 def lowest() -> list[str]:
-    """Give the lowest version of every library that the projects declare to need, but CuPy."""
+    """Return the lowest declared version of every required library, except CuPy."""
     found = set()
     for file in (Path("pyproject.toml"), *Path("plugins").glob("*/pyproject.toml")):
         project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
@@ -338,14 +339,14 @@ def lowest() -> list[str]:
     return sorted(need.replace(">=", "==") for need in found if ">=" in need and not re.match(r"cupy|agrad", need))
 
 
-#: What `minimum` runs: the tests of agrad's own parts.
+#: The tests that `minimum` runs: those of agrad's own parts.
 NAMES = "autograd backends compiled core func nn ops optim plugin program view"
 PARTS = [f"tests/{name}" for name in NAMES.split()]
 
 
 @nox.session(python="3.11")
 def minimum(session: nox.Session) -> None:
-    """Run the tests of agrad's parts on Python 3.11 with the lowest versions that the projects declare."""
+    """Run the tests of agrad's parts on Python 3.11 with the lowest declared versions."""
     session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *CHECKERS, *lowest())
     session.run("pip", "list", silent=False)
     session.run("pytest", "-n", "2", "-m", "not long", *(session.posargs or PARTS))
@@ -364,7 +365,7 @@ def wheels(session: nox.Session) -> None:
 
 @nox.session
 def audit(session: nox.Session) -> None:
-    """Ask for known vulnerabilities of everything that agrad and its plugins for NumPy and Dask install."""
+    """Look up known vulnerabilities of everything that agrad and its plugins for NumPy and Dask install."""
     session.install(*CORE, *NUMPY, *DASK, "pip-audit>=2.9")
     session.run("pip-audit", "--skip-editable", "--strict", *session.posargs)
 
@@ -373,18 +374,19 @@ def audit(session: nox.Session) -> None:
 def gpu(session: nox.Session) -> None:
     """On a machine with a GPU: run the conformance kit on CuPy, then the benchmark against PyTorch and raw CuPy.
 
-    ``AGRAD_CUDA=12`` or ``13`` (the default) says for which CUDA. ``gpu-report/`` gets the kit's report, as a row of the table in
-    docs/conformance.md and as a page, and the benchmark's figures. Arguments go to the benchmark. See docs/gpu.md.
+    ``AGRAD_CUDA=12`` or ``13`` (the default) chooses the CUDA version. ``gpu-report/`` gets the kit's report, as a row
+    of the table in docs/conformance.md and as a page, and the benchmark's figures. Arguments go to the benchmark. See
+    docs/gpu.md.
     """
     cuda = os.environ.get("AGRAD_CUDA", "13")
     needs = ["pytest>=9", "pytest-xdist>=3.6", "scipy>=1.16", "torch"]
     session.install(*CORE, *NUMPY, "-e", f"plugins/cupy_backend[cuda{cuda}]", *needs)
-    # Without a GPU this ends here, with the reason: the kit skips what a backend that is not available cannot run.
+    # Without a GPU this ends here, with the reason: the kit skips tests that an unavailable backend cannot run.
     session.run("python", "-c", "import agrad; print(agrad.ones(1, device='cupy'))")
     into = Path("gpu-report")
     into.mkdir(exist_ok=True)
     kept, page, figures = (into / name for name in ("cupy.json", "cupy.html", "benchmark.txt"))
-    for earlier in (kept, page, figures):  # of another run, which would be taken for this one's
+    for earlier in (kept, page, figures):  # of an earlier run, which would be mistaken for this one's
         earlier.unlink(missing_ok=True)
     files = ["--json", str(kept), "--html", str(page)]
     session.run("python", "-m", "agrad", "conformance", "cupy", *files, success_codes=[0, 1])  # 1: some tests failed
@@ -418,7 +420,7 @@ def lint(session: nox.Session) -> None:
     check(session)
 
 
-#: Of a hundred symbols, how many must have a type that all type checkers agree on.
+#: The percentage of symbols that must have a type on which all type checkers agree.
 COMPLETE = 95
 
 
@@ -439,9 +441,10 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def prereleases(session: nox.Session) -> None:
-    """Run the tests of agrad's parts on pre-releases of the libraries, and on nightly wheels where there is an index of them.
+    """Run the tests of agrad's parts on pre-releases of the libraries, and on nightly wheels if an index of them is given.
 
-    ``AGRAD_NIGHTLY_INDEX`` is the address of that index (SPEC 4). What fails here fails for users with the next release.
+    ``AGRAD_NIGHTLY_INDEX`` is the address of that index (SPEC 4). A failure here will affect users with the next
+    release.
     """
     session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *CHECKERS)
     index = os.environ.get("AGRAD_NIGHTLY_INDEX")
@@ -453,7 +456,7 @@ def prereleases(session: nox.Session) -> None:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """Train a small network on handwritten digits: `examples/digits.py` with the arguments given."""
+    """Train a small network on handwritten digits: run `examples/digits.py` with the given arguments."""
     session.install(*CORE, *NUMPY, *DEMO)
     session.run("python", "examples/digits.py", *session.posargs)
 
@@ -472,8 +475,8 @@ def torch(session: nox.Session) -> None:
 def soak(session: nox.Session) -> None:
     """Draw programs and judge their gradients: ``nox -s soak -- --minutes 30``, also ``--seed N``, ``--backend dask``.
 
-    ``--stateful`` draws functions with state in place of them, and compares each compiled with itself as it is. With
-    ``--executor native`` either run as machine code.
+    ``--stateful`` draws functions with state instead, and compares each compiled function with itself uncompiled. With
+    ``--executor native`` both run as machine code.
     """
     draw(session, *session.posargs)
 
@@ -488,7 +491,8 @@ def draw(session: nox.Session, *options: str) -> None:
 def compiled(session: nox.Session) -> None:
     """Run tests with the functions that they define compiled; arguments go to pytest.
 
-    At the end stands how many functions were compiled, how many calls replayed, and why the others ran as they are.
+    The last lines say how many functions were compiled, how many calls were replayed, and why the others ran
+    uncompiled.
     """
     second(session, *session.posargs)
 
@@ -505,14 +509,14 @@ SWITCHED_OFF = ("entries", "passes", "tiles")
 
 
 def without(session: nox.Session) -> None:
-    """Run tests of the parts without one optimisation after the other."""
+    """Run the tests of agrad's parts with one optimisation after another turned off."""
     session.install(*CORE, *NUMPY, *DASK, *TESTERS, *OTHERS)
     folders = [f"tests/{part}" for part in ("autograd", "compiled", "func", "nn", "ops", "optim", "program")]
     for name in SWITCHED_OFF:
         session.run("pytest", "-n", "2", "-q", "-m", "not long", f"--without={name}", *folders)
 
 
-#: What `tests` leaves out, by name. Each takes less than an hour on two cores.
+#: The parts that `tests` omits, by name. Each takes less than an hour on two cores.
 REST: dict[str, Callable[[nox.Session], None]] = {
     "long": lambda session: suite(session, "-m", "long", *ALL),
     "shuffled": lambda session: suite(session, "-m", "not long", f"--shuffle={int(time.time())}", *ALL),
@@ -529,13 +533,13 @@ REST: dict[str, Callable[[nox.Session], None]] = {
 
 @nox.session
 def everything(session: nox.Session) -> None:
-    """Run what `tests` leaves out, for hours; ``nox -s everything -- compiled soak`` runs two of its parts.
+    """Run the parts that `tests` omits, for hours; ``nox -s everything -- compiled soak`` runs two of them.
 
-    These are the tests marked ``long`` (``pytest -m long``), the others ``shuffled`` (``pytest --shuffle=SEED``) and without LLVM,
-    where programs run as ``text`` alone, the whole kits of
-    ``numpy``, ``strict`` and ``dask`` (each also ``nox -s backend -- NAME``), that of ``cupy``
-    on a device that is emulated, the tests with their functions ``compiled``
-    (``nox -s compiled``), tests ``without`` one optimisation after the other, and the ``soak`` of functions with state (``nox -s soak -- --stateful``).
+    They are the tests marked ``long`` (``pytest -m long``), the others ``shuffled`` (``pytest --shuffle=SEED``) and
+    without LLVM, where programs only run as ``text``, the whole kits of ``numpy``, ``strict`` and ``dask`` (each also
+    ``nox -s backend -- NAME``), that of ``cupy`` on an emulated device, the tests with their functions ``compiled``
+    (``nox -s compiled``), tests ``without`` one optimisation after another, and the ``soak`` of functions with state
+    (``nox -s soak -- --stateful``).
     """
     names = session.posargs or [*REST]
     if unknown := {*names} - {*REST}:

@@ -1,4 +1,4 @@
-"""How fast this checkout is beside another commit of agrad: fresh processes in turn, and an A/A run beside them.
+"""The speed of this checkout relative to another commit of agrad: fresh processes in turn, with an A/A run.
 
 Run from a checkout with an environment where NumPy, pluggy and array-api-compat are installed::
 
@@ -6,14 +6,14 @@ Run from a checkout with an environment where NumPy, pluggy and array-api-compat
     python benchmarks/against.py v0.1.0 --only chain --only leaves --pairs 20
     python benchmarks/against.py HEAD~1 --instructions      # counts instructions with valgrind instead: no noise
 
-Method. Three checkouts stand side by side: this one, the commit to compare with, and a second copy of that commit. Each
-sample is a process of its own: it warms up, takes the CPU time of several steps and prints their median. The three
-take turns, in an order that rotates. The ratio of each pair of neighbours goes into a median with a 95 % interval
-(bootstrap over the pairs). The second copy against the first is the A/A run: what it departs from 1 by is noise, and
-no ratio closer to 1 than that means anything. A slowdown counts where the whole interval lies above 1.02.
+Method. There are three checkouts: this one, the commit to compare with, and a second copy of that commit. Each
+sample is a separate process: it warms up, takes the CPU time of several steps and prints their median. The three take
+turns, in an order that rotates. The ratio of each pair of neighbours goes into a median with a 95 % interval (bootstrap
+over the pairs). The second copy relative to the first is the A/A run: its deviation from 1 is noise, and no ratio
+closer to 1 than that is significant. A slowdown counts if the whole interval lies above 1.02.
 
-With ``--instructions`` each workload runs once per checkout under valgrind (callgrind) with
-few and with more steps; the difference is what a step costs. Hash seeds are fixed, so the counts repeat to some 0.1 %.
+With ``--instructions`` each workload runs once per checkout under valgrind (callgrind) with few and with more steps;
+the difference is the cost of a step. Hash seeds are fixed, so the counts repeat to some 0.1 %.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def workload(name: str) -> Callable[[], object]:
 
 
 def measure(name: str, steps: int | None) -> None:
-    """Print the CPU time of a step in seconds; with `steps`, make so many and print nothing."""
+    """Print the CPU time of a step in seconds; with `steps`, run this many and print nothing."""
     step = workload(name)
     if steps is not None:
         for _ in range(steps):
@@ -117,7 +117,7 @@ def sample(place: Path, name: str) -> float:
 
 
 def instructions(place: Path, name: str) -> float:
-    """Return how many instructions a step takes, or a start."""
+    """Return how many instructions a step, or a start, takes."""
     env = environment(place) | {"PYTHONHASHSEED": "0"}
 
     def count(*command: str) -> int:
@@ -130,7 +130,7 @@ def instructions(place: Path, name: str) -> float:
 
     command = ["-c", STARTS[name]] if name in STARTS else [str(HERE), "--measure", name, "--steps"]
     once = [] if name in STARTS else ["1"]
-    subprocess.run([sys.executable, *command, *once], env=env, check=True)  # which writes the bytecode of the modules
+    subprocess.run([sys.executable, *command, *once], env=env, check=True)  # which writes the modules' bytecode
     if name in STARTS:
         return count(*command)
     few, more = (2, 4) if name in ("adds", "shifts") else (3, 13)
@@ -140,7 +140,7 @@ def instructions(place: Path, name: str) -> float:
 
 @contextlib.contextmanager
 def checkouts(base: str) -> Iterator[dict[str, Path]]:
-    """Lay out the commit to compare with, twice, beside this checkout."""
+    """Check out the commit to compare with, twice, next to this checkout."""
     with tempfile.TemporaryDirectory() as folder:
         places = {"new": ROOT}
         for side in SIDES[1:]:
@@ -167,7 +167,7 @@ def compare(places: dict[str, Path], name: str, pairs: int) -> str:
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command line's request."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("base", nargs="?", default="HEAD~1", help="the commit to compare with")
     parser.add_argument("--pairs", type=int, default=40)

@@ -1,7 +1,8 @@
-"""What of the steps in `steps`, the examples and the gallery `ag.compile` takes, and why it leaves the rest.
+"""Which of the steps in `steps`, the examples and the gallery `ag.compile` compiles, and why it does not compile the rest.
 
-Of a page every function at its top level is compiled, but for generators, those with decorators, and ``main``. Those count that
-are called by themselves: within a program of another one a function is part of it.
+Every top-level function of a page is compiled, except generators, functions with decorators, and ``main``. Functions
+count that
+are called directly: within the program of another function they are part of it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: Pages, and what they are called with so that they take seconds.
+#: Pages, and the arguments with which they take only seconds.
 PAGES: dict[str, tuple[str, ...]] = {
     "examples/calibrated_ode.py": ("--years", "4"),
     "examples/digits.py": ("--epochs", "1"),
@@ -31,12 +32,12 @@ PAGES: dict[str, tuple[str, ...]] = {
     **{str(page.relative_to(ROOT)): () for page in sorted((ROOT / "docs/gallery").glob("*.py"))},
 }
 
-#: Per function: None where it is replayed, else why it runs as it is.
+#: Per function: None if it is replayed, otherwise why it runs uncompiled.
 Reasons = dict[str, str | None]
 
 
 def reason_of(messages: list[warnings.WarningMessage], name: str) -> str | None:
-    """Return why a function runs as it is; None if it need not."""
+    """Return why a function runs uncompiled; None if it does not have to."""
     for one in messages:
         text = str(one.message).partition("\n")[0]
         if text.startswith(f"{name} "):
@@ -64,7 +65,7 @@ def of_steps() -> Reasons:
 
 
 class Compiling(ast.NodeTransformer):
-    """Put a decorator, `NAME`, on the functions at the top level of a page."""
+    """Put a decorator, `NAME`, on the top-level functions of a page."""
 
     NAME = "__compiled__"
 

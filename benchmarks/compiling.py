@@ -1,13 +1,13 @@
-"""What capture, a call and the memory of compiled functions cost, and which programs compile.
+"""The cost of capture, of calls and in memory of compiled functions, and which programs compile.
 
 Run from a checkout with an environment where NumPy, pluggy and array-api-compat are installed::
 
     python benchmarks/compiling.py             # a few minutes
     python benchmarks/compiling.py --write     # the table goes to benchmarks/results/compiling.md
 
-Every row is measured in a process of its own: CPU time (``time.process_time``) on one thread, and for memory the peak of
-``tracemalloc`` during one step, what is kept between steps included. The rows print their goals beside them. A second
-table counts what of `steps`, the examples and the gallery compiles, and says why the rest does not (see `compiles`).
+Every row is measured in a separate process: CPU time (``time.process_time``) on one thread, and for memory the peak of
+``tracemalloc`` during one step, including memory kept between steps. The rows print their goals. A second table counts
+which of `steps`, the examples and the gallery compile, and says why the rest do not (see `compiles`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROUNDS = 15
 
 
 def empty_call(kind: str) -> dict[str, float]:
-    """Return the seconds of a call of a compiled function that gives back its first tensor or a value, and what is looked at."""
+    """Return the time of a call of a compiled function that returns its first tensor or a value, and its conditions."""
     ag = load_peer("agrad")
     tensors = [ag.ones(3) for _ in range(13)]
     arrays = [np.ones(3) for _ in range(13)]
@@ -68,7 +68,7 @@ def empty_call(kind: str) -> dict[str, float]:
         args = (dict(zip("abc", tensors, strict=False)),)
     elif kind == "keywords":
         args, kwargs = tuple(tensors[:1]), {"y": tensors[1], "z": tensors[2]}
-    elif kind == "floats":  # as results: what a function leaves alone is a condition
+    elif kind == "floats":  # as results: values that a function does not touch are conditions
         args, count, f = (tensors[0], 0.5, 1.5), 1, lambda _, *floats: floats
     elif kind == "no_grad":
         mode = ag.no_grad
@@ -96,7 +96,7 @@ def empty_call(kind: str) -> dict[str, float]:
 
 
 def conditions_of(compiled: Any) -> int:
-    """Return how many conditions the one program of a compiled function has; those of a container, or a class, are one."""
+    """Return how many conditions the single program of a compiled function has; those of a container, or a class, are one."""
     return len(next(iter(compiled._kept.values()))[0].links)
 
 
@@ -128,7 +128,7 @@ def call_beside_objects(count: int) -> dict[str, float]:
 
 
 def values_that_decide(count: int = 20) -> dict[str, float]:
-    """Return what each value costs that Python decides by: a program that looks at some, beside the one that does not."""
+    """Return the cost of each value that Python branches on: a program that looks at some, relative to one that does not."""
     ag = load_peer("agrad")
 
     def chosen(x: Any) -> Any:
@@ -160,7 +160,7 @@ def seconds_of(function: Callable[[], Any]) -> float:
 
 
 def capture_of_an_operation() -> dict[str, float]:
-    """Return what the first call of a chain takes per step of its program, where another chain was captured before."""
+    """Return the time of the first call of a chain per step of its program, after another chain was captured."""
     ag = load_peer("agrad")
     found = {}
     for ops in (50, 1000):
@@ -171,7 +171,7 @@ def capture_of_an_operation() -> dict[str, float]:
 
 
 def capture_of_a_function(count: int = 400) -> dict[str, float]:
-    """Return what each function costs that a first call looks into, beside one function with the same statements."""
+    """Return the cost of each function that a first call inspects, relative to one function with the same statements."""
     ag = load_peer("agrad")
     body = "    y = x\n    if y is None:\n        raise ValueError(y)\n    return y\n"
     texts = {
@@ -195,14 +195,14 @@ def capture_of_a_function(count: int = 400) -> dict[str, float]:
 
 
 def first_network() -> dict[str, float]:
-    """Return what the first capture of a network in a process takes, and that of the next one like it."""
+    """Return the time of the first capture of a network in a process, and that of the next similar one."""
     ag = load_peer("agrad")
     from steps import STEPS
 
     found = []
     for _ in range(2):
         step, args = STEPS["dropout norm schedule clipping"]()
-        step(*args)  # what any first step needs
+        step(*args)  # the imports of any first step
         compiled = ag.compile(step, check=False)
         found.append(seconds_of(lambda c=compiled, a=args: c(*a)))  # type: ignore[misc]
     return {"first": found[0], "later": found[1]}
@@ -248,18 +248,18 @@ def peak(name: str) -> dict[str, float]:
 
 
 def shown_call(found: dict[str, float]) -> tuple[str, bool]:
-    """Return the text of a row and whether the least time meets the goal: 2 µs, and 0.1 µs for each array and condition."""
+    """Return the text of a row and whether the minimum time meets the goal: 2 µs, and 0.1 µs for each array and condition."""
     seconds, least, goal = (found[name] * 1e6 for name in ("seconds", "least", "goal"))
     return f"{seconds:.1f} µs, at least {least:.1f} (goal {goal:.1f})", least <= goal
 
 
 def shown_value(found: dict[str, float]) -> tuple[str, bool]:
-    """Return the text of a row and whether a value that decides costs at most 0.3 µs."""
+    """Return the text of a row and whether a value that Python branches on costs at most 0.3 µs."""
     return f"{found['each'] * 1e6:.2f} µs each of {found['count']} (goal 0.3)", found["each"] <= 3e-7
 
 
 def shown_each(goal: float) -> Callable[[dict[str, float]], tuple[str, bool]]:
-    """Return what shows a row of milliseconds each."""
+    """Return the function that formats a row of times in milliseconds."""
 
     def shown(found: dict[str, float]) -> tuple[str, bool]:
         return f"{found['each'] * 1e3:.2f} ms each of {found['count']} (goal {goal})", found["each"] <= goal * 1e-3
@@ -292,7 +292,7 @@ def shown_peak(found: dict[str, float]) -> tuple[str, bool]:
     return text, ratio <= 1.005
 
 
-#: Per row: its title, what measures it, and what shows it.
+#: For each row: its title, its measurement, and its format.
 ROWS: dict[str, tuple[str, Callable[[], dict[str, float]], Callable[[dict[str, float]], tuple[str, bool]]]] = {
     "call": ("call of an empty program, 3 tensors", lambda: empty_call("tensors"), shown_call),
     "call-tensors-13": ("the same, 13 tensors", lambda: empty_call("tensors-13"), shown_call),
@@ -319,7 +319,7 @@ ROWS: dict[str, tuple[str, Callable[[], dict[str, float]], Callable[[dict[str, f
 
 
 def measured(name: str) -> Any:
-    """Measure a row, or run a page, in a process of its own; raise `RuntimeError` where that fails."""
+    """Measure a row, or run a page, in a separate process; raise `RuntimeError` if that fails."""
     command = [sys.executable, str(HERE), "--measure", name]
     variables = environment(HERE.parents[1]) | {"AGRAD_TRACEBACK": "full"}  # the last line is the error
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
@@ -345,7 +345,7 @@ def costs(names: list[str]) -> list[str]:
 
 
 def what_compiles() -> list[str]:
-    """Print what of the steps and of each page compiles, and why the rest does not."""
+    """Print which of the steps and of each page compile, and why the rest do not."""
     lines = ["| of | compile | run as they are, and why |", "|---|---|---|"]
     print("", *lines, sep="\n", flush=True)
     for name in ("benchmarks/steps.py", *PAGES):
@@ -362,7 +362,7 @@ def what_compiles() -> list[str]:
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line's request."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--only", action="append", choices=(*ROWS, "what"), metavar="NAME", help="a row; what: the table"

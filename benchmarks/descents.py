@@ -1,11 +1,12 @@
-"""A step of descent on a field as large as its data, beside NumPy by hand: the part "descents" of ``out_of_core.py``, which calls this.
+"""A step of descent on a field as large as its data, compared with NumPy by hand: the part "descents" of ``out_of_core.py``, which calls this.
 
-The store has 480 frames of 720 x 720 float32 (950 MB; 96 frames with ``--small``) in chunks of 8 frames. A step follows the gradient
-of the distance to the data and the total variation, and goes to a store. One thread; each program runs in a process of its own.
-Printed are CPU seconds, the largest resident set, imports included, and how often a chunk was read. ``to_zarr`` is `agrad.to_zarr` with
-the loss beside it; ``da.to_zarr`` has Dask write, and takes the loss in a second computation; ``together`` has Dask compute both;
-``overlap`` is `agrad_dask.map_overlap` in the place of slices; ``sgd`` two steps of an optimiser, which ends in memory that Dask holds. Goals:
-``to_zarr`` takes at most 1.15 of the memory by hand and 1.4 of its time.
+The store has 480 frames of 720 x 720 float32 (950 MB; 96 frames with ``--small``) in chunks of 8 frames. A step follows
+the gradient of the distance to the data and the total variation, and is written to a store. One thread; each program
+runs in a separate process. The table shows CPU seconds, the largest resident set, imports included, and how often a
+chunk was read. ``to_zarr`` is `agrad.to_zarr` with the loss; in ``da.to_zarr`` Dask writes, and the loss is a second
+computation; in ``together`` Dask computes both; ``overlap`` is `agrad_dask.map_overlap` in place of slices; ``sgd`` is
+two steps of an optimiser, whose result Dask holds in memory. Goals: ``to_zarr`` takes at most 1.15 of the memory by
+hand and 1.4 of its time.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def loss_of(x: Any, y: Any) -> Any:
 
 
 def density(x: Any, y: Any) -> Any:
-    """The same per cell, of a block with its border."""
+    """The same per cell, for a block with its border."""
     import agrad as ag
 
     dt, dy, dx = (np.roll(x, -1, axis) - x for axis in range(3))
@@ -119,7 +120,7 @@ def step(name: str, source: Path, out: Path) -> float:
 
 
 def run_one(name: str, source: Path, out: Path) -> dict[str, Any]:
-    """Run a program; give what it took."""
+    """Run a program; return its measurements."""
     import dask
     from zarr.storage import LocalStore
 
@@ -151,7 +152,7 @@ def run_one(name: str, source: Path, out: Path) -> dict[str, Any]:
 
 
 def report(*, small: bool) -> bool:
-    """Print the table; tell whether what is compared is the same."""
+    """Print the table; return whether the compared results are the same."""
     found: dict[str, dict[str, Any]] = {}
     frames = SHAPE[0] // 5 if small else SHAPE[0]
     print(f"\ndescents, {frames} frames of 720 x 720 float32 in chunks of {CHUNK}, one thread")

@@ -1,15 +1,15 @@
-"""What `ag.explain` says a program will read and hold, beside what it reads and by how much its process grows.
+"""The estimates of `ag.explain` for a program, compared with its actual reads and the growth of its process.
 
 Run from an environment with agrad, its NumPy and Dask backends, xarray and zarr::
 
     python benchmarks/explained.py --data /tmp/explained            # makes 1.7 GB of stores; about ten minutes
     python benchmarks/explained.py --data /tmp/explained --only tv --threads 2
 
-Method. Every program runs in a process of its own, which first computes something of the same kind that is small, so that
-imports, pools and stacks of threads are there, and gives free memory back to the system. It asks ``ag.explain``, then runs what was
-explained. The peak is the largest resident set while that runs (``VmHWM`` of Linux, after it was reset) above the one before;
-reads are counted by the store. Goals: never less than what happens, and at most 1.4 of it where the process grows by 64 MiB or more; explaining takes
-less CPU time than running.
+Method. Every program runs in a separate process, which first computes something similar but small, so that imports,
+pools and stacks of threads exist, and returns free memory to the system. It calls ``ag.explain``, then runs the
+explained computation. The peak is the largest resident set during the run (``VmHWM`` of Linux, after it was reset)
+above the one before; reads are counted by the store. Goals: never less than the actual values, and at most 1.4 of them
+if the process grows by 64 MiB or more; explaining takes less CPU time than running.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402 (BLAS reads the variables when it is loaded)
 
 RATIO, LEAST = 1.4, 64 * 2**20
-#: A program: gives what is explained, its options, and a function that runs it.
+#: A program: returns the arguments and options to explain, and a function that runs it.
 Made = tuple[tuple[Any, ...], dict[str, Any], Callable[[], Any]]
 PROGRAMS: dict[str, Callable[[Path], Made]] = {}
 
@@ -99,7 +99,7 @@ def days(folder: Path) -> Any:
 
 
 def written(folder: Path, tensor: Any, *beside: Any) -> Made:
-    """Explain a tensor and write it, with what is computed beside it."""
+    """Explain a tensor and write it, with further values to compute."""
     import agrad as ag
 
     out = folder / "out"
@@ -313,7 +313,7 @@ def calibration(folder: Path) -> tuple[Any, Any]:
 
 
 def backward(loss: Any, held: Any) -> Made:
-    """Explain what the backward pass of a loss computes; the parameters live as long as what holds them."""
+    """Explain the computation of a loss's backward pass; the parameters live as long as their owner."""
 
     def run() -> None:
         loss.data.backward()
@@ -438,13 +438,13 @@ def forward_and_reverse(folder: Path) -> Made:
 
 
 def status(key: str) -> int:
-    """What Linux says of this process under a key, in bytes."""
+    """Return Linux's entry for this process under a key, in bytes."""
     found = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{key}:"))
     return int(found.split()[1]) * 1024
 
 
 def settled() -> int:
-    """Give free memory back, forget the peak so far, and return the resident set."""
+    """Release free memory, reset the peak, and return the resident set."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
@@ -507,7 +507,7 @@ def run_one(folder: Path, which: str, threads: int) -> dict[str, Any]:
 
 
 def run_process(folder: Path, which: str, threads: int) -> dict[str, Any]:
-    """Run a program in a process of its own."""
+    """Run a program in a separate process."""
     command = [sys.executable, __file__, "--data", str(folder), "--one", which, str(threads)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     shutil.rmtree(folder / "out", ignore_errors=True)
@@ -518,7 +518,7 @@ def run_process(folder: Path, which: str, threads: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run the programs and print what was said of each, and what happened."""
+    """Run the programs and print the estimates for each, and the actual values."""
     parser = argparse.ArgumentParser(description="What ag.explain says beside what happens.")
     parser.add_argument("--data", type=Path, required=True, help="folder of the stores; made if they are not there")
     parser.add_argument("--only", action="append", help="programs whose name has this in it")

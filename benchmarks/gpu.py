@@ -1,4 +1,4 @@
-"""What agrad costs on a GPU, beside PyTorch on CUDA and CuPy by hand.
+"""The cost of agrad on a GPU, compared with PyTorch on CUDA and CuPy by hand.
 
 Run from an environment where agrad, its CuPy backend and PyTorch for CUDA are installed, on a machine with a GPU::
 
@@ -7,16 +7,16 @@ Run from an environment where agrad, its CuPy backend and PyTorch for CUDA are i
     python benchmarks/gpu.py --output gpu.txt       # into a file, too
     python benchmarks/gpu.py --dry-run              # tiny sizes on the CPU, NumPy in CuPy's place: does the script work?
 
-Method. Runs are paired: every round takes a sample of each library in turn, the order rotates, ratios are formed within a
-round, and the median over rounds is printed. A sample is one forward and backward pass, repeated until it takes at least
-20 ms; the clock is the wall clock, and each sample begins and ends with the device idle, so that what was only queued is
+Method. Runs are paired: every round takes a sample of each library in turn, the order rotates, ratios are formed within
+a round, and the median over rounds is printed. A sample is one forward and backward pass, repeated until it takes at
+least 20 ms; the clock is the wall clock, and each sample begins and ends with the device idle, so that queued work is
 counted. Before the timing each library makes three steps, in which kernels are compiled, and the gradients of all are
 compared; a library that is wrong gets the mark WRONG and no time. TF32 is off everywhere.
 
-Columns: milliseconds per step, and the ratios agrad/torch and agrad/CuPy by hand. ``compiled`` is the step of agrad as one
-function of `ag.compile`, ``graph`` the same with ``mode="reduce-overhead"``: as a CUDA graph, where one can hold it and has
-fewer launches (of the workloads it does the ring alone). Under ``--dry-run`` the times mean
-nothing, and none is printed.
+Columns: milliseconds per step, and the ratios agrad/torch and agrad/CuPy by hand. ``compiled`` is agrad's step as one
+function of `ag.compile`, ``graph`` the same with ``mode="reduce-overhead"``: as a CUDA graph, if one can hold it and
+has fewer launches (of the workloads only the ring does). Under ``--dry-run`` times are meaningless, and are not
+printed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Step = Callable[[], Sequence[Any]]
 
 @dataclass
 class Machine:
-    """The libraries and where they compute."""
+    """The libraries and their devices."""
 
     ag: Any
     torch: Any
@@ -57,7 +57,7 @@ class Machine:
             self.xp.cuda.runtime.deviceSynchronize()
 
     def host(self, array: Any) -> np.ndarray:
-        """Give an array of any of the libraries as NumPy's."""
+        """Return an array of any of the libraries as a NumPy array."""
         if isinstance(array, self.torch.Tensor):
             return array.detach().cpu().numpy()
         if isinstance(array, self.ag.Tensor):
@@ -65,7 +65,7 @@ class Machine:
         return array if self.dry else array.get()
 
     def leaves(self, peer: str, arrays: Sequence[np.ndarray]) -> list[Any]:
-        """Put arrays on the device; floating ones are to get gradients."""
+        """Put arrays on the device; floating-point ones require gradients."""
         made = []
         for a in arrays:
             floating = a.dtype.kind == "f"
@@ -92,11 +92,11 @@ class Workload:
     sizes : tuple of int
         On a GPU, and for a dry run.
     arrays : callable
-        Gives the leaves and the data for a size.
+        Returns the leaves and the data for a size.
     program : callable
         ``program(lib, *arrays)``: the loss, in the names that agrad and PyTorch share.
     by_hand : callable
-        ``by_hand(xp, *arrays)``: the gradients of the floating arrays.
+        ``by_hand(xp, *arrays)``: the gradients of the floating-point arrays.
     """
 
     name: str
@@ -112,7 +112,7 @@ def single(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def tiny(_: Any, x: Any, y: Any) -> Any:
-    """Two operations on ten elements: what a launch costs."""
+    """Two operations on ten elements: the cost of a launch."""
     return (x * y).sum()
 
 
@@ -134,7 +134,7 @@ def chain(lib: Any, x: Any) -> Any:
 
 
 def chain_by_hand(xp: Any, x: Any) -> Sequence[Any]:
-    """Give the gradient of `chain`, a kernel per operation."""
+    """Return the gradient of `chain`, with a kernel per operation."""
     t = xp.tanh(x)
     e = xp.exp((t * x + 0.5) * np.float32(-0.1))
     d = x * x + np.float32(1.0)
@@ -187,7 +187,7 @@ def product(_: Any, a: Any, b: Any) -> Any:
 
 
 def product_by_hand(xp: Any, a: Any, b: Any) -> Sequence[Any]:
-    """Give the gradients of `product`, as products, as the other libraries do."""
+    """Return the gradients of `product`, as products, like the other libraries."""
     g = xp.ones((a.shape[0], b.shape[1]), np.float32)
     _ = a @ b
     return [g @ b.T, a.T @ g]
@@ -219,7 +219,7 @@ def ring_by_hand(xp: Any, x: Any) -> Sequence[Any]:
 
 
 def layers(rng: np.random.Generator, n: int) -> list[np.ndarray]:
-    """Give a batch, weights and biases, and what the network is to give."""
+    """Return a batch, weights and biases, and the target output of the network."""
     widths = (784, 256, 128, 10)
     found = [single(rng, n, widths[0])]
     for i, o in itertools.pairwise(widths):
@@ -243,7 +243,7 @@ WORKLOADS = [
 
 
 def step_of(machine: Machine, peer: str, workload: Workload, arrays: Sequence[np.ndarray]) -> Step:
-    """Give a function that makes one step and gives the gradients."""
+    """Return a function that makes one step and returns the gradients."""
     leaves = machine.leaves(peer, arrays)
     if peer == "CuPy":
         return lambda: workload.by_hand(machine.xp, *leaves)
@@ -269,7 +269,7 @@ def step_of(machine: Machine, peer: str, workload: Workload, arrays: Sequence[np
 
 
 def sample(machine: Machine, step: Step, repeat: int) -> float:
-    """Give the seconds of one step, the device idle before and after."""
+    """Return the seconds of one step, with the device idle before and after."""
     machine.wait()
     start = time.perf_counter()
     for _ in range(repeat):
@@ -279,7 +279,7 @@ def sample(machine: Machine, step: Step, repeat: int) -> float:
 
 
 def repeats(machine: Machine, step: Step) -> int:
-    """Give how many steps a sample takes."""
+    """Return how many steps a sample takes."""
     count = 1
     while sample(machine, step, count) * count < SAMPLE_SECONDS:
         count *= 2
@@ -287,7 +287,7 @@ def repeats(machine: Machine, step: Step) -> int:
 
 
 def agree(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> bool:
-    """Tell whether gradients are the same to single precision."""
+    """Return whether gradients are the same to single precision."""
     return len(found) == len(expected) and all(
         a.shape == b.shape and a.dtype == b.dtype and np.allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max())
         for a, b in zip(found, expected, strict=True)
@@ -295,7 +295,7 @@ def agree(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> bool:
 
 
 def measure(machine: Machine, workload: Workload, rounds: int) -> dict[str, list[float]] | None:
-    """Give the seconds of each library in each round; None, with a line that says so, if one is wrong."""
+    """Return the seconds of each library in each round; None, with a printed line, if one is wrong."""
     n = workload.sizes[machine.dry]
     arrays = workload.arrays(np.random.default_rng(0), n)
     steps = {peer: step_of(machine, peer, workload, arrays) for peer in PEERS}
@@ -317,7 +317,7 @@ def measure(machine: Machine, workload: Workload, rounds: int) -> dict[str, list
 
 
 def ratio(a: list[float], b: list[float]) -> float:
-    """Give the median of the ratios within rounds."""
+    """Return the median of the ratios within rounds."""
     return statistics.median(x / y for x, y in zip(a, b, strict=True))
 
 
@@ -349,7 +349,7 @@ def prepare(*, dry: bool) -> Machine:
 
 
 def heading(machine: Machine) -> str:
-    """Give date, machine and versions."""
+    """Return date, machine and versions."""
     import agrad
 
     parts = [f"agrad {agrad.__version__}", f"torch {machine.torch.__version__}", f"Python {platform.python_version()}"]
@@ -360,7 +360,7 @@ def heading(machine: Machine) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the workloads; give 1 if a library was wrong."""
+    """Run the workloads; return 1 if a library was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", action="append", help="workloads whose name begins so; may be given several times")
     parser.add_argument("--rounds", type=int, default=11)

@@ -1,14 +1,16 @@
-"""Programs of geoscientists on gridded stores, beside NumPy by hand: the part "grids" of ``out_of_core.py``, which calls this.
+"""Geoscientists' programs on gridded stores, compared with NumPy by hand: the part "grids" of ``out_of_core.py``, which calls this.
 
-The store has a model and observations, days of 90 x 180 float32 in chunks of 60 days, land and gaps NaN. Each program runs in a
-process of its own, several calls; printed are CPU seconds of the fastest call, how much the resident set grew at most over what it
-was before the first (imports included), and how often a chunk of the model was read per call. Goals: a gradient of an MLP at every
-grid point grows by at most 1.3 of NumPy by hand, whole chunks at a time; a mean that skips NaN reads once; a product with the
-Hessian of 16 parameters takes 2 of the gradient's time, and the Hessian reads once. Of the Hessian's time NumPy by hand has value and
-gradient too, and half of the matrix.
+The store has a model and observations, days of 90 x 180 float32 in chunks of 60 days, with land and gaps as NaN. Each
+program runs in a separate process, several times; the table shows the CPU seconds of the fastest call, the largest
+growth of the resident set over its size before the first (imports included), and how often a chunk of the model was
+read per call. Goals: a gradient of an MLP at every grid point grows by at most 1.3 of NumPy by hand, with whole chunks
+at a time; a mean that skips NaN reads once; a product with the Hessian of 16 parameters takes 2 of the gradient's time,
+and the Hessian reads once. NumPy by hand computes value and gradient in the time of the Hessian too, and half of the
+matrix.
 
-The last rows read nothing: 60 steps of shallow water on a ring of 96 x 96 cells in four chunks, and the gradient by the first state, one step a
-call and all by ``steps=``, beside the same program on arrays in memory. The goal is 4 of that one's time.
+The last rows read nothing: 60 steps of shallow water on a ring of 96 x 96 cells in four chunks, and the gradient with
+respect to the first state, one step per call and all by ``steps=``, compared with the same program on arrays in memory.
+The goal is 4 times its time.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ WATER = "steps in memory", "steps", "steps by steps="
 PROGRAMS = ("mlp", "mlp by hand", "mean", "gradient", "hvp", "hessian", "hessian by hand", *WATER)
 CELLS, STEPS, IN_MEMORY = 96, 60, 4.0
 
-#: Of every day its month, of every row of cells its climate zone.
+#: The month of every day, and the climate zone of every row of cells.
 MONTH, ZONE = np.arange(DAYS) // 30 % 12, np.minimum(np.arange(LAT) // 30, 2)[:, None] * np.ones(LON, int)
 WEIGHTS = np.cos(np.deg2rad(np.linspace(-89, 89, LAT))).astype("f4")[:, None]
 
@@ -138,7 +140,7 @@ def shallow_water(h: Any, u: Any, v: Any) -> tuple[Any, Any, Any]:
 
 
 def water(name: str) -> list[Any]:
-    """Return the gradients of an energy after some steps by the state before them."""
+    """Return the gradients of an energy after some steps with respect to the initial state."""
     import dask.array as da
 
     import agrad as ag
@@ -166,12 +168,12 @@ def water(name: str) -> list[Any]:
 
 
 def start_of_robust() -> np.ndarray:
-    """Where `robust` is differentiated."""
+    """The point at which `robust` is differentiated."""
     return np.concatenate([[1.0], np.zeros(15)])
 
 
 def made(name: str, path: Path) -> Any:
-    """Return a function of no arguments that gives the derivatives of a program."""
+    """Return a function without arguments that computes the derivatives of a program."""
     if name in WATER:
         return lambda: water(name)
     import zarr
@@ -216,7 +218,7 @@ def made(name: str, path: Path) -> Any:
 
 
 def run_one(name: str, path: Path) -> dict[str, Any]:
-    """Run a program; give what it took."""
+    """Run a program; return its measurements."""
     from zarr.storage import LocalStore
 
     reads, get = Counter[str](), LocalStore.get
@@ -240,7 +242,7 @@ def run_one(name: str, path: Path) -> dict[str, Any]:
 
 
 def report() -> bool:
-    """Print the table; tell whether what is compared is the same."""
+    """Print the table; return whether the compared results are the same."""
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         build(Path(folder))

@@ -1,4 +1,4 @@
-"""What the layers of networks cost beside PyTorch on the CPU, one thread each.
+"""The cost of network layers compared with PyTorch on the CPU, one thread each.
 
 Run from an environment where agrad, its NumPy backend and torch are installed::
 
@@ -57,7 +57,7 @@ class Layer:
 def conv(
     images: tuple[int, ...], out: int, window: int | tuple[int, int], *, bias: bool = True, groups: int = 1, **how: Any
 ) -> Layer:
-    """Give a convolution of images (N, C, H, W) to `out` channels."""
+    """Return a convolution of images (N, C, H, W) to `out` channels."""
     kh, kw = (window, window) if isinstance(window, int) else window
     shapes = (images, (out, images[1] // groups, kh, kw), (out,))
     extra = "".join(f" {key}={value}" for key, value in {"groups": groups, **how}.items() if value != 1)
@@ -69,7 +69,7 @@ def conv(
 
 
 def simple(name: str, shape: tuple[int, ...], *args: Any, note: str = "", **how: Any) -> Layer:
-    """Give a function of ``nn.functional`` of one leaf."""
+    """Return a function of ``nn.functional`` with one leaf."""
     return Layer(
         f"{name} {'x'.join(map(str, shape))}{note}",
         lambda lib, x: getattr(lib.nn.functional, name)(x, *args, **how),
@@ -78,7 +78,7 @@ def simple(name: str, shape: tuple[int, ...], *args: Any, note: str = "", **how:
 
 
 def norm(rows: tuple[int, ...], length: int) -> Layer:
-    """Give a layer norm with weight and bias."""
+    """Return a layer norm with weight and bias."""
     return Layer(
         f"layer_norm {'x'.join(map(str, rows))}x{length}",
         lambda lib, x, w, b: lib.nn.functional.layer_norm(x, (length,), w, b),
@@ -87,7 +87,7 @@ def norm(rows: tuple[int, ...], length: int) -> Layer:
 
 
 def lookup(count: int, rows: int, width: int) -> Layer:
-    """Give an embedding of `count` random indices in a table."""
+    """Return an embedding of `count` random indices in a table."""
     indices = np.random.default_rng(1).integers(0, rows, count)
     kept: dict[str, Any] = {}
 
@@ -100,7 +100,7 @@ def lookup(count: int, rows: int, width: int) -> Layer:
 
 
 def classes(rows: int, count: int) -> Layer:
-    """Give the cross entropy of random classes."""
+    """Return the cross entropy of random classes."""
     target = np.random.default_rng(1).integers(0, count, rows)
     kept: dict[str, Any] = {}
 
@@ -113,7 +113,7 @@ def classes(rows: int, count: int) -> Layer:
 
 
 def dropped(shape: tuple[int, ...]) -> Layer:
-    """Give a dropout; the values of the libraries differ."""
+    """Return a dropout; the values of the libraries differ."""
     return simple("dropout", shape, 0.5)
 
 
@@ -268,7 +268,7 @@ LAYERS = (
 
 
 class Steps:
-    """What is timed for one layer and library."""
+    """The timed function for one layer and library."""
 
     def __init__(self, layer: Layer, lib: Any, dtype: str) -> None:
         rng = np.random.default_rng(0)
@@ -305,7 +305,7 @@ class Steps:
 
 
 def differs(one: Sequence[Any], other: Sequence[Any], dtype: str) -> bool:
-    """Tell whether any array differs, by its largest element's measure."""
+    """Return whether any array differs, relative to its largest element."""
     tolerance = CHECKS[dtype]
     return any(
         a.shape != b.shape or np.abs(a - b).max() > tolerance * max(1.0, np.abs(b).max())
@@ -314,7 +314,7 @@ def differs(one: Sequence[Any], other: Sequence[Any], dtype: str) -> bool:
 
 
 def measure(steps: dict[str, Callable[[], None]], rounds: int) -> Samples:
-    """Time what the libraries do, in turn."""
+    """Time the libraries, in turn."""
     samples = Samples()
     clock = time.process_time
     repeats = 1

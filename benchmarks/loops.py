@@ -1,12 +1,12 @@
-"""What a loop of `ag.func.scan` costs beside the plain loop: until it is a program, and for each of its calls.
+"""The cost of a loop of `ag.func.scan` compared with the plain loop: until it is a program, and for each of its calls.
 
 Run from a checkout with an environment where NumPy, pluggy and array-api-compat are installed::
 
     OMP_NUM_THREADS=1 python benchmarks/loops.py             # a minute or two
     OMP_NUM_THREADS=1 python benchmarks/loops.py --write     # the table goes to benchmarks/results/loops.md
 
-The loop is a small recurrent cell with a result, and its gradient by the cell's weights. Each figure is the least of some runs, in
-milliseconds of processor time on one thread.
+The loop is a small recurrent cell with a result, and its gradient with respect to the cell's weights. Each figure is
+the minimum of some runs, in milliseconds of processor time on one thread.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ RESULTS = Path(__file__).resolve().parent / "results" / "loops.md"
 LENGTHS = 10, 100, 1000, 10_000
 WIDTH = 8
 
-#: Longer ones take minutes to capture where they are unrolled.
+#: Longer ones take minutes to capture if they are unrolled.
 UNROLLED_UP_TO = 100
 
 
 def plain(step: Callable[..., Any], carry: Any, xs: Any) -> Any:
-    """Run the loop as it is written in Python."""
+    """Run the loop as written in Python."""
     ys = []
     for i in range(len(xs)):
         carry, y = step(carry, xs[i])
@@ -41,7 +41,7 @@ def plain(step: Callable[..., Any], carry: Any, xs: Any) -> Any:
 
 
 def graded(way: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the loss and its gradient by the weights, of a loop that runs in a way."""
+    """Return the loss and its gradient with respect to the weights, for a given form of the loop."""
 
     def loss(w: Any, xs: Any) -> Any:
         def step(h: Any, x: Any) -> Any:
@@ -55,7 +55,7 @@ def graded(way: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def least(run: Callable[[], Any], seconds: float = 1.0) -> float:
-    """Return the milliseconds of the quickest of some runs."""
+    """Return the milliseconds of the fastest of some runs."""
     best, until = float("inf"), time.process_time() + seconds
     while time.process_time() < until or best == float("inf"):
         began = time.process_time()
@@ -102,7 +102,7 @@ HEAD = [
 
 
 def main() -> None:
-    """Measure, print, and write if asked for."""
+    """Measure, print, and write if requested."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/loops.md")
     options = parser.parse_args()

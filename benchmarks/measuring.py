@@ -1,4 +1,4 @@
-"""What the benchmarks share to measure: threads, libraries, samples taken in turn, and what is made of them."""
+"""Shared by the benchmarks: threads, libraries, samples taken in turn, and statistics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def load_peer(name: str) -> Any:
 
 
 def load_peers(names: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
-    """Import what can be imported; return the libraries and one note per library that is missing."""
+    """Import the available libraries; return them and one note per missing library."""
     peers: dict[str, Any] = {}
     notes: list[str] = []
     for name in names:
@@ -83,7 +83,7 @@ class WrongGradientError(AssertionError):
 
 
 def check(peer: str, got: Sequence[Any], expected: Sequence[np.ndarray]) -> None:
-    """Raise `WrongGradientError` unless the gradients agree up to rounding, taken against each one's largest entry."""
+    """Raise `WrongGradientError` unless the gradients agree up to rounding, relative to each one's largest entry."""
     if len(got) != len(expected):
         raise WrongGradientError(f"{len(got)} gradients, not {len(expected)}")
     for number, (g, e) in enumerate(zip(got, expected, strict=True)):
@@ -105,7 +105,7 @@ def check(peer: str, got: Sequence[Any], expected: Sequence[np.ndarray]) -> None
 
 @dataclass
 class Samples:
-    """What was measured for one row: seconds (or bytes) by library and round, and who failed."""
+    """The measurements of one row: seconds (or bytes) by library and round, and the libraries that failed."""
 
     values: dict[str, dict[int, float]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -153,7 +153,7 @@ def interval(ratios: Sequence[float], seed: int = 0) -> tuple[float, float]:
 
 
 def environment(place: Path) -> dict[str, str]:
-    """Return the environment in which a checkout is imported, by one thread."""
+    """Return the environment in which a checkout is imported, with one thread."""
     parts = [place, *sorted((place / "plugins").iterdir())]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return os.environ | threads | {"PYTHONPATH": os.pathsep.join(map(str, parts))}

@@ -1,4 +1,4 @@
-"""A scheduler for Dask that does nothing of what it is asked for: what is left is the work of the process that asks."""
+"""A Dask scheduler that does none of the work: the remaining time is that of the calling process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 
 class OnPaper:
-    """Runs as many tasks, which depend on each other alike and do nothing.
+    """Runs the same number of tasks with the same dependencies, which do nothing.
 
     Attributes
     ----------
     result : callable
-        Gives the value that is said to be that of a key.
+        Returns the value declared for a key.
     tasks : int
-        How many there were.
+        The number of tasks.
     scheduler, away : float
         CPU seconds that Dask's threaded scheduler took for them, and all that were spent here.
     """

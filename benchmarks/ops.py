@@ -1,4 +1,4 @@
-"""Every op, forward and backward, on a thousand and on a million elements, beside PyTorch and HIPS autograd.
+"""Every op, forward and backward, on a thousand and on a million elements, compared with PyTorch and HIPS autograd.
 
 Run from an environment where agrad, its NumPy backend, torch and autograd are installed::
 
@@ -8,11 +8,11 @@ Run from an environment where agrad, its NumPy backend, torch and autograd are i
 
 Method: as in ``overhead.py``. One process and one thread, CPU time; each round takes a sample of every library in turn
 and the ratio within the round; the median over the rounds is printed. A sample repeats the step until it takes about
-two milliseconds. Before timing, agrad's gradients are compared with PyTorch's (where PyTorch has the function) or with
+two milliseconds. Before timing, agrad's gradients are compared with PyTorch's (if PyTorch has the function) or with
 HIPS autograd's; a row that differs is marked WRONG.
 
-A ratio above 1 means that agrad takes longer. Ops above 1.5 of PyTorch are listed at the end, with the cause as far as
-it is known (`CAUSES`), and so are ops with a derivative that have no row.
+A ratio above 1 means that agrad takes longer. Ops above 1.5 of PyTorch are listed at the end, with the cause if it is
+known (`CAUSES`), and so are differentiable ops that have no row.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One op: its operands for a number of elements, and its call in each library (None where it has none)."""
+    """One op: its operands for a number of elements, and its call in each library (None if it has none)."""
 
     op: str
     operands: Arrays
@@ -136,7 +136,7 @@ def system(n: int, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def named(op: str, operands: Arrays, torch: str | None = "", hips: str | None = "") -> None:
-    """Add an op that every library has as a function of the same operands, perhaps under another name."""
+    """Add an op that every library has as a function of the same operands, possibly under another name."""
     torch = op if torch == "" else torch
     hips = op if hips == "" else hips
 
@@ -332,7 +332,7 @@ _INDICES: dict[tuple[str, int], Any] = {}
 
 
 def indices(xp: Any, x: Any) -> Any:
-    """As many random places of a vector as it has, made once."""
+    """As many random positions of a vector as it has elements, drawn once."""
     size = x.shape[0]
     key = (xp.__name__, size)
     if key not in _INDICES:
@@ -469,7 +469,7 @@ case(
     lambda xp, a: _first_and_square(*xp.linalg.eigh(a)),
 )
 case("linalg.eigvalsh", definite, lambda xp, a: xp.linalg.eigvalsh(a), lambda xp, a: xp.linalg.eigvalsh(a), None)
-case(  # the order of eigenvalues is a library's own
+case(  # each library orders eigenvalues in its own way
     "linalg.eigvals",
     matrices,
     lambda xp, a: xp.sum(xp.abs(xp.linalg.eigvals(a))),
@@ -735,7 +735,7 @@ Step = Callable[[], list[Any]]
 
 
 def step_of(library: str, xp: Any, function: Function, operands: Sequence[np.ndarray]) -> Step:
-    """Give what runs an op forward and backward once and returns its gradients."""
+    """Return the function that runs an op forward and backward once and returns its gradients."""
     if library == "HIPS":
         import autograd
 
@@ -765,7 +765,7 @@ def step_of(library: str, xp: Any, function: Function, operands: Sequence[np.nda
 
 
 def to_numpy(g: Any) -> np.ndarray:
-    """Give a gradient as a NumPy array."""
+    """Return a gradient as a NumPy array."""
     return np.asarray(g.resolve_conj() if hasattr(g, "resolve_conj") else g)
 
 
@@ -775,7 +775,7 @@ def _waves(y: np.ndarray) -> np.ndarray:
 
 
 def measure(chosen: Case, size: int, dtype: str, rounds: int, libraries: dict[str, Any]) -> dict[str, list[float]]:
-    """Give the seconds of each library, round by round; raises if gradients differ."""
+    """Return the seconds of each library, round by round; raise if gradients differ."""
     operands = chosen.operands(size, np.random.default_rng(0))
     operands = [
         a.astype({"float32": {"c": "complex64"}}.get(dtype, {"c": "complex128"}).get(a.dtype.kind, dtype))
@@ -824,7 +824,7 @@ def measure(chosen: Case, size: int, dtype: str, rounds: int, libraries: dict[st
 
 
 def ratio(times: dict[str, list[float]], peer: str) -> float | None:
-    """Give the median over the rounds of agrad's time to another's."""
+    """Return the median over the rounds of the ratio of agrad's time to another's."""
     if peer not in times:
         return None
     return statistics.median(a / b for a, b in zip(times["agrad"], times[peer], strict=True))
@@ -836,7 +836,7 @@ def cell(value: float | None) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print the table, and name what is slow; the exit status tells whether a gradient was wrong."""
+    """Measure, print the table, and list slow ops; the exit status says whether a gradient was wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--only", action="append", metavar="NAME", help="an op, or the beginning of some names")
     parser.add_argument("--size", action="append", type=int, help="elements (default: 1000 and 1000000)")

@@ -1,4 +1,4 @@
-"""Gradients over data larger than memory: time, peak memory and reads, beside Dask by hand and a PyTorch loop.
+"""Gradients over data larger than memory: time, peak memory and reads, compared with Dask by hand and a PyTorch loop.
 
 Run from an environment with agrad, its NumPy and Dask backends and zarr (torch if you want it compared)::
 
@@ -8,9 +8,9 @@ Run from an environment with agrad, its NumPy and Dask backends and zarr (torch 
     python benchmarks/out_of_core.py --only "small chunks" --only client --small
 
 Method. The store holds 4 million rows of 384 float32 numbers in zarr chunks of 16,000 rows (24.6 MB), uncompressed, and
-two kinds of labels. Every program computes a loss over all rows and its gradients, once, in a process of its own that
-may hold 1 GiB of data (``resource.setrlimit(RLIMIT_DATA)``: an allocation beyond it fails). With ``--small`` the limit
-is 192 MiB above what the imports take. Programs run in turn, round after round; medians over rounds are printed.
+two kinds of labels. Every program computes a loss over all rows and its gradients, once, in a separate process that may
+hold 1 GiB of data (``resource.setrlimit(RLIMIT_DATA)``: an allocation beyond it fails). With ``--small`` the limit is
+192 MiB above the memory of the imports. Programs run in turn, round after round; medians over rounds are printed.
 
 * CPU is user and system time of the process (``resource.getrusage``), from after the imports and opening the store to
   the result. It adds up threads: Dask uses a core each, at most four, the PyTorch loop one, BLAS one each.
@@ -26,14 +26,15 @@ All values and gradients of a problem are compared; one that differs gets the ma
 hand-written Dask program and 1.0 of the PyTorch loop (lowered: 0.7, the network 0.8), peak at most 400 MB (the op-wise
 network: 500), one read.
 
-``grids`` are programs on gridded data with NaN, a network at grid points and second derivatives, beside NumPy by hand (``grids.py``); ``descents`` a step of descent on a field as large as its data (``descents.py``).
+``grids`` are programs on gridded data with NaN, a network at grid points and second derivatives, compared with NumPy by
+hand (``grids.py``); ``descents`` a step of descent on a field as large as its data (``descents.py``).
 
 ``small chunks`` is 1,000 chunks of 1000 x 50 float64 in memory, per step of an optimiser, lowered and by a loop over NumPy's
-functions, in turns: CPU time of both on one thread, and wall time with Dask's threads. ``client`` is what planning and making
-tasks costs the process that calls ``agrad_dask.value_and_grad``, in CPU time per chunk, at the first call for some data and at later
-ones. The chunks are 32 MB each, on paper: a scheduler is passed that runs as many tasks, in the same order, that do
-nothing. What Dask's own threaded scheduler takes for those is printed beside it, and so is what Dask takes to optimise the
-graph, which is part of the first call. Each number of chunks runs in a process of its own.
+functions, in turns: CPU time of both on one thread, and wall time with Dask's threads. ``client`` is the cost of
+planning and creating tasks in the process that calls ``agrad_dask.value_and_grad``, in CPU time per chunk, at the first
+call for some data and at later ones. The chunks are 32 MB each, on paper: the scheduler runs as many tasks, in the same
+order, that do nothing. The time of Dask's own threaded scheduler for those is also printed, and so is Dask's time to
+optimise the graph, which is part of the first call. Each number of chunks runs in a separate process.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class Reads:
 
 
 def parameters(problem: str) -> list[np.ndarray]:
-    """Give the point at which the gradients are taken."""
+    """Return the point at which the gradients are taken."""
     rng = np.random.default_rng(1)
     shapes: list[tuple[int, ...]] = [(FEATURES,)]
     if problem == "mlp":
@@ -169,7 +170,7 @@ def opwise(problem: str, data: Reads) -> tuple[Any, list[Any]]:
 
 
 def lowered(problem: str, data: Reads) -> tuple[Any, list[Any]]:
-    """One task per chunk; of the root mean square, with the root after the mean square."""
+    """One task per chunk; for the root mean square, with the root after the mean square."""
     import agrad as ag
     import agrad_dask
 
@@ -184,7 +185,7 @@ def lowered(problem: str, data: Reads) -> tuple[Any, list[Any]]:
 
 
 def hand(problem: str, data: Reads) -> tuple[Any, list[Any]]:
-    """Dask, with the derivative by hand, in one computation; of the root mean square, in two: the root first."""
+    """Dask, with the derivative by hand, in one computation; for the root mean square in two: the root first."""
     import dask
     import dask.array as da
 
@@ -217,7 +218,7 @@ def hand(problem: str, data: Reads) -> tuple[Any, list[Any]]:
 
 
 def factored(problem: str, data: Reads) -> tuple[Any, list[Any]]:
-    """The root mean square in one computation: of the mean square and its gradient, the root taken outside."""
+    """The root mean square in one computation: the mean square and its gradient, with the root taken outside."""
     import dask
     import dask.array as da
 
@@ -228,7 +229,7 @@ def factored(problem: str, data: Reads) -> tuple[Any, list[Any]]:
 
 
 def plain(problem: str, data: Reads) -> tuple[Any, list[Any]]:
-    """The root mean square as one computation: the gradient needs every chunk once more when the root is known."""
+    """The root mean square as one computation: the gradient needs every chunk again once the root is known."""
     import dask
     import dask.array as da
 
@@ -240,7 +241,7 @@ def plain(problem: str, data: Reads) -> tuple[Any, list[Any]]:
 
 
 def torch(problem: str, data: Reads) -> tuple[Any, list[Any]]:
-    """A loop over the chunks; of the root mean square, over the mean square."""
+    """A loop over the chunks; for the root mean square, over the mean square."""
     import torch as lib
 
     lib.set_num_threads(1)
@@ -279,7 +280,7 @@ ROWS = [
 
 
 def status(key: str) -> int:
-    """What Linux says of this process under a key, in bytes: VmData is what RLIMIT_DATA counts, VmHWM the peak."""
+    """Return Linux's entry for this process under a key, in bytes: VmData is limited by RLIMIT_DATA, VmHWM is the peak."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
@@ -330,7 +331,7 @@ def run_one(path: Path, problem: str, how: str, *, small: bool) -> dict[str, Any
 
 
 def run_process(path: Path, problem: str, how: str, *, small: bool) -> dict[str, Any]:
-    """Run a program in a process of its own; what it printed last is its result, or its error."""
+    """Run a program in a separate process; its last output is its result, or its error."""
     command = [sys.executable, __file__, "--one", problem, how, "--store", str(path), *["--small"] * small]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -401,7 +402,7 @@ def small_chunks(rounds: int) -> dict[str, float]:
 
 
 def client(count: int) -> dict[str, float]:
-    """CPU microseconds per chunk of the first call and later ones, of Dask's own work beside them, and megabytes held."""
+    """Return CPU microseconds per chunk of the first call and later ones, of Dask's own work besides, and megabytes held."""
     import dask
     import dask.array as da
 
@@ -447,7 +448,7 @@ def client(count: int) -> dict[str, float]:
 
 
 def report_client(counts: tuple[int, ...]) -> None:
-    """Print what planning costs, one line per number of chunks."""
+    """Print the cost of planning, one line per number of chunks."""
     first, later = CLIENT_US
     print(f"\nclient, CPU us per chunk on paper (goals: first {first}, later {later})")
     print(f"{'chunks':>10}{'first':>8}{'(Dask)':>8}{'later':>8}{'scheduler':>11}{'tasks':>9}{'MB':>7}   mark")
@@ -464,7 +465,7 @@ def report_client(counts: tuple[int, ...]) -> None:
 
 
 def median_of(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Give the medians over rounds; of peak and reads, the largest."""
+    """Return the medians over rounds; for peak and reads, the largest."""
     if any("error" in r for r in results):
         return next(r for r in results if "error" in r)
     found = dict(results[0])
@@ -476,7 +477,7 @@ def median_of(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def judged(problem: str, how: str, found: dict[str, Any], others: dict[str, dict[str, Any]]) -> tuple[list[str], str]:
-    """Give the ratios and the mark."""
+    """Return the ratios and the mark."""
     ratios = [found["cpu"] / others[o]["cpu"] if "cpu" in others.get(o, {}) else None for o in ("hand", "torch")]
     texts = ["-" if r is None else f"{r:.2f}" for r in ratios]
     reference = next(r for r in others.values() if "value" in r)
@@ -498,7 +499,7 @@ def judged(problem: str, how: str, found: dict[str, Any], others: dict[str, dict
 
 
 def report(results: dict[tuple[str, str], list[dict[str, Any]]]) -> bool:
-    """Print the table; tell whether everything that should work did."""
+    """Print the table; return whether everything that should work did."""
     header = f"{'':24}{'CPU s':>8}{'wall s':>8}{'peak MB':>9}{'reads':>7}{'/hand':>8}{'/torch':>8}   mark"
     print(header)
     fine = True
@@ -518,7 +519,7 @@ def report(results: dict[tuple[str, str], list[dict[str, Any]]]) -> bool:
 
 
 def versions() -> str:
-    """Name what was measured."""
+    """Name the measured configuration."""
     names = ("agrad", "dask", "zarr", "numpy", "torch")
     found = []
     for library in names:
@@ -530,7 +531,7 @@ def versions() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark; give the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--store", type=Path, help="folder of the zarr store; made if it is not there")
     parser.add_argument("--small", action="store_true", help="0.3 GB, in a temporary folder unless --store is given")

@@ -1,4 +1,4 @@
-"""What agrad costs beside PyTorch, HIPS autograd and NumPy by hand.
+"""The cost of agrad compared with PyTorch, HIPS autograd and NumPy by hand.
 
 Run from an environment where agrad and its NumPy backend are installed (torch and autograd if you want them compared)::
 
@@ -21,7 +21,8 @@ Method. The machine is assumed to be shared and noisy, hence:
   and one walk through them takes a third of the time of 100,000 adds.
 * Before and after the timing every library's gradients are compared with those written by hand in NumPy: values, shapes
   and (HIPS apart) dtypes. A library that is wrong gets the mark WRONG and no time.
-* What depends on a fresh process (start-up, peak memory, the chain of a million ops) runs in subprocesses, in turn.
+* Everything that depends on a fresh process (start-up, peak memory, the chain of a million ops) runs in subprocesses,
+in turn.
 
 Columns: the time of each library, the ratios agrad/torch and agrad/HIPS, the judged quantity, its goal and the mark
 (``pass``, ``OVER``, ``WRONG``, ``failed``; ``-`` where there is nothing to judge). Judged is agrad/torch for a goal
@@ -78,13 +79,13 @@ MEBIBYTES = Unit("MiB", MIB)
 
 @dataclass(frozen=True)
 class Goal:
-    """The most that is allowed of agrad/torch, of agrad minus NumPy, or of agrad's own number (in the row's unit)."""
+    """The allowed maximum of agrad/torch, of agrad minus NumPy, or of agrad's own number (in the row's unit)."""
 
     limit: float
     of: Literal["torch ratio", "NumPy excess", "own"] = "torch ratio"
 
     def text(self, value: float, unit: Unit) -> str:
-        """Return `value`, judged or allowed, as it is printed."""
+        """Return `value`, judged or allowed, in its printed form."""
         if self.of == "torch ratio":
             return f"{value:.2f}"
         return f"{value:{'+' if self.of == 'NumPy excess' else ''}.2f} {unit.name}"
@@ -99,13 +100,13 @@ class Workload:
     name, title : str
         For ``--only`` and for the table.
     program : Callable or str
-        Makes the program; or, where ``run`` is "startup", the key of `STARTUP`.
+        Creates the program; or, if ``run`` is "startup", the key of `STARTUP`.
     unit : Unit
         Of the printed times.
     goal, memory_goal : Goal, optional
         For the time and (``run`` is "isolated") for the peak of memory.
     count : int
-        How many ops (or calls) one step makes; times are printed per op where it is not 1.
+        How many ops (or calls) one step makes; times are printed per op if it is not 1.
     repeats : int
         Steps per sample, so that a sample is long against the clock and the change from library to library.
     rounds : int
@@ -203,7 +204,7 @@ _TENSOR_FIRST = "x = {lib}.tensor([1.0, 2.0, 3.0], requires_grad=True); (x * x).
 _NUMPY_FIRST = "x = numpy.array([1.0, 2.0, 3.0]); (x * x).sum(); (2.0 * x).tolist()"
 _HIPS_FIRST = "x = numpy.array([1.0, 2.0, 3.0]); autograd.grad(lambda x: numpy.sum(x * x))(x).tolist()"
 
-# Library -> what is imported, and what is computed for the first result.
+# Library -> the import, and the computation of a first result.
 STARTUP = {
     "agrad": ("import agrad", _TENSOR_FIRST.format(lib="agrad")),
     "torch": ("import torch", _TENSOR_FIRST.format(lib="torch")),
@@ -265,7 +266,7 @@ def measure_paired(workload: Workload, peers: dict[str, Any], rounds: int, clock
 
 
 def run_python(*arguments: str) -> str:
-    """Run this interpreter on `arguments` and return what it printed; raise RuntimeError with its last words."""
+    """Run this interpreter on `arguments` and return its output; raise RuntimeError with its last lines."""
     done = subprocess.run(
         [sys.executable, *arguments],
         capture_output=True,
@@ -325,7 +326,7 @@ def measure_isolated(workload: Workload, peers: Iterable[str], rounds: int, cloc
 
 
 def resident_bytes(key: Literal["VmRSS", "VmHWM"]) -> int | None:
-    """Return the resident memory of this process, now or at its peak; None where the system does not say.
+    """Return the resident memory of this process, now or at its peak; None if the system does not report it.
 
     ``getrusage`` will not do: in a subprocess its peak begins with the parent's.
     """
@@ -337,7 +338,7 @@ def resident_bytes(key: Literal["VmRSS", "VmHWM"]) -> int | None:
 
 
 def reset_peak() -> None:
-    """Let the peak of resident memory begin anew, where the system can."""
+    """Reset the peak of resident memory, if the system can."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
@@ -496,7 +497,7 @@ def selected(only: Sequence[str] | None, large: bool) -> list[Workload]:
 
 
 def environment(peers: dict[str, Any], clock_name: str) -> dict[str, Any]:
-    """Return what the numbers depend on."""
+    """Return the configuration that the numbers depend on."""
     versions = {name: version_of(module) for name, module in peers.items()}
     return {
         "python": platform.python_version(),

@@ -1,13 +1,13 @@
-"""What a recorded ``loss.backward()`` on Dask tensors costs the process that asks for it, per chunk.
+"""The cost of a recorded ``loss.backward()`` on Dask tensors for the calling process, per chunk.
 
 Run from an environment with agrad and its NumPy and Dask backends::
 
     python benchmarks/recorded.py                                # up to 20,000 chunks; about two minutes
     python benchmarks/recorded.py --count 5000 --only network
 
-Method. A step computes a loss over the rows of data in so many chunks, and its gradients: logistic regression by 8 features,
-or a network 8-8-8 with cross entropy, which takes two passes (the weights of its rows are added up first). Each row
-runs in a process of its own, three steps, of which the last two count.
+Method. A step computes a loss over the rows of data in a number of chunks, and its gradients: logistic regression with
+8 features, or a network 8-8-8 with cross entropy, which takes two passes (the weights of its rows are added up first).
+Each row runs in a separate process, three steps, of which the last two count.
 
 * ``client`` is all CPU time of a step but the scheduler's: recording, Dask's layers, planning, making tasks. The scheduler
   that is passed runs as many tasks, which depend on each other alike and do nothing, so chunks may be as large as they like.
@@ -45,7 +45,7 @@ GOAL = 300
 
 
 def make_step(problem: str, count: int, rows: int) -> Callable[[], Any]:
-    """Return the function that takes a step over so many chunks."""
+    """Return the function that takes a step over this many chunks."""
     import dask.array as da
     import numpy as np
 
@@ -108,7 +108,7 @@ def measure(problem: str, size: str, count: int) -> dict[str, float]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the table; or, in a process of its own, one row of it."""
+    """Print the table; or, in a separate process, one row of it."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n", 1)[0])
     parser.add_argument("--count", type=int, action="append", help=f"of chunks (default: {COUNTS})")
     parser.add_argument("--only", choices=PROBLEMS, help="one of the problems")

@@ -1,9 +1,9 @@
-"""Time `agrad.scipy` beside HIPS autograd's scipy: a value and its gradient, or a value alone, in one process each, in turns.
+"""Time `agrad.scipy` compared with HIPS autograd's scipy: a value and its gradient, or only a value, in one process each, in turns.
 
-``python benchmarks/scipy_functions.py --hips PYTHON``, where PYTHON is an interpreter that has autograd and SciPy; with ``--write`` the
-table goes to benchmarks/results/scipy_functions.md. A figure is processor time, one thread: per process the median of some runs, of all
-rounds the median again; beside the ratio stand its least and its largest in a round, and its goal. What both compute must agree. Run
-without other load.
+``python benchmarks/scipy_functions.py --hips PYTHON``, where PYTHON is an interpreter that has autograd and SciPy; with
+``--write`` the table goes to benchmarks/results/scipy_functions.md. A figure is processor time, one thread: the median
+of some runs per process, and the median over all rounds; the ratio is shown with its minimum and maximum in a round,
+and its goal. The results of both must agree. Run without other load.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: What a ratio may be at most.
+#: The maximum ratio.
 GOAL = 0.7
 ROUNDS, REPEATS = 5, 7
 
@@ -34,7 +34,7 @@ THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL
 
 
 def cases(library: str) -> dict[str, Callable[[], Any]]:
-    """Return what is timed, for one of the libraries."""
+    """Return the timed function, for one of the libraries."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -112,7 +112,7 @@ def cases(library: str) -> dict[str, Callable[[], Any]]:
 
 
 def measured(run: Callable[[], Any]) -> tuple[float, float]:
-    """Return the median of some runs, in milliseconds, and the length of what they give."""
+    """Return the median of some runs, in milliseconds, and the length of their result."""
     import numpy as np
 
     length = math.hypot(*(float(np.linalg.norm(np.ravel(part))) for part in run()))

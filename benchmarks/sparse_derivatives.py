@@ -1,4 +1,4 @@
-"""Time sparse Jacobians and Hessians beside the function, its gradient, and SciPy's finite differences; sparse products beside SciPy's.
+"""Time sparse Jacobians and Hessians compared with the function, its gradient, and SciPy's finite differences; sparse products compared with SciPy's.
 
 ``python benchmarks/sparse_derivatives.py``; with ``--write`` the table goes to benchmarks/results/sparse.md. A figure is the median of paired
 runs in one process and one thread, by CPU time, each with its goal; what both compute must agree. The function is compiled, where
@@ -77,7 +77,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def paired(first: Callable[[], Any], second: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, float]:
-    """Return the medians of two calls that take turns, after some to begin with."""
+    """Return the medians of two calls that take turns, after some warm-up."""
     for call in (first, second):
         for _ in range(6):
             call()
@@ -177,7 +177,7 @@ def rows(asdex: str | None) -> Iterator[Row]:
 
 
 def products(rng: Any) -> Iterator[Row]:
-    """Run products of a sparse matrix with their gradient, and equations, beside the same by SciPy by hand."""
+    """Run products of a sparse matrix with their gradient, and equations, compared with the same by SciPy by hand."""
     A = sparse.random_array((20_000, 500), density=0.01, format="csr", rng=rng)
     for shape in ((500,), (500, 32)):
         x = ag.asarray(rng.normal(size=shape), requires_grad=True)
@@ -222,7 +222,7 @@ def products(rng: Any) -> Iterator[Row]:
 
 
 def bundle(rng: Any, cameras: int = 20, points: int = 400, seen: int = 6) -> tuple[float, float]:
-    """Return how long ``J.T @ J`` of a bundle adjustment takes with a dense Jacobian, and with a sparse one."""
+    """Return the time of ``J.T @ J`` of a bundle adjustment with a dense Jacobian, and with a sparse one."""
     camera = np.concatenate([rng.choice(cameras, seen, replace=False) for _ in range(points)])
     point = np.repeat(np.arange(points), seen)
     pixels = rng.normal(size=(len(camera), 2))
@@ -251,7 +251,7 @@ def bundle(rng: Any, cameras: int = 20, points: int = 400, seen: int = 6) -> tup
 
 
 def main() -> None:
-    """Print the table, and write it if that is asked for."""
+    """Print the table, and write it if requested."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     parser.add_argument("--asdex", metavar="PYTHON", help="an interpreter that has JAX and asdex")

@@ -1,6 +1,6 @@
-"""Steps of training and derivatives as people write them, in agrad: what `ag.compile` is for.
+"""Steps of training and derivatives as people write them, in agrad: the use cases of `ag.compile`.
 
-`STEPS` has for each a function that makes one: what is called, and what with.
+`STEPS` has for each a function that returns one: the function to call, and its arguments.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEPS: dict[str, Callable[[], Step]] = {}
 
 
 def listed(make: Callable[[], Step]) -> Callable[[], Step]:
-    """List what makes a step."""
+    """List the constructors of steps."""
     STEPS[make.__name__.replace("_", " ")] = make
     return make
 
@@ -64,7 +64,7 @@ def mlp_by_sgd_with_momentum() -> Step:
 
 @listed
 def dropout_norm_schedule_clipping() -> Step:
-    """A module of one's own with batch norm and dropout, clipped gradients and a schedule."""
+    """A user-defined module with batch norm and dropout, clipped gradients and a schedule."""
 
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -258,7 +258,7 @@ def trainer_object() -> Step:
 
 @listed
 def parameters_in_a_dict() -> Step:
-    """Functional training: parameters go in, and come out."""
+    """Functional training: parameters are passed in, and returned."""
     start = {"w1": normal(8, 16), "b1": normal(16), "w2": normal(16, 1)}
 
     def loss(p: Any, x: Any, y: Any) -> Any:
@@ -328,7 +328,7 @@ def configuration_in_a_dataclass() -> Step:
 
 @listed
 def history_in_a_list() -> Step:
-    """A list that grows at every call: this must run as it is."""
+    """A list that grows at every call: this must run uncompiled."""
     weight, history = normal(8, 4).requires_grad_(), []
 
     def step(x: Any) -> Any:
@@ -359,7 +359,7 @@ def hessians_by_vmap() -> Step:
 
 @listed
 def differential_equation() -> Step:
-    """Twenty steps of Euler's method, and a loss of the end."""
+    """Twenty steps of Euler's method, and a loss of the final state."""
     theta = normal(3).requires_grad_()
 
     def loss(start: Any) -> Any:
@@ -392,7 +392,7 @@ def physics_loss() -> Step:
 
 @listed
 def branches_by_value() -> Step:
-    """A choice and a loop by what was computed."""
+    """A branch and a loop that depend on a computed value."""
     weight = normal(4)
 
     def f(x: Any) -> Any:

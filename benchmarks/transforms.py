@@ -1,4 +1,4 @@
-"""What the transforms of functions cost beside ``torch.func``, on the CPU, one thread each.
+"""The cost of the transforms of functions compared with ``torch.func``, on the CPU, one thread each.
 
 Run from an environment where agrad, its NumPy backend and torch are installed::
 
@@ -6,10 +6,10 @@ Run from an environment where agrad, its NumPy backend and torch are installed::
     python benchmarks/transforms.py --only hessian     # by a part of the name; may be given several times
     python benchmarks/transforms.py --rounds 31
 
-Method: that of ``overhead.py``. Runs are paired in one process, the order alternates, the clock is the CPU time of the
-process, ratios are formed within a round, and medians are printed. A sample calls the transformed function on values, in
-float64, so often that it lasts at least 20 ms. Before the timing the results of both libraries are compared; where they
-differ the mark is WRONG.
+Method: as in ``overhead.py``. Runs are paired in one process, the order alternates, the clock is the CPU time of the
+process, ratios are formed within a round, and medians are printed. A sample calls the transformed function on values,
+in float64, repeatedly for at least 20 ms. Before the timing the results of both libraries are compared; if they differ,
+the mark is WRONG.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAMPLE_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Row:
-    """One transform of one function: gives the call to time, for a library and its ``func``."""
+    """One transform of one function: returns the call to time, for a library and its ``func``."""
 
     title: str
     call: Callable[[Any, Any], Callable[[], Any]]
@@ -49,7 +49,7 @@ INPUTS, TARGETS = RNG.normal(size=(64, 32)), RNG.normal(size=(64, 10))
 
 
 def tensor(lib: Any, array: np.ndarray) -> Any:
-    """Give an array as a tensor of a library."""
+    """Return an array as a tensor of a library."""
     return lib.asarray(array)
 
 
@@ -59,7 +59,7 @@ def rosenbrock(x: Any) -> Any:
 
 
 def layer(lib: Any) -> Callable[[Any], Any]:
-    """A function of 100 numbers that gives 100."""
+    """A function of 100 numbers that returns 100."""
     weight = tensor(lib, WEIGHT)
     return lambda x: lib.tanh(weight @ x) * x
 
@@ -81,7 +81,7 @@ def loss(lib: Any) -> Callable[..., Any]:
 
 
 def per_example(lib: Any, func: Any) -> Callable[[], Any]:
-    """The gradients of the loss of every example."""
+    """Return the gradients of the loss of every example."""
     parameters = [tensor(lib, a) for a in LAYERS]
     x, target = tensor(lib, INPUTS), tensor(lib, TARGETS)
     mapped = func.vmap(func.grad(loss(lib)), (None, 0, 0))
@@ -103,7 +103,7 @@ def tangent(lib: Any, func: Any) -> Callable[[], Any]:
 
 
 def at(point: np.ndarray, transform: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Callable[[], Any]]:
-    """Give a row's call: a transformed function at a point."""
+    """Return a row's call: a transformed function at a point."""
 
     def call(lib: Any, func: Any) -> Callable[[], Any]:
         x, f = tensor(lib, point), transform(lib, func)
@@ -127,7 +127,7 @@ ROWS = [
 
 
 def arrays(result: Any) -> list[np.ndarray]:
-    """Give results as arrays."""
+    """Return results as arrays."""
     parts = result if isinstance(result, tuple | list) else [result]
     return [np.asarray(p.detach().numpy()) for p in parts]
 
@@ -141,7 +141,7 @@ def sample(call: Callable[[], Any], repeats: int) -> float:
 
 
 def measure(row: Row, libs: dict[str, Any], rounds: int) -> str:
-    """Time a row; give its line."""
+    """Time a row; return its line."""
     calls = {name: row.call(lib, sys.modules[f"{lib.__name__}.func"]) for name, lib in libs.items()}
     results = [arrays(call()) for call in calls.values()]
     wrong = any(not np.allclose(a, b, rtol=1e-9) for a, b in zip(results[0], results[-1], strict=True))

@@ -1,4 +1,4 @@
-"""How far data walk through the source: calls, files and changes of file along a few programs.
+"""How far a program's execution jumps through the source: calls, files and changes of file for a few programs.
 
 Run from an environment where agrad and its NumPy backend are installed::
 
@@ -15,9 +15,9 @@ Counted with ``sys.setprofile``, from the program's first call to its return:
 * hops: how often the file of a frame is another than that of the frame before. It is what a reader follows who steps
   into every call: 0 if all stands in one file.
 
-The program runs twice on arrays of its own before it is counted on new ones, so what happens at first uses alone
-(generating entry points and derivatives, finding kernels, loading a backend) is no part of the way. The counts are exact
-and the same at every run; they depend on the versions that are printed, and not on the machine.
+The program runs twice on other arrays before it is counted on new ones, so work that only happens at first uses
+(generating entry points and derivatives, finding kernels, loading a backend) is not counted. The counts are exact and
+the same at every run; they depend on the printed versions, and not on the machine.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def transformed() -> Callable[[], Any]:
 
 
 def compiled() -> Callable[[], Any]:
-    """Return the first call of a compiled function, which is captured."""
+    """Return the first call of a compiled function, in which it is captured."""
     x = ag.asarray([1.0, 2.0, 3.0])
     step = ag.compile(lambda x: (x * x).sum())
     return lambda: step(x)
 
 
-#: By the name in the table, what makes the program with arrays of its own.
+#: By the name in the table, the function that returns the program with its arrays.
 PROGRAMS = {
     "ag.multiply(x, y)": call,
     "(x * y).sum().backward()": step,
@@ -100,7 +100,7 @@ def way(make: Callable[[], Callable[[], Any]]) -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    """Print the table, and the ways if asked."""
+    """Print the table, and the traces if requested."""
     parser = argparse.ArgumentParser(description="Count frames, files and changes of file along a few programs.")
     parser.add_argument("--list", action="store_true", help="print the way itself: file:function per frame")
     listing = parser.parse_args().list

@@ -1,4 +1,4 @@
-"""What the benchmarks compute: the same program for every library, with its gradients by hand in plain NumPy."""
+"""The benchmarks' computations: the same program for every library, with its gradients by hand in plain NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Step = Callable[[], Sequence[Any]]
 class Program:
     """A computation on NumPy arrays ``leaves``, with its gradients by tensor library, by HIPS and by hand.
 
-    What is not differentiated stands in ``constants``; `forward` finds it, as the library has it, in ``inputs``.
+    Values that are not differentiated are in ``constants``; `forward` finds them, in the library's form, in ``inputs``.
     """
 
     leaves: list[np.ndarray]
@@ -38,7 +38,7 @@ class Program:
         return {"HIPS": self.hips, "jax": self.jax, "numba": self.numba}.get(peer, self.tensors)(lib)
 
     def tensors(self, lib: Any) -> Step:
-        """Return forward and backward in PyTorch's way; gradients do not outlive the step."""
+        """Return forward and backward in PyTorch's form; gradients do not outlive the step."""
         self.inputs = [lib.asarray(array) for array in self.constants]
         leaves = [leaf(lib, array) for array in self.leaves]
         forward = self.forward
@@ -53,7 +53,7 @@ class Program:
         return step
 
     def hips(self, autograd: Any) -> Step:
-        """Return forward and backward in HIPS autograd's way."""
+        """Return forward and backward in HIPS autograd's form."""
 
         def function(*leaves: Any) -> Any:
             return self.forward(autograd.numpy, *leaves)
@@ -382,7 +382,7 @@ class Elementwise(Program):
 
     def by_hand(self) -> Sequence[np.ndarray]:
         (x,) = self.leaves
-        # Forward. Names say which value is kept; a buffer no longer needed takes the next result.
+        # Forward. Names say which value is kept; a buffer no longer needed is reused for the next result.
         tanh_1 = x * 1.5
         np.tanh(tanh_1, out=tanh_1)
         sin_in = tanh_1 + x
@@ -499,7 +499,7 @@ class PlainMlp(Mlp):
 
 
 class Call(Program):
-    """One two-operand op of equal shape without recording, called `CALLS` times; its result stands for the gradient."""
+    """One two-operand op of equal shape without recording, called `CALLS` times; its result is used as the gradient."""
 
     CALLS = 5000
 
@@ -519,7 +519,7 @@ class Call(Program):
         return step
 
     def repeated(self, xp: Any, a: Any, b: Any) -> Step:
-        """Return the loop over the calls; the operator stands in the loop itself, as in a user's program."""
+        """Return the loop over the calls; the operator is in the loop itself, as in a user's program."""
         calls = self.CALLS
 
         def operators() -> Sequence[Any]:
@@ -726,7 +726,7 @@ class Rnn(Program):
 
 
 class Lstm(Program):
-    """A long short-term memory over a sequence, and the mean square of its states, float32; its gates are written out, but for PyTorch."""
+    """A long short-term memory over a sequence, and the mean square of its states, float32; its gates are written out, except for PyTorch."""
 
     def __init__(self, steps: int, batch: int = 16, width: int = 32, hidden: int = 64) -> None:
         rng = np.random.default_rng(0)
@@ -806,7 +806,7 @@ class Lstm(Program):
 
 
 class Transformer(Program):
-    """A block of a transformer (attention and a network of two layers, each behind a layer norm), float32."""
+    """A transformer block (attention and a two-layer network, each after a layer norm), float32."""
 
     eps = 1e-5
 
@@ -948,7 +948,7 @@ class Cnn(Program):
             return seen.transpose(0, 1, 4, 5, 2, 3).reshape(n, c * 9, h * w)
 
         def layer(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            """The columns, the convolution after relu, and the largest of each 2x2."""
+            """The columns, the convolution after relu, and the maximum of each 2x2 window."""
             columns = windows(x)
             y = w.reshape(len(w), -1) @ columns
             y += b[:, None]
@@ -962,7 +962,7 @@ class Cnn(Program):
         def layer_back(g: np.ndarray, columns: np.ndarray, y: np.ndarray, best: np.ndarray, w: np.ndarray) -> Any:
             """The gradients of weights and bias, and the cotangent of the convolution."""
             g_y = np.zeros_like(y)
-            free = best > 0  # relu: where the largest is 0 nothing goes back
+            free = best > 0  # relu: no gradient where the maximum is 0
             for i in (0, 1):
                 for j in (0, 1):
                     here = (y[:, :, i::2, j::2] == best) & free

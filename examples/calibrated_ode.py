@@ -2,7 +2,8 @@
 
 ``python examples/calibrated_ode.py`` fits the equations of Lotka and Volterra, four rates and two numbers of animals in the first
 year, to the pelts of each year (in thousands; Howard, Modeling basics, 2009). It prints the rates with their standard errors,
-and how the gradients of three ways agree: the adjoint equations, the steps of the integrator, finite differences.
+and how well the gradients of three methods agree: the adjoint equations, the steps of the integrator, finite
+differences.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ NAMES = ["births of hares", "hares caught", "deaths of lynxes", "lynxes fed", "h
 
 
 def animals(y, t, rates):  # noqa: ARG001 (odeint gives the time)
-    """How fast the logarithms of the numbers of both change."""
+    """The rates of change of the logarithms of both numbers."""
     hares, lynxes = ag.exp(y[0]), ag.exp(y[1])
     return ag.stack([rates[0] - rates[1] * lynxes, rates[3] * hares - rates[2]])
 

@@ -1,11 +1,11 @@
-"""Calibrate a model on a store larger than the memory allowed, on Dask or on cubed: one word says which.
+"""Calibrate a model on a store larger than the allowed memory, on Dask or on cubed, depending on one argument.
 
     python examples/dask_or_cubed.py dask /tmp/grids --days 20000    # writes 1.1 GB there, then calibrates
     python examples/dask_or_cubed.py cubed /tmp/grids                # the same on what is there
 
-Both compute the loss and its gradients in one pass over the chunks at every step, and refuse before they start what would hold more than
-``--memory``: Dask's graphs as agrad bounds them, cubed's as cubed itself bounds each task. cubed goes through its plugin:
-``pip install -e examples/lazy_backend``.
+Both compute the loss and its gradients in one pass over the chunks at every step, and refuse to start a computation
+that would hold more than ``--memory``: for Dask agrad bounds the graph, for cubed cubed itself bounds each task. cubed
+uses its plugin: ``pip install -e examples/lazy_backend``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OFFSET, SLOPE = 0.3, 1.1
 
 
 def make_store(path: Path, days: int) -> None:
-    """Write a model, and observations that are a straight line of it, with noise and some wild values."""
+    """Write a model, and observations that are a linear function of it, with noise and some outliers."""
     create = {"shape": (days, LAT, LON), "chunks": (DAYS, LAT, LON), "dtype": "float32", "compressors": None}
     model, observed = (zarr.create_array(path / name, **create) for name in ("model", "observed"))
     for start in range(0, days, DAYS):
@@ -44,7 +44,7 @@ def make_store(path: Path, days: int) -> None:
 
 
 def opened(library: str, path: Path, memory: str, work: str) -> list[ag.Tensor]:
-    """Open the store by a library, which is to hold no more than so much."""
+    """Open the store by a library, which must hold no more than a limit."""
     names = "model", "observed"
     if library == "dask":
         import dask

@@ -40,7 +40,7 @@ from matplotlib import pyplot as plt
 
 nn, F = ag.nn, ag.nn.functional
 
-#: Epochs and learning rate where the command line gives none.
+#: The default numbers of epochs and learning rates.
 DEFAULTS = {"mlp": (100, 3e-3), "cnn": (50, 5e-3)}
 
 
@@ -56,7 +56,7 @@ class Data:
 
 
 def load() -> tuple[Data, Data]:
-    """Give the images to train on and those to test with."""
+    """Return the training images and the test images."""
     images, classes = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
     train, test, train_classes, test_classes = train_test_split(
@@ -66,7 +66,7 @@ def load() -> tuple[Data, Data]:
 
 
 def shifted(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Shift every image by up to 0.8 of a pixel in one of eight directions: a blend of it and its shift by one."""
+    """Shift every image by up to 0.8 of a pixel in one of eight directions, by blending it with itself shifted by one pixel."""
     padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (8, 8), axis=(2, 3))
     down, across = rng.integers(0, 3, (2, len(images)))
@@ -79,7 +79,7 @@ def shifted(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def make_model(name: str) -> nn.Module:
-    """Give a network from images (n, 1, 8, 8) to logits (n, 10)."""
+    """Return a network from images (n, 1, 8, 8) to logits (n, 10)."""
     if name == "mlp":
         return nn.Sequential(
             nn.Flatten(),
@@ -108,7 +108,7 @@ def make_model(name: str) -> nn.Module:
 
 @dataclass
 class History:
-    """What was measured after each epoch: losses, and accuracies from 0 to 1."""
+    """The measurements after each epoch: losses, and accuracies from 0 to 1."""
 
     train_loss: list[float] = field(default_factory=list)
     test_loss: list[float] = field(default_factory=list)
@@ -128,7 +128,7 @@ class History:
 
 @ag.no_grad
 def predict(model: nn.Module, data: Data, backend: str) -> ag.Tensor:
-    """Give the logits of all images."""
+    """Return the logits of all images."""
     model.eval()
     logits = model(ag.asarray(data.images, device=backend))
     model.train()
@@ -152,7 +152,7 @@ def train_epoch(model, optimizer, data: Data, batch_size: int, rng: np.random.Ge
 
 
 def table(history: History) -> Table:
-    """Give about ten lines of the history as a table."""
+    """Return about ten lines of the history as a table."""
     made = Table(title="Loss and accuracy after each epoch", title_justify="left")
     for heading in ("epoch", "train loss", "test loss", "train accuracy", "test accuracy"):
         made.add_column(heading, justify="right")
@@ -171,7 +171,7 @@ def table(history: History) -> Table:
 
 @dataclass
 class Example:
-    """A test image with its class, what the model takes it for, and the probability it gives the true class."""
+    """A test image with its class, the model's prediction, and the probability of the true class."""
 
     image: np.ndarray
     truth: int
@@ -180,7 +180,7 @@ class Example:
 
 
 def hardest(model: nn.Module, data: Data, backend: str, count: int) -> list[Example]:
-    """Give the images whose true class the model finds least probable."""
+    """Return the images whose true class is the least probable to the model."""
     probabilities = F.softmax(predict(model, data, backend), dim=1).to_device("numpy").numpy()
     of_truth = probabilities[np.arange(len(data.classes)), data.classes]
     return [
@@ -250,7 +250,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the example; give the exit status."""
+    """Run the example; return the exit status."""
     options = parse(arguments)
     console = Console()
     try:

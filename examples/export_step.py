@@ -1,11 +1,11 @@
-"""Capture a training step as a program, print it, export it as a NumPy module, and train with the exported file alone.
+"""Capture a training step as a program, print it, export it as a NumPy module, and train with only the exported file.
 
     python examples/export_step.py                   # writes step.py and start.npz into a folder of its own
     python examples/export_step.py --output folder   # keeps them there
 
-A small network learns the sine. Its step, forward pass, gradients and update, runs once and is a program from then on. The
-exported module needs NumPy and nothing of agrad: the last part runs it in a process that cannot import agrad, and the losses
-are those that agrad gives.
+A small network learns the sine. Its step, forward pass, gradients and update, runs once and is then a program. The
+exported module needs NumPy and nothing from agrad: the last part runs it in a process that cannot import agrad, and
+checks that the losses equal agrad's.
 """
 
 from __future__ import annotations

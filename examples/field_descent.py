@@ -4,11 +4,11 @@
     python examples/field_descent.py --small          # 15 MiB; seconds
     python examples/field_descent.py --steps 20 --folder /big/disk
 
-The parameter is the field itself: a zarr store of three axes, whose total variation is made small while it stays near the noisy one. What
-a step needs of it is a chunk with its neighbours' borders, so loss and gradient are a stencil, `agrad_dask.map_overlap`. A step
-is plain gradient descent, as `agrad.optim.SGD` does it, which would hold the field: here `agrad.to_zarr` writes each chunk of the next
-field as soon as it is known, and the loss comes along in the same pass. `agrad.explain` says before what that will hold. Needs zarr beside agrad and its Dask
-backend.
+The parameter is the field itself: a zarr store with three axes, whose total variation is reduced while it stays near
+the noisy one. A step only needs a chunk with its neighbours' borders, so loss and gradient are a stencil,
+`agrad_dask.map_overlap`. A step is plain gradient descent, as in `agrad.optim.SGD`, which would hold the field: here
+`agrad.to_zarr` writes each chunk of the next field as soon as it is known, and computes the loss in the same pass.
+`agrad.explain` says beforehand how much that will hold. Needs zarr, agrad and its Dask backend.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WEIGHT, SMOOTHING, RATE = 0.15, 1e-3, 0.2
 
 
 def clean(start, stop, shape):
-    """Give some planes of the field without noise: steps that move along the first axis."""
+    """Return some planes of the field without noise: steps that move along the first axis."""
     t, y, x = np.ogrid[start:stop, : shape[1], : shape[2]]
     return (((x + 3 * t) // (shape[2] // 6) + y // (shape[1] // 8)) % 4).astype("f4")
 
@@ -59,7 +59,7 @@ def energy(x, y):
 
 
 def step(noisy, now, after, memory):
-    """Write the next field; give the loss of this one, and what was said that it would hold."""
+    """Write the next field; return the loss of this one, and the memory estimate."""
     chunks = zarr.open_array(noisy, mode="r").chunks
     x = agrad_dask.from_zarr(now, chunks).requires_grad_()
     y = agrad_dask.from_zarr(noisy, chunks)
@@ -73,7 +73,7 @@ def step(noisy, now, after, memory):
 
 
 def error_of(path, shape, planes):
-    """Return the root mean square of what is left of the noise, plane after plane."""
+    """Return the root mean square of the remaining noise, plane after plane."""
     field, total = zarr.open_array(path, mode="r"), 0.0
     for start in range(0, shape[0], planes):
         stop = min(start + planes, shape[0])
@@ -82,7 +82,7 @@ def error_of(path, shape, planes):
 
 
 def peak():
-    """The largest resident set of this process so far, in MiB; nan where the system does not say."""
+    """The largest resident set of this process so far, in MiB; nan if the system does not report it."""
     status = Path("/proc/self/status")
     if not status.exists():
         return float("nan")

@@ -1,8 +1,9 @@
-"""The gradient of a fit by its data: which measurement moves the result, and how far an error in it carries.
+"""The gradient of a fit with respect to its data: which measurement affects the result most, and how errors propagate.
 
-``python examples/fit_by_data.py`` fits the rate of an enzyme's reaction to 12 measurements (Treloar, 1974; Bates and Watts, 1988)
-with SciPy's curve_fit, which agrad cannot see into, and differentiates the result by every measurement: `agrad.func.implicit`
-takes the equations that hold at the minimum. Finite differences, which repeat the fit, stand beside it.
+``python examples/fit_by_data.py`` fits the rate of an enzyme's reaction to 12 measurements (Treloar, 1974; Bates and
+Watts, 1988) with SciPy's curve_fit, which agrad does not trace, and differentiates the result with respect to every
+measurement: `agrad.func.implicit` uses the equations that hold at the minimum. Finite differences, which repeat the
+fit, are shown for comparison.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ RATES = np.array([76.0, 47, 97, 107, 123, 139, 159, 152, 191, 201, 207, 200])
 
 
 def curve(c, fastest, half):
-    """The rate at a concentration: half of the fastest where that is `half`."""
+    """The rate at a concentration: half of the maximum where that equals `half`."""
     return fastest * c / (half + c)
 
 
 def fit(rates):
-    """Find the parameters by SciPy: any program could stand here."""
+    """Find the parameters by SciPy; it could be any program."""
     found, _ = curve_fit(curve, CONCENTRATIONS, np.asarray(rates), [200.0, 0.1], ftol=1e-15, xtol=1e-15)
     return found
 
 
 def misfit(p, rates):
-    """What the fit makes least."""
+    """The objective that the fit minimises."""
     return ag.sum((curve(ag.asarray(CONCENTRATIONS), p[0], p[1]) - rates) ** 2)
 
 
@@ -42,14 +43,14 @@ print("concentration  rate  moves the fastest rate   by differences")
 for c, rate, mine, theirs in zip(CONCENTRATIONS, RATES, moved[0], again[0], strict=True):
     print(f"{c:13.2f} {rate:5.0f} {mine:23.4f} {theirs:16.4f}")
 
-# an error of each measurement, carried to the result
+# an error of each measurement, propagated to the result
 noise = misfit(p, rates).item() / (len(RATES) - 2)
 errors = np.sqrt(noise * np.sum(moved**2, axis=1))
 print(f"Fastest rate {p[0]:.1f} +- {errors[0]:.1f}, half of it at {p[1]:.4f} +- {errors[1]:.4f}.")
 
 
 def gain(rates):
-    """A result of results: the rate at small concentrations, for each unit of them."""
+    """A derived result: the rate at small concentrations, per unit of concentration."""
     found = differentiable(rates)
     return found[0] / found[1]
 

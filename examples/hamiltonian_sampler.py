@@ -1,8 +1,8 @@
-"""Sample a posterior by Hamiltonian Monte Carlo, a whole trajectory one function of C, in threads without Python's lock.
+"""Sample a posterior by Hamiltonian Monte Carlo, with a whole trajectory as one C function, in threads without Python's lock.
 
-The leapfrog steps and their gradients are one program: ``program.cfunc()`` makes it a function of C, which each chain's thread
-calls by ctypes. The log-density alone, as a function of C too, goes to SciPy, whose quadrature says what the samples
-should average to. It needs ``agrad-numpy[native]`` and SciPy.
+The leapfrog steps and their gradients are one program: ``program.cfunc()`` compiles it to a C function, which each
+chain's thread calls by ctypes. The log-density, also as a C function, is passed to SciPy, whose quadrature computes the
+expected averages of the samples. It needs ``agrad-numpy[native]`` and SciPy.
 
     python examples/hamiltonian_sampler.py --draws 2000 --chains 4
 """
@@ -21,10 +21,10 @@ from scipy.integrate import nquad
 
 import agrad as ag
 
-#: Leapfrog steps of a trajectory, and how long each is.
+#: The leapfrog steps of a trajectory, and the length of each.
 STEPS, SIZE = 10, 0.06
 
-#: Half the side of the square that quadrature goes over, around the mode: ten standard deviations and more.
+#: Half the side of the square for quadrature, around the mode: at least ten standard deviations.
 REACH = 6.0
 
 
@@ -42,7 +42,7 @@ def log_density(q: Any, dose: Any, effect: Any) -> Any:
 
 
 def trajectory(dose: np.ndarray, effect: np.ndarray) -> Any:
-    """Return a program: from position and momentum to the change of the energy, and where they end."""
+    """Return a program: from position and momentum to the change of the energy, and their final values."""
     slope = ag.func.grad(lambda q: log_density(q, dose, effect))
 
     def leapfrog(state: Any, _: None) -> Any:
@@ -64,7 +64,7 @@ def trajectory(dose: np.ndarray, effect: np.ndarray) -> Any:
 
 
 def chain(move: Callable[..., float], draws: int, seed: int) -> tuple[np.ndarray, float]:
-    """Return the draws of a chain, and how many of the trajectories were accepted."""
+    """Return the draws of a chain, and the fraction of accepted trajectories."""
     rng = np.random.default_rng(seed)
     given, found, accepted = np.zeros(4), np.zeros(4), 0
     samples = np.empty((draws, 2))
@@ -80,7 +80,7 @@ def chain(move: Callable[..., float], draws: int, seed: int) -> tuple[np.ndarray
 
 
 def expected(dose: np.ndarray, effect: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the logarithm of the posterior's integral and its mean, by quadrature of functions of C."""
+    """Return the logarithm of the posterior's integral and its mean, by quadrature of C functions."""
     spec = ag.func.ShapeDtype((2,), "float64")
     shift = float(log_density(ag.tensor([0.5, 1.5], dtype=ag.float64), dose, effect))
 

@@ -3,12 +3,13 @@
     python examples/kalman_filter.py                  # 1,000 measurements
     python examples/kalman_filter.py --length 20000
 
-A mass on a spring is pushed at random, and its position is measured with noise. The filter goes over the measurements once: it
-carries the expected state and its covariance along, and gives the likelihood of each measurement before it sees it. The
-negative sum of their logarithms is least at the stiffness, the friction and the noise that fit the series best.
+A mass on a spring is pushed at random, and its position is measured with noise. The filter goes over the measurements
+once: it carries the expected state and its covariance, and computes the likelihood of each measurement before it sees
+it. The negative sum of their logarithms is minimal at the stiffness, the friction and the noise that fit the series
+best.
 
-Compiled, the function is a program of a few dozen steps for any number of measurements: `print(program)` of two loops with a body
-each, which the last lines show.
+Compiled, the function is a program of a few dozen steps for any number of measurements: `print(program)` shows two
+loops with a body each, which the last lines count.
 """
 
 from __future__ import annotations

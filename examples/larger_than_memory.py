@@ -5,12 +5,12 @@
     python examples/larger_than_memory.py --cluster 2       # on two worker processes, each with that memory
     python examples/larger_than_memory.py --store /big/disk/store --rows 40_000_000 --memory 512
 
-Where the system can (Linux), the program forbids itself to hold more data than it says: beyond what the libraries take,
-an allocation fails. The rows have 256 normally distributed features and two labels with a known answer. The first is
-drawn with probability sigmoid(x . w) for a w that logistic regression, by L-BFGS, should find again. The second says in
-which of three rings around the origin the first two features lie: no linear rule can tell, a small network can; it is
-trained by minibatches first and by L-BFGS from there. Nine tenths of the rows are for training, the rest are for testing.
-Needs zarr, SciPy and rich beside agrad and its Dask backend.
+If the system supports it (Linux), the program limits its own data: beyond the memory of the libraries, an allocation
+fails. The rows have 256 normally distributed features and two labels with a known answer. The first is drawn with
+probability sigmoid(x . w) for a w that logistic regression, by L-BFGS, should recover. The second says in which of
+three rings around the origin the first two features lie: no linear rule can predict it, a small network can; it is
+trained by minibatches first and then by L-BFGS. Nine tenths of the rows are for training, the rest for testing. Needs
+zarr, SciPy, rich, agrad and its Dask backend.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# Dask runs chunks side by side: threads inside every product would only get in each other's way.
+# Dask processes chunks in parallel: threads inside every product would only get in each other's way.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import agrad as ag
@@ -85,7 +85,7 @@ STATUS = Path("/proc/self/status")
 
 
 def restrict_memory(mebibytes, scheduler="threads"):
-    """Let allocations fail that go this far beyond what libraries hold; tell whether the system can."""
+    """Make allocations fail that exceed the libraries' memory by this much; return whether the system supports it."""
     if not STATUS.exists():
         return False
     minimize(lambda v: (v @ v, 2 * v), np.ones(8), jac=True, method="L-BFGS-B")  # BLAS allocates when it is first used
@@ -97,7 +97,7 @@ def restrict_memory(mebibytes, scheduler="threads"):
 
 
 def status(key):
-    """What Linux says of this process under a key, in bytes."""
+    """Return Linux's entry for this process under a key, in bytes."""
     return next(int(line.split()[1]) * 1024 for line in STATUS.read_text().splitlines() if line.startswith(f"{key}:"))
 
 
@@ -179,7 +179,7 @@ def minibatches(loss, parameters, X, y, epochs, title, console, size=256):
 
 
 def accuracy(predicted, y):
-    """The share of rows predicted right: lazy until its value is asked for."""
+    """The fraction of rows predicted correctly: lazy until its value is requested."""
     return ag.mean(ag.astype(predicted == ag.asarray(y), ag.float32)).item()
 
 
@@ -187,7 +187,7 @@ def accuracy(predicted, y):
 
 
 def train(X, labels, ring, passes, epochs, console):
-    """Train both models; give a row per result: what, how, passes, seconds, accuracy and the best possible."""
+    """Train both models; return a row per result: model, method, passes, seconds, accuracy and the best possible."""
     split = X.numblocks[0] * 9 // 10
     train, test = ([a.blocks[part] for a in (X, labels, ring)] for part in (slice(split), slice(split, None)))
     X, y, ring = train

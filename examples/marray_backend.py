@@ -1,6 +1,7 @@
-"""Masked arrays of marray, over NumPy: arrays elements of which are missing, and derivatives that count those that are there.
+"""Masked arrays of marray, over NumPy: arrays with missing elements, and derivatives that only count those that are present.
 
-The backend says that elements may be `missing`; rules that count elements know what to do then, and what has no such rule is refused.
+The backend declares that elements may be `missing`; rules that count elements then handle this, and functions without
+such a rule are refused.
 
 Run it: ``python examples/marray_backend.py`` (``pip install marray``).
 """
@@ -16,12 +17,12 @@ import agrad as ag
 
 hookimpl = pluggy.HookimplMarker("agrad")
 
-#: Why operations of chapters that marray has not are lacking.
+#: Why operations of chapters that marray does not have are lacking.
 NONE = "marray has none"
 
 
 class MaskedBackend(ag.Backend):
-    """Arrays of NumPy's dtypes, elements of which may be missing."""
+    """Arrays of NumPy's dtypes, with possibly missing elements."""
 
     name = "marray"
     contract = 2
@@ -41,7 +42,7 @@ class MaskedBackend(ag.Backend):
     )
 
     @functools.cached_property
-    def mxp(self):  # another namespace, with a class of its own, at each call
+    def mxp(self):  # another namespace, with its own class, at each call
         import array_api_compat.numpy
         import marray
 
@@ -66,7 +67,7 @@ class MaskedBackend(ag.Backend):
         return None
 
     def getitem(self, x, key, /):
-        """Masks of rows, too, which the library's own reading of masks does not broadcast."""
+        """Also supports masks of rows, which the library's own handling of masks does not broadcast."""
         parts = key if isinstance(key, tuple) else (key,)
         plain = tuple(part.data if hasattr(part, "mask") else part for part in parts)
         return self.mxp.asarray(np.asarray(x.data[plain]), mask=np.asarray(x.mask[plain]))

@@ -1,7 +1,8 @@
-"""A whole backend of one's own: here for array-api-strict, the standard's reference library.
+"""A whole backend: here for array-api-strict, the standard's reference library.
 
 A library that follows the standard needs a name, its namespace, and the claim on its array type. An installed plugin
-has the two hooks as functions of a module named by an entry point in the group "agrad"; then nobody calls `register`.
+has the two hooks as functions of a module named by an entry point in the group "agrad"; then nothing has to call
+`register`.
 """
 
 import array_api_strict

@@ -1,7 +1,7 @@
 """Three programs in HIPS autograd's style: a Gaussian process, a Kalman filter and a Hamiltonian sampler.
 
-``python examples/numpy_style.py`` runs them on agrad, ``--backend dask`` on another backend, ``--autograd`` on HIPS autograd.
-Two imports are all that differs. Times are of the processor.
+``python examples/numpy_style.py`` runs them on agrad, ``--backend dask`` on another backend, ``--autograd`` on HIPS
+autograd. Only two imports differ. Times are processor time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def gaussian_process(x, y, steps):
 
 
 def kalman_filter(observed, steps):
-    """Fit the frequency, the damping and the noises of an oscillator by the likelihood of what was observed of it."""
+    """Fit the frequency, the damping and the noises of an oscillator by the likelihood of its observations."""
 
     def negative_log_likelihood(params, observed):
         turn, decay = np.exp(params[0]), 1 / (1 + np.exp(-params[1]))

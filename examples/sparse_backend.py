@@ -1,9 +1,10 @@
-"""Sparse arrays of pydata/sparse: products with dense ones are dense, and so are gradients by what is dense.
+"""Sparse arrays of pydata/sparse: products with dense arrays are dense, and so are gradients with respect to dense arrays.
 
-The library computes what keeps zeros. What does not (``exp``, sorting, running sums) has no zeros to keep, and is NumPy's, on dense arrays;
-decompositions and transforms of a matrix that may be too large for that are refused. A product of a sparse and a dense array is the
-library's own (`mixed`), so that a loss of a sparse matrix and dense weights costs what it costs without agrad. The gradient by a sparse
-array has an element for each of its elements, zeros too: of a constant one no gradient is asked.
+The library computes functions that preserve zeros. Others (``exp``, sorting, running sums) have no zeros to preserve,
+and are NumPy's, on dense arrays; decompositions and transforms of a matrix that may be too large for that are refused.
+A product of a sparse and a dense array is the library's own (`mixed`), so that a loss of a sparse matrix and dense
+weights costs as much as without agrad. The gradient with respect to a sparse array has an element for each of its
+elements, including zeros; for a constant one no gradient is computed.
 
 Run it: ``python examples/sparse_backend.py`` (``pip install sparse``).
 """
@@ -22,7 +23,7 @@ import agrad as ag
 
 hookimpl = pluggy.HookimplMarker("agrad")
 
-#: Functions that give 0 for 0, or move elements, and do so in the library.
+#: Functions that map 0 to 0, or move elements, and do so in the library.
 KEEP_ZEROS = {
     *("abs", "add", "asin", "asinh", "astype", "atan", "atanh", "broadcast_to", "ceil", "concat", "conj"),
     *("expand_dims", "expm1", "floor", "imag", "log1p", "matmul", "matrix_transpose", "maximum", "minimum"),
@@ -30,7 +31,7 @@ KEEP_ZEROS = {
     *("squeeze", "stack", "subtract", "sum", "tan", "tanh", "tensordot", "trunc", "vecdot", "zeros", "zeros_like"),
 }
 
-#: Chapters of which the rest is refused.
+#: Chapters whose other functions are refused.
 REFUSED = "it would be made dense: to_device('numpy') does that, where it may"
 
 
@@ -60,7 +61,7 @@ def dense_of(value):
 
 
 def zero_filled(value):
-    """Return an array that stores what is not 0; that of an operator, as ``1 - x``, may leave out another number."""
+    """Return an array that stores only the nonzero elements; the result of an operator, as ``1 - x``, may omit another number."""
     if isinstance(value, tuple | list):
         return type(value)(map(zero_filled, value))
     other = any(np.asarray(getattr(value, "fill_value", 0)).tobytes())  # also -0.0, which the library tells from 0.0
@@ -76,7 +77,7 @@ def dense_kernel(function):
 
 
 class Namespace:
-    """The library's functions where they keep zeros, else NumPy's."""
+    """The library's functions if they preserve zeros, otherwise NumPy's."""
 
     __version__ = sparse.__version__
 
@@ -93,7 +94,7 @@ NO_ARRAYS = ("can_cast", "finfo", "iinfo", "isdtype", "result_type")
 
 
 class SparseBackend(ag.Backend):
-    """Arrays in the coordinate format, of NumPy's dtypes."""
+    """Arrays in the coordinate format, with NumPy's dtypes."""
 
     name = "sparse"
     contract = 2
@@ -146,7 +147,7 @@ class SparseBackend(ag.Backend):
         return sparse_of(made)
 
     def nbytes(self, array):
-        return array.size * array.dtype.itemsize  # as every backend counts them; what is stored is `array.nbytes`
+        return array.size * array.dtype.itemsize  # as every backend counts them; the stored bytes are `array.nbytes`
 
     def random(self, kind, shape, key, *, dtype, device, **p):
         source = np.random.default_rng(random.Random(f"{key[0]}:{key[1]}").getrandbits(63))

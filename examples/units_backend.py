@@ -1,10 +1,11 @@
-"""Quantities of pint as arrays: units go through operations and their derivatives, and what does not fit raises.
+"""Quantities of pint as arrays: units propagate through operations and their derivatives, and incompatible units raise.
 
-A unit is nothing that a spec has to know. Derivatives are made of products, sums and moves of elements, so that the units of what they
-compute follow from those of the operands: a gradient has the unit of the result by that of the operand. Three things are left to the
-backend. Which unit a function's result has where pint does not say (the tables below). That 0 fits any unit, as what derivatives fill up
-with. And that a unit is not lost: where an array leaves for a library that has none (`to_host`), or a function reads its elements
-(`Array.__array__`), it raises.
+A spec does not contain the unit. Derivatives consist of products, sums and moves of elements, so that the units of
+their
+results follow from those of the operands: a gradient has the unit of the result divided by that of the operand. Three
+things are left to the backend. The unit of a function's result if pint does not define it (the tables below). That 0 is
+compatible with any unit, because derivatives use it as a filler. And that a unit is not lost: if an array is
+transferred to a library without units (`to_host`), or a function reads its elements (`Array.__array__`), it raises.
 
 Run it: ``python examples/units_backend.py`` (``pip install pint``).
 """
@@ -22,7 +23,7 @@ import agrad as ag
 
 hookimpl = pluggy.HookimplMarker("agrad")
 
-#: The units of the program. Quantities of one registry do not mix with those of another.
+#: The units of the program. Quantities of different registries cannot be mixed.
 units = pint.get_application_registry()
 
 #: Functions whose result has the unit of their first operand.
@@ -31,16 +32,16 @@ KEEPS = (
     *("take_along_axis", "tile", "tril", "triu", "unstack", "linalg.diagonal", "linalg.trace", "linalg.vector_norm"),
 )
 
-#: Those whose result has the unit that the product of two operands has.
+#: Functions whose result has the unit of the product of two operands.
 PRODUCTS = ("matmul", "tensordot", "vecdot", "linalg.cross", "linalg.outer")
 
-#: Those whose operands have one unit, as the result has.
+#: Functions whose operands have one unit, which is also that of the result.
 ALIKE = ("add", "clip", "fmod", "hypot", "maximum", "minimum", "remainder", "subtract")
 
-#: Those whose operands have one unit, but not the result.
+#: Functions whose operands have one unit, but not the result.
 COMPARED = ("atan2", "equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
 
-#: Those whose result has no unit, whatever the operand has.
+#: Functions whose result has no unit, whatever the operand's.
 UNITLESS = (
     *("argmax", "argmin", "argsort", "full_like", "isfinite", "isinf", "isnan", "ones_like", "sign", "signbit"),
     "zeros_like",
@@ -48,7 +49,7 @@ UNITLESS = (
 
 
 class Array(units.Quantity):
-    """A quantity whose comparisons are arrays, too, and to which 0 may be added, as of the same unit."""
+    """A quantity whose comparisons return arrays, and to which 0 may be added, as if it had the same unit."""
 
     def __array__(self, dtype=None, copy=None):
         return np.array(bare(self), dtype)  # for functions that would drop a unit
@@ -63,7 +64,7 @@ class Array(units.Quantity):
 
 
 def operator(name, unit=True):
-    """Return an operator on what two operands are in one unit."""
+    """Return an operator on two operands converted to one unit."""
 
     def call(self, other):
         *both, common = in_one_unit(self, other)
@@ -79,13 +80,13 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "rand", "r
 
 
 def in_one_unit(*values):
-    """Return the elements of operands in the unit that one of them has, and the unit."""
+    """Return the elements of operands in the unit of one of them, and the unit."""
     unit = next((v.units for v in values if isinstance(v, pint.Quantity) and not v.unitless), units.dimensionless)
     return *(numbers(v) if fits(v, unit) else units.Quantity(v).m_as(unit) for v in values), unit
 
 
 def fits(value, unit):
-    """Return whether a value without a unit may stand for one with it: 0, NaN, and what was made like such a one."""
+    """Return whether a value without a unit can be combined with one that has a unit: 0, NaN, and arrays created like such a value."""
     if value is None or getattr(value, "beside", None) == unit:
         return True
     m = numbers(value)
@@ -105,7 +106,7 @@ def quantity(value, unit="dimensionless"):
 
 
 def bare(value):
-    """Return the elements of quantities that have no unit; those with one raise."""
+    """Return the elements of quantities without a unit; raise for those with one."""
     if isinstance(value, pint.Quantity):
         return np.asarray(value.m_as("dimensionless"))
     return type(value)(map(bare, value)) if type(value) in (tuple, list) else value
@@ -124,7 +125,7 @@ def kernel(name, function):
         if name in UNITLESS:
             made = quantity(function(*map(numbers, args), **options))
             if name.endswith("_like") and not args[0].unitless:
-                made.beside = args[0].units  # rules put it where a value of that unit would divide by 0
+                made.beside = args[0].units  # rules put it where a value with that unit would be a divisor of 0
             return made
         if not any(isinstance(a, pint.Quantity) and not a.dimensionless for a in flat(args)):
             return quantity(function(*map(bare, args), **{key: bare(value) for key, value in options.items()}))

@@ -4,12 +4,14 @@
     python examples/xarray_calibration.py --backend numpy # the same without chunks
     python examples/xarray_calibration.py --small         # 12 x 24 cells, 30 years
 
-The model is the energy balance C dT/dt = F - k T of land and of ocean, which a grid of land fractions mixes, warmer towards
-the poles by a share a. Its five parameters are found from yearly means of temperatures by L-BFGS with agrad's gradient.
+The model is the energy balance C dT/dt = F - k T of land and of ocean, mixed by a grid of land fractions, and warmer
+towards the poles by a factor a. Its five parameters are found from yearly mean temperatures by L-BFGS with agrad's
+gradient.
 
-Nothing here was measured. The forcing F grows as that of carbon dioxide at 1 % a year does (5.35 W/m2 per e-fold) and falls
-after two eruptions, in years chosen here; land is where a sum of three waves is positive; the temperatures are those of the
-model with the parameters `TRUTH`, plus normal noise of 0.1 K of NumPy's generator, seeded with 0. So the answer is known.
+The data are synthetic. The forcing F grows like that of carbon dioxide at 1 % a year (5.35 W/m2 per e-fold) and falls
+after two eruptions, in years chosen here; land is where a sum of three waves is positive; the temperatures are those of
+the model with the parameters `TRUTH`, plus normal noise of 0.1 K from NumPy's generator, seeded with 0. So the answer
+is known.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ try:
 except ImportError as error:
     sys.exit(f"this example needs more than agrad: pip install -e plugins/dask_backend xarray scipy ({error})")
 
-#: Heat capacities (W year / m2 / K), feedbacks (W / m2 / K), and what the poles warm more.
+#: Heat capacities (W year / m2 / K), feedbacks (W / m2 / K), and the additional warming of the poles.
 NAMES = ["capacity of land", "capacity of ocean", "feedback of land", "feedback of ocean", "polar amplification"]
 TRUTH = np.array([3.0, 12.0, 1.6, 1.1, 0.7])
 START = np.array([1.5, 6.0, 1.0, 2.0, 0.1])
@@ -65,7 +67,7 @@ def temperatures(parameters, land, force):
 
 
 def misfit(parameters, land, force, observed):
-    """Mean of squared differences, each cell weighed by its area."""
+    """Mean of squared differences, with each cell weighted by its area."""
     error = (temperatures(parameters, land, force) - observed) ** 2
     return error.weighted(np.cos(np.deg2rad(land.lat))).mean(("lat", "lon")).mean("time").data
 

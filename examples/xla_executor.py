@@ -1,7 +1,8 @@
 """XLA as an executor: programs on NumPy's arrays are compiled by JAX, and the arrays stay NumPy's.
 
-Run ``python examples/xla_executor.py``; it needs JAX. A distribution would give `agrad_executors` in a module that the entry
-point group ``agrad`` names, and the executor as a path, ``{"xla": "module:Xla"}``, so that JAX is imported where it is named.
+Run ``python examples/xla_executor.py``; it needs JAX. A distribution would define `agrad_executors` in a module that
+the entry point group ``agrad`` names, and return the executor as a path, ``{"xla": "module:Xla"}``, so that JAX is only
+imported when it is named.
 """
 
 import sys
@@ -19,14 +20,14 @@ sys.path.insert(0, str(Path(__file__).parent / "third_party_backend"))
 
 
 class Xla(Executor):
-    """Programs as one function of XLA's, on the CPU."""
+    """Programs as one XLA function, on the CPU."""
 
     name = "xla"
     contract = 2
     backends = ("numpy",)
 
     def supports(self, program, *, exact=False, **options):
-        return not exact  # XLA takes sums in orders of its own
+        return not exact  # XLA computes sums in its own orders
 
     def build(self, program, backend, values, **options):
         from agrad_jax import backend as jax  # JAX's kernels for agrad's operations, which imports JAX
@@ -40,7 +41,7 @@ class Xla(Executor):
 
 
 class Plugin:
-    """What an installed module would have: the hook."""
+    """An installed module's hook."""
 
     @hookimpl
     def agrad_executors(self):

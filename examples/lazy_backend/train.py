@@ -4,8 +4,8 @@
     python train.py store /tmp/store --rows 1572864       # writes 1.5 GiB to /tmp/store, then trains on it
     python train.py store /tmp/store                      # trains on what is there
 
-cubed refuses to start a task that would hold more than ``--memory``; what the process has held at most is printed at the end.
-Needs scikit-learn for the digits.
+cubed refuses to start a task that would hold more than ``--memory``; the peak memory of the process is printed at the
+end. Needs scikit-learn for the digits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JAX's arrays as a backend of agrad: what JAX does otherwise than the standard, or better than agrad's defaults."""
+"""JAX's arrays as a backend of agrad: where JAX differs from the standard, or is better than agrad's defaults."""
 
 import functools
 
@@ -22,7 +22,7 @@ class JaxBackend(Backend):
         """The library. Importing it takes a second, so it waits for the first array."""
         import jax.scipy.linalg
 
-        jax.config.update("jax_enable_x64", True)  # else float64 becomes float32; the choice is for the whole process
+        jax.config.update("jax_enable_x64", True)  # otherwise float64 becomes float32; the choice applies to the whole process
         return jax
 
     def namespace(self):
@@ -31,7 +31,7 @@ class JaxBackend(Backend):
     def native_devices(self):
         return {f"jax:{device.platform}:{device.id}": device for device in self.jax.local_devices()}
 
-    def device_of(self, array):  # what jax.jit traces has none: it will be where the operands are
+    def device_of(self, array):  # arrays traced by jax.jit have none: they will be where the operands are
         return None if isinstance(array, self.jax.core.Tracer) else super().device_of(array)
 
     def creation(self, device):
@@ -55,7 +55,7 @@ class JaxBackend(Backend):
         return self.xp.zeros(spec.shape, dtype=values.dtype, device=self.native_device(spec.device)).at[key].add(values)
 
     def setitem(self, array, key, value):
-        check_bounds(array.shape, key)  # JAX leaves out what is out of bounds
+        check_bounds(array.shape, key)  # JAX drops indices that are out of bounds
         return array.at[key].set(value)
 
     def item(self, array):
@@ -75,7 +75,7 @@ class JaxBackend(Backend):
         return self.jax.random.fold_in(self.jax.random.key(key[0] % 2**63), key[1])
 
     def compile(self, program, *, exact=False, **options):
-        if exact:  # XLA makes one loop of several operations, and rounds otherwise
+        if exact:  # XLA fuses several operations into one loop, and rounds differently
             return None
         run = self.jax.jit(program.function(self))
         return lambda *values: run(*(self.source(v) if isinstance(v, tuple) else v for v in values))

@@ -1,4 +1,4 @@
-"""cubed's arrays as a backend of agrad, found through the entry point group "agrad". cubed loads when it is first used."""
+"""cubed's arrays as a backend of agrad, found through the entry point group "agrad". cubed is loaded at first use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""cubed as a backend: what it has, chunk by chunk; what it has not, in one task that holds whole operands.
+"""cubed as a backend: its own functions run chunk by chunk; all others, in one task that holds whole operands.
 
-cubed knows beforehand what a task will hold, and refuses one that needs more than its Spec allows. So nothing here counts bytes
-but `whole`, which says what its task takes.
+cubed knows beforehand how much a task will hold, and refuses one that needs more than its Spec allows. So nothing here
+counts bytes except `whole`, which declares the memory of its task.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CubedBackend(Backend):
         return Spec(self, array.shape, array.dtype, self.device_of(array), array.chunks)
 
     def device_of(self, array):
-        return Place(self.name, array.spec)  # cubed mixes no arrays of different resources
+        return Place(self.name, array.spec)  # cubed does not mix arrays of different resources
 
     def creation(self, device):
         spec = context_of(device)
@@ -62,7 +62,7 @@ class CubedBackend(Backend):
         rule, numpy = ag.rules.get(op), host_kernel(op)
         composed = op.startswith(("nn.", "extra.")) and op not in WINDOWS
         if rule is None or numpy is None or op in PRIMITIVES or composed:
-            return None  # the contract's, or agrad's composition of others
+            return None  # the contract's kernel, or agrad's composition
         if op in COMPUTED:
             return computed(numpy)
         by_name = getattr(xp, op, None) if op in OWN or rule.kind == "elementwise" else None
@@ -141,22 +141,22 @@ class CubedBackend(Backend):
 
 
 def sizes(chunks):
-    """Return the chunks of an array as cubed's functions take them: one size per axis."""
+    """Return the chunks of an array in the form for cubed's functions: one size per axis."""
     return tuple(along[0] for along in chunks)
 
 
 def context_of(device):
-    """Return the Spec in a place, None in a device's name: then cubed's configuration counts."""
+    """Return the Spec of a place, None for a device's name: then cubed's configuration applies."""
     return getattr(device, "context", None)
 
 
 def twin(array):
-    """Return another array of the same values."""
+    """Return another array with the same values."""
     return copy.copy(array)
 
 
 def placed(host, spec=None):
-    """Make an array of data in memory."""
+    """Create an array from data in memory."""
     if host.nbytes <= IN_MEMORY:
         return xp.asarray(host, spec=spec)
     return cubed.from_array(host, spec=spec)
@@ -192,7 +192,7 @@ def fused(dag, *, array_names):
 
 
 def stored(array):
-    """Return a computed array as one that is read from where its values are."""
+    """Return a computed array as one that is read from the place of its values."""
     if array.nbytes <= IN_MEMORY:
         return xp.asarray(np.asarray(array._read_stored()), chunks=sizes(array.chunks), spec=array.spec)
     return cubed.from_array(array._zarray.open(), spec=array.spec)
@@ -222,7 +222,7 @@ def host_kernel(op):
 
 
 def apart(function):
-    """Return a kernel that hands on copies of its operands: the results' plans hold them, and must not hold agrad's."""
+    """Return a kernel that passes on copies of its operands: the results' plans hold them, and must not hold agrad's."""
 
     def kernel(*args, **parameters):
         arrays = []
@@ -234,7 +234,7 @@ def apart(function):
 
 
 def by_chunk(op):
-    """Return a kernel that runs an operation on single elements by NumPy, on the chunks of its operands."""
+    """Return a kernel that runs an elementwise operation by NumPy, on the chunks of its operands."""
 
     def kernel(*args, **parameters):
         arrays = []
@@ -259,7 +259,7 @@ def computed(function):
 
 
 class Slot(NamedTuple):
-    """Where an operand of a task stands in the arguments of its function."""
+    """The position of a task's operand in the arguments of its function."""
 
     number: int
 
@@ -301,7 +301,7 @@ def whole(op, function=None):
 
 
 def task_of(function, call):
-    """Return a function of the values of a call's arrays alone."""
+    """Return a function of only the values of a call's arrays."""
 
     def run(*values):
         args, parameters = given(call, values)
@@ -311,7 +311,7 @@ def task_of(function, call):
 
 
 def results(op, args, parameters):
-    """Return the shapes and dtypes of what an operation gives, computing nothing."""
+    """Return the shapes and dtypes of an operation's results, without computing anything."""
     backend = ag.backends.get("cubed")
 
     def outlined(value):
@@ -327,7 +327,7 @@ def results(op, args, parameters):
 
 def one_task(run, arrays, expected):
     """Return the results of a function of whole arrays as arrays of one chunk each, made by one task."""
-    ndim = max(len(shape) for shape, _ in expected)  # of several results cubed wants as many chunks along each axis
+    ndim = max(len(shape) for shape, _ in expected)  # for several results cubed requires as many chunks along each axis
     shapes = [(1,) * (ndim - len(shape)) + shape for shape, _ in expected]
     dtypes = [dtype for _, dtype in expected]
     sources = [copy.copy(a).rechunk(a.shape) if a.ndim else copy.copy(a) for a in arrays]
@@ -377,7 +377,7 @@ GETITEM = whole("getitem", lambda x, key: x[key])
 
 
 def getitem(x, key, /):
-    """Index: cubed has slices that go forwards and one array of integers; any other key is for a task of its own."""
+    """Index: cubed supports forward slices and one array of integers; any other key gets a separate task."""
     check_bounds(x.shape, key)
     parts = key_parts(key)
     arrays = [part for part in parts if isinstance(part, Array)]
@@ -388,7 +388,7 @@ def getitem(x, key, /):
 
 
 def with_masks(key):
-    """Return a key with places for its masks: the shape of what these take depends on values, so they are computed."""
+    """Return a key with indices in place of its masks: the shape of their result depends on values, so they are computed."""
     parts = key_parts(key)
     values = iter(values_of(*(part for part in parts if is_mask(part))))
     found = []
@@ -402,7 +402,7 @@ def is_mask(part):
 
 
 def reshape(x, /, shape, *, copy=None):  # noqa: ARG001 (arrays of cubed are never written to)
-    """Reshape chunk by chunk where chunks go over into chunks, else in one task."""
+    """Reshape chunk by chunk if chunks are mapped to chunks, otherwise in one task."""
     try:
         return xp.reshape(x, shape)
     except (NotImplementedError, ValueError):
@@ -410,14 +410,14 @@ def reshape(x, /, shape, *, copy=None):  # noqa: ARG001 (arrays of cubed are nev
 
 
 def matrix_transpose(x, /):
-    """Transpose, and remember of what: cubed would write a transpose of data larger than memory to its storage."""
+    """Transpose, and remember the operand: cubed would write a transpose of data larger than memory to its storage."""
     made = xp.matrix_transpose(x)
     made.turned = x if x.ndim == 2 else None
     return made
 
 
 def matmul(x, y, /):
-    """Multiply matrices; a transpose is read as what it was made of."""
+    """Multiply matrices; a transpose is read as its operand."""
     left, right = getattr(x, "turned", None), getattr(y, "turned", None)
     if (left is None and right is None) or not 0 < min(x.ndim, y.ndim) <= max(x.ndim, y.ndim) < 3:
         return xp.matmul(x, y)
@@ -444,7 +444,7 @@ def real(x, /):
 
 
 def in_its_dtype(function):
-    """Return a mean or spread in the dtype it says: cubed's are of double precision, which not every storage casts."""
+    """Return a mean or spread in its declared dtype: cubed's are in double precision, which not every storage casts."""
 
     def reduced(x, /, **parameters):
         made = function(x, **parameters)
@@ -459,7 +459,7 @@ def clip(x, /, min=None, max=None):
 
 
 def concat(arrays, /, *, axis=0):
-    """Join: by cubed where every chunk of the result is one of an operand's."""
+    """Join: by cubed if every chunk of the result is one of an operand's."""
     axis = None if axis is None else axis % arrays[0].ndim
     if axis is None or len({a.dtype for a in arrays}) > 1:
         return CONCAT(arrays, axis=axis)
@@ -486,7 +486,7 @@ def running(name):
 CONCAT = whole("concat")
 RESHAPE = whole("reshape")
 
-#: What cubed does chunk by chunk, beside the differentiable functions of single elements.
+#: The functions that cubed runs chunk by chunk, besides the differentiable elementwise ones.
 OWN = {
     *("abs", "astype", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift"),
     *(
@@ -506,7 +506,7 @@ OWN = {
     *("broadcast_to", "expand_dims", "flip", "permute_dims", "squeeze", "tril", "triu"),
 }
 
-#: The same with a step of ours before it.
+#: The same with a preceding step of our own.
 KERNELS = {
     "clip": clip,
     "concat": concat,
@@ -525,9 +525,10 @@ KERNELS = {
     "vecdot": vecdot,
 }
 
-#: What cuts windows out of images: agrad's compositions take slices with steps, of which cubed's fail beside some chunks.
+#: Functions that cut windows out of images: agrad's compositions use slices with steps, which fail in cubed for some
+#: chunks.
 WINDOWS = {"nn.conv2d", "nn.conv2d_input", "nn.conv2d_weight", "nn.avg_pool2d", "nn.avg_pool2d_adjoint", "nn.max_pool2d",
            "nn.max_pool2d_adjoint"}  # fmt: skip
 
-#: What gives results of a shape that depends on values.
+#: Functions whose results have a shape that depends on values.
 COMPUTED = ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")

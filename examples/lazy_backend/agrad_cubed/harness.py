@@ -16,8 +16,9 @@ from agrad.testing import Harness
 #: A folder whose files are in memory, on Linux.
 TMPFS = Path("/dev/shm")
 
-# The kit runs thousands of plans, each of a few numbers. Threads take an event loop for each plan, zarr-python another thread
-# for each step of a file: twice what all the rest takes. tensorstore does not, but waits for the disk at each write.
+# The kit runs thousands of plans, each with a few numbers. Threads use an event loop for each plan, zarr-python another
+# thread for each step of a file: together twice the time of everything else. tensorstore does not, but waits for the
+# disk at each write.
 cubed.config.set({"spec.executor_name": "single-threaded", "storage_name": "tensorstore"})
 if TMPFS.is_dir() and shutil.disk_usage(TMPFS).free > 1e9:
     cubed.config.set({"spec.work_dir": str(TMPFS)})
@@ -27,7 +28,7 @@ class CubedHarness(Harness):
     """Arrays in several chunks, and an executor that refuses to compute."""
 
     def __init__(self):
-        shutil.rmtree(TMPFS / CONTEXT_ID, ignore_errors=True)  # each test has a harness: the files of those before it
+        shutil.rmtree(TMPFS / CONTEXT_ID, ignore_errors=True)  # each test has a harness: delete the files of earlier ones
 
     def specimen(self, backend, buffer, device):
         host = np.asarray(buffer)

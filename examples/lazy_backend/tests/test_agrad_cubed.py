@@ -1,4 +1,4 @@
-"""What is this plugin's own; everything else is in agrad's conformance kit (``pytest --pyargs agrad.testing.suite``)."""
+"""The tests specific to this plugin; everything else is in agrad's conformance kit (``pytest --pyargs agrad.testing.suite``)."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ F = ag.nn.functional
 
 @pytest.fixture
 def bound(tmp_path):
-    """Give resources of which a task may have 20 MB."""
+    """Return resources that allow a task 20 MB."""
     settings = {"spec.work_dir": str(tmp_path), "spec.allowed_mem": "20MB", "spec.reserved_mem": 0}
     with cubed.config.set(settings):
         yield
@@ -80,7 +80,7 @@ def test_realized_values_are_read_from_where_they_are():
 
 
 def test_what_is_made_beside_an_operand_has_its_spec(tmp_path):
-    """cubed mixes no arrays of different Specs: constants, gradients and random numbers take that of what they meet."""
+    """cubed does not mix arrays of different Specs: constants, gradients and random numbers take that of their operands."""
     spec = cubed.Spec(work_dir=str(tmp_path), allowed_mem="50MB", zarr_compressor=None)
     X = ag.asarray(xp.asarray(np.eye(4, 3), chunks=(2, 3), spec=spec))
     y = ag.asarray(xp.asarray(np.asarray([0, 1, 2, 0]), spec=spec))
@@ -127,7 +127,7 @@ def test_plans_are_optimized_as_by_cubed():
 
 @pytest.mark.parametrize("function", [ag.mean, ag.std, ag.var])
 def test_means_are_in_their_dtype_where_they_are_computed(function):
-    """cubed's are in float64 within a task, whatever their dtype says."""
+    """cubed's reductions are in float64 within a task, whatever their dtype says."""
     host, seen = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32), set()
     made = function(ag.asarray(xp.asarray(host, chunks=(2, 2))), axis=0)
 
@@ -141,7 +141,7 @@ def test_means_are_in_their_dtype_where_they_are_computed(function):
 
 
 def test_a_program_of_an_argument_without_history():
-    """What is detached is another array, as recordings know arrays by identity."""
+    """A detached tensor is another array, because recordings know arrays by identity."""
     x = ag.asarray(xp.asarray(np.arange(3.0)), requires_grad=True)
     program = ag.func.capture(lambda x: ag.sin(x.detach()) * x)(x)
     np.testing.assert_allclose(program(x).detach().numpy(), np.sin(np.arange(3.0)) * np.arange(3.0))

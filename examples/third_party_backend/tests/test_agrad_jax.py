@@ -1,4 +1,4 @@
-"""What is this plugin's own; everything else is in agrad's conformance kit (``pytest --pyargs agrad.testing.suite``)."""
+"""The tests specific to this plugin; everything else is in agrad's conformance kit (``pytest --pyargs agrad.testing.suite``)."""
 
 import os
 import subprocess
@@ -14,12 +14,12 @@ import agrad as ag
 
 
 def python(code, **environment):
-    """Run a program in a process of its own and give what it prints."""
+    """Run a program in a separate process and return its output."""
     command = [sys.executable, "-c", code]
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True).stdout
 
 
-#: JAX can pretend to have several CPUs, in a process of its own.
+#: JAX can pretend to have several CPUs, in a separate process.
 TWO = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
 
 
@@ -127,7 +127,7 @@ def test_compiled_functions_go_through_jit(monkeypatch):
     for options, count in (({}, 1), ({"exact": True}, 0)):
         jitted.clear()
         compiled = ag.compile(step, **options)
-        for seed in (1, 2**64 - 1, 3):  # of the draws, which go on as without
+        for seed in (1, 2**64 - 1, 3):  # of the draws, which continue as without it
             ag.manual_seed(seed)
             found = compiled(x, w)
             ag.manual_seed(seed)
