@@ -124,7 +124,9 @@ def conformance(session: nox.Session) -> None:
         )
     checkout, own = Path(place).resolve(), Path("tests/conformance").resolve()
     if not (checkout / "array-api" / "src").is_dir():
-        session.error(f"{checkout} is not a checkout of array-api-tests with its submodule (git submodule update --init)")
+        session.error(
+            f"{checkout} is not a checkout of array-api-tests with its submodule (git submodule update --init)"
+        )
     more = DASK if on_dask else ["array-api-strict>=2.4"]
     session.install(*CORE, *NUMPY, *more, "-r", str(checkout / "requirements.txt"))
     for name, gradients in [("dask", False)] if on_dask else UNDER_TEST:

@@ -38,7 +38,7 @@ class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, wh
 
     @once
     def _dask(self) -> Any:
-        """xarray's manager of Dask's arrays: looked up late, because xarray creates all managers before it knows any."""
+        """Manager of Dask's arrays in xarray: looked up late, because xarray creates all managers before it knows any."""
         return guess_chunkmanager("dask")
 
     def is_chunked_array(self, data: Any) -> bool:

@@ -191,7 +191,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     tensor2 : Tensor
         The second factor, or the divisor.
     value : Tensor or scalar
-        What to put there, or a factor.
+        The values to put there, or a factor.
 
     Returns
     -------
@@ -212,7 +212,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     tensor2 : Tensor
         The second factor, or the divisor.
     value : Tensor or scalar
-        What to put there, or a factor.
+        The values to put there, or a factor.
 
     Returns
     -------
@@ -233,7 +233,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     beta : scalar, optional
         A factor for `input`.
     alpha : scalar, optional
-        A factor for what is added.
+        A factor for the added values.
 
     Returns
     -------
@@ -410,9 +410,9 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
     input : Tensor or array
         The tensor.
     min : Tensor or scalar
-        The lower bound; None is none.
+        The lower bound; None means no bound.
     max : Tensor or scalar
-        The upper bound; None is none.
+        The upper bound; None means no bound.
 
     Returns
     -------
@@ -429,9 +429,9 @@ def clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor:
     input : Tensor or array
         The tensor.
     min : Tensor or scalar
-        The lower bound; None is none.
+        The lower bound; None means no bound.
     max : Tensor or scalar
-        The upper bound; None is none.
+        The upper bound; None means no bound.
 
     Returns
     -------
@@ -453,7 +453,7 @@ def clamp_max(input: Any, max: Any) -> Tensor:
     input : Tensor or array
         The tensor.
     max : Tensor or scalar
-        The upper bound; None is none.
+        The upper bound; None means no bound.
 
     Returns
     -------
@@ -470,7 +470,7 @@ def clamp_max_(input: Any, max: Any) -> Tensor:
     input : Tensor or array
         The tensor.
     max : Tensor or scalar
-        The upper bound; None is none.
+        The upper bound; None means no bound.
 
     Returns
     -------
@@ -492,7 +492,7 @@ def clamp_min(input: Any, min: Any) -> Tensor:
     input : Tensor or array
         The tensor.
     min : Tensor or scalar
-        The lower bound; None is none.
+        The lower bound; None means no bound.
 
     Returns
     -------
@@ -509,7 +509,7 @@ def clamp_min_(input: Any, min: Any) -> Tensor:
     input : Tensor or array
         The tensor.
     min : Tensor or scalar
-        The lower bound; None is none.
+        The lower bound; None means no bound.
 
     Returns
     -------
@@ -668,7 +668,7 @@ distributions: Any
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """``self / other``, rounded down ("floor") or towards 0 ("trunc") if it is said; see `agrad.divide`.
+    """``self / other``, rounded down ("floor") or towards 0 ("trunc") if requested; see `agrad.divide`.
 
     Parameters
     ----------
@@ -900,7 +900,7 @@ igammac = _gammaincc
 
 
 def index_add(input: Any, dim: builtins.int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
-    """A copy with entries added along an axis, at a vector of indices; those of one index add up.
+    """A copy with entries added along an axis, at a vector of indices; entries at one index add up.
 
     Parameters
     ----------
@@ -911,9 +911,9 @@ def index_add(input: Any, dim: builtins.int, index: Any, source: Any, *, alpha: 
     index : Tensor or int
         Integers.
     source : Tensor
-        What to put or to add; of `moveaxis` the axes to move.
+        The values to put or to add; for `moveaxis` the axes to move.
     alpha : scalar, optional
-        A factor for what is added.
+        A factor for the added values.
 
     Returns
     -------
@@ -934,7 +934,7 @@ def index_copy(input: Any, dim: builtins.int, index: Any, source: Any) -> Tensor
     index : Tensor or int
         Integers.
     source : Tensor
-        What to put or to add; of `moveaxis` the axes to move.
+        The values to put or to add; for `moveaxis` the axes to move.
 
     Returns
     -------
@@ -955,7 +955,7 @@ def index_fill(input: Any, dim: builtins.int, index: Any, value: Any) -> Tensor:
     index : Tensor or int
         Integers.
     value : Tensor or scalar
-        What to put there, or a factor.
+        The values to put there, or a factor.
 
     Returns
     -------
@@ -974,9 +974,9 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
     indices : tuple of Tensor
         A key: an index, or a mask, for each of the first axes.
     values : Tensor or scalar
-        What to put there.
+        The values to put there.
     accumulate : bool, optional
-        Add to what is there; values of one place add up.
+        Add to the existing values; values at one position add up.
 
     Returns
     -------
@@ -995,9 +995,9 @@ def index_put_(input: Any, indices: Any, values: Any, accumulate: bool = False) 
     indices : Tensor
         Integers.
     values : Tensor or scalar
-        What to put there.
+        The values to put there.
     accumulate : bool, optional
-        Add to what is there; values of one place add up.
+        Add to the existing values; values at one position add up.
 
     Returns
     -------
@@ -1222,16 +1222,16 @@ def matrix_power(input: Any, n: builtins.int) -> Tensor:
 
 
 def movedim(input: Any, source: Any, destination: Any) -> Tensor:
-    """Axes moved to other places; see `agrad.moveaxis`.
+    """Move axes to other positions; see `agrad.moveaxis`.
 
     Parameters
     ----------
     input : Tensor or array
         The tensor.
     source : Tensor
-        What to put or to add; of `moveaxis` the axes to move.
+        The values to put or to add; for `moveaxis` the axes to move.
     destination : int or tuple of int
-        Where the axes go.
+        The new positions of the axes.
 
     Returns
     -------
@@ -1275,7 +1275,7 @@ def mv(input: Any, vec: Any) -> Tensor:
 
 
 def nan_to_num(input: Any, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
-    """Finite numbers in the place of NaN and infinities; see `agrad.extra.nan_to_num`.
+    """Replace NaN and infinities by finite numbers; see `agrad.extra.nan_to_num`.
 
     Parameters
     ----------
@@ -1386,7 +1386,7 @@ def permute(input: Any, *axes: Any, dims: Any = None) -> Tensor:
     input : Tensor or array
         The tensor.
     *axes : int, or one tuple of int
-        For each axis of the result, which one of `input` it is.
+        For each axis of the result, its number in `input`.
     dims : tuple of int, optional
         The same by name.
 
@@ -1471,7 +1471,7 @@ def round_(input: Any, decimals: builtins.int = 0) -> Tensor:
     input : Tensor or array
         The tensor.
     decimals : int, optional
-        Digits behind the point; negative: zeros before it.
+        Digits after the decimal point; negative: zeros before it.
 
     Returns
     -------
@@ -1514,7 +1514,7 @@ def scatter(input: Any, dim: builtins.int, index: Any, src: Any) -> Tensor:
     index : Tensor or int
         Integers.
     src : Tensor or scalar
-        What to put there.
+        The values to put there.
 
     Returns
     -------
@@ -1535,11 +1535,11 @@ def scatter_reduce(input: Any, dim: builtins.int, index: Any, src: Any, reduce: 
     index : Tensor or int
         Integers.
     src : Tensor or scalar
-        What to put there.
+        The values to put there.
     reduce : str
-        How those of one place are combined: sum, mean, amax or amin.
+        How values at one position are combined: sum, mean, amax or amin.
     include_self : bool, optional
-        Whether the elements of `input` count, too, where something is put.
+        Whether the elements of `input` count, too, at these positions.
 
     Returns
     -------
@@ -1676,7 +1676,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     other : Tensor or scalar
         The other operand.
     alpha : scalar, optional
-        A factor for what is added.
+        A factor for the added values.
 
     Returns
     -------
@@ -1785,7 +1785,7 @@ def trace(input: Any, offset: builtins.int = 0, axis1: builtins.int = 0, axis2: 
     dtype : dtype, optional
         The dtype. Default: that of `input`.
     out : Tensor, optional
-        What the result is written to.
+        The tensor to write the result to.
 
     Returns
     -------
@@ -1806,7 +1806,7 @@ def transpose(input: Any, dim0: builtins.int | tuple[builtins.int, ...] | None =
     dim1 : int, optional
         The other axis.
     *axes : int
-        More of the new order. Without any argument the order is reversed.
+        The rest of the new order. Without any argument the order is reversed.
 
     Returns
     -------
@@ -1855,7 +1855,7 @@ def unbind(input: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
 
 
 def unflatten(input: Any, dim: builtins.int, sizes: Sequence[builtins.int]) -> Tensor:
-    """One axis made several; see `agrad.extra.unflatten`.
+    """Split one axis into several; see `agrad.extra.unflatten`.
 
     Parameters
     ----------
@@ -1864,7 +1864,7 @@ def unflatten(input: Any, dim: builtins.int, sizes: Sequence[builtins.int]) -> T
     dim : int
         The axis.
     sizes : tuple of int
-        What the axis becomes.
+        The new lengths.
 
     Returns
     -------
@@ -1881,7 +1881,7 @@ def unsqueeze(input: Any, dim: builtins.int) -> Tensor:
     input : Tensor or array
         The tensor.
     dim : int
-        Its place in the result.
+        Its position in the result.
 
     Returns
     -------

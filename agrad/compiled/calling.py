@@ -523,7 +523,9 @@ class Tracker(Reading):
         reason = does_more(f)
         if reason is not None:
             self.no(reason)
-        is_kept = str(getattr(f, "__name__", "")).startswith("register_")  # functions passed to it are called later, if at all
+        is_kept = str(getattr(f, "__name__", "")).startswith(
+            "register_"
+        )  # functions passed to it are called later, if at all
         for part in (*full, *kwargs.values()):
             if type(part) not in PLAIN:
                 self.handed(part)

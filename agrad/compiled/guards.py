@@ -1,6 +1,6 @@
-"""Guards: what Python's state must be for a kept program to hold, and the text that checks it at every call.
+"""Guards: the state of Python for which a kept program holds, and the text that checks it at every call.
 
-Each is a `Link`: what was read in the capture, and how it is read again. Plain values are compared by type and value,
+Each is a `Link`: a value read in the capture, and how to read it again. Plain values are compared by type and value,
 everything else by identity.
 """
 
@@ -29,24 +29,24 @@ PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a value is compared as it is: a number, text, None, or a tuple or set of such."""
+    """Return whether a value is compared by value: a number, text, None, or a tuple or set of such."""
     kind = type(value)
     return kind in PLAIN or (kind in (tuple, frozenset) and len(value) < ENTRIES and all(map(is_plain, value)))
 
 
 class Link(NamedTuple):
-    """One place that was looked at on the way from a function to what it uses.
+    """One place that was read on the path from a function to a value it uses.
 
     Attributes
     ----------
     get : callable
-        Gives what is there.
+        Returns the current value.
     key : object
         The argument of `get`.
     value : object
         What was there.
     name : str
-        The way, as Python writes it.
+        The path, as spelled in Python.
     """
 
     get: Callable[[Any], Any]
@@ -56,9 +56,9 @@ class Link(NamedTuple):
 
     @property
     def place(self) -> Any:
-        """What tells links to different places apart."""
+        """The key that distinguishes links to different places."""
         holder = getattr(self.get, "__self__", None)
-        if isinstance(holder, types.MappingProxyType):  # of a class, made anew whenever it is asked for
+        if isinstance(holder, types.MappingProxyType):  # of a class, created anew at every access
             holder = self.value
         return id(holder), self.key if type(self.key) is int else id(self.key), self.name
 
@@ -81,17 +81,17 @@ class Has:
         return key in self.table
 
 
-#: By what a link gets: the attribute of the key that is mostly the same, and is looked at first.
+#: By the getter of a link: the attribute whose key is usually the same, and is checked first.
 MOSTLY: dict[Callable[[Any], Any], str] = {}
 
 
 def called(get: Callable[[], Any]) -> Any:
-    """Return what a function without arguments gives: a `Link` of it."""
+    """Return the result of a function without arguments: a `Link` of it."""
     return get()
 
 
 def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
-    """Return the link for one step of a way."""
+    """Return the link for one step of a path."""
     kind, key = step
     if kind == "cell":
         return Link(operator.attrgetter("cell_contents"), holder.__closure__[key[0]], value, name)
@@ -115,7 +115,7 @@ def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
 
 
 def links_along(origin: Origin) -> list[Link]:
-    """Return the links of a way."""
+    """Return the links of a path."""
     holder, name, links = origin.root, "", []
     for step in origin.way:
         value, name = FOLLOW[step[0]](holder, step[1]), one_further(name, step)
@@ -125,25 +125,25 @@ def links_along(origin: Origin) -> list[Link]:
 
 
 def at_place(place: int | Link, leaves: Sequence[Any]) -> Any:
-    """Return what is at a place now: among the leaves of the arguments, or where a link leads."""
+    """Return the current value at a place: among the leaves of the arguments, or at the end of a link."""
     return leaves[place] if isinstance(place, int) else place.get(place.key)
 
 
 def is_array(value: Any) -> bool:
-    """Return whether a value is a tensor or a library's array, and none of its numbers."""
+    """Return whether a value is a tensor or a library's array, and not a library's number."""
     if isinstance(value, Tensor):
         return True
     backend = library_of(value)
     try:
         return backend is not None and backend.as_array(value) is value
-    except TypeError:  # it holds more than numbers, as a mask, and is no operand
+    except TypeError:  # it holds more than numbers, like a mask, and is not an operand
         return False
 
 
 def library_of(value: Any) -> Backend | None:
-    """Return the backend of an array, whether or not one of its class was met before in this process; None of what is none."""
+    """Return the backend of an array, whether or not one of its class was met before in this process; None if it is not an array."""
     kind = type(value)
-    # `hasattr` would run what a class of classes answers with, as that of enumerations does
+    # `hasattr` would run a metaclass's answer, as enumerations have
     return BACKENDS.get(kind) or (owner_of(value) if "__array_namespace__" in kind.__dict__ else None)
 
 
@@ -151,17 +151,17 @@ def library_of(value: Any) -> Backend | None:
 
 
 def tells_settings(value: Any) -> bool:
-    """Return whether an object tells recordings which of its numbers are read and changed."""
+    """Return whether an object reports to recordings which of its numbers are read and changed."""
     return getattr(type(value), "_tells_settings", False) is True
 
 
 def is_no_setting(value: Any) -> bool:
-    """Return whether a value has no settings: data, tensors, and code, which is not changed."""
+    """Return whether a value has no settings: data, tensors, and code, which does not change."""
     return is_large(value) or isinstance(value, Tensor | types.FunctionType | types.ModuleType | type)
 
 
 def settings_of(tellers: Sequence[Any]) -> dict[Any, Found]:
-    """Return the plain values of optimisers and schedules, by where they stand; what begins with _ is their own."""
+    """Return the plain values of optimisers and schedules, by their places; names that begin with _ are private."""
     return {
         (id(found.before.value), found.step): found
         for found in search(tellers, is_plain, skip=is_no_setting)
@@ -170,7 +170,7 @@ def settings_of(tellers: Sequence[Any]) -> dict[Any, Found]:
 
 
 def changed_between(before: dict[Any, Found], after: dict[Any, Found]) -> dict[Any, Found]:
-    """Return the settings that are others after than before, or are there only in one."""
+    """Return the settings that differ between before and after, or exist only in one."""
     return {
         key: after.get(key) or before[key]
         for key in before.keys() | after.keys()
@@ -187,7 +187,7 @@ def has_grad(tensor: Tensor) -> bool:
 
 
 def hooks_at(tensor: Tensor) -> tuple[Any, ...] | None:
-    """Return the hooks on a tensor that requires a gradient, () where there are none, and None for one that does not."""
+    """Return the hooks on a tensor that requires a gradient, () if there are none, and None for one that does not."""
     if tensor._node is None:
         return None
     hooks = tensor._node.hooks
@@ -198,23 +198,23 @@ def hooks_at(tensor: Tensor) -> tuple[Any, ...] | None:
 
 
 def key_of(spec: Spec) -> Any:
-    """Return what tells specs apart: those of lazy backends are objects of their own."""
+    """Return the key that distinguishes specs: those of lazy backends are separate objects."""
     return (spec.backend, spec.shape, spec.dtype, spec.device, spec.layout) if spec.backend.is_lazy else spec
 
 
 class Outside(NamedTuple):
-    """A tensor or array from outside, as a program takes it.
+    """An outer tensor or array, in the form for a program.
 
     Attributes
     ----------
     number : int
-        Of the input; -1 where its value is not needed.
+        The number of the input; -1 if its value is not needed.
     link : Link
-        The last one to it.
+        The last link to it.
     spec : Spec
         Its spec.
     hooks : tuple or None
-        What `hooks_at` gave for it.
+        The result of `hooks_at` for it.
     """
 
     number: int
@@ -231,14 +231,14 @@ class Outside(NamedTuple):
 
 
 class AreFacts:
-    """Whether what stands in a place is as it was, but for its values.
+    """Whether the object at a place is unchanged, except for its values.
 
     Parameters
     ----------
     get : callable
         As of `Link`.
     facts : object
-        What `facts_of` gave for what stood there.
+        The result of `facts_of` for the object that was there.
     """
 
     __slots__ = ("_facts", "_get")
@@ -250,7 +250,7 @@ class AreFacts:
         return bool(facts_of(self._get(key)) == self._facts)
 
     def differs(self, entry: Entry, key: Any) -> str:
-        """Return the text of a condition under which it is not: of usual tensors the few things are asked in place."""
+        """Return the text of the opposite condition: for usual tensors, the few properties are checked inline."""
         slow = f"not {entry.called(self)}({entry.called(key)})"
         if type(self._facts) is not tuple:
             return slow
@@ -268,7 +268,7 @@ class AreFacts:
 
 
 def facts_of(value: Any) -> Any:
-    """Return what Python can ask of a tensor or an array but for its values."""
+    """Return the properties of a tensor or an array that Python can query, without its values."""
     if not isinstance(value, Tensor):
         return spec_of_value(value) if is_array(value) else type(value)
     node = value._node
@@ -278,7 +278,7 @@ def facts_of(value: Any) -> Any:
 
 # -- text ---------------------------------------------------------------------------------------------------------------
 
-#: What the text of an entry refers to, beside values.
+#: The names that the text of an entry uses, besides values.
 NAMES = {
     "CHANGED": (LookupError, AttributeError, TypeError, ValueError, errors.BackendError),
     "differs": lambda now, value: not same(now, value),
@@ -287,7 +287,7 @@ NAMES = {
     "spec_of_value": spec_of_value,
 }
 
-#: Of so many arrays each is compared with each: sooner than by a set of what tells them apart.
+#: Up to this many arrays are compared pairwise: faster than by a set of keys.
 FEW = 4
 
 FILE = "<agrad guards>"
@@ -295,29 +295,29 @@ errors.INTERNAL_FILES.add(FILE)
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can stand for an attribute in Python code."""
+    """Return whether a text is usable as an attribute in Python code."""
     return text.isidentifier() and not keyword.iskeyword(text)
 
 
 class Entry:
-    """The text of a function of a call's leaves: gives the raw inputs of a program, or the name of what is not as it was.
+    """The text of a function of a call's leaves: it returns the raw inputs of a program, or the name of the first thing that changed.
 
     Parameters
     ----------
     count : int
-        How many leaves there are.
+        The number of leaves.
     """
 
     def __init__(self, count: int = 0) -> None:
         self._count = count
-        self._raws: dict[int, None] = {}  # the leaves whose arrays are asked for, in this order
+        self._raws: dict[int, None] = {}  # the leaves whose arrays are needed, in this order
         self._lines: list[str] = []
         self._names: dict[str, Any] = dict(NAMES)
         self._known: dict[int, str] = {}
         self._variables: dict[Any, str] = {}  # by the place of a link
 
     def called(self, value: Any) -> str:
-        """Return what an object is called in the text."""
+        """Return the name of an object in the text."""
         name = self._known.get(id(value))
         if name is None:
             name = self._known[id(value)] = f"o{len(self._known)}"
@@ -325,11 +325,11 @@ class Entry:
         return name
 
     def leaf(self, at: int) -> str:
-        """Return what a leaf is called in the text."""
+        """Return the name of a leaf in the text."""
         return f"leaf{at}"
 
     def raw(self, at: int) -> str:
-        """Return what the array of a leaf that is a tensor is called."""
+        """Return the name of the array of a leaf that is a tensor."""
         self._raws[at] = None
         return f"raw{at}"
 
@@ -338,7 +338,7 @@ class Entry:
         self._lines.append(f"if {condition}: return {name!r}")
 
     def at(self, link: Link) -> str:
-        """Return the expression for what is at a link."""
+        """Return the expression for the value at a link."""
         if link.place in self._variables:
             return self._variables[link.place]
         get, key = link.get, link.key
@@ -358,7 +358,7 @@ class Entry:
         return repr(key) if type(key) in (int, str) else self.called(key)
 
     def guard(self, link: Link) -> None:
-        """Add a link: what was there must be there."""
+        """Add a link: its value must be unchanged."""
         if hasattr(type(link.get), "differs"):
             self.refuse(link.get.differs(self, link.key), link.name)  # type: ignore[attr-defined]
             return
@@ -378,7 +378,7 @@ class Entry:
         kind = type(link.value)
         if kind in (int, str, bytes) or (
             kind is float and link.value and math.isfinite(link.value)
-        ):  # equal is the same
+        ):  # equality is sufficient
             other = f"(type(now) is not {self.called(kind)} or now != {value})"
             self.refuse(f"(now := {there}) is not {value} and {other}", link.name)
         elif is_plain(link.value) and kind not in (bool, type(None)):
@@ -404,7 +404,7 @@ class Entry:
         return f"{found}._raw"
 
     def number(self, there: str, value: float, name: str) -> None:
-        """Add that a float is as it was."""
+        """Add that a float is unchanged."""
         literal = value and math.isfinite(value)
         self.refuse(f"{there} != {value!r}" if literal else f"differs({there}, {self.called(value)})", name)
 

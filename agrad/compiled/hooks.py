@@ -1,4 +1,4 @@
-"""What instrumented code calls: the tracker of this thread's capture is told, and without one Python's own is done.
+"""The functions that instrumented code calls: they notify the tracker of this thread's capture, or do Python's own action without one.
 
 Nothing here calls Python code of the standard library, which may itself be instrumented while a capture runs.
 """
@@ -21,7 +21,7 @@ def own_files(*names: str) -> frozenset[str]:
     return frozenset(f"{__file__.removesuffix('hooks.py')}{name}.py" for name in names)
 
 
-#: The files of the hooks and the trackers, whose frames lie between a function and what it calls.
+#: The files of the hooks and the trackers, whose frames are between a function and its callees.
 FILES = own_files("calling", "capturing", "hooks", "purity", "reading", "rewriting", "table", "tracking")
 
 FUTURE = 0
@@ -30,14 +30,14 @@ for _name in __future__.all_feature_names:
 
 
 class Now(threading.local):
-    """What is going on in this thread."""
+    """The state of this thread."""
 
     tracker: Any = None
 
 
 NOW = Now()
 
-#: Python's operators by the names that hooks give them.
+#: Python's operators by the hooks' names for them.
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, name)
     for name in (
@@ -53,15 +53,15 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "not_in": lambda l, r: l not in r,
 }
 
-#: Which elements of a target are targets of several names themselves, and the place of the starred one, or -1.
+#: Which elements of a target are themselves unpacked into several names, and the position of the starred one, or -1.
 Pattern = tuple[tuple[Any, ...], int]
 
 
 class Hooks:
-    """What instrumented code calls; `HOOKS` stands among its constants.
+    """The functions that instrumented code calls; `HOOKS` is among its constants.
 
-    Each gives the value on, unless said otherwise. What comes of an error is the tracker's to say: it is told, and the
-    error goes on.
+    Each returns its value, unless stated otherwise. The tracker decides about errors: it is notified, and the error
+    propagates.
     """
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class Hooks:
         return value if tracker is None else tracker.load_free(name, value, reader.__closure__[0])
 
     def load_name(self, name: str, value: Any, reader: Any = None) -> Any:
-        """Load a name in the body of a class, which comes from there if it is there."""
+        """Load a name in the body of a class, from there if it is defined there."""
         tracker = NOW.tracker
         if tracker is None or name in getframe(1).f_locals:
             return value
@@ -88,7 +88,7 @@ class Hooks:
         return tracker.load_free(name, value, reader.__closure__[0])
 
     def before_store(self, name: str, kind: str, reader: Any) -> None:
-        """Say that a name, "global" or "nonlocal", is about to be bound or deleted."""
+        """Announce that a name, "global" or "nonlocal", is about to be bound or deleted."""
         tracker = NOW.tracker
         if tracker is not None:
             tracker.before_store(getframe(1), name, None if reader is None else reader.__closure__[0])
@@ -107,7 +107,7 @@ class Hooks:
             raise
 
     def history(self, o: Any) -> Any:
-        """Return ``o.grad_fn``, of which nothing is asked but whether it is None."""
+        """Return ``o.grad_fn`` if only its being None is used."""
         tracker = NOW.tracker
         if tracker is None:
             return o.grad_fn
@@ -141,19 +141,19 @@ class Hooks:
         return o if tracker is None else tracker.writing_item(o)
 
     def hashed(self, key: Any) -> Any:
-        """Say that an entry is about to be set or deleted by a key."""
+        """Announce that an entry is about to be set or deleted by a key."""
         tracker = NOW.tracker
         if tracker is not None:
             tracker.hashed(key)
         return key
 
     def augmenting_attribute(self, op: str, o: Any, name: str) -> Callable[[Any], None]:
-        """Load an attribute, and return what takes the right side and sets it."""
+        """Load an attribute, and return the function that takes the right side and sets it."""
         value = self.attribute(o, name)
         return lambda right: setattr(self.writing_attribute(o, name), name, self.inplace(op, value, right))
 
     def augmenting_item(self, op: str, o: Any, key: Any) -> Callable[[Any], None]:
-        """Load an entry, and return what takes the right side and sets it."""
+        """Load an entry, and return the function that takes the right side and sets it."""
         value = self.item(o, key)
 
         def augment(right: Any) -> None:
@@ -167,11 +167,11 @@ class Hooks:
         return v if tracker is None else tracker.iterated(v)
 
     def unpacked(self, v: Any, pattern: Pattern) -> Any:
-        """Return what unpacks as a value does, and tells of what is unpacked within."""
+        """Return an object that unpacks like a value, and reports the unpacking within it."""
         return v if NOW.tracker is None else Unpacked(v, pattern)
 
     def unpacking(self, v: Any, pattern: Pattern) -> Any:
-        """Return what iterates as a value does, and tells of its elements being unpacked."""
+        """Return an object that iterates like a value, and reports the unpacking of its elements."""
         tracker = NOW.tracker
         return v if tracker is None else Unpacking(iter(tracker.iterated(v)), pattern)
 
@@ -193,7 +193,7 @@ class Hooks:
             raise
 
     def binary(self, op: str, l: Any, r: Any) -> Any:
-        """Return what an operator gives."""
+        """Return the result of an operator."""
         tracker = NOW.tracker
         if tracker is None:
             return BINARY[op](l, r)
@@ -204,7 +204,7 @@ class Hooks:
             raise
 
     def inplace(self, op: str, l: Any, r: Any) -> Any:
-        """Return what an operator in place gives."""
+        """Return the result of an in-place operator."""
         tracker = NOW.tracker
         if tracker is None:
             return INPLACE[op](l, r)
@@ -215,7 +215,7 @@ class Hooks:
             raise
 
     def unary(self, op: str, v: Any) -> Any:
-        """Return what an operator of one operand gives."""
+        """Return the result of a unary operator."""
         tracker = NOW.tracker
         if tracker is None:
             return UNARY[op](v)
@@ -226,7 +226,7 @@ class Hooks:
             raise
 
     def compare(self, op: str, l: Any, r: Any) -> Any:
-        """Return what a comparison gives."""
+        """Return the result of a comparison."""
         tracker = NOW.tracker
         if tracker is None:
             return COMPARE[op](l, r)
@@ -259,13 +259,13 @@ class Hooks:
         return v if tracker is None else tracker.entered(v)
 
     def importing(self, module: str, names: tuple[str, ...], level: int) -> None:
-        """Say that a module is about to be imported, and these names of it."""
+        """Announce that a module is about to be imported, and these names from it."""
         tracker = NOW.tracker
         if tracker is not None:
             tracker.importing(module, names, level)
 
     def caught(self, e: Any) -> None:
-        """Say that an error is handled, None if it has no name."""
+        """Report that an error is handled, None if it has no name."""
         tracker = NOW.tracker
         if tracker is not None:
             tracker.caught(e)
@@ -275,7 +275,7 @@ class Hooks:
         return v if tracker is None else tracker.made(v)
 
     def decorating(self, decorator: Any) -> Any:
-        """Return what calls a decorator."""
+        """Return a function that calls a decorator."""
         return decorator if NOW.tracker is None else lambda f: self.call(decorator, f)
 
     def returned(self, v: Any) -> Any:
@@ -287,11 +287,11 @@ class Hooks:
         return v if tracker is None else tracker.matched(v)
 
     def holding(self, v: Any) -> "Held":
-        """Return what has the value of a pattern as its attribute, as patterns are dotted names."""
+        """Return an object that has the value of a pattern as its attribute, because patterns are dotted names."""
         return Held(v)
 
     def unmatched(self, kind: Any) -> bool:
-        """Take the class of a pattern, which was loaded to be told, and match nothing."""
+        """Take the class of a pattern, which was loaded only to be reported, and match nothing."""
         return False
 
 
@@ -308,7 +308,7 @@ class Held:
 
 
 class Compared:
-    """An operand of a chained comparison, which Python writes as ``a < b < c`` whatever the operators are.
+    """An operand of a chained comparison, which is rewritten to ``a < b < c`` whatever the operators are.
 
     So each operand is evaluated once, and none after a comparison that is false.
     """
@@ -317,9 +317,9 @@ class Compared:
 
     def __init__(self, value: Any, op: str | None, is_tested: bool) -> None:
         self.value: Any = value
-        #: What it is compared by with the next one.
+        #: The comparison with the next operand.
         self.op: str | None = op
-        #: Whether it decides something how the one before compares with it.
+        #: Whether the comparison of the previous operand with it decides a branch.
         self.is_tested: bool = is_tested
 
     def __lt__(self, other: "Compared") -> Any:
@@ -329,7 +329,7 @@ class Compared:
 
 
 class Unpacked:
-    """A value that is about to be unpacked, with elements that are."""
+    """A value that is about to be unpacked, some of whose elements are unpacked too."""
 
     __slots__ = ("pattern", "value")
 
@@ -350,7 +350,7 @@ class Unpacked:
 
 
 def _told(values: Iterator[Any], nested: tuple[Any, ...], star: int) -> Iterator[Any]:
-    """Go through values, those that are unpacked themselves as what tells of it."""
+    """Go through values; wrap those that are unpacked themselves to report it."""
     before = nested if star < 0 else nested[:star]
     for pattern in before:
         for value in values:
@@ -370,7 +370,7 @@ def _told(values: Iterator[Any], nested: tuple[Any, ...], star: int) -> Iterator
 
 
 class Unpacking:
-    """An iterator over what is unpacked one by one."""
+    """An iterator over values that are unpacked one by one."""
 
     __slots__ = ("pattern", "values")
 
@@ -387,7 +387,7 @@ class Unpacking:
 
 # -- functions that ask for their caller's frame ------------------------------------------------------------------------
 
-#: How many arguments these functions have when they do not ask for it.
+#: The number of arguments with which these functions need the caller's frame.
 FRAMED: dict[Any, int] = {
     globals: 1,
     locals: 1,
@@ -402,18 +402,18 @@ FRAMED: dict[Any, int] = {
 
 
 def needs_frame(f: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a call asks for the frame that it is made in."""
+    """Whether a call needs the frame that it is made in."""
     return len(args) < FRAMED[f]
 
 
 def names_in(frame: types.FrameType) -> Any:
-    """Return what ``locals()`` gives in a frame."""
+    """Return the result of ``locals()`` in a frame."""
     names = frame.f_locals
     return names if sys.version_info < (3, 13) or type(names) is dict else dict(names)
 
 
 def is_shown(frame: types.FrameType) -> bool:
-    """Whether a frame is there without instrumenting, too."""
+    """Whether a frame also exists without instrumentation."""
     return frame.f_code.co_filename not in FILES
 
 
@@ -476,7 +476,9 @@ def _run(f: Any, frame: types.FrameType, source: Any, globals: Any = None, local
         locals = names_in(frame) if globals is None else globals
     if globals is None:
         globals = frame.f_globals
-    if not isinstance(source, types.CodeType):  # else it would have the future of this file, not of the caller's
+    if not isinstance(
+        source, types.CodeType
+    ):  # otherwise it would have this file's future statements, not the caller's
         if f is eval and isinstance(source, str | bytes):
             source = source.lstrip(" \t" if isinstance(source, str) else b" \t")  # type: ignore[arg-type]
         source = _compile(frame, source, "<string>", f.__name__)
@@ -484,7 +486,7 @@ def _run(f: Any, frame: types.FrameType, source: Any, globals: Any = None, local
 
 
 def super_of(frame: types.FrameType) -> Any:
-    """Return what ``super()`` gives in a frame, under whatever name it is called."""
+    """Return the result of ``super()`` in a frame, under whatever name it is called."""
     names, first = frame.f_locals, frame.f_code.co_varnames[: frame.f_code.co_argcount]
     if "__class__" not in frame.f_code.co_freevars or not first or first[0] not in names:
         return super()

@@ -1,8 +1,8 @@
-"""The quick way to kept programs: a call is told apart by a tuple of what its arguments are, which written text makes.
+"""The fast lookup of kept programs: generated code computes a key from a call's arguments.
 
-Calls of one *form* have the same classes, containers and keys in the same places. `Ways` knows by form, and then by
-signature (specs, plain values, modes), the programs that the general way has found for such a call. What a form says nothing
-of (lazy and batched arrays, objects, arrays that their backend would convert) goes the general way.
+Calls of one *form* have the same classes, containers and keys in the same places. `Ways` maps forms, and then
+signatures (specs, plain values, modes), to the programs that the general lookup has found for such a call. Calls that
+no form describes (lazy and batched arrays, objects, arrays that their backend would convert) use the general lookup.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from agrad.plugin import manager
 from agrad.program.arguments import is_raw
 from agrad.tree import TreeDef
 
-#: How many forms are known of calls with as many arguments and the same keywords, and signatures of each form.
+#: The number of forms that are stored for calls with as many arguments and the same keywords, and of signatures of each
+#: form.
 FORMS, SIGNATURES = 8, 64
 
-#: Of how many arguments, those in containers counted, a form is written.
+#: The largest number of arguments, including those in containers, for which a form is written.
 LARGEST = 1000
 
-#: Plain values that stand in a signature as they are: equal ones of one class are the same.
+#: Plain values that are part of a signature directly: equal ones of one class are the same.
 BY_VALUE = frozenset({bool, int, str, bytes})
 
 get_levels = batch_levels.get  # looked up once
@@ -40,17 +41,17 @@ errors.INTERNAL_FILES.add(FILE)
 
 
 def following(node: Any) -> bool | None:
-    """Return what a tensor with a node is to gradients: None if it requires none, else whether it is a leaf."""
+    """Return the gradient state of a tensor with a node: None if it requires none, otherwise whether it is a leaf."""
     return None if node is None else type(node) is AccumulateGrad
 
 
 class Ways:
-    """What is known of the calls of one function.
+    """The forms of the calls of one function.
 
     Parameters
     ----------
     floats : bool
-        Floats that are arguments themselves are inputs; else the programs are of one value.
+        Whether floats that are arguments themselves are inputs; otherwise programs belong to one value.
     """
 
     def __init__(self, *, floats: bool) -> None:
@@ -63,13 +64,13 @@ class Ways:
         self._forms.clear()
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """Return what is known of a call; () if nothing is.
+        """Return the stored data about a call; () if there are none.
 
         Returns
         -------
         tuple
-            The programs that the general way would look at, whose guards are still to be asked; the leaves of the arguments
-            and their structure; whether all that was given is raw.
+            The programs that the general lookup would consider, whose guards must still be checked; the leaves of the
+            arguments and their structure; whether all arguments are raw.
         """
         now = get_mode()
         if (now is None or now.simple_in == get_ident()) and not get_levels():
@@ -87,12 +88,12 @@ class Ways:
         treedef: TreeDef,
         programs: list[Kept],
     ) -> None:
-        """Note the programs among which the general way has found one for a call."""
+        """Store the programs among which the general lookup has found one for a call."""
         now = get_mode()
         if (now is not None and now.simple_in != get_ident()) or batch_levels.get():
             return
         arrays = [leaf._raw if isinstance(leaf, Tensor) else leaf for leaf in leaves if type(leaf) not in BY_VALUE]
-        if len(set(map(id, arrays))) < len(arrays):  # their programs do not ask for arrays in several places
+        if len(set(map(id, arrays))) < len(arrays):  # their programs do not check for repeated arrays
             return
         forms = self._forms.setdefault((len(args), *kwargs) if kwargs else len(args), [])
         for form in forms:
@@ -104,19 +105,20 @@ class Ways:
 
 
 class Form:
-    """What calls have in common that differ in nothing but specs and values.
+    """The common form of calls that only differ in specs and values.
 
     Attributes
     ----------
     find : callable
-        Of positional arguments, those by keyword and the mode: what `Ways.find` gives, None for a call of another form.
+        Of positional arguments, those by keyword and the mode: the result of `Ways.find`, None for a call of another
+        form.
     """
 
     find: Callable[[tuple[Any, ...], dict[str, Any], Mode | None], tuple[Any, ...] | None]
 
     def __init__(self, text: Text, treedef: TreeDef, whole: bool) -> None:
         self._known: dict[tuple[Any, ...], list[Kept]] = {}
-        self._last: list[Any] = [((), ())]  # a signature is sooner compared than hashed
+        self._last: list[Any] = [((), ())]  # comparing a signature is faster than hashing it
         text.names |= {"last": self._last, "other": functools.partial(_other, self._known, self._last)}
         text.names |= {"structure": treedef, "whole": whole}
         self.find, self._signature = text.functions()
@@ -125,14 +127,14 @@ class Form:
     def of(
         cls, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any], treedef: TreeDef, *, floats: bool
     ) -> Form | None:
-        """Return the form of a call; None where it goes the general way."""
+        """Return the form of a call; None if it uses the general lookup."""
         text = Text(floats=floats)
         if len(leaves) > LARGEST or not text.add_call(args, kwargs, treedef):
             return None
         return cls(text, treedef, is_raw(leaves))
 
     def learn(self, args: tuple[Any, ...], kwargs: dict[str, Any], now: Mode | None, programs: list[Kept]) -> bool:
-        """Note the programs of a call; return whether it is of this form."""
+        """Store the programs of a call; return whether it has this form."""
         signature = self._signature(args, kwargs, now)
         if signature is None:
             return False
@@ -151,12 +153,12 @@ def _other(known: dict[Any, list[Kept]], last: list[Any], signature: tuple[Any, 
 
 
 class Text:
-    """The text of a form: looks at each argument once.
+    """The text of a form: reads each argument once.
 
     Attributes
     ----------
     names : dict
-        What the text refers to.
+        The names that the text uses.
     """
 
     def __init__(self, *, floats: bool) -> None:
@@ -172,11 +174,11 @@ class Text:
         self._count = 0
 
     def add_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], treedef: TreeDef) -> bool:
-        """Add the arguments of a call; return whether a form can tell of each what it is."""
+        """Add the arguments of a call; return whether a form can describe each."""
         positional, named = treedef.children
         whole = self._unpacked("args", tuple, args, positional, top=True)
         whole = whole and self._unpacked("kwargs", dict, kwargs, named, top=True)
-        if len(self._containers) > 1:  # one in several places is seen as such
+        if len(self._containers) > 1:  # a repeated one is recognised as such
             ids = ", ".join(f"id({name})" for name in self._containers)
             self._refuse(f"len({{{ids}}}) < {len(self._containers)}")
         return whole
@@ -185,13 +187,13 @@ class Text:
         self._lines.append(f"if {condition}: return None")
 
     def _called(self, value: Any) -> str:
-        """Return what an object is called in the text."""
+        """Return the name of an object in the text."""
         name = self._known.setdefault(id(value), f"o{len(self._known)}")
         self.names[name] = value
         return name
 
     def _unpacked(self, name: str, kind: type, value: Any, structure: TreeDef, *, top: bool) -> bool:
-        """Add what is in a container."""
+        """Add the entries of a container."""
         inside = [f"v{self._count + i}" for i in range(len(value))]
         self._count += len(inside)
         if inside:
@@ -244,11 +246,11 @@ class Text:
         return True
 
     def functions(self) -> Iterator[Callable[..., Any]]:
-        """Return what finds the programs of a call, and what gives its signature."""
+        """Return the function that finds the programs of a call, and the one that returns its signature."""
         signature = f"({', '.join(self._parts)})"
         found = f"programs if known == signature else other(signature), [{', '.join(self._leaves)}], structure, whole"
         finding = [*self._lines, f"signature = {signature}", "known, programs = last[0]", f"return {found}"]
         for name, inside in (("find", finding), ("sign", [*self._lines, f"return {signature}"])):
             lines = [f"def {name}(args, kwargs, now):", *(f"    {line}" for line in inside), ""]
             exec(compile("\n".join(lines), FILE, "exec"), self.names)  # noqa: S102 (made of names of our own)
-            yield self.names.pop(name)  # which would hold itself
+            yield self.names.pop(name)  # which would contain itself

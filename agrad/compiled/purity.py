@@ -1,9 +1,9 @@
-"""Code that only computes: hooks that may be part of a captured backward pass, and what a loop does in each call.
+"""Code without side effects: hooks that may be part of a captured backward pass, and the work of a loop in each call.
 
-A capture runs the backward pass of a call's results once, for nothing but its steps. What a hook did then beside computing
-would be done too often, and at no later call; so a hook runs instrumented there, as does the `backward` of a `Function`, and what
-would change something outside of it is refused before it is done. What it reads is a condition. So runs what a loop calls, once
-on arrays without elements, in place of all its calls.
+A capture runs the backward pass of a call's results once, only for its steps. Any side effect of a hook would then
+happen too often, and not in later calls; so a hook runs instrumented there, as does the `backward` of a `Function`, and
+a change to anything outside is refused before it happens. Its reads are conditions. In the same way the function of a
+loop runs once on arrays without elements, in place of all its calls.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from agrad.program.program import same
 from agrad.program.recording import CaptureError, Hooked
 from agrad.random import again
 
-#: Members of tensors that leave something behind.
+#: Members of tensors with side effects.
 LEAVING = frozenset({"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
 
-#: Members of tensors that say how they are differentiated, which one call of a loop cannot say for all.
+#: Members of tensors that tell how they are differentiated, which one call of a loop cannot tell for all.
 HISTORY = frozenset(
     {"detach_", "grad", "grad_fn", "is_leaf", "output_nr", "requires_grad", "requires_grad_", "retains_grad"}
 )
 
 
 class Refused(BaseException):
-    """A hook is about to do more than compute: it ends, and what recorded its steps does not try again."""
+    """A hook is about to do more than compute: it ends, and the recorder of its steps does not try again."""
 
 
 class Computing(Tracker):
-    """A tracker that lets nothing happen but computing."""
+    """A tracker that allows computations only."""
 
-    runs_kernels = False  # it runs for its steps alone
+    runs_kernels = False  # it runs only for its steps
 
     def __init__(self, watcher: Watcher) -> None:
         super().__init__(watcher)
@@ -55,19 +55,19 @@ class Computing(Tracker):
         self._refused: CaptureError | None = None
 
     def no(self, why: str) -> NoReturn:
-        """Refuse what is about to be done."""
+        """Refuse an action before it happens."""
         error = CaptureError(f"capture: {self._what} may do more than compute: {why}{errors.called()}")
         self._refused = self._refused or error
         raise Refused
 
     def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of which each change outside is refused."""
+        """Call a function, refusing each outer change."""
         self.go_on()
         self._what = what
         modes, before = mode.get_mode(), NOW.tracker
         catch_up()
         put_back = net(self, {})
-        with uncollected():  # what runs when something is let go of is nothing that the function does
+        with uncollected():  # code that runs when an object is released is not the function's
             NOW.tracker = self
             try:
                 made = again(self._draws(), function, *args)
@@ -91,7 +91,7 @@ class Computing(Tracker):
         return made
 
     def _note(self, why: str) -> None:
-        """Refuse what has been done."""
+        """Refuse an action that has happened."""
         with contextlib.suppress(Refused):
             self.no(why)
 
@@ -101,7 +101,7 @@ class Computing(Tracker):
             raise self._refused
 
     def _outside(self) -> None:
-        """Let nothing that is not instrumented begin in code that goes on though something was refused: the net is gone."""
+        """Allow nothing that is not instrumented to begin in code that continues after a refusal: the net is gone."""
         if self._refused is not None:
             raise Refused
 
@@ -151,7 +151,7 @@ class Computing(Tracker):
 
 
 class Judge(Computing):
-    """A tracker of what runs in a backward pass.
+    """A tracker of code that runs in a backward pass.
 
     Parameters
     ----------
@@ -161,24 +161,24 @@ class Judge(Computing):
 
     def __init__(self, watcher: Watcher) -> None:
         super().__init__(watcher)
-        self._forward: set[int] = set()  # by id, what holds what the forward put there
+        self._forward: set[int] = set()  # by id, the holders of objects that the forward put there
         self._numbers = False  # whether it may compute with numbers of the program
 
     @property
     def conditions(self) -> list[Link]:
-        """What must be as it was whenever the pass runs."""
+        """The conditions that must hold whenever the pass runs."""
         return list(self.links.values())
 
     def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
         asked = len(self.watcher.conditions)
         made = super().run(what, function, *args)
         if len(self.watcher.conditions) > asked:
-            self._note(f"it chooses its way by a value ({self.watcher.conditions[-1].line})")
+            self._note(f"it branches on a value ({self.watcher.conditions[-1].line})")
         self.go_on()
         return made
 
     def hook(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what calls a hook on a tensor, seen."""
+        """Return the function that calls a hook on a tensor, observed."""
         self.known_from_outside(hook)
 
         def seen(*args: Any) -> Any:
@@ -189,7 +189,7 @@ class Judge(Computing):
         return seen
 
     def vjp(self, node: FunctionNode, what: str) -> Callable[..., Any]:
-        """Return what runs the backward of a `Function`, seen."""
+        """Return the function that runs the backward of a `Function`, observed."""
         vjp = node.vjp
         self.root(node)
         self._forward.add(id(node))
@@ -201,7 +201,7 @@ class Judge(Computing):
         return seen
 
     def known_from_outside(self, value: Any) -> None:
-        """Take an object for one that was there before the pass."""
+        """Treat an object as one that existed before the pass."""
         if type(value) is types.BuiltinFunctionType and not isinstance(value.__self__, types.ModuleType | None):
             self.root(value.__self__)
         self.root(value)
@@ -232,10 +232,10 @@ class Judge(Computing):
 
 
 class Repeated(Computing):
-    """A tracker of what a loop does in each call: it runs once for all, on arrays without elements.
+    """A tracker of the work of a loop in each call: it runs once for all, on arrays without elements.
 
-    It knows what the tracker of the call knows, and goes on with its conditions. What the call has made before may be read and
-    not be changed.
+    It shares the knowledge and the conditions of the call's tracker. Objects that the call has created before may be
+    read and not changed.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ class Repeated(Computing):
         while first.before is not None:
             first = first.before
         tracked = self.known.get(id(first.value))
-        if tracked is not None and tracked.status == EARLIER:  # what it holds the call has put there
+        if tracked is not None and tracked.status == EARLIER:  # its content was put there by the call
             return value if self.is_known(value) else self.at(value).value
         return super().see(value, before, step, guard=guard)
 
@@ -287,7 +287,7 @@ class Repeated(Computing):
         return super().writing_attribute(o, name)
 
     def _of_tensor(self, t: Tensor, name: str) -> Any:
-        if name in HISTORY:  # what is carried has none here
+        if name in HISTORY:  # carried tensors have none here
             self.no(f"it uses .{name}")
         return super()._of_tensor(t, name)
 
@@ -314,7 +314,7 @@ class Repeated(Computing):
 
 
 class judged:  # noqa: N801 (a context manager)
-    """Within the block hooks and `Function`s run as a `Judge` lets them.
+    """Within the block, hooks and `Function`s run as a `Judge` allows.
 
     Parameters
     ----------
@@ -325,12 +325,13 @@ class judged:  # noqa: N801 (a context manager)
     nodes : sequence of Node
         Of the graph.
     alone : bool
-        Every backward pass comes to all of these.
+        Every backward pass reaches all of these.
 
     Raises
     ------
     CaptureError
-        Here if a hook may run where it should not, in the block where one is about to do more than compute.
+        The place of a refusal if a hook may run where it should not, in the block where one is about to do more than
+        compute.
     """
 
     def __init__(self, watcher: Watcher, hooks: Sequence[Hooked], nodes: Sequence[Node], *, alone: bool) -> None:
@@ -352,7 +353,7 @@ class judged:  # noqa: N801 (a context manager)
         return self._judge
 
     def _put(self, judge: Judge) -> None:
-        """Let hooks and `Function`s be seen."""
+        """Make hooks and `Function`s observable."""
         for (table, key), hook in zip(self._tables, self._before, strict=True):
             table[key] = judge.hook(hook)
         for node in self._nodes:
@@ -376,7 +377,7 @@ class judged:  # noqa: N801 (a context manager)
 
 
 def watch_of(node: Node) -> Any:
-    """Return what knows the hooks of a module that a node runs; None where it runs none."""
+    """Return the object that knows the hooks of a module which a node runs; None if it runs none."""
     return getattr(node, "module_hooks", None)
 
 
@@ -390,12 +391,12 @@ def hooks_on(nodes: Sequence[Node]) -> list[Callable[..., Any]]:
 
 
 def are_alike(hooks: Sequence[Any], before: Sequence[Any]) -> bool:
-    """Return whether hooks are of the same code as others, and would read the same."""
+    """Return whether hooks have the same code as others, and would read the same."""
     return len(hooks) == len(before) and all(map(is_alike, hooks, before))
 
 
 def is_alike(one: Any, other: Any, known: frozenset[tuple[int, int]] = frozenset()) -> bool:
-    """Return whether a function, or what it holds, is another one made anew."""
+    """Return whether a function, or its content, is a new object each time."""
     pair = id(one), id(other)
     if one is other or pair in known:
         return True
@@ -412,7 +413,7 @@ def is_alike(one: Any, other: Any, known: frozenset[tuple[int, int]] = frozenset
 
 
 def _parts_of(value: Any) -> Sequence[Any] | None:
-    """Return what makes an object what it is; None where nobody knows."""
+    """Return the identity of an object; None if it is unknown."""
     if isinstance(value, types.FunctionType):
         cells = [contents_of(cell) for cell in value.__closure__ or ()]
         named = value.__kwdefaults__ or {}

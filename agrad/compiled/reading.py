@@ -50,7 +50,7 @@ from agrad.core.tensor import Tensor
 from agrad.program.closures import LENT, Found, search
 from agrad.random import Generator
 
-#: What is asked of a tensor beside its values: an answer is a condition.
+#: The properties of a tensor besides its values: reading one is a condition.
 FACTS: Final = frozenset(
     {
         "requires_grad",
@@ -69,12 +69,12 @@ FACTS: Final = frozenset(
     }
 )
 
-#: Why there is no program where Python looks at nodes: other calls have others, and what a replay gives has one alone.
-GRAPH: Final = "it looks at nodes of the graph (grad_fn)"
-#: What is asked of an array that its shape and dtype do not say.
+#: Why there is no program if Python looks at nodes: other calls have others, and the result of a replay has only one.
+GRAPH: Final = "it inspects nodes of the graph (grad_fn)"
+#: The properties of an array that its shape and dtype do not determine.
 LAYOUT: Final = frozenset({"strides", "flags"})
 
-#: Attributes of a module's objects that say where they stand, and of functions that are constant.
+#: Attributes of a module's objects that tell where they are, and of functions that are constant.
 NAMES: Final = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__wrapped__", "__annotations__"})
 
 
@@ -84,7 +84,7 @@ class Reading(Knowing):
     # -- names --------------------------------------------------------------------------------------------------------
 
     def load_global(self, frame: types.FrameType, name: str, value: Any) -> Any:
-        """Take note of a global, or of one of Python's own functions."""
+        """Record the read of a global, or of one of Python's own functions."""
         names = frame.f_globals
         kind = whose(frame.f_code.co_filename)
         if name not in names:
@@ -99,7 +99,7 @@ class Reading(Knowing):
         return self.see(value, at, ("item", name), guard=not constant)
 
     def load_free(self, name: str, value: Any, cell: types.CellType) -> Any:
-        """Take note of what a cell holds that was there before the call."""
+        """Record the content of a cell that existed before the call."""
         if id(cell) not in self._cells:
             return value
         if id(cell) in self._before and self._before[id(cell)][1] is not value:
@@ -107,7 +107,7 @@ class Reading(Knowing):
         return self.see(value, self.root(cell), ("content", name))
 
     def before_store(self, frame: types.FrameType, name: str, cell: types.CellType | None) -> None:
-        """Keep what a global or a nonlocal name was before it is bound to something else."""
+        """Save the value of a global or a nonlocal name before it is bound to something else."""
         if cell is None:
             names = frame.f_globals
             at = self.root(names)
@@ -121,7 +121,7 @@ class Reading(Knowing):
             self.changing_cell(cell, value)
 
     def _as_it_was(self, table: Any, at: Found, step: tuple[str, Any], value: Any) -> None:
-        """Make it a condition what stands in a place that is written: a call may put there what is there already."""
+        """Make the current value of a written place a condition: a call may write the same value there."""
         if value is not MISSING:
             self.see(value, at, step)
         else:
@@ -130,15 +130,15 @@ class Reading(Knowing):
     # -- attributes ---------------------------------------------------------------------------------------------------
 
     def attribute(self, o: Any, name: str, *, whole: bool = True) -> Any:
-        """Return an attribute; that it is what it is, is a condition where the object is from outside.
+        """Return an attribute; its value is a condition if the object is from outside.
 
-        Of what is not asked for as a `whole` only whether it is None is looked at.
+        If it is not read as a `whole`, only whether it is None is checked.
         """
         kind = type(o)
         if kind in PLAIN:
             if not callable(
                 getattr(kind, name, len)
-            ):  # a method reads it where it is called; whether there is one, nobody
+            ):  # a method reads it where it is called; nothing checks whether there is one
                 self.use(o)
             return getattr(o, name)
         if isinstance(o, Tensor):
@@ -191,12 +191,12 @@ class Reading(Knowing):
             found = self.known.get(id(t))
             if found is not None and found.at is not None and not self._is_made(value):
                 self.order.append(Found(value, found.at, ("attribute", "grad")))
-        if isinstance(value, tuple | list) or name in FACTS:  # a dtype is an object of the array library's
+        if isinstance(value, tuple | list) or name in FACTS:  # a dtype is an object of the array library
             self.fresh_all(value)
         return value
 
     def _graph(self, o: Any, name: str = "") -> None:
-        """Give up where Python looks at a node, but for what a `Function` has put at its ctx."""
+        """Give up if Python inspects a node, except for values that a `Function` has stored in its ctx."""
         if isinstance(o, Node) and (self.at(o).status != FRESH or hasattr(Node, name)):
             self.no(GRAPH)
 
@@ -206,30 +206,30 @@ class Reading(Knowing):
         return watcher.number_of(tensor._raw) is not None and not is_from_outside
 
     def facts(self, t: Tensor) -> None:
-        """Make a condition of what a tensor from outside is, but for its values."""
+        """Make a condition of the properties of an outer tensor, without its values."""
         tracked = self.known.get(id(t))
         if tracked is not None and tracked.at is not None and tracked.at.before is not None:
             self.asked.setdefault(id(t), tracked.at)
 
     def identity(self, t: Any) -> None:
-        """Make a condition of which tensor from outside stands in a place.
+        """Make a condition of which outer tensor is at a place.
 
-        Of an argument it is one where it is found outside, too: that both are the same is always a condition.
+        For an argument, this is one if it is also found outside: that both are the same is always a condition.
         """
         tracked = self.known.get(id(t))
         found = None if tracked is None else tracked.at
         if found is None or found.before is None or (id(t) in self.arguments and found.step == ("attribute", "grad")):
             if id(t) in self.arguments:
-                self.no("which object an argument is decides")
+                self.no("the identity of an argument decides")
         else:
             self.identical.setdefault(id(t), found)
 
     def primitively(self, function: Any, *args: Any) -> Any:
-        """Call what is not instrumented, by Python code that is."""
+        """Call Python code that is not instrumented."""
         return self._below("agrad", function, args, {})
 
     def _below(self, native: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call what is not instrumented, of agrad's or of C's."""
+        """Call agrad's or C's code, which is not instrumented."""
         before, self.native = self.native, native
         self.beneath += 1
         try:
@@ -239,14 +239,14 @@ class Reading(Knowing):
             self.beneath -= 1
 
     def lively(self, v: Any) -> Any:
-        """Return a number as agrad's own functions get it: as one that they can compute with by steps."""
+        """Return a number in the form for agrad's own functions: one that they can compute with by steps."""
         if type(v) is float or type(v) is int:
             live = self.watcher.live_of(v)
             return v if live is None else live
         return v
 
     def lent(self, v: Any) -> Any:
-        """Return a value as agrad's own functions get it: an array that the call has made is constant, as it is now."""
+        """Return a value in the form for agrad's own functions: an array that the call has created is constant, with its current value."""
         if type(v) in PLAIN:
             return self.lively(v)
         if self.watcher.failure is not None:
@@ -269,14 +269,14 @@ class Reading(Knowing):
         return v
 
     def _is_constant(self, array: Any) -> bool:
-        """Return whether an array was made by the call, or of one from outside whose values are a condition."""
+        """Return whether an array was created by the call, or from an outer one whose values are a condition."""
         tracked = self.known.get(id(array))
         if tracked is None or id(array) in self.parts:
             return False
         return tracked.status == FRESH or (tracked.status == FOUND and tracked.at is None and id(array) in self._read)
 
     def lending(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call agrad's own code with what it may compute with, and see what becomes of the arrays that the call has made."""
+        """Call agrad's own code with values it may compute with, and check what happens to the arrays that the call has created."""
         args, kwargs = [*map(self.lent, args)], {name: self.lent(a) for name, a in kwargs.items()}
         lent = [self._used[id(a)] for a in (*args, *kwargs.values()) if id(a) in self._used]
         made = self._below("agrad", function, args, kwargs)
@@ -418,14 +418,14 @@ class Reading(Knowing):
         return value if callable(value) else self._taken_of(array, value)
 
     def _taken_of(self, array: Any, made: Any) -> Any:
-        """Take note of what Python reads of an array."""
+        """Record the properties of an array that Python reads."""
         status = self.at(array).status
         if status != FRESH:
             self.array(array)
         return self._like(made, status)
 
     def _part(self, array: Any, take: Callable[[Any, Any], Any], key: Any) -> Any:
-        """Return a part of an array; of one from outside it is a step, so that only what is read further is a condition."""
+        """Return a part of an array; for an outer array it is a step, so that only what is read further is a condition."""
         made = take(array, key)
         owner = self.parts[id(array)][1] if id(array) in self.parts else array
         found = self.at(owner).at if self.at(array).status == FOUND and id(array) not in self._read else None
@@ -441,7 +441,7 @@ class Reading(Knowing):
         return self._taken_of(array, made)
 
     def layout(self, array: Any, at: Found | None) -> None:
-        """Make it a condition how an array from outside lies in memory, and what may be done with it."""
+        """Make the memory layout of an outer array, and the permitted actions on it, a condition."""
         if at is None or at.before is None or not hasattr(array, "flags"):
             self.no(f"Python asks how {self.called(array)}, an array among the arguments, lies in memory")
             return
@@ -451,7 +451,7 @@ class Reading(Knowing):
         )
 
     def _kept_by(self, holder: Any, at: Found | None, held: dict[str, Any], name: str) -> Any:
-        """Return what somebody has put on an array or a tensor from outside, or raise that there is nothing."""
+        """Return an attribute that somebody has set on an outer array or tensor, or raise that there is none."""
         if at is None or at.before is None:
             self.no(f"the attribute {name} of an array among the arguments is read")
             return getattr(holder, name)
@@ -462,7 +462,7 @@ class Reading(Knowing):
         return getattr(holder, name)
 
     def _like(self, value: Any, status: str) -> Any:
-        """Take note of what goes on looking at something: it is as the thing is."""
+        """Record an object that continues to look at another one: it has the same status."""
         if type(value) not in PLAIN and id(value) not in self.known:
             tracked = self.at(self.fresh(value))
             tracked.status = status
@@ -521,11 +521,11 @@ class Reading(Knowing):
         raise NotImplementedError
 
     def watcher_out(self, value: Any) -> Any:
-        """Return what agrad's code gave, with plain floats for numbers of the program."""
+        """Return the result of agrad's code, with plain floats for numbers of the program."""
         return value
 
     def _of_object(self, o: Any, name: str) -> Any:
-        """Return an attribute of an object of a class that is the user's, a library's or Python's own."""
+        """Return an attribute of an object whose class is the user's, a library's or Python's own."""
         kind, tracked = type(o), self.at(o)
         self.ensure(o)
         if isinstance(o, enum.Enum) and name in ("name", "value", "_name_", "_value_"):
@@ -552,7 +552,7 @@ class Reading(Knowing):
         outside = tracked.status == FOUND
         held = instance_dict(o)
         if tracked.status == ARGUMENT and held is not None and name in held:
-            fields = member_of(kind, "__dataclass_fields__")  # its key holds these, and no others
+            fields = member_of(kind, "__dataclass_fields__")  # its key contains these, and no others
             if fields is MISSING or name not in fields:
                 self.no(f"an attribute of {self.called(o)}, a container among the arguments, is read")
         if member is not MISSING and is_data(member):
@@ -601,7 +601,7 @@ class Reading(Knowing):
         )
 
     def _descriptor(self, kind: type, name: str, member: Any) -> None:
-        """See an object in a class whose own methods say what instances have under its name."""
+        """Record an object whose class has methods that hide the instance's attribute of its name."""
         owner = next(each for each in kind.__mro__ if name in vars(each))
         if self.at(owner).status == FRESH:
             self.fresh(member)
@@ -661,7 +661,7 @@ class Reading(Knowing):
         return value
 
     def _is_instance(self, o: Any, kind: type, held: Any) -> None:
-        """Make a condition of an object's class, and of its having the table of attributes that it has."""
+        """Make a condition of an object's class, and of its table of attributes."""
         if kind in CONTAINERS:
             return
         tracked = self.at(o)
@@ -672,11 +672,11 @@ class Reading(Knowing):
             self.require(operator.attrgetter("__dict__"), o, held, name, ("table", id(o)))
 
     def _is_lent(self, value: Any) -> bool:
-        """Return whether a module has a tensor only for a call of `functional_call`: it stands there at no other time."""
+        """Return whether a module holds a tensor only for a call of `functional_call`: it is there at no other time."""
         return bool(LENT) and any(value is one for lent in list(LENT.values()) for one in lent.values.values())
 
     def writing_attribute(self, o: Any, name: str) -> Any:
-        """Keep what an object from outside has, before an attribute of it is set or deleted."""
+        """Save the attributes of an outer object before one is set or deleted."""
         if isinstance(o, Tensor):
             if not hasattr(type(o), name):
                 if id(o) in self.known or id(o) in self.arguments or not self._is_made(o):
@@ -713,7 +713,7 @@ class Reading(Knowing):
         return o
 
     def deleting_attribute(self, o: Any, name: str) -> Any:
-        """Keep it likewise before one is deleted: set again it is the last, so which others there are is a condition."""
+        """Save them likewise before one is deleted: set again it is the last, so the set of others is a condition."""
         self.writing_attribute(o, name)
         held = o if isinstance(o, type | types.ModuleType) else instance_dict(o)
         _, names = self._before.get(id(held), (held, ()))
@@ -726,7 +726,7 @@ class Reading(Knowing):
         return o
 
     def _before_writing(self, o: Any, name: str, tracked: Tracked) -> None:
-        """Make it a condition what an attribute is that is about to be set or deleted."""
+        """Make the value of an attribute that is about to be set or deleted a condition."""
         held = vars(o) if isinstance(o, types.ModuleType) else instance_dict(o)
         if tracked.status == ARGUMENT and held is not None and name in held:
             fields = member_of(type(o), "__dataclass_fields__")
@@ -750,7 +750,7 @@ class Reading(Knowing):
     # -- entries ------------------------------------------------------------------------------------------------------
 
     def item(self, o: Any, key: Any) -> Any:
-        """Return an entry; that it is what it is, is a condition where the container is from outside."""
+        """Return an entry; its value is a condition if the container is from outside."""
         kind = type(o)
         if kind in (str, bytes, range):
             self.use(key)
@@ -807,7 +807,7 @@ class Reading(Knowing):
             return value
         at = tracked.at or self.root(o)
         if isinstance(o, dict) and not isinstance(key, Tensor):
-            value = dict.get(o, key, MISSING)  # once: a key may count how often it is asked for its hash
+            value = dict.get(o, key, MISSING)  # once: a key may count how often its hash is computed
             if value is MISSING:
                 makes = member_of(kind, "__missing__")
                 if type(makes) not in (type(MISSING), types.FunctionType):
@@ -849,7 +849,7 @@ class Reading(Knowing):
             self.require(count, o, count(o), f"how many entries {self.called(o)} has", ("len", id(o)))
 
     def writing_item(self, o: Any) -> Any:
-        """Keep what a container from outside holds, before an entry is set or deleted."""
+        """Save the content of an outer container before an entry is set or deleted."""
         if isinstance(o, Tensor):
             return o
         kind = type(o)
@@ -875,7 +875,7 @@ class Reading(Knowing):
         return Reads(self, o) if isinstance(o, list | bytearray) else o
 
     def iterated(self, v: Any) -> Any:
-        """Take note of what is gone through one by one."""
+        """Record a value that is iterated over."""
         kind = type(v)
         if kind in (range, str, bytes):
             return v
@@ -910,7 +910,7 @@ class Reading(Knowing):
     # -- what C, or text, makes of a value ----------------------------------------------------------------------------
 
     def use(self, v: Any, depth: int = 0) -> Any:
-        """Take note of a value that is read with all it holds."""
+        """Record a value that is read with everything it holds."""
         kind = type(v)
         if kind is float or kind is int:
             self.condition(v)
@@ -952,12 +952,12 @@ class Reading(Knowing):
         return v
 
     def told_by_identity(self, key: Any) -> None:
-        """Give up where a NaN is looked for: which object it is decides, and that is no condition."""
+        """Give up if a NaN is looked for: its identity decides, and that cannot be a condition."""
         if isinstance(key, float) and math.isnan(key):
             self.no("a NaN is looked for in a container")
 
     def hashed(self, key: Any) -> None:
-        """Take note of an object that becomes a key or a member of a set: its hash, and what it equals, are asked for."""
+        """Record an object that becomes a key or a member of a set: its hash and its equality are used."""
         kind = type(key)
         if kind in PLAIN:
             self.condition(key)
@@ -978,7 +978,7 @@ class Reading(Knowing):
             self.watcher.condition(live)
 
     def handed(self, value: Any, depth: int = 0) -> None:
-        """See all that agrad's own code may read of a value that it is given."""
+        """Record everything that agrad's own code may read of its argument."""
         kind = type(value)
         if kind is int or kind is slice:
             for part in (value.start, value.stop, value.step) if kind is slice else (value,):
@@ -1029,7 +1029,7 @@ class Reading(Knowing):
                 self.handed(inner, depth + 1)
 
     def looked_into(self, o: Any, depth: int = 0) -> None:
-        """See what Python code that is not instrumented, or a pattern, reads of an object: any attribute."""
+        """Record everything that Python code which is not instrumented, or a pattern, reads of an object: any attribute."""
         self.handed(o)
         held = instance_dict(o)
         status = self.at(o).status
@@ -1037,13 +1037,13 @@ class Reading(Knowing):
             for inside in [*(held or {}).values(), *(slots_of(o) or {}).values()]:
                 self.use(inside, depth + 1)
         if status == ARGUMENT and held is not None:
-            fields = member_of(type(o), "__dataclass_fields__")  # its key holds these, and no others
+            fields = member_of(type(o), "__dataclass_fields__")  # its key contains these, and no others
             for name in held:
                 if fields is MISSING or name not in fields:
                     self.no(f"an attribute of {self.called(o)}, a container among the arguments, is read")
 
     def _all_of(self, o: Any, at: Found, depth: int) -> None:
-        """See all attributes of an object from outside."""
+        """Record all attributes of an outer object."""
         held = instance_dict(o)
         self._is_instance(o, type(o), held)
         if held is not None:
@@ -1056,7 +1056,7 @@ class Reading(Knowing):
             self.require(count_of_slots, o, len(slots), f"the slots of {self.name(at)}", ("slots", id(o)))
 
     def _of_partial(self, f: Any) -> None:
-        """See what a `functools.partial` holds."""
+        """Record the content of a `functools.partial`."""
         tracked = self.at(f)
         if tracked.status == FOUND and id(f) not in self._whole:
             self._whole[id(f)] = f
@@ -1071,7 +1071,7 @@ class Reading(Knowing):
     # -- optimisers ---------------------------------------------------------------------------------------------------
 
     def told(self, o: Any) -> None:
-        """See the ways to the tensors of an optimiser or a schedule, which tells the recorder of all else it reads."""
+        """Record the paths to the tensors of an optimiser or a schedule, which reports all other reads to the recorder."""
         if id(o) in self._whole:
             return
         self._whole[id(o)] = o
@@ -1145,7 +1145,7 @@ STEADY: Final = frozenset(
 
 
 class Reads:
-    """Stands for an array, or a list, where entries are set: it looks at the key, and at what it gets."""
+    """Replaces an array, or a list, where entries are set: it checks the key, and the values."""
 
     __slots__ = ("_of", "_tracker")
 
@@ -1166,7 +1166,7 @@ class Reads:
 
 
 def is_basic(key: Any) -> bool:
-    """Return whether a key of an array chooses the same whatever the values are: numbers, slices, or one array of integers."""
+    """Return whether a key of an array selects the same elements for any values: numbers, slices, or one array of integers."""
     if isinstance(key, tuple):
         return all(type(part) in (int, slice, type(None), type(...)) for part in key)
     return type(key) in (int, slice, type(None), type(...)) or (
@@ -1175,13 +1175,13 @@ def is_basic(key: Any) -> bool:
 
 
 def is_data(member: Any) -> bool:
-    """Return whether a member of a class comes before what an instance has of its name."""
+    """Return whether a member of a class takes precedence over the instance's attribute of the same name."""
     kind = type(member)
     return kind is property or hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
 def is_read_unseen(kind: type) -> bool:
-    """Return whether methods that Python has generated read instances of a class where C calls them: dataclasses."""
+    """Return whether methods generated by Python read instances of a class when C calls them: dataclasses."""
     return member_of(kind, "__dataclass_fields__") is not MISSING
 
 
@@ -1196,7 +1196,7 @@ def layout_of(array: Any) -> Any:
 
 
 def is_view(v: Any) -> bool:
-    """Return whether an object looks at a container, which is known as it is."""
+    """Return whether an object looks at a container, whose status is known."""
     return type(v).__name__ in ("dict_keys", "dict_values", "dict_items", "mappingproxy")
 
 

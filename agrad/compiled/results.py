@@ -1,4 +1,4 @@
-"""Text that makes what a replay returns of the outputs of its program, where that is nothing unusual."""
+"""Generated code that builds the results of a replay from the outputs of its program, in the usual cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from agrad.core.tensor import Tensor
 from agrad.program.program import Given, Leaf, Number
 from agrad.tree import TreeDef
 
-#: Of outputs, the leaves of the arguments, and the node of what is differentiated: what the function would return.
+#: A function of outputs, the leaves of the arguments, and the node of the differentiated results: it returns the
+#: function's result.
 Giver = Callable[[Sequence[Any], Sequence[Any], Any], Any]
 
 FILE = "<agrad results>"
@@ -23,14 +24,14 @@ errors.INTERNAL_FILES.add(FILE)
 
 
 def giver_of(kept: Any, whole: bool) -> Giver | None:
-    """Return what gives the results of a kept program, whose outputs have been seen; None where `Kept.returned` is to.
+    """Return the function that builds the results of a kept program whose outputs have been seen; None if `Kept.returned` must do it.
 
     Parameters
     ----------
     kept : Kept
-        The program; that module imports this one.
+        The program; its module imports this one.
     whole : bool
-        Whether its results come as arrays of their library.
+        Whether its results are returned as arrays of their library.
     """
     backend = kept.backend
     arguments, structure = kept.program.arguments, kept.program.results
@@ -89,12 +90,12 @@ def giver_of(kept: Any, whole: bool) -> Giver | None:
     return names.pop("give")  # type: ignore[no-any-return]
 
 
-#: Of how many results text is written.
+#: The largest number of results for which code is generated.
 LARGEST = 1000
 
 
 def put_together(structure: TreeDef, leaves: Iterator[str]) -> str | None:
-    """Return the display that makes a container of these leaves; None for one that has none, or other keys than text."""
+    """Return the display that builds a container of these leaves; None for one that has none, or keys other than text."""
     kind = structure.kind
     if kind is None:
         return next(leaves)
@@ -110,14 +111,14 @@ def put_together(structure: TreeDef, leaves: Iterator[str]) -> str | None:
 
 
 def own(array: Any) -> Any:
-    """Return an output as an array that is the user's own: itself where but the outputs of the call have it, else a copy."""
+    """Return an output as an array that belongs to the user: itself if only this call's outputs hold it, otherwise a copy."""
     if references(array) == ALONE + 1 and getattr(array, "base", array) is None:
         return array
     return copied(array)
 
 
 def copied(array: Any) -> Any:
-    """Return a copy of an array; of a 0-d one what its library gives for such: a NumPy scalar."""
+    """Return a copy of an array; for a 0-d one, its library's scalar, such as NumPy's."""
     if not array.shape:
         found = array[()]
         if type(found) is not type(array):

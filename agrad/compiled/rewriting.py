@@ -1,7 +1,8 @@
-"""A function's code compiled anew from its source, with a hook at every read, call, change and decision.
+"""Recompile a function's code from its source, with a hook at every read, call, change and branch.
 
-The source counts only if it is the text of this very code. So the function's part of the syntax tree is compiled as it
-is, within no more scopes than it needs. If that gives the code asked for, the same part with hooks in it is compiled, and nested code objects are matched one by one.
+The source counts only if it is the text of this very code. So the function's part of the syntax tree is first compiled
+unchanged, within no more scopes than it needs. If that gives the same code, the same part with hooks is compiled, and
+nested code objects are matched one by one.
 """
 
 from __future__ import annotations
@@ -16,46 +17,47 @@ from typing import Any, TypeVar
 
 from agrad.compiled.hooks import FUTURE, HOOKS, NOW, Pattern
 
-#: Stands for `HOOKS` in the tree, whose constants are plain: it is put in place of this one when compiled.
+#: Placeholder for `HOOKS` in the tree, whose constants are plain: it is replaced after compiling.
 MARK = "\0hooks\0"
 
-#: The argument of functions that are made for their cell alone: no text has such a name.
+#: The argument of functions that only exist for their cell: no source contains such a name.
 READER = ".reader"
 
-#: A value on its way to its targets: no text has such a name.
+#: A value on its way to its targets: no source contains such a name.
 KEPT = ".kept"
 
-#: Flags of code: a function's, one within a function, and those of coroutines and asynchronous generators.
+#: Flags of code: a function's, a nested function's, and those of coroutines and asynchronous generators.
 OPTIMIZED, NESTED, ASYNC = 0x1, 0x10, 0x80 | 0x200
 
-#: How many files' trees are kept.
+#: The number of files whose trees are kept.
 FILES = 16
 
-#: By the id of a plain code object: that, the instrumented one, and the lines that were known where it is None.
+#: By the id of a plain code object: that object, the instrumented one, and the lines that were known if it is None.
 _TWINS: dict[int, tuple[CodeType, CodeType | None, list[str] | None]] = {}
 
-#: By name, the lines of a file and their tree: of the files used last.
+#: By name, the lines of a file and their tree: for the files used last.
 _TREES: dict[str, tuple[list[str], ast.Module]] = {}
 
-#: By name, the lines of a file and the names that it seems to import.
+#: By name, the lines of a file and the names that it appears to import.
 _IMPORTS: dict[str, tuple[list[str], frozenset[str]]] = {}
 
-#: Whether annotations are functions of their own, which run when they are asked for.
+#: Whether annotations are separate functions, which run on demand.
 ARE_LAZY = sys.version_info >= (3, 14)
 
 T = TypeVar("T")
 
-#: Whether the variables of a comprehension in a class hide in the class's code, and do not any more in a changed copy.
+#: Whether the variables of a comprehension in a class are hidden in the class's code, and become visible in a changed
+#: copy.
 HIDES = sys.version_info[:2] == (3, 12)
 
 LOAD, STORE, DEL = ast.Load(), ast.Store(), ast.Del()
 
-#: Definitions, and what else is a scope of its own.
+#: Definitions, and other nodes with a scope of their own.
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
-#: What binds names other than by a target, or keeps those within it to itself.
+#: Nodes that bind names other than by a target, or keep inner names to themselves.
 BINDING = {
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.NamedExpr),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Global, ast.Nonlocal),
@@ -75,7 +77,7 @@ class Plain:
 
 
 def is_instrumented(code: CodeType) -> bool:
-    """Whether a code object is an instrumented one, of a function asked for or of one nested in it."""
+    """Whether a code object is an instrumented one, of a requested function or of one nested in it."""
     return plain_code(code) is not None
 
 
@@ -96,8 +98,8 @@ def instrumented(code: CodeType) -> CodeType | None:
     Returns
     -------
     CodeType or None
-        The same one whenever it is asked for. None where no text compiles to the very code given, as of functions that
-        were made by ``exec`` or whose file has changed, and for coroutines and asynchronous generators.
+        It is the same object at every call. None if no source compiles to the very code given, as for functions that
+        were created by ``exec`` or whose file has changed, and for coroutines and asynchronous generators.
     """
     known = _TWINS.get(id(code))
     if known is not None and (known[1] is not None or known[2] is _cached(code.co_filename)):
@@ -106,13 +108,13 @@ def instrumented(code: CodeType) -> CodeType | None:
         return code
     if code.co_flags & ASYNC or (code.co_name[:1] == "<" and code.co_name != "<lambda>"):
         return None
-    tracker, NOW.tracker = NOW.tracker, None  # what parses may be instrumented itself
+    tracker, NOW.tracker = NOW.tracker, None  # the parser may itself be instrumented
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the user's text: given when it was compiled first
+            warnings.simplefilter("ignore")  # of the user's source: issued when it was compiled first
             lines = linecache.getlines(code.co_filename)
             if not _match(code, lines):
-                # Nothing is stale where the code was found, so files are looked at only here.
+                # Nothing is stale if the code was found, so files are only checked here.
                 linecache.checkcache(code.co_filename)
                 newer = linecache.getlines(code.co_filename)
                 if newer is lines or not _match(code, newer):
@@ -128,13 +130,13 @@ def _twin_of(code: CodeType) -> CodeType | None:
 
 
 def _cached(file: str) -> list[str] | None:
-    """Return the lines of a file that are known, without looking for them."""
+    """Return the known lines of a file, without searching for them."""
     entry: tuple[Any, ...] = linecache.cache.get(file, ())
     return entry[2] if len(entry) > 2 else None
 
 
 def _match(code: CodeType, lines: list[str]) -> bool:
-    """Keep the code with hooks of what the lines define, if that is a code object's text."""
+    """Store the code with hooks of everything the lines define, if that is a code object's source."""
     if not lines:
         return False
     try:
@@ -148,7 +150,7 @@ def _match(code: CodeType, lines: list[str]) -> bool:
                         return False
                     _TWINS.update((id(plain), (plain, twin, None)) for plain, twin in twins if _twin_of(plain) is None)
                     return _twin_of(code) is not None
-    except (SyntaxError, ValueError, RecursionError):  # no text of Python, or one that is nested too deeply for hooks
+    except (SyntaxError, ValueError, RecursionError):  # not Python source, or nested too deeply for hooks
         pass
     return False
 
@@ -156,12 +158,12 @@ def _match(code: CodeType, lines: list[str]) -> bool:
 # -- where a function stands in its text -----------------------------------------------------------------------------
 
 
-#: A function, and what its module imports: Python calls methods of that otherwise.
+#: A function, and its module's imports: Python calls methods of imported modules differently.
 Candidate = tuple[ast.FunctionDef | ast.Lambda, frozenset[str]]
 
 
 def _candidates(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
-    """Go through what may be the text of a code object."""
+    """Go through the possible sources of a code object."""
     if code.co_name != "<lambda>":
         yield from _of_own_lines(code, lines)
     tree = _kept(_TREES, code.co_filename, lines, lambda: ast.parse("".join(lines)))
@@ -191,7 +193,7 @@ def _covers(node: ast.AST, line: int) -> bool:
 
 
 def _kept(known: dict[str, tuple[list[str], T]], file: str, lines: list[str], make: Callable[[], T]) -> T:
-    """Return what is made of the lines of a file, once for all its functions."""
+    """Return the data derived from the lines of a file, once for all its functions."""
     entry = known.pop(file, None)
     if entry is None or entry[0] is not lines:
         entry = lines, make()
@@ -215,7 +217,7 @@ def _imported_by(tree: ast.Module) -> frozenset[str]:
 
 
 def _imported(lines: list[str]) -> frozenset[str]:
-    """Guess the names that a module binds by imports, without parsing the whole."""
+    """Guess the names that a module binds by imports, without parsing everything."""
     found: list[str] = []
     is_within = False
     for i, line in enumerate(lines):
@@ -232,12 +234,12 @@ def _imported(lines: list[str]) -> frozenset[str]:
             found.append(rest)
     try:
         return _imported_by(ast.parse("".join(found)))
-    except SyntaxError:  # part of a text: the whole file tells
+    except SyntaxError:  # part of a source: the whole file decides
         return frozenset()
 
 
 def _of_own_lines(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
-    """Give the function that the lines are which a code object says, without parsing others."""
+    """Return the function in the lines that a code object names, without parsing others."""
     first = code.co_firstlineno
     if not 1 <= first <= len(lines):
         return
@@ -254,7 +256,7 @@ def _of_own_lines(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
     text = "\n" * (first - 2) + "if 1:\n" + own if indent and first > 1 else "\n" * (first - 1) + own
     try:
         node: ast.AST = ast.parse(text).body[0]
-    except SyntaxError:  # they end elsewhere: the whole file tells
+    except SyntaxError:  # they end elsewhere: the whole file decides
         return
     if isinstance(node, ast.If):
         node = node.body[0]
@@ -279,7 +281,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _scopes_around(code: CodeType) -> list[tuple[str, bool]]:
-    """Return the names of what a function is in, from the outside, and whether each is a class."""
+    """Return the names of the enclosing scopes of a function, from the outside, and whether each is a class."""
     scopes: list[tuple[str, bool]] = []
     for name in code.co_qualname.split(".")[:-1]:
         if name == "<locals>":
@@ -290,7 +292,7 @@ def _scopes_around(code: CodeType) -> list[tuple[str, bool]]:
 
 
 def _compiled(node: ast.FunctionDef | ast.Lambda, code: CodeType, imported: frozenset[str]) -> CodeType:
-    """Compile a function in scopes that give its names the meaning that they have in a code object."""
+    """Compile a function in scopes in which its names have the same meaning as in a code object."""
     scopes = _scopes_around(code)
     has_class = any(is_class for _, is_class in scopes)
     bound = [ast.arg(name) for name in code.co_freevars if name != "__class__" or not has_class]
@@ -302,7 +304,9 @@ def _compiled(node: ast.FunctionDef | ast.Lambda, code: CodeType, imported: froz
         else:
             body = [ast.FunctionDef(name, _arguments(bound), body, [], **NO_PARAMETERS)]
         depth += 1
-    if code.co_flags & NESTED and all(is_class for _, is_class in scopes):  # in type parameters, or global for all that
+    if code.co_flags & NESTED and all(
+        is_class for _, is_class in scopes
+    ):  # in type parameters, or global in spite of that
         name = scopes[0][0] if scopes else code.co_name
         body = [ast.FunctionDef("around", _arguments(bound), [ast.Global([name]), *body], [], **NO_PARAMETERS)]
         depth += 1
@@ -316,12 +320,12 @@ def _compiled(node: ast.FunctionDef | ast.Lambda, code: CodeType, imported: froz
     return made
 
 
-#: What a definition without type parameters has as a field.
+#: The field of a definition without type parameters.
 NO_PARAMETERS: dict[str, Any] = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}
 
 
 def _locate(node: ast.AST) -> None:
-    """Give the nodes around a function, which have none, a place."""
+    """Give the generated nodes around a function a position."""
     if "lineno" in node._attributes and getattr(node, "lineno", None) is None:
         node.lineno = node.end_lineno = 1  # type: ignore[attr-defined]
         node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
@@ -337,7 +341,7 @@ def _arguments(names: list[ast.arg], vararg: ast.arg | None = None) -> ast.argum
 
 
 def _alone(node: ast.FunctionDef | ast.Lambda, body: Any) -> ast.FunctionDef | ast.Lambda:
-    """Return a function with another body, and without what its scope evaluates."""
+    """Return a function with another body, and without the parts that its scope evaluates."""
     old = node.args
 
     def bare(names: list[ast.arg]) -> list[ast.arg]:
@@ -354,7 +358,7 @@ def _alone(node: ast.FunctionDef | ast.Lambda, body: Any) -> ast.FunctionDef | a
 
 
 def _at(place: Any, kind: Callable[..., Any], *fields: Any, **more: Any) -> Any:
-    """Make a node where another one is."""
+    """Create a node at the position of another one."""
     return kind(
         *fields,
         **more,
@@ -366,7 +370,7 @@ def _at(place: Any, kind: Callable[..., Any], *fields: Any, **more: Any) -> Any:
 
 
 def _matched(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, CodeType]]) -> CodeType | None:
-    """Return an instrumented code object with its hooks, and enter what is nested in it; None where they differ."""
+    """Return an instrumented code object with its hooks, and register its nested ones; None if they differ."""
     if plain.co_flags & ASYNC:
         return plain
     if HIDES and plain.co_nlocals and not plain.co_flags & OPTIMIZED:
@@ -389,7 +393,8 @@ def _matched(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, CodeTy
     constants = [
         HOOKS if type(value) is str and value == MARK else replaced.get(id(value), value) for value in made.co_consts
     ]
-    # What has neither hooks nor names needs none. Other code without them is that of annotations and type parameters.
+    # Code that needs neither hooks nor names is kept. Other code without them belongs to annotations and type
+    # parameters.
     is_whole = any(value is HOOKS for value in constants) or not (plain.co_names or plain.co_freevars)
     is_whole = is_whole or not plain.co_flags & OPTIMIZED
     if is_whole:
@@ -401,7 +406,7 @@ def _matched(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, CodeTy
 
 
 def _shape(code: CodeType) -> tuple[Any, ...]:
-    """Return what hooks leave as it is."""
+    """Return the part of code that hooks do not change."""
     return (
         code.co_name,
         code.co_firstlineno,
@@ -424,7 +429,7 @@ def mangled(name: str, private: str | None) -> str:
 
 
 class Scope:
-    """Which names a function, class or comprehension binds itself.
+    """The names that a function, class or comprehension binds itself.
 
     `kind` is "function", "class" or "comprehension".
     """
@@ -437,11 +442,11 @@ class Scope:
         self.nonlocals: set[str] = set()
 
     def add(self, nodes: Iterable[ast.AST | None], private: str | None) -> Scope:
-        """Enter the names that nodes bind."""
+        """Add the names that nodes bind."""
         names: list[str] = []
         stack = [(node, False) for node in nodes if node is not None]
         while stack:
-            node, is_within = stack.pop()  # a comprehension, which keeps its names, but for those of `:=`
+            node, is_within = stack.pop()  # a comprehension, which keeps its names, except those of `:=`
             kind = type(node)
             if kind is ast.Name:
                 if not is_within and type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
@@ -488,7 +493,7 @@ class Scope:
         return self
 
     def kind_of(self, name: str) -> str:
-        """Return what a name is: "local", "free", "global", or in a class one of its own ("own" or "own free")."""
+        """Return the kind of a name: "local", "free", "global", or in a class one of its own ("own" or "own free")."""
         scope: Scope = self
         while scope.kind == "comprehension":
             if name in scope.bound:
@@ -513,7 +518,7 @@ class Scope:
         return "free" if scope._is_free(name) else "global"
 
     def _is_free(self, name: str) -> bool:
-        """Whether a scope around this one binds a name for it."""
+        """Whether an enclosing scope binds a name for it."""
         scope = self.parent
         while scope is not None:
             if scope.kind == "class":
@@ -528,7 +533,7 @@ class Scope:
 
 
 def _parts(node: ast.AST) -> list[ast.AST]:
-    """Return the nodes right within a node."""
+    """Return the direct children of a node."""
     found: list[ast.AST] = []
     for name in node._fields:
         value = getattr(node, name, None)
@@ -597,7 +602,7 @@ def is_pattern(target: ast.expr) -> bool:
 
 
 def pattern_of(target: Any) -> Pattern:
-    """Return which elements of a target unpack themselves, and where the starred one is."""
+    """Return which elements of a target unpack themselves, and the position of the starred one."""
     elements, star = [], -1
     for i, element in enumerate(target.elts):
         part = element
@@ -608,7 +613,7 @@ def pattern_of(target: Any) -> Pattern:
 
 
 class Place:
-    """A place in the text, of one line at most."""
+    """A position in the source, of one line at most."""
 
     __slots__ = ("col_offset", "end_col_offset", "end_lineno", "lineno")
 
@@ -619,7 +624,7 @@ class Place:
 
 
 def place_of(node: Any) -> Any:
-    """Return where Python says that a node runs: for an attribute over several lines, at its name."""
+    """Return the position that Python reports for a node: for an attribute over several lines, that of its name."""
     if node.lineno == node.end_lineno:
         return node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -630,7 +635,7 @@ def place_of(node: Any) -> Any:
 
 
 class Rewriter:
-    """Makes the tree of a function with hooks, and leaves the one given as it is."""
+    """Creates the tree of a function with hooks, leaving the given one unchanged."""
 
     def __init__(self, code: CodeType) -> None:
         classes = [name for name, is_class in _scopes_around(code) if is_class]
@@ -639,7 +644,7 @@ class Rewriter:
         self.scope = Scope("function", None, code.co_freevars)
         if classes:
             self.scope = Scope("class", self.scope)
-        #: The names other than locals that the statement at hand binds.
+        #: The names other than locals that the current statement binds.
         self.stored: list[tuple[str, str]] = []
         self.are_annotations_evaluated = not ARE_LAZY and not code.co_flags & ANNOTATIONS
 
@@ -650,28 +655,28 @@ class Rewriter:
     # -- making nodes -------------------------------------------------------------------------------------------------
 
     def hook(self, at: Any, name: str, *args: Any, keywords: Sequence[ast.keyword] = ()) -> ast.expr:
-        """Make the call of a hook; what is no node is a constant."""
+        """Create the call of a hook; arguments that are not nodes become constants."""
         place = place_of(at)
         nodes = [arg if isinstance(arg, ast.AST) else _at(place, ast.Constant, arg) for arg in args]
         called = _at(place, ast.Attribute, _at(place, ast.Constant, MARK), name, LOAD)
         return _at(place, ast.Call, called, nodes, list(keywords))  # type: ignore[no-any-return]
 
     def told(self, at: Any, name: str, *args: Any) -> ast.stmt:
-        """Make a statement of the call of a hook."""
+        """Create a statement from the call of a hook."""
         return _at(place_of(at), ast.Expr, self.hook(at, name, *args))  # type: ignore[no-any-return]
 
     def reader(self, at: Any, name: str) -> ast.expr:
-        """Make a function whose closure is the cell of a name."""
+        """Create a function whose closure is the cell of a name."""
         argument = _at(at, ast.arg, READER)
         return _at(at, ast.Lambda, _arguments([], argument), _at(at, ast.Name, name, LOAD))  # type: ignore[no-any-return]
 
     def visit(self, node: Any) -> Any:
-        """Return what stands for a node: itself, another one, or for statements also several."""
+        """Return the replacement of a node: itself, another one, or for statements also several."""
         visitor = VISITORS.get(type(node))
         return self.rebuilt(node) if visitor is None else visitor(self, node)
 
     def rebuilt(self, node: Any, **known: Any) -> Any:
-        """Return a node with what stands for its parts."""
+        """Return a node with its parts replaced."""
         fields, is_new = [], bool(known)
         for name in node._fields:
             value = getattr(node, name, None)
@@ -697,7 +702,7 @@ class Rewriter:
         return [self.visit(value) if isinstance(value, ast.AST) else value for value in values]
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Return statements with hooks, before each those that say what names it binds."""
+        """Return statements with hooks, each preceded by those that announce the names it binds."""
         made: list[ast.stmt] = []
         for statement in body:
             outer, self.stored = self.stored, []
@@ -737,7 +742,7 @@ class Rewriter:
         return made
 
     def arguments(self, args: ast.arguments, *, are_annotated: bool) -> ast.arguments:
-        """Return the arguments of a definition, with what the scope around it evaluates."""
+        """Return the arguments of a definition, with the parts that the enclosing scope evaluates."""
 
         def one(name: ast.arg) -> ast.arg:
             if name.annotation is None or not are_annotated:
@@ -755,19 +760,19 @@ class Rewriter:
         )
 
     def decorators(self, node: Definition) -> list[ast.expr]:
-        """Return decorators with hooks, and innermost the one that is told what is made."""
+        """Return decorators with hooks, and innermost the one that reports the created object."""
         made = [self.hook(d, "decorating", self.visit(d)) for d in node.decorator_list]
         at = Place(node.lineno, node.col_offset, node.col_offset + 1)
         return [*made, _at(at, ast.Attribute, _at(at, ast.Constant, MARK), "made", LOAD)]
 
     def within_parameters(self, node: Any) -> Scope:
-        """Return the scope around what a definition holds, which has its type parameters."""
+        """Return the scope around the content of a definition, which has its type parameters."""
         parameters = [mangled(p.name, self.private) for p in getattr(node, "type_params", ())]
         return Scope("function", self.scope, parameters) if parameters else self.scope
 
     def visit_function(self, node: Any) -> Any:
         self.storing(node.name)
-        is_generic = bool(getattr(node, "type_params", None))  # its annotations have a scope of their own: as they are
+        is_generic = bool(getattr(node, "type_params", None))  # its annotations have a scope of their own: unchanged
         are_annotated = self.are_annotations_evaluated and not is_generic
         known: dict[str, Any] = {
             "decorator_list": self.decorators(node),
@@ -814,7 +819,7 @@ class Rewriter:
         inner = Scope("comprehension", outer, bound)
         generators = []
         for generator in node.generators:
-            values = self.visit(generator.iter)  # of the first one, without what the comprehension binds
+            values = self.visit(generator.iter)  # of the first one, without the names that the comprehension binds
             self.scope = inner
             values = self.gone_through(generator.iter, values, generator.target)
             ifs = [self.test(test) for test in generator.ifs]
@@ -828,7 +833,7 @@ class Rewriter:
         return self.hook(node, "made", made)
 
     def storing(self, name: str) -> None:
-        """Take note that the statement at hand binds or deletes a name."""
+        """Record that the current statement binds or deletes a name."""
         kind = self.scope.kind_of(mangled(name, self.private))
         if kind in {"global", "free"}:
             self.stored.append((name, "global" if kind == "global" else "nonlocal"))
@@ -836,7 +841,7 @@ class Rewriter:
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def test(self, node: Any) -> Any:
-        """Return an expression that decides: Python asks for the truth of its parts, and so do hooks."""
+        """Return an expression that decides a branch: Python tests the truth of its parts, and so do hooks."""
         if isinstance(node, ast.BoolOp):
             return self.rebuilt(node, op=node.op, values=[self.test(value) for value in node.values])
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -851,11 +856,11 @@ class Rewriter:
         return made if is_constant(node) or is_debug(node) else self.hook(node, "truth", made)
 
     def given(self, node: Any) -> Any:
-        """Return an expression whose value a function gives away."""
+        """Return an expression whose value a function passes out."""
         return node if is_constant(node) else self.hook(node, "returned", self.visit(node))
 
     def gone_through(self, node: Any, made: Any, target: Any = None) -> Any:
-        """Return an expression that is gone through by a target of each element."""
+        """Return an expression that is iterated over by a target of each element."""
         if target is not None and is_pattern(target):
             return self.hook(node, "unpacking", made, pattern_of(target))
         return made if is_constant(node) else self.hook(node, "iterated", made)
@@ -903,7 +908,7 @@ class Rewriter:
         return self.rebuilt(node, value=self.hook(node, "writing_item", made), slice=key)
 
     def key(self, node: Any) -> Any:
-        """Return an expression for what stands in brackets."""
+        """Return an expression for the content of brackets."""
         if isinstance(node, ast.Slice):
             parts = [None if part is None else self.visit(part) for part in (node.lower, node.upper, node.step)]
             return self.hook(node, "slice", *parts)
@@ -951,7 +956,7 @@ class Rewriter:
         return self.hook(node, "compare", OPERATORS[type(node.ops[0])], left, right)
 
     def chained(self, node: ast.Compare, *, is_tested: bool) -> Any:
-        """Return a chained comparison, of operands that compare as it says when they are compared by ``<``."""
+        """Return a chained comparison, of operands that perform the original comparison when compared by ``<``."""
         operands = [node.left, *node.comparators]
         ops = [*(OPERATORS[type(op)] for op in node.ops), None]
         made = [
@@ -1025,13 +1030,13 @@ class Rewriter:
         ]
 
     def gathered_by(self, target: Any) -> Iterator[ast.stmt]:
-        """Yield statements that tell of the lists which Python makes for starred names of a target."""
+        """Yield statements that report the lists which Python creates for starred names of a target."""
         for part in ast.walk(target):
             if isinstance(part, ast.Starred) and isinstance(part.value, ast.Name):
                 yield self.is_made(part, part.value.id)
 
     def is_made(self, at: Any, name: str) -> ast.stmt:
-        """Return a statement that tells of what Python has made for a name."""
+        """Return a statement that reports the object that Python has created for a name."""
         at = place_of(at)
         return _at(at, ast.Expr, self.hook(at, "made", _at(at, ast.Name, name, LOAD)))  # type: ignore[no-any-return]
 
@@ -1042,7 +1047,7 @@ class Rewriter:
         return _at(at, ast.Try, body, [], [], [gone])  # type: ignore[no-any-return]
 
     def kept_for(self, at: Any, target: Any) -> Any:
-        """Return an expression for the value that was kept, as a target takes it."""
+        """Return an expression for the kept value, in the form for a target."""
         kept = _at(place_of(at), ast.Name, KEPT, LOAD)
         return self.unpacked(kept, kept, target) if is_pattern(target) else kept
 
@@ -1106,14 +1111,16 @@ class Rewriter:
             kinds: list[ast.expr] = []
             pattern = self.pattern(case.pattern, kinds)
             guard = None if case.guard is None else self.test(case.guard)
-            for kind in kinds:  # loaded by Python where the pattern is tried: told before, by a case that is none
+            for (
+                kind
+            ) in kinds:  # loaded by Python where the pattern is tried: reported before, by a case that never matches
                 nothing, no_test = _at(kind, ast.MatchAs), self.hook(kind, "unmatched", self.visit(kind))
                 cases.append(ast.match_case(nothing, no_test, [_at(place_of(kind), ast.Pass)]))
             cases.append(ast.match_case(pattern, guard, [*self.rests_of(case.pattern), *self.block(case.body)]))
         return self.rebuilt(node, subject=self.hook(node.subject, "matched", self.visit(node.subject)), cases=cases)
 
     def rests_of(self, pattern: ast.pattern) -> Iterator[ast.stmt]:
-        """Yield statements that tell of the lists and dicts which Python makes for the rest of what a pattern matches."""
+        """Yield statements that report the lists and dicts which Python creates for the rest of a pattern's match."""
         for part in ast.walk(pattern):
             if isinstance(part, ast.MatchStar | ast.MatchMapping):
                 name = part.name if isinstance(part, ast.MatchStar) else part.rest
@@ -1121,7 +1128,7 @@ class Rewriter:
                     yield self.is_made(part, mangled(name, self.private))
 
     def pattern(self, node: Any, kinds: list[ast.expr]) -> Any:
-        """Return a pattern whose values are loaded by hooks, and gather the classes in it."""
+        """Return a pattern whose values are loaded by hooks, and collect the classes in it."""
         if isinstance(node, ast.MatchValue):
             return self.rebuilt(node, value=self.compared_with(node.value))
         if isinstance(node, ast.MatchMapping):
@@ -1150,7 +1157,7 @@ class Rewriter:
 
 
 def asks_for_history(node: Any) -> bool:
-    """Whether a comparison is ``t.grad_fn is None`` or ``is not None``: it tells nothing of the node but that there is one."""
+    """Whether a comparison is ``t.grad_fn is None`` or ``is not None``: it reveals only that there is a node."""
     other = node.comparators[0]
     return (
         isinstance(node.ops[0], ast.Is | ast.IsNot)
@@ -1167,7 +1174,7 @@ def is_debug(node: ast.AST) -> bool:
 
 
 def _is_text(statement: Any) -> bool:
-    """Whether a statement is a docstring where it is the first one."""
+    """Whether a statement is a docstring if it is the first one."""
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
@@ -1220,4 +1227,4 @@ VISITORS: dict[type[ast.AST], Callable[[Rewriter, Any], Any]] = {
     ast.Del: Rewriter.visit_as_it_is,
 }
 if sys.version_info >= (3, 12):
-    VISITORS[ast.TypeAlias] = Rewriter.visit_as_it_is  # evaluated when it is asked for, and stored under a local name
+    VISITORS[ast.TypeAlias] = Rewriter.visit_as_it_is  # evaluated on demand, and stored under a local name

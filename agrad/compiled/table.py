@@ -1,10 +1,10 @@
-"""A table of what functions written in C do with their arguments: read, keep, change, give. What it lacks is not known.
+"""A table of how functions written in C treat their arguments: read, keep, change, return. Functions that are not in it are unknown.
 
-A line of the table is ``reads gives [keyword=letter ...]: names``, with "!" after ``gives`` where the first argument is
-changed; see `Row` for the words. A block of lines belongs to a module or to a class. Names that this version of Python or
-NumPy lacks are passed over, and so are those in whose place somebody has put Python code.
+A line of the table is ``reads gives [keyword=letter ...]: names``, with "!" after ``gives`` if the first argument is
+changed; see `Row` for the words. A block of lines belongs to a module or to a class. Names that this version of Python
+or NumPy lacks are skipped, and so are those that somebody has replaced by Python code.
 
-Array libraries are found where the program has imported them: nothing here imports one.
+Array libraries are looked up only once the program has imported them: nothing here imports one.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Row(NamedTuple):
-    """What a function does with what it is given.
+    """How a function treats its arguments.
 
     Attributes
     ----------
     reads : str
-        A letter per positional argument, `self` among them; the last one repeats, and is that of keywords, too, unless they
-        are in `named` ("dd-d": the third one is not known, keywords are read):
+        A letter per positional argument, `self` among them; the last one repeats, and applies to keywords, too, unless
+        they are in `named` ("dd-d": the third one is unknown, keywords are read):
 
-        - "d" it is read with all it holds (floats compared or computed with, entries, an array's values);
-        - "e" its entries are read, and handed on unread (``list(xs)``, ``zip``); keys of a dict may be asked for;
+        - "d" it is read with everything it holds (floats compared or computed with, entries, an array's values);
+        - "e" its entries are read, and passed on unread (``list(xs)``, ``zip``); keys of a dict may be looked up;
         - "m" it is a mapping, as "e", or pairs, as "d" (``dict(pairs)`` reads each pair, and hashes its first);
-        - "n" only how many entries it has, its truth, its class or, of an array, its shape and dtype are read;
-        - "p" it is passed on or kept, and not looked into;
-        - "c" it is called with what the other arguments hold; read as "d" where it cannot be called (``key=None``);
+        - "n" only its number of entries, its truth, its class or, for an array, its shape and dtype are read;
+        - "p" it is passed on or kept, and not inspected;
+        - "c" it is called with the content of the other arguments; read as "d" if it is not callable (``key=None``);
         - "f" it is called without arguments;
-        - "-" what is done with it is not known: a call that gives one is not in the table.
+        - "-" its treatment is unknown: a call that passes one is not in the table.
 
-        An iterator that is read is spent.
+        An iterator that is read is exhausted.
     gives : str
-        The most of these that the result may be:
+        The most that the result may be:
 
         - "plain" a number, text, None, bool;
-        - "new" an object made by the call; what it holds may come from the arguments;
+        - "new" an object created by the call; its content may come from the arguments;
         - "member" an argument, or an object that one holds;
-        - "view" an object that goes on reading an argument (``dict.keys()``, iterators, arrays on an array's memory).
+        - "view" an object that continues to read an argument (``dict.keys()``, iterators, arrays on an array's memory).
 
-        The entries of an array are views of it, also where a new list holds them; functions of NumPy may give the objects
-        that lists and arrays of objects hold.
+        The entries of an array are views of it, even if a new list holds them; functions of NumPy may return the
+        objects in lists and arrays of objects.
     changes : bool
         Whether the first argument (`self` of a method) is changed.
     named : Mapping
@@ -71,10 +71,10 @@ class Row(NamedTuple):
     named: Mapping[str, str] = _NONE
 
 
-#: Every C function of these modules computes with what it is given.
+#: Every C function of these modules only computes with its arguments.
 _ARITHMETIC = ("math", "cmath")
 
-#: Of those, the ones that give what a method of an argument gives, which may be anything.
+#: Of those, the ones that return the result of an argument's method, which may be anything.
 _GIVING_WHATEVER = ("ceil", "floor", "prod", "sumprod", "trunc")
 
 #: Functions and constructors, by module.
@@ -151,14 +151,15 @@ _FUNCTIONS = {
     """,
 }
 
-#: Of classes that hold nothing that can change, all members but these read alone: values in, values out.
+#: Of immutable classes, all members except these only read: values in, values out.
 _OTHER = """
     __new__ __init__ __init_subclass__ __subclasshook__ __class_getitem__ __getattribute__ __setattr__ __delattr__ __dir__ __doc__
     __reduce__ __reduce_ex__ __setstate__ __getformat__ __sizeof__ __buffer__ __release_buffer__ __iter__ __hash__
 """
 _VALUES = ("int", "float", "complex", "bool", "str", "bytes", "range", "slice")
 
-#: Of those, by class: what gives more than a value, and hashes (that of a NaN, or of an object, is its place in memory).
+#: Of those, by class: members that return more than a value, and hashes (that of a NaN, or of an object, is its
+#: address).
 _LESS_PLAIN = {
     "int": "d plain: __hash__",
     "slice": "e member: start stop step",
@@ -349,7 +350,7 @@ _METHODS = {
     """,
 }
 
-#: What is made without `__init__`: `new(cls, ...)`.
+#: Objects created without `__init__`: `new(cls, ...)`.
 _NEW = """
     p new: object list dict set BaseException
     pe member: tuple
@@ -373,8 +374,8 @@ _OF_CLASSES = {
     "collections.OrderedDict": "dp new: fromkeys",
 }
 
-#: NumPy's functions, by module; every ufunc is one more, its results among what is not known. A third argument of
-#: `np.all` would be written to: a hyphen stands where `out` does.
+#: NumPy's functions, by module; every ufunc is one more, its results among unknown values. A third argument of `np.all`
+#: would be written to: a hyphen marks the position of `out`.
 _NUMPY = {
     "numpy": """
         d new: allclose append argsort argpartition argwhere array_equal array_equiv average bartlett bincount blackman block
@@ -441,7 +442,7 @@ _ARRAY_METHODS = """
     n plain: __len__ device dtype itemsize nbytes ndim shape size strides
 """
 
-#: Those of arrays alone: numbers have them, and raise.
+#: Those of arrays only: numbers have them, and raise.
 _MORE_METHODS = """
     d new: nonzero searchsorted
     dd-d new: choose
@@ -481,7 +482,7 @@ _NUMPY_METHODS = {
     """,
 }
 
-#: What instances of these classes of NumPy keep in their own dict.
+#: The attributes that instances of these NumPy classes keep in their own dict.
 _NUMPY_FIELDS = {
     "finfo": """
         d plain: bits dtype eps epsneg iexp machep max maxexp min minexp negep nexp nmant precision resolution smallest_normal
@@ -492,7 +493,7 @@ _NUMPY_FIELDS = {
 
 
 def _rows(text: str) -> Iterator[tuple[str, Row]]:
-    """Yield the names of a block of the table, each with its row; a later line counts."""
+    """Yield the names of a block of the table, each with its row; later lines override."""
     for line in filter(None, map(str.strip, text.splitlines())):
         row, _, names = line.partition(": ")
         reads, gives, *named = row.split()
@@ -503,7 +504,7 @@ def _rows(text: str) -> Iterator[tuple[str, Row]]:
 
 
 class _Table:
-    """The rows, found by what they are about; those of a module are added once the program has imported it."""
+    """The rows, by their objects; those of a module are added once the program has imported it."""
 
     def __init__(self) -> None:
         # By address, with the object itself: the hash of an unknown object may be Python code.
@@ -512,7 +513,7 @@ class _Table:
         self.members: dict[int, dict[str, Row]] = {}
         self.of_classes: dict[tuple[int, str], Row] = {}
         self.kinds: list[type] = []
-        #: How many modules there were when they were last looked through for those of the table.
+        #: The number of modules when they were last searched for those of the table.
         self.modules = 0
         self.waiting: dict[str, Callable[[ModuleType], None]] = {
             **dict.fromkeys([*_FUNCTIONS, *_NUMPY, "re"], self._add_functions),
@@ -554,7 +555,7 @@ class _Table:
             self.add(member, row)
 
     def _add_functions(self, module: ModuleType) -> None:
-        """Add what the table has of a module: functions, and classes with their members."""
+        """Add the table's rows of a module: functions, and classes with their members."""
         home = module.__name__
         numpy = home.partition(".")[0] == "numpy"
         for name, row in _rows({**_FUNCTIONS, **_NUMPY}.get(home, "")):
@@ -639,7 +640,7 @@ def _is_of_numpy(function: FunctionType) -> bool:
     return (function.__module__ or "").partition(".")[0] == "numpy"
 
 
-#: What is looked up on a class and can be called with an instance.
+#: Attributes that are looked up on a class and can be called with an instance.
 _DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType)
 
 #: Classes of this table that have no name among the built-in ones.
@@ -661,13 +662,13 @@ _ITERATORS: set[type] = {
     *(map, filter, zip, enumerate, type(iter(range(1 << 70)))),
 }
 
-#: Errors that look at their arguments.
+#: Errors that inspect their arguments.
 _READING_ERRORS = (OSError, UnicodeError, ImportError, SyntaxError, BaseExceptionGroup)
 
-#: Iterators that go on for ever, or keep what another one is given.
+#: Iterators that never end, or keep their input.
 _STATEFUL = ("count", "cycle", "tee", "_tee", "_tee_dataobject")
 
-#: A ufunc leaves what its result has where `where` is false as memory had it.
+#: A ufunc leaves its result uninitialised where `where` is false.
 _WHERE = MappingProxyType({"where": "-"})
 
 _TABLE = _Table()
@@ -679,10 +680,10 @@ def catch_up() -> None:
 
 
 def row_of(function: object) -> Row | None:
-    """Return what a function does with its arguments, or None where it is not known.
+    """Return how a function treats its arguments, or None if it is unknown.
 
-    Functions of modules, classes as constructors, functions of classes (`list.append`, with the list among the arguments)
-    and class methods (`dict.fromkeys`, without). What `xs.append` does says `method_row`.
+    Functions of modules, classes as constructors, functions of classes (`list.append`, with the list among the
+    arguments) and class methods (`dict.fromkeys`, without). For `xs.append` see `method_row`.
     """
     _TABLE.catch_up()
     found = _TABLE.functions.get(id(function))
@@ -699,7 +700,7 @@ _INHERITED = ("__init_subclass__", "__subclasshook__")
 
 
 def method_row(kind: type, name: str) -> Row | None:
-    """Return what a method, slot or attribute of a class does, or None where it is not known, or Python code."""
+    """Return how a method, slot or attribute of a class treats its arguments, or None if it is unknown, or Python code."""
     _TABLE.catch_up()
     for owner in kind.__mro__:
         rows = _TABLE.members.get(id(owner))
@@ -710,8 +711,8 @@ def method_row(kind: type, name: str) -> Row | None:
     return None
 
 
-#: Functions and methods of agrad that do more than compute with what they are given, by module: what they do, as a message
-#: says it after the function's name. Where a name stands alone, all of the module does.
+#: Functions and methods of agrad that do more than compute with their arguments, by module: their effects, as a message
+#: states them after the function's name. A name without members covers the whole module.
 _MORE = {
     "agrad.random": {
         "sets the state of a random generator": "manual_seed Generator.manual_seed Generator.set_state _Default.set_state Generator.__setstate__",
@@ -773,13 +774,14 @@ _MORE = {
 
 
 def does_more(function: Any) -> str | None:
-    """Return what a function of agrad does beside computing with what it is given, as a message says it; else None.
+    """Return the effect of a function of agrad besides computing, as a message states it; otherwise None.
 
-    None, too, for what tells the recorder of its effects (in-place writes, optimizers' steps, draws, hooks).
+    None, too, for functions that report their effects to the recorder (in-place writes, optimizers' steps, draws,
+    hooks).
     """
     if type(function) is MethodType:
         function = function.__func__
-    # By class alone: what unknown objects say of themselves may be Python code.
+    # By class only: an unknown object's own answers may be Python code.
     if not issubclass(type(function), FunctionType | type):
         return None
     module, name = cast("Any", function).__module__, cast("Any", function).__qualname__

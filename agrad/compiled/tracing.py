@@ -1,8 +1,8 @@
-"""Watching: a call that is written down while it means what it means, and its backward pass as a program.
+"""Tracing: record a call without changing its behaviour, and its backward pass as a program.
 
-`Watcher` is the recorder of `agrad.compiled.compiling`. The user's functions get plain floats from it, which it knows by
-identity; agrad's own get `Live` numbers: sums and products of them are steps, any other use makes them conditions. Where no
-program can hold what the call does, it goes on without one.
+`Watcher` is the recorder of `agrad.compiled.compiling`. The user's functions get plain floats from it, which it knows
+by identity; agrad's own get `Live` numbers: sums and products of them are steps, any other use makes them conditions.
+If no program can hold the call, it continues without one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ from agrad.program.recording import CaptureError, Hooked, Recorder
 class Live(float):
     """A number that a program computes anew at every call (an argument, a setting, a value's `item()`), for agrad's own code.
 
-    Sums, differences, products and quotients with it are steps; whatever else Python does with it makes the number itself
-    a condition for the program. C code reads it unseen: the user's functions get the plain float of `Watcher.out`.
+    Sums, differences, products and quotients with it are steps; any other use by Python makes the number itself a
+    condition for the program. C code would read it unobserved: the user's functions get the plain float of
+    `Watcher.out`.
     """
 
     watcher: Watcher
     array: Any
     used: bool
-    fixed: bool  # it is a condition: what is computed of it alone is constant
+    fixed: bool  # it is a condition: values computed only from it are constant
 
     def __new__(cls, value: float, watcher: Watcher, array: Any) -> Self:
         made = super().__new__(cls, value)
@@ -52,7 +53,7 @@ class Live(float):
         return float, (float(self),)
 
 
-Live.__name__ = Live.__qualname__ = "float"  # as messages call it
+Live.__name__ = Live.__qualname__ = "float"  # its name in messages
 
 
 def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any], Any]:
@@ -125,9 +126,9 @@ Whole.__str__ = Whole.__repr__  # type: ignore[method-assign]
 
 
 def own_integer(value: int) -> int:
-    """Return an integer that is equal to another one and no other object, though Python makes small ones but once.
+    """Return an integer that is equal to another one and a different object, although Python creates small ones only once.
 
-    Only where none can be made is it the other one.
+    If that is impossible, return the other one.
     """
     digits, left = [], abs(value)
     while left:
@@ -139,19 +140,19 @@ def own_integer(value: int) -> int:
 
 
 def as_plain(number: Live | Whole) -> Any:
-    """Return a number as Python has it."""
+    """Return a number as a plain Python number."""
     return float.__pos__(number) if isinstance(number, Live) else int.__pos__(number)
 
 
 class Condition(NamedTuple):
-    """A value that a program must compute as it was in the capture, else another one is to run.
+    """A value that a program must compute as in the capture; otherwise another program must run.
 
     Attributes
     ----------
     number : int
         Of the value.
     value : bool, int, float or complex
-        As Python saw it.
+        The value that Python saw.
     line : str
         Where.
     """
@@ -162,49 +163,50 @@ class Condition(NamedTuple):
 
 
 class Watcher(Recorder):
-    """A recorder of a call that means what it means: where no program can hold what it does, it goes on without one.
+    """A recorder of a call that keeps its behaviour: if no program can hold the call, it continues without one.
 
     Attributes
     ----------
     failure : CaptureError or None
         Why there will be no program.
     later : bool
-        The next call may be captured: what failed is done once.
+        Whether the next call may be captured: the reason only occurs once.
     conditions : list of Condition
-        Values that Python chose its way by.
+        Values that Python branched on.
     prologue : list
-        What is done, in this order, before a replay: ``("effect", do)`` and ``("setting", number, get)``.
+        Actions, in this order, before a replay: ``("effect", do)`` and ``("setting", number, get)``.
     epilogue : list of (int, callable)
-        What is done after a replay, with the number of the value it is done with.
+        Actions after a replay, with the number of the value that each uses.
     guards : list of Link
-        What must be as it is, beside what the function leads to.
+        Conditions on places, besides the values that the function leads to.
     held_by_python : list of dict
-        Whose entries prologue and epilogue change.
+        The dicts whose entries prologue and epilogue change.
     is_open : bool
         The function is running.
     backend : Backend or None
         Where it computes.
     lives : list of Live or Whole
-        The numbers it gave to Python.
+        The numbers it passed to Python.
     numbers : dict of int to (number, Live or Whole)
-        By ``id`` the plain floats and integers that stand for some of them, which stay alive with this.
+        By ``id`` the plain floats and integers that represent some of them, which are kept alive.
     tellers : list
-        The optimisers and schedules that the function has come to.
+        The optimisers and schedules that the function has reached.
     settings : dict
-        What their settings were then.
+        Their settings at that time.
     told : set
         Which of these were changed by an effect.
     first : int
         The creation number of the call's first node.
     histories : dict
-        By ``id`` the tensors from outside with `history_of` what they were.
+        By ``id`` the outer tensors with their `history_of` at that time.
 
     Parameters
     ----------
     sees : bool, optional
-        What the user's functions do with plain numbers is seen. Else each one that they ask for is a condition.
+        Whether the actions of the user's functions on plain numbers are observed. Otherwise each number that they
+        request is a condition.
     effects : {"first"}, optional
-        Output is no reason to give up: only captures write it.
+        Output does not prevent a program: only captures write it.
     """
 
     def __init__(self, *, sees: bool = True, effects: str | None = None) -> None:
@@ -231,13 +233,13 @@ class Watcher(Recorder):
         self.held_by_python: list[dict[Any, Any]] = []
 
     def give_up(self, error: CaptureError, *, later: bool = False) -> None:
-        """Note why there will be no program."""
+        """Record why there will be no program."""
         if self.failure is None:
             self.failure = error
             self.later = later
 
     def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
-        """Do something in a way that is written down, or else as it is."""
+        """Perform an action, recorded if possible."""
         if self.failure is not None:
             return plain()
         try:
@@ -248,9 +250,7 @@ class Watcher(Recorder):
         except Exception as error:  # noqa: BLE001 (it is told in the warning)
             try:
                 result = plain()
-            except (
-                Exception
-            ) as own:  # the call's own, if it ends here; else a program would raise it where the function goes on
+            except Exception as own:  # the call's own, if it ends here; otherwise a program would raise it where the function continues
                 self.give_up(
                     CaptureError(f"capture: the function goes on after an error, {type(own).__name__}{errors.called()}")
                 )
@@ -274,7 +274,7 @@ class Watcher(Recorder):
 
     def operand(self, op: Op, value: Any, array: Any) -> None:
         live, owner = self.live_of(value), backend_of(array)
-        if live is not None and owner is None:  # it stays a number of Python's
+        if live is not None and owner is None:  # it stays a Python number
             self.condition(live)
             return
         if live is not None:
@@ -288,7 +288,7 @@ class Watcher(Recorder):
         super().operand(op, value, array)
 
     def part(self, inner: Backend, op: str, part: Any) -> Any:
-        """Return an argument as a step has it; a number of the program that is a parameter of an operation is a condition."""
+        """Return an argument in the form for a step; a number of the program that is a parameter of an operation is a condition."""
         if isinstance(part, Live | Whole) and self.is_open:
             self.condition(part)
             return as_plain(part)
@@ -296,14 +296,12 @@ class Watcher(Recorder):
 
     def meet(self, tensor: Tensor) -> None:
         super().meet(tensor)
-        made = (
-            tensor._node is not None and 0 < self.first <= tensor._node.seq
-        )  # a transform's own, on an array from outside
+        made = tensor._node is not None and 0 < self.first <= tensor._node.seq  # a transform's own, on an outer array
         if id(tensor) in self.met and not made:
             self.from_outside(tensor)
 
     def from_outside(self, tensor: Tensor) -> None:
-        """Take note of what a tensor from outside was computed by."""
+        """Record the node of an outer tensor."""
         if id(tensor) not in self.histories:
             self.histories[id(tensor)] = tensor, history_of(tensor)
 
@@ -329,7 +327,7 @@ class Watcher(Recorder):
         )
 
     def seed(self, generator: Any, state: Any) -> None:
-        """Refuse a generator whose state is set: replays go on with its draws."""
+        """Refuse a generator whose state is set: replays continue its draws."""
         self.not_recorded("the function seeds a random generator, or sets its state", later=False)
 
     def detached(self, array: Any) -> Any:
@@ -359,16 +357,16 @@ class Watcher(Recorder):
         return value
 
     def introduce(self, array: Any) -> int:
-        """Return the number of a new input, which stays alive with the recording."""
+        """Return the number of a new input, which is kept alive with the recording."""
         device = self.device
         number = self.new(array)
-        self.device = device  # where the program computes, its tensors tell
+        self.device = device  # where the program computes, as its tensors show
         self.know(array, number)
         self.held.append(array)
         return number
 
     def float_argument(self, value: float) -> float:
-        """Return a Python float that is an input, as the function gets it."""
+        """Return a Python float that is an input, in the form for the function."""
         backend = default_backend()
         array = backend.asarray(value, dtype="float64")
         self.introduce(array)
@@ -378,11 +376,11 @@ class Watcher(Recorder):
         return given
 
     def out(self, number: Live | Whole) -> Any:
-        """Return the plain number that a function of the user's gets for one: no other object, and known from now on."""
-        number.used = True  # what is done with it is seen
+        """Return the plain number that a user's function gets for one: a separate object, known from now on."""
+        number.used = True  # its uses are observed
         value: Any
         if isinstance(number, Live):
-            value = float.__pos__(number)  # of what is no float itself, but derived from it, a new object
+            value = float.__pos__(number)  # for a subclass of float, a new object
         else:
             value = own_integer(int.__pos__(number))
             if value is own_integer(value):
@@ -392,9 +390,9 @@ class Watcher(Recorder):
         return value
 
     def live_of(self, value: Any) -> Live | None:
-        """Return the number that a plain float stands for, by identity; None for any other value.
+        """Return the number that a plain float represents, by identity; None for any other value.
 
-        An integer becomes a condition: who asks does more with it than to return it.
+        An integer becomes a condition: its uses go beyond returning it.
         """
         if isinstance(value, Live):
             return value if value.watcher is self else None
@@ -420,7 +418,7 @@ class Watcher(Recorder):
         return made
 
     def of_numbers(self, op: str, *parts: Any, of: Any) -> Any:
-        """Return what an operation gives for numbers, of which one is an array: a step of the call, not of a loop within it."""
+        """Return the result of an operation on numbers, one of which is an array: a step of the call, not of a loop within it."""
         before = mode.get_mode()
         try:
             mode.push(recorder=self)
@@ -453,7 +451,7 @@ class Watcher(Recorder):
             self.demand(self.number_of(number.array), as_plain(number))
 
     def demand(self, number: int | None, value: Any) -> None:
-        """Note a value that Python chose its way by."""
+        """Record a value that Python branched on."""
         if number is None:
             self.give_up(CaptureError(f"capture: a value that is not the program's own decides{errors.called()}"))
         else:
@@ -472,7 +470,7 @@ class Watcher(Recorder):
         return Live(value, self, array)
 
     def tell_of(self, teller: Any) -> None:
-        """Take note of an optimiser or a schedule that the function has come to, which tells of what it reads and changes."""
+        """Record an optimiser or a schedule that the function has reached, which reports its reads and changes."""
         if not any(one is teller for one in self.tellers):
             self.tellers.append(teller)
             self.settings = settings_of([teller]) | self.settings
@@ -484,12 +482,12 @@ class Watcher(Recorder):
         self.prologue.append(("effect", do))
 
     def _before_the_run(self) -> None:
-        """Refuse what must be done before a replay, though in the function it came after what is done when that is over."""
+        """Refuse an action that must precede a replay, although in the function it followed one that comes after the replay."""
         if self.epilogue:
             self.not_recorded("settings are read or changed after a value has changed some", later=False)
 
     def _told(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
-        """Change Python's state, entries of the dicts `held`, and note which settings of optimisers and schedules these are."""
+        """Change Python's state, entries of the dicts `held`, and record which settings of optimisers and schedules these are."""
         owners = {id(vars(teller)): teller for teller in self.tellers}
         holders = [owners.get(id(one), one) for one in held]
         before = settings_of(holders)
@@ -519,10 +517,10 @@ class Watcher(Recorder):
 
 
 class BlankWatcher(Watcher, BlankRecorder):
-    """A watcher of a call on arrays without elements: it cannot go on without a program, so what none can hold is an error."""
+    """A watcher of a call on arrays without elements: it cannot continue without a program, so an unsupported action is an error."""
 
     def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
-        """Do something in the way that is written down: there are no values for any other."""
+        """Perform an action in recorded form: there are no values for any other."""
         if self.failure is not None:
             raise self.failure
         try:
@@ -558,7 +556,7 @@ class BlankWatcher(Watcher, BlankRecorder):
 
 
 class _WatchedKernels:
-    """Kernels that are written down, or run as they are once there will be no program."""
+    """Kernels that are recorded, or run plainly once there will be no program."""
 
     def __init__(self, watcher: Watcher, recorded: Any, plain: Any) -> None:
         self._watcher, self._recorded, self._plain = watcher, recorded, plain
@@ -586,20 +584,20 @@ def backward_of(
     watcher : Watcher
         Of the call.
     results : list of Tensor
-        What may be differentiated.
+        The results that may be differentiated.
     first : int
         The creation number of the call's first node.
     hooks : list of Hooked
-        Those on its way, each of which only computes, or raises a `CaptureError` before it does more.
+        Those on its way, each of which only computes, or raises a `CaptureError` before doing more.
 
     Returns
     -------
     backward : Backward or None
-        From what the forward pass has to keep, and cotangents of results, to gradients.
+        From the values that the forward pass must keep, and cotangents of results, to gradients.
     targets : tuple of int
-        The inputs that the gradients are of.
+        The inputs that the gradients belong to.
     saved : tuple of int
-        What the forward pass has to keep.
+        The values that the forward pass must keep.
     """
     if not results:
         return None, (), ()
@@ -637,7 +635,7 @@ def backward_of(
         found: dict[Node, Any] = {}
         parts: list[Part] = []
         masked: set[Node] = set()
-        if targets:  # else all leaves were made by the function
+        if targets:  # otherwise all leaves were created by the function
             task = Noted(roots, True, False, set(targets), False, (), False)
             found, parts, masked = task.run(), task.parts, task.dropped
     except Exception as error:
@@ -649,7 +647,7 @@ def backward_of(
         watcher.is_open = False
     if watcher.failure is not None:
         raise watcher.failure
-    if watcher._regions > regions:  # what these functions did with numbers that they had nobody saw
+    if watcher._regions > regions:  # the uses of numbers by these functions were not observed
         for value, live in watcher.numbers.values():
             watcher.demand(watcher.number_of(live.array), value)
     reached = {node: number for node, number in targets.items() if found.get(node) is not None}
@@ -675,12 +673,12 @@ def backward_of(
 
 
 def history_of(tensor: Tensor) -> Any:
-    """Return what a tensor is to gradients: by which node it was computed, or whether it requires one as a leaf."""
+    """Return the history of a tensor: the node that computed it, or whether it requires a gradient as a leaf."""
     return tensor.requires_grad if tensor.is_leaf else tensor._node, tensor.retains_grad
 
 
 def is_recorded(node: Node, known: Container[int]) -> bool:
-    """Return whether all hooks of a node are known, by id, or those of checkpoints, which compute what it saved again."""
+    """Return whether all hooks of a node are known, by id, or belong to checkpoints, which recompute its saved values."""
     hooks = node.hooks
     if hooks is None:
         return True

@@ -1,7 +1,8 @@
-"""What is known of each object that instrumented code comes by, the conditions for a program, and what must not change.
+"""The status of each object that instrumented code meets, the conditions for a program, and the objects that must not change.
 
-An object is *found* (from outside: what it is there is a condition), an *argument* (the key of the call says what it is), or
-*fresh* (made by the call itself). Of any other nobody knows where it comes from, and a call that meets one is no program.
+An object is *found* (from outside: its state is a condition), an *argument* (the key of the call describes it), or
+*fresh* (created by the call itself). The origin of any other object is unknown, and a call that meets one has no
+program.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from agrad.program.closures import LENT, Found, is_library, is_own, members, one
 from agrad.program.program import same
 from agrad.program.recording import CaptureError, bases_of
 
-#: Containers whose entries are looked at one by one, or as a whole.
+#: Containers whose entries are read one by one, or as a whole.
 CONTAINERS: Final = (list, dict, tuple, set, frozenset, deque)
 
 #: Those that can be changed.
@@ -50,26 +51,27 @@ MUTABLE: Final = (list, dict, set, deque, bytearray)
 #: The most entries of a container, and bytes of an array, that conditions look at.
 ENTRIES, BYTES = 10_000, 1 << 20
 
-#: What stands for nothing.
+#: The result for a missing value.
 MISSING: Final = object()
 
-#: Parts of the standard library that run below what the table knows, and hold nothing.
+#: Parts of the standard library that run below the functions in the table, and hold nothing.
 SLOT: Final = types.MemberDescriptorType
 
 FOUND, ARGUMENT, FRESH, EARLIER = "found", "argument", "fresh", "earlier"
 
 
 class Tracked:
-    """What is known of an object.
+    """The status of an object.
 
     Attributes
     ----------
     value : object
-        The object, which stays alive with this.
+        The object, which is kept alive.
     status : str
-        "found", "argument" or "fresh"; "earlier" of what was fresh before a loop, while one of its calls is captured.
+        "found", "argument" or "fresh"; "earlier" for a fresh object from before a loop, while one of its calls is
+        captured.
     at : Found or None
-        The first way to it, of what is found.
+        The first path to it, if it was found.
     """
 
     __slots__ = ("at", "status", "value")
@@ -89,7 +91,7 @@ _PLACES: dict[str, tuple[str, ...]] = {"agrad": (), "arrays": (), "kernels": ()}
 
 
 def whose(file: str) -> str:
-    """Return whose code a file has: "user", "library", "modules" (of `agrad.nn`), "agrad", "arrays" (an array library's)."""
+    """Return the owner of a file's code: "user", "library", "modules" (of `agrad.nn`), "agrad", "arrays" (an array library's)."""
     found: str | None = _WHOSE.get(file)
     if found is None:
         if file.startswith(_NN) and not file.startswith(_FUNCTIONAL):
@@ -105,7 +107,7 @@ def whose(file: str) -> str:
 
 
 def whose_module(module: Any) -> str:
-    """Return whose a module is, as `whose`."""
+    """Return the owner of a module, as `whose`."""
     file = vars(module).get("__file__")
     if type(file) is str:
         return whose(file)
@@ -114,7 +116,7 @@ def whose_module(module: Any) -> str:
 
 
 def refresh() -> None:
-    """Find the code of backends and of array libraries, if some have come since this was asked last."""
+    """Find the code of backends and of array libraries, if some were added since the last call."""
     brought = plugins().get_plugins()
     count = len(BACKENDS), len(brought)
     if count == _WHOSE.get(""):
@@ -132,22 +134,22 @@ def refresh() -> None:
 
 
 def may_be_kernel(file: str) -> bool:
-    """Return whether a file of the user's may have kernels: a backend or its arrays are written there, or beside it.
+    """Return whether a user's file may contain kernels: a backend or its arrays are defined there, or next to it.
 
-    What agrad calls of it is as its own; what the user's functions call is theirs.
+    Functions in it that agrad calls count as agrad's own; those that the user's functions call count as the user's.
     """
     return file.startswith(_PLACES["kernels"])
 
 
 def _place_of(kind: type) -> str:
-    """Return where a backend is written: the folder of its package, or its file."""
+    """Return where a backend is defined: the folder of its package, or its file."""
     found = _package_of(kind.__module__)
     methods = (each for each in vars(kind).values() if type(each) is types.FunctionType)
     return found or next((each.__code__.co_filename for each in methods if kind.__module__ != "__main__"), "")
 
 
 def _package_of(name: str) -> str:
-    """Return the folder of the package that a module belongs to, or the file of one that stands alone; "" if there is none."""
+    """Return the folder of the package that a module belongs to, or the file of a single module; "" if there is none."""
     root = sys.modules.get(name.partition(".")[0])
     file = None if root is None else vars(root).get("__file__")
     if type(file) is not str or file.startswith(errors.PACKAGE) or name == "__main__":
@@ -156,7 +158,7 @@ def _package_of(name: str) -> str:
 
 
 def whose_class(kind: type) -> str:
-    """Return whose a class is, as `whose`; "python" for one that is written in C."""
+    """Return the owner of a class, as `whose`; "python" for one written in C."""
     module = kind.__module__
     if module == "__main__":
         return "user"
@@ -170,7 +172,7 @@ def whose_class(kind: type) -> str:
     return whose(file)
 
 
-#: Set for classes that are made by a class statement or by `type`.
+#: The metaclasses and flags of classes created by a class statement or by `type`.
 HEAP: Final = 1 << 9
 
 
@@ -178,14 +180,14 @@ HEAP: Final = 1 << 9
 
 
 class Swaps:
-    """The functions that have instrumented code now, with their own, and for how many captures."""
+    """The functions that currently have instrumented code, with their own, and for how many captures."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._swapped: dict[int, list[Any]] = {}
 
     def put(self, function: types.FunctionType) -> bool:
-        """Let a function run instrumented code until `take`; return whether there is any for it."""
+        """Let a function run instrumented code until `take`; return whether it has any."""
         with self._lock:
             entry = self._swapped.get(id(function))
             if entry is not None:
@@ -200,13 +202,13 @@ class Swaps:
             return True
 
     def take(self, function: types.FunctionType) -> None:
-        """Give a function its own code back, where no other capture needs the instrumented one."""
+        """Restore a function's own code, unless another capture needs the instrumented one."""
         with self._lock:
             entry = self._swapped[id(function)]
             entry[2] -= 1
             if not entry[2]:
                 del self._swapped[id(function)]
-                if is_instrumented(function.__code__):  # else somebody has given it another one meanwhile
+                if is_instrumented(function.__code__):  # otherwise somebody has replaced it meanwhile
                     function.__code__ = entry[1]
 
     def code_of(self, function: types.FunctionType) -> types.CodeType:
@@ -219,7 +221,7 @@ SWAPS = Swaps()
 
 
 def own_code(function: Any) -> types.CodeType:
-    """Return the code of a function as it is between captures: what conditions compare."""
+    """Return the code of a function between captures, which conditions compare."""
     return SWAPS.code_of(function)
 
 
@@ -227,7 +229,7 @@ MOSTLY[own_code] = "__code__"
 
 
 def counter_of(container: Any) -> Callable[[Any], int]:
-    """Return what tells how many entries a container has, whatever it answers itself."""
+    """Return the function that counts the entries of a container, ignoring its own answer."""
     if type(member_of(type(container), "__len__")) is not types.FunctionType:
         return len
     return next(kind for kind in CONTAINERS if isinstance(container, kind)).__len__
@@ -237,7 +239,7 @@ def counter_of(container: Any) -> Callable[[Any], int]:
 
 
 class Holds:
-    """Whether a container has the entries that it had: the same objects, equal numbers and texts, in the same order."""
+    """Whether a container has the same entries as before: the same objects, equal numbers and texts, in the same order."""
 
     __slots__ = ("count", "keys", "size", "values")
 
@@ -267,12 +269,12 @@ def _alike(now: Any, before: Any) -> bool:
 
 
 def _is_looked_up(value: Any) -> bool:
-    """Return whether a value is no condition by itself: a program looks it up, and compares its spec."""
+    """Return whether a value itself is not a condition: a program looks it up, and compares its spec."""
     return isinstance(value, Tensor)
 
 
 class HoldsSet:
-    """Whether a set has the members that it had, in the order in which it is gone through."""
+    """Whether a set has the same members as before, in the same iteration order."""
 
     __slots__ = ("members",)
 
@@ -287,12 +289,12 @@ class HoldsSet:
 
 
 class HasMembers:
-    """Whether a class has the members that it had.
+    """Whether a class has the same members as before.
 
     Attributes
     ----------
     known : int
-        The class' version when it had them, to which it comes back never; -1: unknown.
+        The class's version at that time, which never recurs; -1: unknown.
     """
 
     __slots__ = ("_kind", "_version", "all", "known", "members")
@@ -303,7 +305,7 @@ class HasMembers:
         self.members = {k: v for k, v in vars(kind).items() if k not in PASSING}
 
     def differs(self, entry: Entry, key: Any) -> str:
-        """Return the text of a condition under which it has not."""
+        """Return the text of the opposite condition."""
         this = entry.called(self)
         slow = f"not {this}({entry.called(key)})"
         return slow if self._version is None else f"{entry.called(self._version)}.value != {this}.known and {slow}"
@@ -331,7 +333,7 @@ class HasMembers:
         return bool(before.keys() <= members.keys())
 
 
-#: What Python and agrad note in classes for themselves.
+#: The entries that Python and agrad store in classes for themselves.
 PASSING: Final = frozenset(
     {
         "__abstractmethods__",
@@ -347,26 +349,26 @@ PASSING: Final = frozenset(
 
 
 def owner_of(array: Any) -> Any:
-    """Return whose memory an array looks at: its own, or another object's."""
+    """Return whose memory an array views: its own, or another object's."""
     return next(reversed([array, *bases_of(array)]))
 
 
 def holder_of(array: Any) -> Backend | None:
-    """Return the backend of an array whose value a program can hold, as it is now; None for lazy ones, and for objects."""
+    """Return the backend of an array whose current value a program can hold; None for lazy ones, and for objects."""
     backend = BACKENDS.get(type(array))
     can_hold = backend is not None and not backend.is_lazy and not backend.dtype_name(array.dtype).startswith("object")
     return backend if can_hold else None
 
 
 def is_as(array: Any, value: Any) -> bool:
-    """Return whether an array of the call has the value that it had."""
+    """Return whether an array of the call has its earlier value."""
     if hasattr(array, "tobytes"):
         return bool(bytes_of(array) == bytes_of(value))
     return array.shape == value.shape and bool(((array == value) | (array != array)).all())  # noqa: PLR0124 (NaN)
 
 
 def may_hold(made: Any, array: Any) -> bool:
-    """Return whether something that agrad's code has made may look at the memory of an array."""
+    """Return whether an object created by agrad's code may view the memory of an array."""
     kind = type(made)
     if kind in PLAIN:
         return False
@@ -390,12 +392,12 @@ def bytes_of(array: Any) -> Any:
 
 
 def is_an_array(value: Any) -> bool:
-    """Return whether a value is a tensor, an array, or a library's number that is none of Python's."""
+    """Return whether a value is a tensor, an array, or a library's number other than Python's."""
     return isinstance(value, Tensor) or (not isinstance(value, float | complex) and library_of(value) is not None)
 
 
 def equals(get: Callable[[Any], Any], value: Any) -> Callable[[Any], bool]:
-    """Return whether what a function gives is equal to a value, and of its class."""
+    """Return whether the result of a function equals a value, and has its class."""
     return lambda key: bool(get(key) == value)
 
 
@@ -403,24 +405,25 @@ def equals(get: Callable[[Any], Any], value: Any) -> Callable[[Any], bool]:
 
 
 class Knowing:
-    """What one capture knows.
+    """The knowledge of one capture.
 
     Attributes
     ----------
     watcher : Watcher
-        What is told where there is no program.
+        The recorder, which is told if there is no program.
     known : dict of int to Tracked
         By ``id``.
     order : list of Found
-        What was found, in the order of reading; one object may be there by several ways.
+        The values found, in the order of reading; one object may be there by several paths.
     links : dict
         The conditions, by place.
     native : str
-        What code that is not instrumented drives what runs now, and may read what it is given: "agrad", "c", or "" for none.
+        The kind of code that is not instrumented and drives the current code, and may read its arguments: "agrad", "c",
+        or "" for none.
     beneath : int
-        How many calls of such code are open.
+        The number of open calls of such code.
     runs_kernels : bool
-        Whether kernels of the user's may run unseen as steps that replays run, too.
+        Whether kernels of the user's may run unobserved as steps that replays run, too.
     """
 
     runs_kernels = True
@@ -434,42 +437,42 @@ class Knowing:
         self.beneath = 0
         self.raised: BaseException | None = None
         self.arguments: dict[int, Any] = {}  # leaves that are tensors, by id
-        self.asked: dict[int, Found] = {}  # tensors from outside whose facts were asked for, by id
-        self.looked_up: set[int] = set()  # by id places where optimisers keep tensors
-        self.filled: list[tuple[Any, str]] = []  # tables that agrad fills in the first call: later ones find them full
-        self.distinct: list[tuple[Any, Found]] = []  # arguments, and what was compared with them and is another object
-        self.identical: dict[int, Found] = {}  # tensors from outside whose identity was asked for
+        self.asked: dict[int, Found] = {}  # outer tensors whose facts were used, by id
+        self.looked_up: set[int] = set()  # by id, places where optimisers keep tensors
+        self.filled: list[
+            tuple[Any, str]
+        ] = []  # tables that agrad fills in the first call: later ones find them filled
+        self.distinct: list[tuple[Any, Found]] = []  # arguments, and other objects that were compared with them
+        self.identical: dict[int, Found] = {}  # outer tensors whose identity was used
         self._sights: set[Any] = set()
         self._ensured: dict[int, Any] = {}
-        self._varying: dict[int, bool] = {}  # by number of what a step has made
-        self._looked_at = 0  # of so many steps that is known
-        self._held: dict[int, Any] = {}  # agrad's own objects whose functions were seen
+        self._varying: dict[int, bool] = {}  # by number of a step's result
+        self._looked_at = 0  # for this many steps that is known
+        self._held: dict[int, Any] = {}  # agrad's own objects whose functions were inspected
         self._swapped: list[types.FunctionType] = []
         self._made: list[types.FunctionType] = []
         self._classes: set[type] = set()
-        self.passed_over: dict[
-            int, types.CodeType
-        ] = {}  # code of methods that are instrumented only when they are asked for, by id
-        self._before: dict[int, tuple[Any, Any]] = {}  # by id of what is changed: itself, and what it had
+        self.passed_over: dict[int, types.CodeType] = {}  # code of methods that are instrumented only on demand, by id
+        self._before: dict[int, tuple[Any, Any]] = {}  # by id of a changed object: itself, and its earlier content
         self._owners: dict[int, Any] = {}  # the objects whose tables of attributes are changed, by id of these
         self._stored: dict[tuple[int, Any], tuple[Any, str, Any]] = {}  # globals that are bound to something else
         self._cells: dict[int, types.CellType] = {}
-        self.driven: dict[int, Any] = {}  # by id frames of generators that instrumented code goes through
+        self.driven: dict[int, Any] = {}  # by id, frames of generators that instrumented code iterates over
         self._kept: list[Any] = []
-        self.begun: list[Any] = []  # generators that the call has made, by weak references
-        self.tagged: dict[int, Any] = {}  # tensors that the call has put attributes on
+        self.begun: list[Any] = []  # generators that the call has created, by weak references
+        self.tagged: dict[int, Any] = {}  # tensors on which the call has set attributes
         self.shared: list[tuple[Any, Any]] = []  # arrays of the call whose memory tensors may share, with their values
         self._used: dict[
             int, tuple[Any, Any]
-        ] = {}  # those that agrad's code has had, with what they are for the program
-        self.parts: dict[int, tuple[Any, Any]] = {}  # parts of arrays from outside that are steps, with these
-        self.views: dict[int, tuple[Any, Sequence[Any]]] = {}  # iterators and views, with what they go through
+        ] = {}  # those that agrad's code has received, with their form in the program
+        self.parts: dict[int, tuple[Any, Any]] = {}  # parts of outer arrays that are steps, with these
+        self.views: dict[int, tuple[Any, Sequence[Any]]] = {}  # iterators and views, with their sources
         self._names: dict[int, str] = {}
         self._whole: dict[int, Any] = {}
         self._read: dict[int, Any] = {}  # arrays whose values Python has read
 
     def varies(self, number: int) -> bool:
-        """Return whether a value of the program depends on an input, and on no constants alone."""
+        """Return whether a value of the program depends on an input, and not only on constants."""
         watcher, varying = self.watcher, self._varying
         for step in watcher.steps[self._looked_at :]:
             for made in step.made:
@@ -480,17 +483,17 @@ class Knowing:
     # -- declining ----------------------------------------------------------------------------------------------------
 
     def no(self, why: str) -> None:
-        """Note that there will be no program."""
+        """Record that there will be no program."""
         if self.watcher.failure is None:
             self.watcher.give_up(CaptureError(f"capture: {why}{errors.called()}"))
-        if NOW.tracker is self:  # nothing that is to come matters, and nothing is held that the function lets go of
+        if NOW.tracker is self:  # nothing that follows matters, and nothing is held that the function releases
             NOW.tracker = None
             for table in (self.known, self.driven, self.views, self.tagged, self._whole, self._read):
                 table.clear()
             self._ensured = {key: value for key, value in self._ensured.items() if type(value) is types.FunctionType}
 
     def name(self, found: Found | None, step: tuple[str, Any] | None = None) -> str:
-        """Return how Python writes the way to something."""
+        """Return how Python spells the path to an object."""
         if found is None or found.before is None:
             text = ""
         else:
@@ -500,7 +503,7 @@ class Knowing:
         return text if step is None else one_further(text, step)
 
     def called(self, value: Any) -> str:
-        """Return what messages call an object."""
+        """Return the name of an object in messages."""
         tracked = self.known.get(id(value))
         text = self.name(tracked.at) if tracked is not None else ""
         return text or f"a {type(value).__name__}"
@@ -508,10 +511,10 @@ class Knowing:
     # -- what an object is --------------------------------------------------------------------------------------------
 
     def fresh(self, value: Any) -> Any:
-        """Take an object for one that the call has made, unless it is known."""
+        """Treat an object as created by the call, unless it is known."""
         kind = type(value)
         if id(value) not in self.known and kind not in PLAIN:
-            if kind is types.GeneratorType:  # what it does at its end, it does when the function lets go of it
+            if kind is types.GeneratorType:  # its finalizer runs when the function releases it
                 gone = weakref.ref(value, functools.partial(_forget, self.known, id(value)))
                 self.known[id(value)] = Tracked(gone, FRESH)
                 self.begun.append(gone)
@@ -525,7 +528,7 @@ class Knowing:
         return value
 
     def fresh_all(self, value: Any, depth: int = 0) -> Any:
-        """Take an object, and what it holds that is not known, for made by the call."""
+        """Treat an object, and its unknown content, as created by the call."""
         kind = type(value)
         if kind in PLAIN or isinstance(value, Tensor) or id(value) in self.known:
             return value
@@ -536,7 +539,7 @@ class Knowing:
         return value
 
     def root(self, value: Any) -> Found:
-        """Return the beginning of ways from an object that cannot be another one."""
+        """Return the beginning of paths from an object that cannot be replaced."""
         tracked = self.known.get(id(value))
         if tracked is None or tracked.at is None:
             at = Found(value)
@@ -549,7 +552,7 @@ class Knowing:
         return tracked.at
 
     def at(self, value: Any) -> Tracked:
-        """Return what is known of an object; there is no program where nothing is."""
+        """Return the status of an object; if it is unknown, there is no program."""
         tracked = self.known.get(id(value))
         if tracked is None:
             tracked = self._recognised(value)
@@ -560,7 +563,7 @@ class Knowing:
         return tracked
 
     def _recognised(self, value: Any) -> Tracked | None:
-        """Return what is known of an object that has not been met, by what it is made of."""
+        """Return the status of an object that has not been met, derived from its parts."""
         kind = type(value)
         if kind in PLAIN or isinstance(value, Tensor):
             return Tracked(value, FRESH)
@@ -578,7 +581,7 @@ class Knowing:
             return Tracked(value, FRESH)
         if kind is types.FunctionType and (
             id(value) in self._ensured or whose(value.__code__.co_filename) != "user"
-        ):  # a method of a class that was met, or what is constant
+        ):  # a method of a known class, or a constant
             return Tracked(value, FOUND, Found(value))
         if isinstance(value, type | types.ModuleType | enum.Enum) or tells(value):
             return Tracked(value, FOUND, Found(value))
@@ -587,7 +590,7 @@ class Knowing:
         return None
 
     def is_known(self, value: Any) -> bool:
-        """Return whether it is known where an object comes from."""
+        """Return whether the origin of an object is known."""
         return (
             type(value) in PLAIN
             or id(value) in self.known
@@ -613,7 +616,7 @@ class Knowing:
             self._kept.append(link)
 
     def require(self, get: Callable[[Any], Any], key: Any, value: Any, name: str, place: Any) -> None:
-        """Add the condition that a function of one object gives a value."""
+        """Add the condition that a function of one object returns a value."""
         if place not in self.links:
             self.links[place] = Link(get, key, value, name)
 
@@ -624,12 +627,12 @@ class Knowing:
             self.require(Has(table), key, False, name, ("absent", id(table), key))
 
     def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
-        """Take note of a value that was read from outside."""
+        """Record a value that was read from outside."""
         holder = before.value
         if (self._before or self._stored) and self._is_new(holder, step, value):
             return value
         if guard and step[0] == "item" and ("whole", id(holder)) in self.links:
-            guard = False  # all that it holds is a condition
+            guard = False  # its whole content is a condition
         if is_plain(value):
             if guard:
                 self._guard(holder, step, value, before)
@@ -661,7 +664,7 @@ class Knowing:
         return value
 
     def _guard(self, holder: Any, step: tuple[str, Any], value: Any, before: Found) -> None:
-        """Add the condition that a step leads where it did; a member of a class is one of the class that has it."""
+        """Add the condition that a step leads to the same value; a member of a class is one of the class that defines it."""
         owner = holder
         if step[0] == "member":
             owner = next((each for each in holder.__mro__ if step[1] in vars(each)), holder)
@@ -670,7 +673,7 @@ class Knowing:
             self.add(link_of(holder, step, value, self.name(before, step)), place)
 
     def hooked(self, tensor: Tensor, at: Found) -> None:
-        """See the hooks on a tensor, which a backward pass runs; that they are these is compared with the tensor itself."""
+        """Record the hooks on a tensor, which a backward pass runs; the tensor's own check compares them."""
         self.watcher.from_outside(tensor)
         hooks = None if tensor._node is None else tensor._node.hooks
         for table in () if hooks is None else ("tensor", "pre", "post", "accumulated"):
@@ -678,7 +681,7 @@ class Knowing:
                 self.see(hook, at, ("hook", (table, key)), guard=False)
 
     def _is_new(self, holder: Any, step: tuple[str, Any], value: Any) -> bool:
-        """Return whether a value stands where it does since the call has put it there."""
+        """Return whether a value is still at its place since the call has put it there."""
         kind, key = step
         if type(key) is str and key == "__dict__":
             return False
@@ -701,7 +704,7 @@ class Knowing:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def changing(self, value: Any, what: str = "") -> None:
-        """Keep what an object from outside has, before it is changed for the first time."""
+        """Save the content of an outer object before it is changed for the first time."""
         if type(value) in PLAIN or id(value) in self._before or isinstance(value, Tensor):
             return
         tracked = self.at(value)
@@ -735,7 +738,7 @@ class Knowing:
         self.no(f"{what or self.called(value)} is changed")
 
     def writing(self, array: Any) -> None:
-        """Give up where an array is written to that is from outside, or whose memory a tensor may share."""
+        """Give up if an array is written to that is from outside, or whose memory a tensor may share."""
         if self.at(array).status != FRESH:
             self.no(f"{self.called(array)}, an array from outside, is written to")
             return
@@ -748,11 +751,11 @@ class Knowing:
                 del self._used[id(held)]
 
     def changing_cell(self, cell: types.CellType, value: Any) -> None:
-        """Keep what a cell or a name from outside has, before it is changed."""
+        """Save the content of an outer cell or name before it is changed."""
         self._before.setdefault(id(cell), (cell, value))
 
     def unchanged(self) -> None:
-        """Give up where something from outside, or shared with tensors, is not at the end what it was before."""
+        """Give up if an outer object, or one shared with tensors, has not its earlier value at the end."""
         for array, value in self._used.values():
             if not is_as(array, value):
                 self.no(f"{self.called(array)}, whose memory a tensor may share, is written to")
@@ -792,7 +795,7 @@ class Knowing:
                 self._changed(value, None, before, after)
 
     def _is_as(self, now: Any, before: Any) -> bool:
-        """Return whether what stands in a place is what stood there, and no number that the program computes."""
+        """Return whether the current value at a place is the earlier one, and not a number that the program computes."""
         return now is before or (type(before) in PLAIN and same(now, before) and id(now) not in self.watcher.numbers)
 
     def _changed(self, holder: Any, key: Any, was: Any, now: Any) -> None:
@@ -821,11 +824,11 @@ class Knowing:
     # -- code that may run --------------------------------------------------------------------------------------------
 
     def ensure(self, value: Any) -> None:
-        """Let all code that may run by way of a value be instrumented."""
+        """Let all code that may run through a value be instrumented."""
         kind = type(value)
         if kind in PLAIN or kind in CONTAINERS or kind is Tensor or id(value) in self._ensured:
             return
-        if kind is types.GeneratorType:  # which its table would hold
+        if kind is types.GeneratorType:  # which its table would contain
             return
         self._ensured[id(value)] = value
         if kind is types.FunctionType:
@@ -907,7 +910,7 @@ class Knowing:
                 self.see(value, inner, ("item", key), guard=kind == "user")
 
     def _put(self, function: types.FunctionType) -> bool:
-        """Let a function run instrumented code; what makes that is not seen, and no profile function is called for it."""
+        """Let a function run instrumented code; instrumenting itself is not observed, and calls no profile function."""
         before, NOW.tracker = NOW.tracker, None
         self.beneath += 1
         try:
@@ -918,7 +921,7 @@ class Knowing:
             NOW.tracker = before
 
     def _ensure_closure(self, function: types.FunctionType) -> None:
-        """See what a function of agrad's closes over: the user's functions and tensors that a transform was given."""
+        """Record the closure of a function of agrad: the user's functions and tensors that were passed to a transform."""
         tracked = self.known.get(id(function))
         is_new = tracked is not None and tracked.status == FRESH
         for i, cell in enumerate(function.__closure__ or ()):
@@ -936,7 +939,7 @@ class Knowing:
             self.handed(value)
 
     def _is_held(self, value: Any) -> bool:
-        """Return whether a value is an object of agrad's own that is looked into for the functions that it holds."""
+        """Return whether a value is an object of agrad's own that is searched for the functions that it holds."""
         kind = type(value)
         if (
             kind in PLAIN
@@ -948,7 +951,7 @@ class Knowing:
         return whose_class(kind) == "agrad" and member_of(kind, "_transparent") is MISSING and not tells(value)
 
     def _ensure_held(self, value: Any, at: Found | None) -> None:
-        """See the functions that an object of agrad's own holds, which is found `at` a place unless the call has made it."""
+        """Record the functions that an object of agrad's own holds, found `at` a place unless the call has created it."""
         if id(value) in self._held:
             return
         self._held[id(value)] = value
@@ -964,10 +967,10 @@ class Knowing:
                 self._ensure_held(inside, None if at is None else Found(inside, at, each))
 
     def handed(self, value: Any) -> None:
-        """See all that agrad's own code may read of a value."""
+        """Record everything that agrad's own code may read of a value."""
 
     def ensure_class(self, kind: type) -> None:
-        """Let the special methods of a class be instrumented, and its members be a condition, if it is the user's."""
+        """Let the special methods of a class be instrumented, and make its members a condition, if it is the user's."""
         if kind in self._classes:
             return
         self._classes.add(kind)
@@ -999,13 +1002,13 @@ class Knowing:
             self.ensure_class(type(kind))
 
     def _passed_over(self, function: types.FunctionType) -> None:
-        """Leave a method as it is until `ensure` comes by it: if it runs before, there is no program."""
+        """Do not instrument a method until `ensure` reaches it: if it runs before, there is no program."""
         if id(function) not in self._ensured:
             code = own_code(function)
             self.passed_over[id(code)] = code
 
     def ensure_special(self, kind: type, *names: str) -> None:
-        """Let special methods of a class be instrumented that were passed over, those that they override, too."""
+        """Let the skipped special methods of a class be instrumented, including those that they override."""
         for each in kind.__mro__ if self.passed_over else ():
             for name in names:
                 member = vars(each).get(name)
@@ -1013,7 +1016,7 @@ class Knowing:
                     self.ensure(member)
 
     def ensure_methods(self, kind: type) -> None:
-        """Let all methods of a class be instrumented: what reads an object by itself may call any."""
+        """Let all methods of a class be instrumented: code that reads an object by itself may call any."""
         self.ensure_class(kind)
         for each in kind.__mro__:
             if whose_class(each) in ("user", "library", "modules"):
@@ -1022,7 +1025,7 @@ class Knowing:
                         self.ensure(member)
 
     def restore(self) -> None:
-        """Give all functions their own code back, those that the call made included; let go of what it made."""
+        """Restore the own code of all functions, including those that the call created; release its objects."""
         for function in self._swapped:
             SWAPS.take(function)
         self._swapped.clear()
@@ -1049,7 +1052,7 @@ class Knowing:
     # -- containers and arrays as a whole -----------------------------------------------------------------------------
 
     def whole(self, value: Any, depth: int = 0) -> None:
-        """Make all that a container from outside holds a condition."""
+        """Make the whole content of an outer container a condition."""
         tracked = self.at(value)
         if id(value) in self._before:
             self._rest(value, tracked)
@@ -1082,7 +1085,7 @@ class Knowing:
                 self.see(inside, at, ("item", key), guard=False)
 
     def _rest(self, value: Any, tracked: Tracked) -> None:
-        """Make what a container held before it was changed a condition, and see what is still there."""
+        """Make the earlier content of a changed container a condition, and find what remains of it."""
         before = self._before[id(value)][1]
         if tracked.at is None or isinstance(value, set):
             return
@@ -1094,7 +1097,7 @@ class Knowing:
                 self.see(inside, tracked.at, ("item", key), guard=id(value) not in self._whole)
 
     def array(self, value: Any) -> None:
-        """Make the values of an array from outside a condition: Python reads them."""
+        """Make the values of an outer array a condition: Python reads them."""
         tracked = self.at(value)
         if tracked.status == FRESH or id(value) in self._read:
             return
@@ -1103,7 +1106,7 @@ class Knowing:
             self.array(self.parts[id(value)][1])
             return
         if tracked.at is not None and tracked.at.before is None and isinstance(value, int | float | complex):
-            return  # NumPy's number, an argument by itself: the key of the call has its value
+            return  # a NumPy number that is itself an argument: the key of the call has its value
         if tracked.status == ARGUMENT or tracked.at is None or tracked.at.before is None:
             self.no(f"{self.called(value)}, an array among the arguments, is read by Python")
             return
@@ -1115,20 +1118,20 @@ class Knowing:
         self.require(equals(bytes_of, bytes_of(value)), value, True, name, ("bytes", id(value)))
 
     def _itself(self, value: Any, found: Found) -> None:
-        """Make it a condition that this very array or tensor stands where it was found."""
+        """Make it a condition that this same array or tensor is at the place where it was found."""
         assert found.before is not None
         holder, step = found.before.value, found.step
         self.add(link_of(holder, step, value, self.name(found)), (id(holder), step[0], key_in(step), "itself"))
 
 
 def _forget(known: dict[int, Tracked], place: int, gone: Any) -> None:
-    """Forget an object that is gone."""
+    """Forget an object that no longer exists."""
     if place in known and known[place].value is gone:
         del known[place]
 
 
 class _Slots:
-    """Stands for an object whose slots are changed."""
+    """Represents an object whose slots are changed."""
 
     __slots__ = ("value",)
 
@@ -1137,12 +1140,12 @@ class _Slots:
 
 
 def _is_function(value: Any) -> bool:
-    """Return whether a function of C is no method of an object."""
+    """Return whether a C function is not a method of an object."""
     return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
 
 
 def member_of(kind: type, name: str) -> Any:
-    """Return what a class, or one that it derives from, has under a name; `MISSING` if none."""
+    """Return the member of a class, or of one of its bases, with a name; `MISSING` if there is none."""
     for each in kind.__mro__:
         held = vars(each)
         if name in held:
@@ -1151,12 +1154,12 @@ def member_of(kind: type, name: str) -> Any:
 
 
 def tells(value: Any) -> bool:
-    """Return whether an object tells recordings itself which of its numbers are read and changed."""
+    """Return whether an object itself reports to recordings which of its numbers are read and changed."""
     return member_of(type(value), "_tells_settings") is True
 
 
 def instance_dict(o: Any) -> dict[str, Any] | None:
-    """Return the table of an object's attributes, whatever it answers itself; None where it has none."""
+    """Return the table of an object's attributes, ignoring its own answers; None if it has none."""
     try:
         held = object.__getattribute__(o, "__dict__")
     except AttributeError:
@@ -1165,7 +1168,7 @@ def instance_dict(o: Any) -> dict[str, Any] | None:
 
 
 def slots_of(value: Any) -> dict[str, Any] | None:
-    """Return what the slots of an object hold; None where its class has none."""
+    """Return the content of an object's slots; None if its class has none."""
     found: dict[str, Any] | None = None
     for kind in type(value).__mro__:
         for name, member in vars(kind).items():
@@ -1179,7 +1182,7 @@ def slots_of(value: Any) -> dict[str, Any] | None:
 
 
 def contents_of(cell: types.CellType) -> Any:
-    """Return what a cell holds; `MISSING` if nothing."""
+    """Return the content of a cell; `MISSING` if it is empty."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -1187,7 +1190,7 @@ def contents_of(cell: types.CellType) -> Any:
 
 
 def key_in(step: tuple[str, Any]) -> Any:
-    """Return what tells steps of one kind apart."""
+    """Return the key that distinguishes kinds of steps."""
     key = step[1]
     return (type(key), key) if type(key) in PLAIN or (type(key) is tuple and is_plain(key)) else id(key)
 
@@ -1198,26 +1201,26 @@ def is_python_class(kind: type) -> bool:
 
 
 def _lent() -> set[int]:
-    """Return, by id, the tables in which modules hold what they are lent for a call."""
+    """Return, by id, the tables in which modules hold tensors for a call."""
     return {id(table) for lent in list(LENT.values()) for table, _ in lent.places.values()}
 
 
 def names(values: Iterable[Any]) -> str:
-    """Return what several objects are called."""
+    """Return the names of several objects."""
     return ", ".join(map(str, values))
 
 
-#: Special methods that instrumented code comes by before they run: what makes objects, sets attributes and makes texts.
+#: Special methods that instrumented code reaches before they run: they create objects, set attributes and create texts.
 ASKED_FOR: Final = frozenset({"__init__", "__setattr__", "__delattr__", "__repr__", "__str__", "__dir__"})
 
-#: Those that make texts, and those that set attributes.
+#: Those that create texts, and those that set attributes.
 TEXTS: Final = ("__repr__", "__str__", "__dir__")
 SETTERS: Final = ("__setattr__", "__delattr__")
 
-#: What Python's own statements make.
+#: Objects created by Python's own statements.
 PYTHON_MAKES: Final = (type, BaseException)
 
-#: Classes of objects that hold nothing that may change.
+#: Classes of objects that hold nothing mutable.
 CONSTANT: Final = frozenset(
     {
         *(range, slice, type(...), type(NotImplemented), types.GetSetDescriptorType, types.MemberDescriptorType),

@@ -199,7 +199,7 @@ class Methods(_FromTables):
     def chunks(self) -> tuple[tuple[int, ...], ...]:
         """The lengths of the chunks along each axis; backends that hold arrays whole have none."""
     def rechunk(self, chunks: Any) -> Tensor:
-        """The same values in other chunks; of a backend that holds arrays whole, this tensor.
+        """The same values in other chunks; on a backend that holds arrays whole, this tensor.
 
         chunks : int, tuple, dict or str
             As the library takes them: ``1000`` for every axis, ``(1000, -1)`` for whole rows, ``{0: 1000}``, ``"auto"``.
@@ -210,20 +210,20 @@ class Methods(_FromTables):
         ((2, 2, 2), (2,))
         """
     def to_dask_array(self) -> Any:
-        """The value as a Dask array, which Dask's own functions ask for; it has no history.
+        """The value as a Dask array, for Dask's own functions; it has no history.
 
-        Writing to it, as ``d[0] = 1``, leaves this tensor as it is.
+        Writing to it, as ``d[0] = 1``, does not change this tensor.
 
-        Returns: dask.array.Array, lazy where this tensor is; the values of other backends are one chunk.
+        Returns: dask.array.Array, lazy if this tensor is lazy; the values of other backends are one chunk.
         RuntimeError: While a gradient is required and recording is on, or a tangent in forward mode.
 
         >>> ag.ones(3, device="dask").to_dask_array().compute()
         array([1., 1., 1.])
         """
     def __dask_tokenize__(self) -> Any:
-        """What names a task of Dask's that takes this tensor."""
+        """The key of a Dask task that takes this tensor."""
     def compute(self, *, max_memory: int | str | None=None, progress: bool | None=None) -> Self:
-        """Compute the value, which stays in this tensor; nothing is done where it is there.
+        """Compute the value, and store it in this tensor; do nothing if it is known.
 
         max_memory, progress: As for `agrad.compute`, which computes several in one pass.
         Returns: This tensor.
@@ -320,14 +320,14 @@ class Methods(_FromTables):
         Returns
         -------
         Tensor
-            This tensor itself, if it is there already.
+            This tensor itself, if it is already there.
 
         Raises
         ------
         BackendError
             If the backend is unknown or unusable here.
         ValueError
-            If a stream is given.
+            If a stream is passed.
         """
     def __dlpack__(self, /, *, stream: Any=None, max_version: Any=None, dl_device: Any=None, copy: bool | None=None) -> Any: ...
     def __dlpack_device__(self, /) -> Any: ...
@@ -337,7 +337,7 @@ class Methods(_FromTables):
     def __contains__(self, item: Any) -> bool: ...
     @property
     def T(self) -> Tensor:
-        """The transpose of a matrix; of a vector or a number the same values, as in NumPy and PyTorch."""
+        """The transpose of a matrix; vectors and scalars are unchanged, as in NumPy and PyTorch."""
     @property
     def mT(self) -> Tensor:
         """The transpose of the last two axes."""
@@ -363,21 +363,21 @@ class Methods(_FromTables):
         """Largest element over axes; see `agrad.max`.
 
         dim : int, optional
-            PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked.
+            PyTorch's: return the pair ``values``, ``indices`` along this axis; the gradient goes to the element picked.
         keepdim : bool, optional
-            PyTorch's name of `keepdims`, which asks for the pair as well.
-        initial, where: As of ``numpy.max``.
-        By position the axis is the standard's: the values alone, among which ties share the gradient evenly.
+            PyTorch's name of `keepdims`, which requests the pair as well.
+        initial, where: As of ``numpy.max``. A positional axis is the standard's: only the values are returned, and ties
+        share the gradient evenly.
         """
     def min(self, axis: Axis=None, keepdims: bool=False, *, dim: int | None=None, keepdim: bool | None=None, initial: Any=None, where: Any=True) -> Any:
         """Smallest element over axes; see `agrad.min`.
 
         dim : int, optional
-            PyTorch's: gives the pair ``values``, ``indices`` along this axis, and the gradient goes to the element picked.
+            PyTorch's: return the pair ``values``, ``indices`` along this axis; the gradient goes to the element picked.
         keepdim : bool, optional
-            PyTorch's name of `keepdims`, which asks for the pair as well.
-        initial, where: As of ``numpy.min``.
-        By position the axis is the standard's: the values alone, among which ties share the gradient evenly.
+            PyTorch's name of `keepdims`, which requests the pair as well.
+        initial, where: As of ``numpy.min``. A positional axis is the standard's: only the values are returned, and ties
+        share the gradient evenly.
         """
     def var(self, axis: Axis=None, correction: float | None=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, unbiased: bool | None=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
         """Variance over axes; see `agrad.var`.
@@ -428,22 +428,22 @@ class Methods(_FromTables):
 
         dim : int or tuple of int, optional
             The axes; those that are longer stay, as in PyTorch. Default: all.
-        axis: The same, as the standard has it: each of length 1.
+        axis: The same under the standard's name: each of length 1.
         ValueError: If one of `axis` is longer than 1.
         """
 
     # agrad/ops/torch_methods.py, Picking
 
     def gather(self, dim: int, index: Any) -> Tensor:
-        """Elements at indices along an axis, each index for its own place along the others; see `agrad.gather`."""
+        """Take elements at indices along an axis, with a separate index for each position along the others; see `agrad.gather`."""
     def take_along_dim(self, indices: Any, dim: int | None=None) -> Tensor:
         """Elements at indices along an axis; see `agrad.take_along_axis`."""
     def index_select(self, dim: int, index: Any) -> Tensor:
         """Entries along an axis, at a vector of indices; see `agrad.index_select`."""
     def index_add(self, dim: int, index: Any, source: Any, *, alpha: Any=1) -> Tensor:
-        """A copy with entries added along an axis, at a vector of indices; those of one index add up."""
+        """A copy with entries added along an axis, at a vector of indices; entries at one index add up."""
     def to_sparse(self) -> Any:
-        """A matrix as a sparse one that stores what is not 0; see `agrad.sparse.SparseTensor`."""
+        """Convert a matrix to a sparse one that stores the nonzero elements; see `agrad.sparse.SparseTensor`."""
     def index_copy(self, dim: int, index: Any, source: Any) -> Tensor:
         """A copy with entries replaced along an axis, at a vector of indices."""
     def index_fill(self, dim: int, index: Any, value: Any) -> Tensor:
@@ -473,9 +473,9 @@ class Methods(_FromTables):
     def where(self, condition: Any, other: Any) -> Tensor:
         """Where a condition holds this tensor, elsewhere another; see `agrad.where`."""
     def nonzero(self, *, as_tuple: bool | None=None) -> Any:
-        """Indices of the elements that are not zero; see `agrad.nonzero`, which gives a tuple.
+        """Indices of the nonzero elements; see `agrad.nonzero`, which returns a tuple.
 
-        TypeError: In code for NumPy, unless it says `as_tuple`: NumPy's gives the tuple.
+        TypeError: In code for NumPy, without `as_tuple`: NumPy returns the tuple.
         """
     def masked_fill(self, mask: Any, value: Any) -> Tensor:
         """A copy with `value` where a mask is true; see `agrad.extra.masked_fill`.
@@ -486,19 +486,19 @@ class Methods(_FromTables):
     # agrad/ops/torch_methods.py, Ordering
 
     def sort(self, dim: int=-1, descending: bool=False, *, stable: bool=True) -> Sorted:
-        """Sorted along an axis: values and indices. `agrad.sort` gives values only.
+        """Sorted along an axis: values and indices. `agrad.sort` returns only values.
 
-        TypeError: In code for NumPy: NumPy's sorts in place.
+        TypeError: In code for NumPy, whose method sorts in place.
         """
     def median(self, dim: int | None=None, keepdim: bool=False) -> Any:
-        """The middle element, of an even count the lower one, as in PyTorch; `agrad.median` gives the mean of the two.
+        """The middle element, for an even count the lower one, as in PyTorch; `agrad.median` returns the mean of the two.
 
         dim : int, optional
-            Along this axis. Default: of all elements.
+            The axis. Default: over all elements.
         Returns: The value; along an axis the pair ``values``, ``indices``. NaN where an element is NaN.
         """
     def mode(self, dim: int=-1, keepdim: bool=False) -> Picked:
-        """The most frequent element along an axis, of several the smallest.
+        """The most frequent element along an axis, the smallest of several.
 
         Returns: ``values`` and ``indices``, the last of each.
         """
@@ -524,7 +524,7 @@ class Methods(_FromTables):
         dim : int or None, optional
             The axis; None for all elements, counted in rows.
         descending : bool, optional
-            From the largest on. A text is NumPy's `kind`, which stands in this place.
+            Begin with the largest. A string is NumPy's `kind`, which has this position.
         axis : int or None, optional
             As `dim`.
         kind : str, optional
@@ -542,7 +542,7 @@ class Methods(_FromTables):
     def logsumexp(self, dim: Any, keepdim: bool=False) -> Tensor:
         """The logarithm of the sum of exponentials over axes; see `agrad.special.logsumexp`."""
     def count_nonzero(self, dim: Any=None) -> Tensor:
-        """How many elements are not zero; see `agrad.count_nonzero`."""
+        """Count the nonzero elements; see `agrad.count_nonzero`."""
     def softmax(self, dim: int, dtype: Any=None) -> Tensor:
         """Exponentials that sum to 1 along an axis; see `agrad.softmax`."""
     def log_softmax(self, dim: int, dtype: Any=None) -> Tensor:
@@ -563,17 +563,18 @@ class Methods(_FromTables):
 
         *shape : int, or one tuple of int
             The shape; one entry may be -1. Default: that of the tensor.
-        TypeError: If a dtype is given: NumPy's and PyTorch's views of other dtypes look at memory.
+        TypeError: If a dtype is passed: NumPy's and PyTorch's views of other dtypes reinterpret memory.
         """
     def reshape_as(self, other: Tensor) -> Tensor:
         """`reshape` to the shape of another tensor."""
     def view_as(self, other: Tensor) -> Tensor:
         """`reshape` to the shape of another tensor."""
     def flatten(self, start_dim: int | str=0, end_dim: int=-1, *, order: str='C') -> Tensor:
-        """Axes from `start_dim` to `end_dim` made one; see `agrad.extra.flatten`.
+        """Merge axes from `start_dim` to `end_dim`; see `agrad.extra.flatten`.
 
         start_dim, end_dim : int, optional
-            The first and the last of them. Default: all axes. A text is NumPy's `order`, which stands in the first place.
+            The first and the last of them. Default: all axes. A string is NumPy's `order`, which has the first
+            position.
         order : {'C', 'F', 'A', 'K'}, optional
             'F' counts the elements in columns, as in NumPy.
         """
@@ -584,12 +585,12 @@ class Methods(_FromTables):
             'F' counts the elements in columns, as in NumPy.
         """
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
-        """One axis made several; see `agrad.extra.unflatten`."""
+        """Split one axis into several; see `agrad.extra.unflatten`."""
     def permute(self, *axes: Any, dims: Any=None) -> Tensor:
         """The axes in another order; see `agrad.permute_dims`.
 
         *axes : int, or one tuple of int
-            For each axis of the result, which one of this tensor it is.
+            For each axis of the result, its number in this tensor.
         dims : tuple of int, optional
             The same by name.
         """
@@ -601,7 +602,7 @@ class Methods(_FromTables):
         dim1 : int, optional
             The other axis.
         *axes : int
-            More of the new order. Without any argument the order is reversed.
+            The rest of the new order. Without any argument the order is reversed.
         TypeError: ``x.transpose(0, 1)`` of a matrix, in code for NumPy, where it is `x` itself.
         """
     def t(self) -> Tensor:
@@ -613,13 +614,13 @@ class Methods(_FromTables):
     def unsqueeze(self, dim: int) -> Tensor:
         """A new axis of length 1; see `agrad.expand_dims`.
 
-        dim: Its place in the result.
+        dim: Its position in the result.
         """
     def expand(self, *shape: Any) -> Tensor:
         """Broadcast to a shape; see `agrad.broadcast_to`.
 
         *shape : int, or one tuple of int
-            The shape; -1 keeps an axis as it is.
+            The shape; -1 keeps the length of an axis.
         """
     def expand_as(self, other: Tensor) -> Tensor:
         """Broadcast to the shape of another tensor."""
@@ -641,9 +642,9 @@ class Methods(_FromTables):
         Returns: The slices, without the axis.
         """
     def chunk(self, chunks: int, dim: int=0) -> tuple[Tensor, ...]:
-        """Cut along an axis into so many parts at most; see `agrad.chunk`."""
+        """Split along an axis into at most this many parts; see `agrad.chunk`."""
     def split(self, split_size: Any, dim: int=0) -> tuple[Tensor, ...]:
-        """Cut along an axis into parts of a length; `agrad.extra.split`, NumPy's, takes their number."""
+        """Split along an axis into parts of a length; NumPy's `agrad.extra.split` takes their number."""
     def repeat_interleave(self, repeats: Any, dim: int | None=None, *, output_size: int | None=None) -> Tensor:
         """Each element, or each entry along an axis, repeated; see `agrad.repeat`.
 
@@ -653,9 +654,9 @@ class Methods(_FromTables):
     def flip(self, *dims: Any) -> Tensor:
         """The order along axes reversed; see `agrad.flip`."""
     def roll(self, shifts: Any, dims: Any=None) -> Tensor:
-        """Elements moved along axes, those that leave come in at the other end; see `agrad.roll`."""
+        """Shift elements along axes; those shifted out return at the other end; see `agrad.roll`."""
     def moveaxis(self, source: Any, destination: Any) -> Tensor:
-        """Axes moved to other places; see `agrad.moveaxis`."""
+        """Move axes to other positions; see `agrad.moveaxis`."""
     movedim = moveaxis
     def swapaxes(self, dim0: int, dim1: int) -> Tensor:
         """Two axes exchanged; see `agrad.swapaxes`."""
@@ -697,9 +698,9 @@ class Methods(_FromTables):
     def clone(self, *, memory_format: Any=None) -> Tensor:
         """A copy that stays in the graph."""
     def round(self, decimals: int=0) -> Tensor:
-        """Round to the nearest number of so many decimals, halves to the even one; see `agrad.round`.
+        """Round to the nearest number with this many decimals, halves to even; see `agrad.round`.
 
-        TypeError: If there are decimals to be other than 0, and the dtype is not floating point.
+        TypeError: If the number of decimals is not 0, and the dtype is not floating-point.
         """
     def clamp(self, min: Any=None, max: Any=None) -> Tensor:
         """Limit to a range; see `agrad.clip`."""
@@ -734,7 +735,7 @@ class Methods(_FromTables):
     def clamp_max(self, max: Any) -> Tensor:
         """Limit from above; see `agrad.clip`."""
     def nan_to_num(self, nan: float=0.0, posinf: float | None=None, neginf: float | None=None) -> Tensor:
-        """Finite numbers in the place of NaN and infinities; see `agrad.extra.nan_to_num`."""
+        """Replace NaN and infinities by finite numbers; see `agrad.extra.nan_to_num`."""
     def lerp(self, end: Any, weight: Any) -> Tensor:
         """A point between this tensor and another; see `agrad.lerp`."""
     def addcmul(self, tensor1: Any, tensor2: Any, *, value: Any=1) -> Tensor:
@@ -751,7 +752,7 @@ class Methods(_FromTables):
         """``self - alpha * other``; see `agrad.subtract`."""
     subtract = sub
     def div(self, other: Any, *, rounding_mode: str | None=None) -> Tensor:
-        """``self / other``, rounded down ("floor") or towards 0 ("trunc") if it is said; see `agrad.divide`.
+        """``self / other``, rounded down ("floor") or towards 0 ("trunc") if requested; see `agrad.divide`.
 
         ValueError: If `rounding_mode` is something else.
         """
@@ -764,7 +765,7 @@ class Methods(_FromTables):
         """The conjugate transpose of the last two axes."""
     @property
     def is_cuda(self) -> bool:
-        """Whether it lies on a CUDA device, one of the cupy backend."""
+        """Whether it is on a CUDA device, one of the cupy backend."""
     @property
     def is_xpu(self) -> bool:
         """False: no backend computes on Intel's devices."""
@@ -796,7 +797,7 @@ class Methods(_FromTables):
             The axes. Default: all.
         dtype: Convert to this dtype first.
         Returns: Real.
-        ValueError: If `p` is another word, or "nuc" of what is not a matrix.
+        ValueError: If `p` is another string, or "nuc" of an operand that is not a matrix.
         Derivative: ``x / norm(x)`` of "fro"; 0 where the norm is 0, as in PyTorch.
         """
     def addmm(self, mat1: Any, mat2: Any, *, beta: Any=1, alpha: Any=1) -> Tensor:
@@ -809,7 +810,7 @@ class Methods(_FromTables):
         axis1, axis2 : int, optional
             The axes. Default: the first two.
         out : Tensor, optional
-            What the result is written to.
+            The tensor to write the result to.
         """
     def det(self) -> Tensor:
         """Determinant; see `agrad.linalg.det`."""
@@ -828,10 +829,10 @@ class Methods(_FromTables):
         dtype, device : optional
             The same by name.
         non_blocking : bool, optional
-            Not looked at: a library's own queue decides what waits.
+            Ignored: a library's own queue decides when to wait.
         copy : bool, optional
-            Give another tensor in any case.
-        Returns: This tensor itself, if there is nothing to do.
+            Return another tensor in any case.
+        Returns: This tensor itself if there is nothing to do.
         """
     def type(self, dtype: Any=None, non_blocking: bool=False) -> Tensor:
         """Converted to a dtype; the dtype itself is `dtype`, an attribute.
@@ -840,7 +841,7 @@ class Methods(_FromTables):
         non_blocking : bool, optional
             Not looked at.
         Returns: This tensor itself, if it has the dtype already.
-        TypeError: If no dtype is given: PyTorch's names of classes, as ``'torch.FloatTensor'``, are not there.
+        TypeError: If no dtype is passed: PyTorch's class names, as ``'torch.FloatTensor'``, are not supported.
         """
     def type_as(self, other: Tensor) -> Tensor:
         """Converted to the dtype of another tensor.
@@ -850,13 +851,13 @@ class Methods(_FromTables):
     def cpu(self) -> Tensor:
         """Moved to the numpy backend.
 
-        Returns: This tensor itself, if it is there already.
+        Returns: This tensor itself if it is already there.
         """
     def cuda(self, device: Any=None, non_blocking: bool=False) -> Tensor:
         """Moved to the cupy backend, which stands for PyTorch's ``cuda``.
 
         non_blocking : bool, optional
-            Not looked at: CuPy's own queue decides what waits.
+            Ignored: CuPy's own queue decides when to wait.
         """
     def new_zeros(self, *size: Any, dtype: Any=None, device: Any=None, requires_grad: bool=False) -> Tensor:
         """Zeros of a shape, of the dtype and on the device of this tensor."""

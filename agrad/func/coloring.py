@@ -316,7 +316,9 @@ def _orders(pattern: Any) -> Iterable[Any]:
     np = _numpy()
     n = pattern.shape[1]
     yield range(n)
-    if (_sizes(pattern).astype(float) ** 2).sum() > 10**7:  # too many meet: the number of entries is a sufficient measure
+    if (
+        _sizes(pattern).astype(float) ** 2
+    ).sum() > 10**7:  # too many meet: the number of entries is a sufficient measure
         yield np.argsort(-_sizes(pattern.T), kind="stable").tolist()
         return
     counted = pattern.astype(np.int8)
@@ -358,7 +360,9 @@ def _star(pattern: Any) -> Any:
         for w in around[vertex]:
             color = colors[w]
             if color < 0:
-                for x in around[w]:  # so that w can get a colour of its own later, the vertices beyond it have another one
+                for x in around[
+                    w
+                ]:  # so that w can get a colour of its own later, the vertices beyond it have another one
                     if x != vertex and colors[x] >= 0:
                         forbidden.add(colors[x])
                 continue
@@ -392,7 +396,9 @@ def _apart(pattern: Any, best: float, *, turned: bool) -> Iterable[tuple[Any, An
     order = np.argsort(-_sizes(pattern), kind="stable")
     sizes = _sizes(pattern)[order]
     counts = np.arange(m)
-    bounds = counts + sizes  # dense rows are assumed to meet, and the fullest other row determines the number of colours
+    bounds = (
+        counts + sizes
+    )  # dense rows are assumed to meet, and the fullest other row determines the number of colours
     ends = np.flatnonzero(np.diff(sizes, append=-1)) + 1  # all rows of one size are treated together
     ends = ends[ends < m]
     for count in sorted(ends[np.argsort(bounds[ends], kind="stable")][:TRIED].tolist()):

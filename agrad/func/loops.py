@@ -394,7 +394,9 @@ def traced(
         apart = recorder.draws or recorder.seeds or recorder.functions or recorder.hooked or recorder.also
         is_seen = isinstance(NOW.tracker, Repeated)  # otherwise it would have refused the value that keeps an array
         if apart or recorder.has_moved or (not is_seen and recorder.escaped({*outputs, *numbers}) is not None):
-            raise CaptureError("scan: a call draws random numbers, writes to values it did not create, or keeps values it creates")
+            raise CaptureError(
+                "scan: a call draws random numbers, writes to values it did not create, or keeps values it creates"
+            )
     finally:
         mode.set_mode(before)
         recorder.put_back()

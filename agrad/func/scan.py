@@ -165,7 +165,9 @@ def _called(
         )
     leaves, found = tree.flatten(returned[0])
     if found != structure:
-        raise TypeError(f"scan: {name_of(step)} received the carried values {structure}, and returned {found}{called()}")
+        raise TypeError(
+            f"scan: {name_of(step)} received the carried values {structure}, and returned {found}{called()}"
+        )
     carry = [argument_of(leaf, "scan") for leaf in leaves]
     for before, after, path in zip(carried, carry, structure.paths(), strict=True):
         if before.shape != after.shape or before.dtype != after.dtype:

@@ -315,7 +315,9 @@ def _compressed(A: Any) -> Any:
     if len(A.shape) != 2:
         raise ValueError(f"a sparse array of shape {tuple(A.shape)} is not a matrix{called()}")
     if fill := getattr(A, "fill_value", 0):
-        raise ValueError(f"a sparse array whose other entries are {fill} is not a sparse matrix: they must be 0{called()}")
+        raise ValueError(
+            f"a sparse array whose other entries are {fill} is not a sparse matrix: they must be 0{called()}"
+        )
     not_recorded(f"a matrix of the format {type(A).__name__} is converted at every call: pass A.tocsr()")
     return A.tocsr() if hasattr(A, "tocsr") else A.to_scipy_sparse().tocsr()
 

@@ -206,7 +206,9 @@ def register(plugin: Any, name: str | None = None) -> None:
         try:
             _check_hooks(plugin, name)
             _collect()
-        except BaseException:  # a faulty plugin is recorded; this is an interrupt, after which it can be registered again
+        except (
+            BaseException
+        ):  # a faulty plugin is recorded; this is an interrupt, after which it can be registered again
             manager.unregister(plugin)
             for given in [given for given, giver in _givers.items() if giver == name]:
                 _givers.pop(given)

@@ -732,7 +732,9 @@ class Program:
             )
             run = self._taking_constants.function(base, device=device, xp=Functions(base.functions, adjoints))
             run = runs.setdefault((base, device), run)
-        for constant in self.constants.values():  # a separate tensor of each for this call: its results may be written to
+        for (
+            constant
+        ) in self.constants.values():  # a separate tensor of each for this call: its results may be written to
             array = brought(constant, base, device)
             tensors.append(wrap(array, base.spec(array)))
             if recorder is not None:

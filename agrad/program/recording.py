@@ -405,7 +405,9 @@ class Recorder:
         self._count = first
         self._shaped: dict[Spec, Shaped] = {}
         self._lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # by id of the code, which the value keeps alive
-        self._known: dict[int, tuple[int, Any]] = {}  # by id: the number, and the object that prevents the id from being reused
+        self._known: dict[
+            int, tuple[int, Any]
+        ] = {}  # by id: the number, and the object that prevents the id from being reused
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 

@@ -141,7 +141,9 @@ class Kit:
             base = getattr(getattr(item, "cls", None), "is_agrad_conformance", False)
             if not base:
                 continue
-            name = f"{item.path.name}::{item.nodeid.partition('::')[2]}"  # ids begin with the path from the current folder
+            name = (
+                f"{item.path.name}::{item.nodeid.partition('::')[2]}"  # ids begin with the path from the current folder
+            )
             for test, reason in self.xfails.items():
                 if name.endswith(test):
                     item.add_marker(pytest.mark.xfail(reason=reason, strict=True))

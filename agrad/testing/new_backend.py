@@ -196,9 +196,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser().parse_args(arguments)
     name, library = given.name, given.library or given.name
     if not name.isidentifier() or keyword.iskeyword(name) or name == "cpu":
-        sys.stderr.write(
-            f"{name!r} is not a valid name of a backend: it must be a Python identifier, and not 'cpu'\n"
-        )
+        sys.stderr.write(f"{name!r} is not a valid name of a backend: it must be a Python identifier, and not 'cpu'\n")
         return 2
     clone = Path(HERE).parents[2]  # the path of agrad/testing
     if given.agrad is None and not (clone / "plugins" / "numpy_backend").is_dir():
@@ -242,5 +240,7 @@ def main(arguments: Sequence[str]) -> int:
     ):
         print(f"  {line}")
     if not where.startswith("git+"):
-        print("\nThe workflow installs agrad from that path: replace it by a URL, as git+https://..., before you push it.")
+        print(
+            "\nThe workflow installs agrad from that path: replace it by a URL, as git+https://..., before you push it."
+        )
     return 0

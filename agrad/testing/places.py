@@ -72,7 +72,12 @@ def place_of(array: Any) -> Place | None:
             capsule = array.__dlpack__(max_version=(1, 0))
         except TypeError:  # of before version 1
             capsule = array.__dlpack__()
-    except (BufferError, RuntimeError, TypeError, ValueError):  # arrays that cannot be exported, such as pending conjugates
+    except (
+        BufferError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ):  # arrays that cannot be exported, such as pending conjugates
         return None
     if _is_valid(capsule, b"dltensor_versioned"):
         found = _Versioned.from_address(_pointer_in(capsule, b"dltensor_versioned")).tensor

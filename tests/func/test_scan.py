@@ -177,7 +177,14 @@ def test_long_loops_take_time_by_their_length_alone():
 REFUSED = {
     "no pair": (lambda c, x: c + x, INIT, ROWS, None, TypeError, "must return a pair, .*it returned Tensor"),
     "another shape": (lambda c, x: (ag.outer(c, x), x), INIT, ROWS, None, TypeError, r"float64\[3, 3\] in call 0"),
-    "another dtype": (lambda c, x: (ag.astype(c, "float32"), x), INIT, ROWS, None, TypeError, r"returned float32\[3\] in"),
+    "another dtype": (
+        lambda c, x: (ag.astype(c, "float32"), x),
+        INIT,
+        ROWS,
+        None,
+        TypeError,
+        r"returned float32\[3\] in",
+    ),
     "a whole number": (lambda c, x: (c + x[0], x), 0, ROWS, None, TypeError, r"received the carried value int64\[\]"),
     "other containers": (lambda c, x: ((c, c), x), INIT, ROWS, None, TypeError, r"the carried values \*, and"),
     "a later result": (lambda c, x: (c + 1, x[: 1 + int(c)]), 0, ROWS, None, TypeError, "in call 1: shapes"),

@@ -512,9 +512,7 @@ def test_two_distributions_of_one_entry_point_name(tmp_path):
     assert done.returncode == 1
     assert first.split()[0] == "counted"
     assert second.startswith("mine of other ")
-    assert second.endswith(
-        "no: BackendError: 'counted' also has an entry point of that name: rename one of them"
-    )
+    assert second.endswith("no: BackendError: 'counted' also has an entry point of that name: rename one of them")
 
 
 # -- hooks ------------------------------------------------------------------------------------------------------------

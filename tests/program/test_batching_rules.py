@@ -202,7 +202,9 @@ def test_a_rule_without_the_batch_in_front_is_refused_in_words(number, gives):
     def misplaced(x, /):
         """Anything."""
 
-    with pytest.raises(ag.RuleError, match=re.escape(f"mine.misplaced_{number}: its batch rule returned {gives}; it must")):
+    with pytest.raises(
+        ag.RuleError, match=re.escape(f"mine.misplaced_{number}: its batch rule returned {gives}; it must")
+    ):
         ag.vmap(misplaced)(ag.ones((3, 2)))
 
 

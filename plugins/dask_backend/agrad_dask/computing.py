@@ -532,7 +532,9 @@ class _Run:
                     cause = cause or self.client.sync(self.client.scheduler.get_error_cause, keys=[future.key])
                     self.explain(error, self.given(cause), place)
                     raise error.with_traceback(step)
-            except BaseException as error:  # a traceback keeps this frame's references alive, and the cluster would continue
+            except (
+                BaseException
+            ) as error:  # a traceback keeps this frame's references alive, and the cluster would continue
                 for future in made:
                     future.release()
                 if isinstance(error, Exception):

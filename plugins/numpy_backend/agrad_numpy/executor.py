@@ -470,7 +470,9 @@ class Text(Writer):
             for number in step.outs:
                 if number in self.places:
                     self._ends.setdefault(self.places[number].root, step_at)
-        for step in reversed(program.steps):  # a user's kernel may return an operand, which lives longer than the result
+        for step in reversed(
+            program.steps
+        ):  # a user's kernel may return an operand, which lives longer than the result
             if is_foreign(step.op):
                 roots = [self.places[n].root for n in step.made if n in self.places]
                 after = min(max((self._ends[root] for root in roots), default=-1) + 1, len(program.steps))

@@ -122,7 +122,9 @@ class Module(Writer):
         self.parameters: dict[int, str] = {}
         for number, origin in program.outside.items():
             self.names[number] = self.parameters[number] = self._free(str(origin))
-        for number in program.inputs:  # values that a compiled function reads anew at every call, such as a learning rate
+        for (
+            number
+        ) in program.inputs:  # values that a compiled function reads anew at every call, such as a learning rate
             if number not in self.names and number not in self.keys:
                 self.names[number] = self.parameters[number] = self._free(program.names.get(number, f"x{number}"))
         for number, value in program.constants.items():
@@ -349,7 +351,9 @@ class Module(Writer):
             yield gone.removeprefix("; ")
 
     def dropped(self, at: int, step: Step) -> str:
-        return "" if self.depth else super().dropped(at, step)  # results of one call are released when the next call computes them
+        return (
+            "" if self.depth else super().dropped(at, step)
+        )  # results of one call are released when the next call computes them
 
     def loop(self, step: Step) -> Iterator[str]:
         """Return the lines of a loop."""

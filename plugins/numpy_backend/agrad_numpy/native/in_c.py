@@ -61,9 +61,7 @@ class Writer:
 
     def __init__(self, native: Native) -> None:
         self.f, self.low = Function(), native.low
-        self.room = (
-            -(-(native.low.workspace + 8) // 64) * 64
-        )  # the workspace followed by the status, then the others
+        self.room = -(-(native.low.workspace + 8) // 64) * 64  # the workspace followed by the status, then the others
 
     def reserve(self, count: int, dtype: str) -> int:
         """Return the position of memory for this many numbers."""

@@ -311,9 +311,7 @@ class Tiny(Kernel):
         assert order is not None
         whole = self._places(number)
         places = whole.transpose(order) if whole.ndim else whole
-        target = np.empty(
-            whole.shape, np.int64
-        )  # by element of the operand, the element of the result it is added to
+        target = np.empty(whole.shape, np.int64)  # by element of the operand, the element of the result it is added to
         kept = [1 if i in axes else n for i, n in enumerate(whole.shape)]
         target[...] = np.arange(math.prod(kept)).reshape(kept)
         targets = target.transpose(order) if whole.ndim else target
