@@ -193,8 +193,8 @@ class Comparison:
         """Run one process."""
         python = self.pythons.get(side, sys.executable)
         command = [python, str(HERE), "--measure", side, self.name, *([] if save is None else ["--save", save])]
-        options: dict[str, Any] = {"capture_output": True, "text": True, "check": False, "timeout": self.limit}
-        done = subprocess.run(command, env=environment(HERE.parents[1]), **options)
+        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": self.limit}
+        done = subprocess.run(command, check=False, env=environment(HERE.parents[1]), **options)
         if done.returncode:
             raise RuntimeError((done.stderr.strip().splitlines() or ["no message"])[-1])
         found = json.loads(done.stdout)

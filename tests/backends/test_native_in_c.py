@@ -254,7 +254,9 @@ class TestRefusals:
             cfunc(lambda x: ag.sum(x) > 0.0, vector(3))
 
     def test_more_than_a_number(self):
-        with pytest.raises(CFunctionError, match=r"returns one number, and the first result of the program is float64\[3\]"):
+        with pytest.raises(
+            CFunctionError, match=r"returns one number, and the first result of the program is float64\[3\]"
+        ):
             cfunc(lambda x: x * 2.0, vector(3))
 
     def test_what_depends_on_values_is_no_program(self):

@@ -198,7 +198,11 @@ class Diagonals(Writing):
     def _moved(self, step: Step) -> Banded | None:
         """Return a part of a value, or all of it, in another shape."""
         ref, *more = step.args
-        if type(ref) is not Ref or len(step.refs) > 1 or self.shapes[step.made[0]].dtype != self.shapes[ref.number].dtype:
+        if (
+            type(ref) is not Ref
+            or len(step.refs) > 1
+            or self.shapes[step.made[0]].dtype != self.shapes[ref.number].dtype
+        ):
             return None
         banded, shape = self._banded[ref.number], self.shapes[ref.number].shape
         try:
