@@ -197,10 +197,12 @@ def write_reference(*_: Any) -> None:
         page = folder / f"{name}.rst"
         if not page.exists() or page.read_text("utf-8") != text:
             page.write_text(text, "utf-8")
+    lines = "".join(f":doc:`{name}`\n   {line}\n\n" for name, line in NAMESPACES.items())
     pages = "\n".join(f"   {name}" for name in NAMESPACES)
-    (folder / "index.rst").write_text(
-        f"Reference\n=========\n\nFrom the docstrings.\n\n.. toctree::\n   :maxdepth: 1\n\n{pages}\n", "utf-8"
-    )
+    index = folder / "index.rst"
+    text = f"Reference\n=========\n\nFrom the docstrings.\n\n{lines}.. toctree::\n   :hidden:\n\n{pages}\n"
+    if not index.exists() or index.read_text("utf-8") != text:
+        index.write_text(text, "utf-8")
 
 
 def escape_stars(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
@@ -237,7 +239,9 @@ def name_files(app: Any, page: str, source: list[str]) -> None:  # noqa: ARG001
     if page in OF_ROOT:
         text = (HERE.parent / OF_ROOT[page]).read_text("utf-8")
         text = re.sub(r"\]\((?!https?:|#)(?:docs/)?", lambda m: "](" if m[0].endswith("docs/") else "](../", text)
-    source[0] = re.sub(r"\[([^\]]*)\]\(\.\./([^)]+)\)", r"\1 (`\2`)", text)
+    source[0] = re.sub(
+        r"\[([^\]]*)\]\(\.\./([^)]+)\)", lambda m: m[1] if m[1] == f"`{m[2]}`" else f"{m[1]} (`{m[2]}`)", text
+    )
 
 
 def names_as_text(namespace: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -36,3 +37,9 @@ def test_pages_assert(page):
     text = page.read_text("utf-8")
     assert "np.testing.assert_allclose(" in text
     assert page.stem == "tutorial" or text.count("\n") <= 100, "one page teaches one thing"
+
+
+def test_the_order_of_the_gallery_has_every_page():
+    module = ast.parse((PAGES[0].parent.parent / "conf.py").read_text("utf-8"))
+    (order,) = (s.value for s in module.body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == "GALLERY")
+    assert sorted(ast.literal_eval(order)) == [page.stem for page in PAGES]
