@@ -742,8 +742,8 @@ class use_executor(Setting):  # noqa: N801 (a function to its users)
 
     Parameters
     ----------
-    The name of an installed executor, or an executor object. Programs that it cannot run, run as without it.
-        The name of an installed one, or an object that is one. Programs that it does not run, run as without it.
+    executor : str or Executor
+        The name of an installed executor, or an executor object. Programs that it cannot run, run as without it.
 
     Examples
     --------

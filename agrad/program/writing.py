@@ -267,8 +267,8 @@ class Texts:
         ----------
         notes : bool, optional
             Whether each line ends with shape, dtype and the user's line.
-        Additional arguments of creation functions, as ``**here``.
-            What creation functions get beside their arguments, as ``**here``.
+        where : str, optional
+            Additional arguments of creation functions, as ``**here``.
         """
         bodies = [body.text(name) for body, name in self.bodies.items()] if notes else []
         return "\n".join([*bodies, *Text(self, notes=notes, where=where).functions()])

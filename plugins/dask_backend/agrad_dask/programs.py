@@ -93,8 +93,8 @@ class Kind:
         Which input is which block.
     keys : tuple of int
         Which inputs are keys of draws.
-    The outputs to return.
-        Which outputs are given.
+    outs : tuple of int
+        The outputs to return.
     keep : bool
         Whether memory may be kept for the next run.
     """
