@@ -191,7 +191,7 @@ def test_wrong_parameters_and_values_are_refused_in_pytorchs_words(call, message
 
 
 def test_what_is_not_there_is_refused_by_name():
-    with pytest.raises(NotImplementedError, match=r"Bernoulli.rsample\(\) is not there: its draws are integers"):
+    with pytest.raises(NotImplementedError, match=r"Bernoulli.rsample\(\) is not supported: its draws are integers"):
         D.Bernoulli(0.5).rsample()
     with pytest.raises(
         NotImplementedError, match=r"No KL\(p \|\| q\) is implemented for p type Normal and q type Bernoulli"

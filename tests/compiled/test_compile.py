@@ -267,7 +267,7 @@ def test_state_that_nothing_sees_is_an_error_at_a_compared_call(at):
             close(found, np.full(2, hidden["a"]))
     assert raised is not None
     assert raised[0] in (1, 3, 7)
-    assert "differs from the function in what it returns" in raised[1]
+    assert "differs from the function in its result" in raised[1]
 
 
 def test_an_entry_of_a_large_container_is_seen():
@@ -789,7 +789,7 @@ def test_an_array_that_numpy_makes_within_the_function_is_a_constant_and_no_step
         return ag.sum((x @ made[name](2)) ** 2)
 
     x = ag.tensor([1.0, 2.0])
-    with pytest.raises(CaptureError, match=r"What numpy itself makes .*\(ag\.eye, ag\.arange\), or by agrad\.numpy's"):
+    with pytest.raises(CaptureError, match=r"Arrays that numpy itself creates .*\(ag\.eye, ag\.arange\), or by agrad\.numpy's"):
         ag.func.capture(f)(x, "np.eye")
     for name in made:
         compiled = ag.compile(f)
