@@ -789,7 +789,9 @@ def test_an_array_that_numpy_makes_within_the_function_is_a_constant_and_no_step
         return ag.sum((x @ made[name](2)) ** 2)
 
     x = ag.tensor([1.0, 2.0])
-    with pytest.raises(CaptureError, match=r"Arrays that numpy itself creates .*\(ag\.eye, ag\.arange\), or by agrad\.numpy's"):
+    with pytest.raises(
+        CaptureError, match=r"Arrays that numpy itself creates .*\(ag\.eye, ag\.arange\), or by agrad\.numpy's"
+    ):
         ag.func.capture(f)(x, "np.eye")
     for name in made:
         compiled = ag.compile(f)
