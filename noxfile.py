@@ -287,8 +287,14 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
     "cubed": (["-e", "examples/lazy_backend[test]"], [*SUITE, "--agrad-backend=cubed", "--agrad-quick"]),
     "marray": (["marray>=0.0.12"], [*SUITE, "--agrad-backend=marray", "--agrad-plugin=examples/marray_backend.py"]),
     "units": (["pint>=0.25"], [*SUITE, "--agrad-backend=units", "--agrad-plugin=examples/units_backend.py"]),
-    "sparse": (["sparse>=0.19"], [*SUITE, "--agrad-backend=sparse", "--agrad-plugin=examples/sparse_backend.py"]),
-    "blosc2": (["blosc2>=4.14"], [*SUITE, "--agrad-backend=blosc2", "--agrad-plugin=examples/blosc2_backend.py"]),
+    "sparse": (
+        ["sparse>=0.19"],
+        [*SUITE, "--agrad-backend=sparse", "--agrad-plugin=examples/sparse_backend.py", "--agrad-quick"],
+    ),
+    "blosc2": (
+        ["blosc2>=4.14"],
+        [*SUITE, "--agrad-backend=blosc2", "--agrad-plugin=examples/blosc2_backend.py", "--agrad-quick"],
+    ),
     # CuPy itself, without a GPU: what it says of itself, views, and NVRTC's compilation of the fused kernels.
     "cupy": (
         [*CUPY, "array-api-strict>=2.4", "cupy-cuda12x", "nvidia-cuda-nvrtc-cu12"],
