@@ -7,6 +7,7 @@ represents one call of it in the graph.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
@@ -184,7 +185,8 @@ class Kept:
         self.assigned: list[tuple[Any, int | None, int | None, Any]] = [
             (link, puts.get("data"), puts.get("grad"), puts.get("given")) for link, puts in by_place.values()
         ]
-        self.kept_outs: list[Any] = [outs[number] for number in self.saved]
+        #: Of a call's outputs, what its backward pass may need.
+        self.kept_outs: Callable[[Sequence[Any]], tuple[Any, ...]] = chosen_from([outs[n] for n in self.saved])
         self.followed_outs: list[Any] = [outs[number] for number in self.followed]
         leaves = program.arguments.leaves
         arguments = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Leaf}
@@ -443,8 +445,7 @@ class Kept:
         node: CompiledNode = _new(CompiledNode)
         node.seq = next_seq()
         node.edges, node.second = tuple(at_place(place, leaves)._node for place in self.differentiated), None
-        saved = tuple(outs[i] for i in self.kept_outs)
-        node.saved = Constants(saved)  # `let_go` frees them
+        node.saved = Constants(self.kept_outs(outs))  # `let_go` frees them
         node.spent, node.freed = 0, None
         node.vjp = _backward
         node.spec = Specs(specs) if len(specs) > 1 else specs[0]
@@ -455,6 +456,13 @@ class Kept:
         node.given = tuple(values)
         node.leaves = tuple(leaves) if self.program.functions else ()
         return node
+
+
+def chosen_from(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Return what gives the values at some places of a sequence."""
+    if len(places) > 1:
+        return operator.itemgetter(*places)
+    return lambda values: tuple(values[at] for at in places)
 
 
 def brought_by(make: Callable[[float], Any], backend: Backend, program: Program) -> Callable[[float], Any]:
@@ -533,7 +541,7 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: boo
         given = gs if on_tensors else [None if p is None else from_raw(p) for p in gs]
         found = _recorded_backward(given, node, masked=masked)
     else:
-        values = [*(saved[at] for at in some.saved), *(part for part in gs if part is not None)]
+        values = [*map(saved.__getitem__, some.saved), *(part for part in gs if part is not None)]
         if any(backend_of(part) is not backend for part in gs if part is not None):  # batched
             made = [t._raw for t in some.program.on_tensors(backend, list(map(from_raw, values)))]
         else:
