@@ -176,6 +176,7 @@ def kalman(moves: Any, sees: Any, seen: Any, x: Any, p: Any, q: Any, r: Any) -> 
     steps, n, m = len(seen), len(x), len(r)
     xs, ps = np.empty((steps, n)), np.empty((steps, n, n))
     x_new, p_new = np.empty((steps, n)), np.empty((steps, n, n))
+    x, p = x.copy(), p.copy()  # of the layout that they have later
     es, crosses, zs = np.empty((steps, m)), np.empty((steps, n, m)), np.empty((steps, m))
     inverses, gains = np.empty((steps, m, m)), np.empty((steps, n, m))
     total = 0.0

@@ -1,4 +1,4 @@
-"""The cost of whole programs compared with PyTorch and with NumPy by hand, each library alone in its process.
+"""What whole programs cost beside PyTorch and beside NumPy by hand, each library alone in its process.
 
 Run from a checkout with an environment where NumPy, pluggy and array-api-compat are installed; PyTorch there too, or
 in an environment of its own::
@@ -10,11 +10,11 @@ in an environment of its own::
     python benchmarks/programs.py --write                            # the table goes to benchmarks/results/programs.md
 
 Method. Two libraries in one process evict each other's caches and raise each other's thresholds of the allocator, which
-favours the slower one. So each sample is a separate process with one library: it warms up, takes the CPU time
+flatters the slower one. So each sample is a process of its own that has one library: it warms up, takes the CPU time
 (``time.process_time``) of steps for a second, and prints their median. The sides take turns, in an order that rotates.
 Ratios are formed within a round; the table has their medians, with a 95 % interval (bootstrap over the rounds). A first
 round, not counted, writes the gradients of each side to a file, and these are compared with those by hand: a side that
-is wrong gets the mark WRONG. One thread, float32; the garbage collector stays on, as for a user.
+is wrong gets the mark WRONG. One thread, float32; the garbage collector stays on, as a user has it.
 
 Sides: ``agrad`` is the eager library, ``compiled`` the same step through ``agrad.compile``, ``native`` that with
 ``executor="native"`` (it needs llvmlite), ``exact`` that with ``exact=True``, ``torch`` PyTorch's eager mode, ``hand`` the gradient of the suite's own in plain
@@ -42,7 +42,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from measuring import WrongGradientError, cell, check, describe, environment, in_turn, interval, load_peer, version_of
 
@@ -64,18 +63,18 @@ LIBRARIES = {
     "torch-compile": "torch",
 }
 
-#: The minimum CPU seconds for which a process warms up and measures; and the minimum steps.
+#: Seconds of CPU time that a process warms up and measures, at least; and steps of these.
 WARM, MEASURED, FEWEST = 0.3, 1.0, 5
 
-#: A sample of several steps lasts at least this many seconds.
+#: A sample of several steps lasts at least so many seconds.
 SAMPLE = 5e-3
 
 
 @dataclass(frozen=True)
 class Row:
-    """A program, with the goals of eager agrad, relative to PyTorch's time, and of compiled and native, relative to NumPy's by hand.
+    """A program, with what is to be reached by eager agrad, of PyTorch's time, and compiled and native, of NumPy's by hand.
 
-    For native, also the goals relative to PyTorch's eager time, and to JAX's.
+    Of native also what is to be reached of PyTorch's eager time, and of JAX's.
     """
 
     title: str
@@ -128,7 +127,7 @@ ROWS = {
 
 
 def step_of(side: str, program: w.Program) -> tuple[w.Step, str]:
-    """Return a side's step of a program, and that side's version."""
+    """Return a step of a program as a side makes it, and that side's version."""
     library = LIBRARIES.get(side, side)
     if side in COMPILERS:  # on one thread, as the others
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
@@ -146,10 +145,10 @@ def step_of(side: str, program: w.Program) -> tuple[w.Step, str]:
 
 
 def measure(side: str, name: str, save: str | None) -> None:
-    """Print the median CPU time of a step in seconds, as JSON; write the result of a later step to a file."""
+    """Print the median CPU time of a step in seconds, as JSON; write what a later step gives to a file."""
     program = ROWS[name].program()
     step, version = step_of(side, program)
-    for _ in range(3):  # compilers compile at their first calls
+    for _ in range(3):  # what compiles, does so at its first calls
         step()
     if save is not None:
         np.savez(save, *(np.array(g.detach() if hasattr(g, "detach") else g) for g in step()))
@@ -177,7 +176,7 @@ class Comparison:
     Attributes
     ----------
     seconds : dict
-        For each side the time of a step, one per round.
+        Per side the time of a step, one per round.
     failures : dict
         Per side that is out, why.
     """
@@ -193,8 +192,8 @@ class Comparison:
         """Run one process."""
         python = self.pythons.get(side, sys.executable)
         command = [python, str(HERE), "--measure", side, self.name, *([] if save is None else ["--save", save])]
-        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": self.limit}
-        done = subprocess.run(command, check=False, env=environment(HERE.parents[1]), **options)
+        place = environment(HERE.parents[1])
+        done = subprocess.run(command, env=place, capture_output=True, text=True, check=False, timeout=self.limit)
         if done.returncode:
             raise RuntimeError((done.stderr.strip().splitlines() or ["no message"])[-1])
         found = json.loads(done.stdout)
@@ -202,7 +201,7 @@ class Comparison:
         return float(found["seconds"])
 
     def compare(self) -> None:
-        """Compare the results of each side with those by hand."""
+        """Compare what each side computes with what is computed by hand."""
         with tempfile.TemporaryDirectory() as folder:
             files = {side: f"{folder}/{side}.npz" for side in {*self.seconds, "hand"}}
             for side in ("hand", *(side for side in self.seconds if side != "hand")):
@@ -227,7 +226,7 @@ class Comparison:
                 self.seconds[side].append(self.sample(side))
 
     def ratio(self, side: str, other: str, goal: float | None) -> str:
-        """Return the ratio of two sides with its goal."""
+        """Return the ratio of two sides beside its goal."""
         if not self.seconds.get(side) or not self.seconds.get(other):
             return "-" if goal is None else f"- (goal {goal:g})"
         ratios = [a / b for a, b in zip(self.seconds[side], self.seconds[other], strict=True)]
@@ -249,7 +248,7 @@ class Comparison:
 
 
 def compared(sides: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the pairs of sides whose ratios are formed."""
+    """Return the pairs of sides that ratios are formed of."""
     pairs = [("agrad", "torch"), *((side, "hand") for side in ("compiled", "native", "exact", "again"))]
     pairs += [("compiled", side) for side in COMPILERS]
     pairs += [("native", side) for side in ("torch", *COMPILERS)]
@@ -257,7 +256,7 @@ def compared(sides: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def processor() -> str:
-    """Return the name of the processor, if the system reports it."""
+    """Return the name of the processor, as far as the system says it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -269,7 +268,7 @@ def processor() -> str:
 
 
 def main() -> int:
-    """Run the command line's request."""
+    """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], epilog=f"Programs: {', '.join(ROWS)}.")
     parser.add_argument("--only", action="append", choices=tuple(ROWS), metavar="NAME")
     parser.add_argument(
