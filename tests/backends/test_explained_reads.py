@@ -73,3 +73,21 @@ def test_as_many_chunks_are_read_as_told(function):
         assert store.count == 0, "explaining reads nothing"
         ag.compute(function(loss, P))
     assert (seen.chunks, seen.read) == (store.count, store.count * ROWS * 3 * 4)
+
+
+def test_borders_along_one_axis_are_told():
+    import agrad_dask
+
+    def smooth(x):
+        return (np.roll(x, 1, 0) + x + np.roll(x, -1, 0)) / 3
+
+    store = Store()
+    x = ag.asarray(da.from_array(store, chunks=(ROWS, -1), name=False, meta=VALUES[:0]))
+    smoothed = agrad_dask.map_overlap(smooth, x, depth={0: 1}, boundary="reflect")
+    plan = ag.explain(smoothed)
+    assert store.count == 0
+    with dask.config.set(scheduler="sync"):
+        found = smoothed.numpy()
+    assert (plan.chunks, plan.passes) == (store.count, 1)
+    padded = np.concatenate([VALUES[:1], VALUES, VALUES[-1:]])
+    np.testing.assert_allclose(found, (padded[:-2] + padded[1:-1] + padded[2:]) / 3, rtol=1e-6)

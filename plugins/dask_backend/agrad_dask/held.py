@@ -422,9 +422,13 @@ class Effects:
 
     def _copied(self, block: Any, parts: tuple[Any, ...], taken: Any) -> int:
         """Return the bytes of copies of a part of a block, or of some of several."""
-        said = getattr(self.written.get(name_of(block)), "collection_annotations", None) or {}
-        items = math.prod(each.stop - each.start for each in self._value(taken))
-        return len({*parts}) * items * int(said["dtype"].itemsize) if "dtype" in said else self.size(block)
+        layer = self.written.get(name_of(block)) or self.written.get(origins.array_of(block))
+        said = getattr(layer, "collection_annotations", None) or {}
+        if "chunks" not in said or any(math.isnan(n) for along in said["chunks"] for n in along):
+            return self.size(block)
+        lengths = [max(along, default=0) for along in said["chunks"]]
+        items = math.prod(len(range(n)[each]) for n, each in zip(lengths, self._value(taken), strict=True))
+        return len({*parts}) * items * int(said["dtype"].itemsize)
 
     def program(self, program: Any) -> int:
         """Return the peak of a program, without its arguments."""

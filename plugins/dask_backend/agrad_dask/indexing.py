@@ -734,9 +734,14 @@ def _spread(g: Any, axis: int, chunks: tuple[int, ...], start: int, step: int) -
 
 @makes(RESULT)
 def _spread_block(g: Any, first: Any, size: Any, axis: int, step: int) -> Any:
-    made = np.zeros_like(g, shape=(*g.shape[:axis], int(size[0]), *g.shape[axis + 1 :]))
+    shape = (*g.shape[:axis], int(size[0]), *g.shape[axis + 1 :])
     low = int(first[0])
-    made[(_FULL,) * axis + (slice(low, low + (g.shape[axis] - 1) * step + 1, step),)] = g
+    high = low + (g.shape[axis] - 1) * step + 1
+    made = np.empty_like(g, shape=shape) if step == 1 else np.zeros_like(g, shape=shape)
+    made[(_FULL,) * axis + (slice(low, high, step),)] = g
+    if step == 1:  # the rest, which is little as a rule
+        made[(_FULL,) * axis + (slice(low),)] = 0
+        made[(_FULL,) * axis + (slice(high, None),)] = 0
     return made
 
 
