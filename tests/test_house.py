@@ -232,6 +232,8 @@ TABLES = {
     ("agrad_numpy.kernels", "KERNELS"): "kernels",
     ("agrad_numpy.linalg_kernels", "kernel"): "kernels",
     ("agrad_numpy.nn_kernels", "NN_KERNELS"): "kernels",
+    ("agrad_numpy.native.diagonals", "ELEMENTWISE"): "instructions",
+    ("agrad_numpy.native.diagonals", "MOVES"): "shuffles",
     ("agrad_numpy.native.elementwise", "BASIC"): "instructions",
     ("agrad_numpy.native.elementwise", "COMPARISONS"): "instructions",
     ("agrad_numpy.native.elementwise", "FILLED"): "instructions",
