@@ -55,7 +55,7 @@ from agrad import autograd as autograd, backends as backends, extra as extra, ff
 from agrad import linalg as linalg, nn as nn, optim as optim, random as random, special as special  # isort: skip
 from agrad import tree as tree, utils as utils, view as view  # isort: skip
 from agrad.autograd.backward import backward as backward  # isort: skip
-from agrad.func.top import *  # isort: skip
+from agrad.func.toplevel import *  # isort: skip
 from agrad.lazy import *  # isort: skip
 from agrad.random import (  # isort: skip
     manual_seed as manual_seed, permutation as permutation, rand as rand, rand_like as rand_like, randint as randint,

@@ -12,7 +12,7 @@ from agrad.autograd.backward import grad
 from agrad.core.backend import Outlook, backend_of
 from agrad.core.cpython import getframe
 from agrad.core.errors import BackendError, called, in_dask, in_expression, line_of
-from agrad.core.materialize import asking, fill, is_lazy, pending_losses
+from agrad.core.materialize import fill, is_lazy, pending_losses, querying
 from agrad.core.mode import recorder
 from agrad.core.node import AccumulateGrad, Node, ancestors
 from agrad.core.tensor import Tensor, attached
@@ -164,7 +164,7 @@ def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool =
     """
     before: list[Any] = []
     if tensors and callable(tensors[0]) and not _is_data(tensors[0]):
-        with asking() as asked:
+        with querying() as asked:
             tensors = (tensors[0](*tensors[1:]),)
             asked.append([])  # what it returns is computed last
         *before, last = asked
@@ -230,7 +230,7 @@ def _of_backward(outputs: list[Tensor], nodes: list[Node]) -> list[Any]:
     leaves = [leaf for node in nodes if isinstance(node, AccumulateGrad) and (leaf := node.tensor()) is not None]
     if not leaves:
         return []
-    with asking() as asked:
+    with querying() as asked:
         gradients = grad(outputs, leaves, retain_graph=True, allow_unused=True)
         asked.append([g._raw for g in gradients if g is not None])
     return list(itertools.chain.from_iterable(asked))

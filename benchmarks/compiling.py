@@ -97,7 +97,7 @@ def empty_call(kind: str) -> dict[str, float]:
 
 def conditions_of(compiled: Any) -> int:
     """Return how many conditions the single program of a compiled function has; those of a container, or a class, are one."""
-    return len(next(iter(compiled._kept.values()))[0].links)
+    return len(next(iter(compiled._cached.values()))[0].links)
 
 
 class Holder:
@@ -140,7 +140,7 @@ def values_that_decide(count: int = 20) -> dict[str, float]:
 
     compiled, x = ag.compile(chosen, check=False), ag.asarray(1.0)
     compiled(x)
-    (kept,) = next(iter(compiled._kept.values()))
+    (kept,) = next(iter(compiled._cached.values()))
     runs = [program.runner(kept.backend, exact=False, threads=1) for program in (kept.program, kept.stopping)]
     least = [1.0, 1.0]
     for _ in range(ROUNDS * 10):

@@ -408,10 +408,10 @@ def client(count: int) -> dict[str, float]:
 
     import agrad as ag
     import agrad_dask
-    from agrad_dask.lowering import Part
+    from agrad_dask.lowering import Contribution
 
     rows = 1_000_000
-    paper = OnPaper(lambda _: (Part(1, [np.float32(0), np.zeros(8, np.float32)], [], []),))
+    paper = OnPaper(lambda _: (Contribution(1, [np.float32(0), np.zeros(8, np.float32)], [], []),))
 
     def data(chunks: int) -> tuple[Any, Any]:
         return tuple(da.zeros((rows * chunks, *more), chunks=(rows, *more), dtype="float32") for more in ((8,), ()))  # type: ignore[return-value]

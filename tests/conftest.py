@@ -193,7 +193,7 @@ def close(value):
 def plugins_as_before(strict_backend):
     """Forget the plugins that a test registers, and their backends; the strict one, which stays, is there before."""
     plugins = manager.plugins().get_plugins()
-    kept: tuple[dict | set, ...] = (manager._backends, manager._executors, manager._paths, manager._givers)
+    kept: tuple[dict | set, ...] = (manager._backends, manager._executors, manager._paths, manager._providers)
     kept += (manager._failures, manager._checked, BACKENDS)
     before = [kind.copy() for kind in kept]
     yield

@@ -62,7 +62,7 @@ LAYERS = [
     ["agrad.core.buffers", "agrad.core.materialize", "agrad.core.operands", "agrad.core.saved", "agrad.core.tree"],
     ["agrad.core.op"],
     ["agrad.core.entry", "agrad.core.declare", "agrad.core.kernels", "agrad.core.describe"],
-    ["agrad.core.commit", "agrad.core.transfers", "agrad.core.history", "agrad.core.watching"],
+    ["agrad.core.commit", "agrad.core.transfers", "agrad.core.history", "agrad.core.anomaly"],
     ["agrad.core.engine"],
     ["agrad.core.forward", "agrad.core.function"],
     ["agrad.core"],
@@ -175,11 +175,11 @@ CPYTHON = {
 #: may have one: kernels, which a backend lists by their names; texts of kernels in another language; rules of a pass, each
 #: about one op. Of the kit the samples are not asked, which are by op. This list may only become shorter.
 TABLES = {
-    ("agrad_dask.held", "ALIKE"): "functions of NumPy's and Dask's whose names are no ops'",
+    ("agrad_dask.task_memory", "ALIKE"): "functions of NumPy's and Dask's whose names are no ops'",
     ("agrad.compiled.calling", "SPECIAL"): "Python's functions",
-    ("agrad.compiled.hooks", "BINARY"): "Python's operators",
+    ("agrad.compiled.instrumentation", "BINARY"): "Python's operators",
     ("agrad.compiled.rewriting", "OPERATORS"): "Python's operators",
-    ("agrad.compiled.table", "_GIVING_WHATEVER"): "functions of Python's math",
+    ("agrad.compiled.effects", "_GIVING_WHATEVER"): "functions of Python's math",
     ("agrad.core.facts", "BINARY"): "Python's operators: their names are no ops'",
     ("agrad.core.kernels", "PRIMITIVES"): "methods that every backend has, in the contract",
     ("agrad.nn.functional.layers", "embedding_bag"): "values of a parameter of PyTorch's",
@@ -920,17 +920,15 @@ def test_no_function_is_defined_both_in_extra_and_in_numpy():
     assert {name for name in both if not made_of(getattr(agrad_numpy, name), set())} == DEFINED_TWICE.keys()
 
 
-#: Classes that other libraries call alike: PyTorch's and SciPy's distributions, PyTorch's and NumPy's generators, results of NumPy's.
+#: Classes that other libraries call alike: PyTorch's and SciPy's distributions, PyTorch's and NumPy's generators, PyTorch's and HIPS
+#: autograd's nodes, results of NumPy's.
 THEIRS = """
-    Bernoulli Beta Dirichlet Distribution EigResult Gamma Generator MultivariateNormal Uniform
+    Bernoulli Beta Dirichlet Distribution EigResult Gamma Generator MultivariateNormal Node Uniform
 """
 
-#: Words that are of several classes, which are to have names of their own. This list only gets shorter.
+#: Words that are of two public classes each, which users' programs may name. This list only gets shorter.
 ONE_WORD_FOR_TWO = """
-    Argument Backward Block Body Call Called Captured Compiled Computing DType Entry Executor Filled Form Function
-    Graph Group Held Hooks Kept Kind Loop Lowered Memory Module Node Origin Parsed Part Place Plain Plan Product
-    Refused Row Rows Run Running Source Step Sum Text Trial Ways Writer _Call _Kept _Kernels _Problem _Run _Steps
-    _Table
+    DType Memory
 """
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from agrad.core.mode import Block, current, push, replace
+from agrad.core.mode import ModeContext, current, push, replace
 from agrad.ops.docs import complete as _complete
 
 
-class detect_anomaly(Block):  # noqa: N801 (PyTorch's name)
+class detect_anomaly(ModeContext):  # noqa: N801 (PyTorch's name)
     """Raise where a backward pass produces NaN, and name the operation and its line in the forward pass.
 
     Use it around the backward pass, where every gradient is checked; other code pays nothing. (The line of the

@@ -32,7 +32,7 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Tensor | None
 
 
-class _Level(mode.Block):
+class _Level(mode.ModeContext):
     """A level entered through this module, which owns its mode."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     mode.pop(entered[-1])
 
 
-class dual_level(mode.Block):  # noqa: N801 (PyTorch's name)
+class dual_level(mode.ModeContext):  # noqa: N801 (PyTorch's name)
     """Open a level of forward mode for a block.
 
     Examples

@@ -74,7 +74,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 # -- hooks on saved values --------------------------------------------------------------------------------------------
 
 
-class saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
+class saved_tensors_hooks(mode.ModeContext):  # noqa: N801 (PyTorch's name)
     """Pass values that operations save for backward through your functions: to another device, to disk, or anywhere else.
 
     Pairs nest: the inner pair packs first, and the outer one packs its result, if that is a Tensor; unpacking goes in
@@ -118,7 +118,7 @@ class saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
         mode.push(saved=(*around(), Pair(self.pack_hook, self.unpack_hook)), owner=self)
 
 
-class disable_saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
+class disable_saved_tensors_hooks(mode.ModeContext):  # noqa: N801 (PyTorch's name)
     """Forbid saved-tensor hooks in a block of code.
 
     Parameters
@@ -350,7 +350,7 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., None], *, mode: str
     members: list[Tensor] = tree.flatten(tensors)[0]
     # weakly: the hooks are attached to these very nodes
     nodes = [weakref.ref(get_gradient_edge(t).node if t._node is None else t._node) for t in members]
-    calls: weakref.WeakKeyDictionary[Pass, _Call] = weakref.WeakKeyDictionary()
+    calls: weakref.WeakKeyDictionary[Pass, _MultiGradCall] = weakref.WeakKeyDictionary()
 
     def hook(index: int) -> Callable[[Tensor], None]:
         def collect(g: Tensor) -> None:
@@ -358,7 +358,7 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., None], *, mode: str
             assert task is not None, "hooks run within a pass"
             call = calls.get(task)
             if call is None:
-                call = calls[task] = _Call(task, nodes, fn, mode)
+                call = calls[task] = _MultiGradCall(task, nodes, fn, mode)
             call.take(index, g)
 
         return collect
@@ -366,7 +366,7 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., None], *, mode: str
     return _Handles([t.register_hook(hook(i)) for i, t in enumerate(members)])
 
 
-class _Call:
+class _MultiGradCall:
     """The gradients of one pass for one hook on several tensors."""
 
     def __init__(self, task: Pass, nodes: Sequence[weakref.ref[Node]], fn: Callable[..., None], kind: str) -> None:

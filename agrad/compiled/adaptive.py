@@ -9,33 +9,33 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from agrad import tree
-from agrad.compiled.cached import Kept
+from agrad.compiled.cached import CachedProgram
 from agrad.compiled.comparing import equal_in_bits
-from agrad.compiled.compiling import BRANCHES, Compiled
+from agrad.compiled.compiling import MAX_BRANCHES, CompiledFunction
 from agrad.core import mode
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
 from agrad.plugin.manager import chosen_executor
-from agrad.program.executing import NATIVE, by_itself
-from agrad.program.in_c import CFunction, CFunctionError
+from agrad.program.c_functions import CFunction, CFunctionError
+from agrad.program.executing import NATIVE, may_choose_native
 from agrad.program.program import Leaf, Number, Stopped
 from agrad.program.recording import CaptureError
 
 #: The number of calls before the one that is captured; capturing costs as much as about a hundred calls.
-BEFORE = 100
+CALLS_BEFORE_CAPTURE = 100
 
 #: The number of calls with plain arrays, which are quicker, before a capture during a solver's run.
-BEFORE_WITHIN = 1000
+CALLS_BEFORE_CAPTURE_IN_A_RUN = 1000
 
 #: The number of calls of an integrand, or of a right side, before it is compiled to machine code: compiling takes less
 #: time than these calls took.
-BEFORE_C = 5000
+CALLS_BEFORE_C = 5000
 
 #: The number of replays on plain arrays that are compared with the function.
-COMPARED = 5
+COMPARED_REPLAYS = 5
 
 
-class Often(Compiled):
+class AdaptiveFunction(CompiledFunction):
     """A function that is called often, with tensors of the same shapes, none of which is differentiated.
 
     The executor chosen by `use_executor` where it is created runs its programs; without one, from a certain number of
@@ -49,59 +49,68 @@ class Often(Compiled):
     def __init__(self, function: Any) -> None:
         self._chosen = chosen_executor()
         super().__init__(function, check=False, explain=False, exact=True, threads=1, executor=self._chosen)
-        self._before, self._left = BEFORE, BEFORE_C
+        self._before, self._left = CALLS_BEFORE_CAPTURE, CALLS_BEFORE_C
         self._is_open = True
-        self._ways: list[Kept] = []
+        self._cached_programs: list[CachedProgram] = []
 
     def __call__(self, *tensors: Tensor) -> Any:
         """Call the function."""
         self._left -= 1
-        if not self._left and self._chosen is None and by_itself():
+        if not self._left and self._chosen is None and may_choose_native():
             self._options = {**self._options, "executor": NATIVE}
-            self._ways = [replace(kept, options=self._options, calls=0) for kept in self._ways]
-        for kept in self._ways:
-            values = kept.enter(tensors)
+            self._cached_programs = [
+                replace(cached, options=self._options, calls=0) for cached in self._cached_programs
+            ]
+        for cached in self._cached_programs:
+            values = cached.enter(tensors)
             if type(values) is list:
-                if not kept.calls:
-                    return self._compared(kept, values, tensors)
+                if not cached.calls:
+                    return self._compared(cached, values, tensors)
                 try:
-                    outs = kept.run(values)
+                    outs = cached.run(values)
                 except Stopped:
                     continue
                 except Exception:
-                    if not kept.goes_on:
+                    if not cached.goes_on:
                         raise
                     return self.function(*tensors)
-                return kept.returned(outs, values, tensors, whole=False)
+                return cached.returned(outs, values, tensors, whole=False)
         self._before -= 1
         if self._before >= 0 or not self._is_open or not _is_usual():
             return self.function(*tensors)
         returned, new, _ = self._recorded(tensors, {}, *tree.flatten((tensors, {})))
-        if new is None or new.keys or new.puts or new.prologue or new.epilogue or len(self._ways) == BRANCHES:
-            self._give_up()
+        if (
+            new is None
+            or new.keys
+            or new.puts
+            or new.prologue
+            or new.epilogue
+            or len(self._cached_programs) == MAX_BRANCHES
+        ):
+            self._decline()
         else:
-            self._ways.insert(0, new)
+            self._cached_programs.insert(0, new)
         return returned
 
-    def _compared(self, kept: Kept, values: list[Any], tensors: tuple[Tensor, ...]) -> Any:
+    def _compared(self, cached: CachedProgram, values: list[Any], tensors: tuple[Tensor, ...]) -> Any:
         """Call the function, and keep its program only if that gives the same result."""
-        kept.calls = 1
+        cached.calls = 1
         found = self.function(*tensors)
         try:
-            outs = kept.run(values)
+            outs = cached.run(values)
         except Stopped:
             return found
         except Exception:  # noqa: BLE001 (the function gave something)
-            self._give_up()
+            self._decline()
             return found
-        replayed = kept.returned(outs, values, tensors, whole=False)
+        replayed = cached.returned(outs, values, tensors, whole=False)
         pairs = zip(tree.flatten(found)[0], tree.flatten(replayed)[0], strict=True)
-        if not all(equal_in_bits(kept.backend, *(asarray(x)._raw for x in pair)) for pair in pairs):
-            self._give_up()
+        if not all(equal_in_bits(cached.backend, *(asarray(x)._raw for x in pair)) for pair in pairs):
+            self._decline()
         return found
 
-    def _give_up(self) -> None:
-        self._ways, self._is_open = [], False
+    def _decline(self) -> None:
+        self._cached_programs, self._is_open = [], False
 
 
 def _is_usual() -> bool:
@@ -110,7 +119,7 @@ def _is_usual() -> bool:
     return (now is None or (now.simple_in is not None and now.anomaly is None)) and not mode.batch_levels.get()
 
 
-class _KnownOf:
+class _FunctionRecord:
     """The data about a function that is called often: stored among the attributes of the function, so it lives as long."""
 
     _leads_to = ()  # none of this is state of the function
@@ -131,15 +140,15 @@ class _KnownOf:
         return known
 
 
-class OftenPlain(_KnownOf):
+class AdaptivePlainFunction(_FunctionRecord):
     """A function of plain arrays that solvers call often, with its data from one run of a solver to the next."""
 
-    _kept_as = "_often_plain"
+    _kept_as = "_adaptive_plain"
 
     def __init__(self, function: types.FunctionType) -> None:
         super().__init__(function)
         self._calls, self._compared, self._is_open = 0, 0, True
-        self._programs = Compiled(function, check=False, explain=False, exact=True, threads=1)
+        self._programs = CompiledFunction(function, check=False, explain=False, exact=True, threads=1)
 
     def during(self, plain: Callable[[float, Any], Any], args: tuple[Any, ...], place: int) -> Callable[..., Any]:
         """Return the function for a solver to call in one run, during which only the function itself changes what it reads.
@@ -157,19 +166,19 @@ class OftenPlain(_KnownOf):
             return plain
         quick: Callable[[float, Any], Any] | None = None
         program: Callable[[float, Any], Any] | None = None
-        left = 0 if self._calls >= BEFORE else BEFORE_WITHIN
+        left = 0 if self._calls >= CALLS_BEFORE_CAPTURE else CALLS_BEFORE_CAPTURE_IN_A_RUN
 
         def called(t: float, y: Any) -> Any:
             nonlocal quick, program, left
             self._calls += 1
             left -= 1
-            if left == -1 or (self._calls == BEFORE_C and program is not None):
+            if left == -1 or (self._calls == CALLS_BEFORE_C and program is not None):
                 program, quick = self._program(args, place), None
             if quick is not None:
                 return quick(t, y)
             if program is None:
                 return plain(t, y)
-            if self._compared >= COMPARED:
+            if self._compared >= COMPARED_REPLAYS:
                 quick = program
                 return program(t, y)
             found, wanted = program(t, y), plain(t, y)
@@ -185,29 +194,32 @@ class OftenPlain(_KnownOf):
         if not _is_usual():
             return None
         try:
-            kept = self._programs.find(args, {})
-            if kept is None or self._calls == BEFORE_C:
+            cached = self._programs.find(args, {})
+            if cached is None or self._calls == CALLS_BEFORE_C:
                 self._compared = 0
-            kept = kept or self._programs.record(args, {})
+            cached = cached or self._programs.record(args, {})
         except CaptureError:
-            kept = None
+            cached = None
         if (
-            kept is None
-            or kept.keys
-            or not kept.one
-            or type(kept.leaves[0][0]) is not Leaf
-            or kept.backward is not None
+            cached is None
+            or cached.keys
+            or not cached.one
+            or type(cached.leaves[0][0]) is not Leaf
+            or cached.backward is not None
         ):
             self._is_open = False
             return None
-        values, at = kept.gather(tree.flatten((args, {}))[0]), kept.leaves[0][1]
-        executor = chosen_executor() or (NATIVE if self._calls >= BEFORE_C and by_itself() else None)
-        run, array = kept.program.runner(kept.backend, executor=executor, exact=True, threads=1), kept.backend.asarray
-        places = {leaf: number for number, leaf in kept.from_arguments}
+        values, at = cached.gather(tree.flatten((args, {}))[0]), cached.leaves[0][1]
+        executor = chosen_executor() or (NATIVE if self._calls >= CALLS_BEFORE_C and may_choose_native() else None)
+        run, array = (
+            cached.program.runner(cached.backend, executor=executor, exact=True, threads=1),
+            cached.backend.asarray,
+        )
+        places = {leaf: number for number, leaf in cached.from_arguments}
         state, moment = places[place], places[1 - place]
-        used = {number for step in kept.program.steps for number in step.refs}
-        has_time = kept.program.inputs[moment] in used
-        self._backend = kept.backend
+        used = {number for step in cached.program.steps for number in step.refs}
+        has_time = cached.program.inputs[moment] in used
+        self._backend = cached.backend
 
         def program(t: float, y: Any) -> Any:
             values[state] = y
@@ -218,7 +230,7 @@ class OftenPlain(_KnownOf):
         return program
 
 
-class OftenInC(_KnownOf):
+class AdaptiveCFunction(_FunctionRecord):
     """A function of numbers that SciPy's integrators call often: from a certain number of calls on, a C function with the same bits.
 
     Attributes
@@ -227,14 +239,14 @@ class OftenInC(_KnownOf):
         How often it has been called.
     """
 
-    _kept_as = "_often_in_c"
+    _kept_as = "_adaptive_in_c"
 
     def __init__(self, function: types.FunctionType) -> None:
         super().__init__(function)
         self.calls: int = 0
         self._is_open: bool = True
-        self._programs = Compiled(function, check=False, explain=False, exact=True, threads=1)
-        self._kept: list[list[Any]] = []  # programs, each with its C function and the key it is found by
+        self._programs = CompiledFunction(function, check=False, explain=False, exact=True, threads=1)
+        self._cached: list[list[Any]] = []  # programs, each with its C function and the key it is found by
 
     def taken(
         self, number: Callable[..., float], place: tuple[Any, ...], args: tuple[Any, ...]
@@ -251,7 +263,7 @@ class OftenInC(_KnownOf):
         args : tuple
             Its further arguments.
         """
-        captures = self.calls >= BEFORE_C and self._is_open and _is_usual() and by_itself()
+        captures = self.calls >= CALLS_BEFORE_C and self._is_open and _is_usual() and may_choose_native()
         if captures:
             found = self._in_c(number, place, args)
             if found is not None:
@@ -274,10 +286,10 @@ class OftenInC(_KnownOf):
         leaves, treedef = tree.flatten((args, {}))
         key = self._programs._key(leaves, treedef, mode.current())
         returned, new, _ = self._programs._recorded(args, {}, leaves, treedef)
-        if new is None or len(self._kept) == BRANCHES:
+        if new is None or len(self._cached) == MAX_BRANCHES:
             self._is_open = False
         else:
-            self._kept.insert(0, [new, None, key])
+            self._cached.insert(0, [new, None, key])
         return number() if isinstance(returned, Tensor) and returned._is_followed() else float(returned)
 
     def _in_c(
@@ -286,19 +298,19 @@ class OftenInC(_KnownOf):
         """Return the C function, and the further numbers that it takes; None if there is no program for such a call."""
         leaves, treedef = tree.flatten(((*place, *args), {}))
         key = self._programs._key(leaves, treedef, mode.current())
-        for row in self._kept:
-            kept, made, known = row
-            values = kept.enter(leaves) if known == key else None
+        for row in self._cached:
+            cached, made, known = row
+            values = cached.enter(leaves) if known == key else None
             if type(values) is not list:
                 continue
-            first = _taking(kept, len(place))
+            first = _taking(cached, len(place))
             if first is None:
                 break
             rest = [at for at in range(len(values)) if at not in first]
-            hosts = [kept.backend.to_host(kept.backend.as_array(values[at])) for at in rest]
+            hosts = [cached.backend.to_host(cached.backend.as_array(values[at])) for at in rest]
             numbers = tuple(float(x) for host in hosts for x in host.reshape(-1).tolist())
             if made is None:
-                made = _made(kept, (*first, *rest))
+                made = _made(cached, (*first, *rest))
                 if made is None or not _gives_the_same(made, number, place, numbers):
                     break
                 row[1] = made
@@ -326,11 +338,11 @@ def _gives_the_same(
     return True
 
 
-def _made(kept: Kept, places: tuple[int, ...]) -> CFunction | None:
+def _made(cached: CachedProgram, places: tuple[int, ...]) -> CFunction | None:
     """Return the C function of a program, with its inputs in another order."""
-    program = kept.program
+    program = cached.program
     inputs = tuple(program.inputs[at] for at in places)
-    program = program.replaced(inputs=inputs, outputs=(program.outputs[kept.leaves[0][1]],), outside={})
+    program = program.replaced(inputs=inputs, outputs=(program.outputs[cached.leaves[0][1]],), outside={})
     try:
         found: CFunction = program.cfunc(exact=True)
     except CFunctionError:
@@ -338,13 +350,19 @@ def _made(kept: Kept, places: tuple[int, ...]) -> CFunction | None:
     return found
 
 
-def _taking(kept: Kept, count: int) -> list[int] | None:
+def _taking(cached: CachedProgram, count: int) -> list[int] | None:
     """Return the positions, among a program's inputs, of its first arguments, numbers; None if it does more than compute one of them."""
-    program, backend = kept.program, kept.backend
+    program, backend = cached.program, cached.backend
     fails = any(step.op.startswith("linalg.") for step in program.steps)
-    alone = kept.only_computes and not kept.conditions and not kept.settings and kept.backward is None
-    if fails or not alone or not kept.one or backend.name != "numpy" or type(kept.leaves[0][0]) not in (Leaf, Number):
+    alone = cached.only_computes and not cached.conditions and not cached.settings and cached.backward is None
+    if (
+        fails
+        or not alone
+        or not cached.one
+        or backend.name != "numpy"
+        or type(cached.leaves[0][0]) not in (Leaf, Number)
+    ):
         return None
     place = {number: at for at, number in enumerate(program.inputs)}
-    by_leaf = {at: number for number, at in kept.from_arguments} | {at: place[n] for n, at in kept.floats.items()}
+    by_leaf = {at: number for number, at in cached.from_arguments} | {at: place[n] for n, at in cached.floats.items()}
     return [by_leaf[at] for at in range(count)] if all(at in by_leaf for at in range(count)) else None

@@ -1,10 +1,10 @@
 """The captured backward pass of a call: a program for each choice of results and of targets to differentiate with respect to.
 
-The pass was recorded once, from all results. It is known which of its steps each node ran (`Part`), so the pass from
+The pass was recorded once, from all results. It is known which of its steps each node ran (`NodeSteps`), so the pass from
 some of the
 results is derived from it: steps that would not have run are left out, and if one of two summed cotangents is missing,
 the other replaces the sum. So targets that none of these results depends on get no gradient, as in eager code. The
-nodes of the capture (`Use`) tell which values a pass has freed: a later pass that reaches such a node is an error.
+nodes of the capture (`SavingNodes`) tell which values a pass has freed: a later pass that reaches such a node is an error.
 
 Sets of results, of targets and of uses are integers, a bit for each.
 """
@@ -23,7 +23,7 @@ from agrad.core.node import AccumulateGrad, Constants, Freed, Node, ancestors
 from agrad.program.program import DETACH, DType, Program, Ref, Shaped, Step
 
 
-class Part(NamedTuple):
+class NodeSteps(NamedTuple):
     """The steps that one node, or one sum, added to a pass.
 
     Attributes
@@ -45,7 +45,7 @@ class Part(NamedTuple):
     is_sum: bool = False
 
 
-class Use(NamedTuple):
+class SavingNodes(NamedTuple):
     """Nodes that saved values.
 
     Attributes
@@ -60,11 +60,11 @@ class Use(NamedTuple):
     targets: int
 
 
-class Unclear(Exception):
+class UnclearPass(Exception):
     """The pass from some of the results cannot be derived from the pass from all of them."""
 
 
-class Some(NamedTuple):
+class PartialBackward(NamedTuple):
     """The pass from some of the results to some of the targets.
 
     Attributes
@@ -83,7 +83,7 @@ class Some(NamedTuple):
 
 
 @dataclass
-class Backward:
+class CapturedBackward:
     """The backward pass of a call.
 
     Attributes
@@ -95,9 +95,9 @@ class Backward:
         The numbers of the values kept by the forward pass.
     cotangents : tuple of int
         The numbers of the cotangents, one per result.
-    parts : sequence of Part
+    parts : sequence of NodeSteps
         The actions of its nodes, in order.
-    uses : sequence of Use
+    uses : sequence of SavingNodes
         The nodes that saved values.
     reach : sequence of int
         For each result, the targets that it depends on.
@@ -108,25 +108,25 @@ class Backward:
     whole: Program
     saved: tuple[int, ...]
     cotangents: tuple[int, ...]
-    parts: Sequence[Part]
-    uses: Sequence[Use]
+    parts: Sequence[NodeSteps]
+    uses: Sequence[SavingNodes]
     reach: Sequence[int]
     dropped: Sequence[int] = ()
-    _some: dict[tuple[int, int], Some | None] = field(default_factory=dict)
+    _some: dict[tuple[int, int], PartialBackward | None] = field(default_factory=dict)
     _visited: dict[tuple[int, int], int] = field(default_factory=dict)
     _left: dict[int, frozenset[int]] = field(default_factory=dict)
 
-    def of(self, results: int, targets: int) -> Some | None:
+    def of(self, results: int, targets: int) -> PartialBackward | None:
         """Return the pass from results to targets, created at first use; None if it cannot be derived."""
         key = results, targets & (1 << len(self.whole.outputs)) - 1
         if key not in self._some:
             try:
                 self._some[key] = self._made(*key)
-            except Unclear:
+            except UnclearPass:
                 self._some[key] = None
         return self._some[key]
 
-    def _made(self, results: int, targets: int) -> Some:
+    def _made(self, results: int, targets: int) -> PartialBackward:
         given = [number for i, number in enumerate(self.cotangents) if results >> i & 1]
         program, found = self.whole, list[int | None](self.whole.outputs)
         if len(given) < len(self.cotangents):
@@ -138,7 +138,7 @@ class Backward:
         saved = [number for number in self.saved if number in used]
         keys = tuple(number for number in self.whole.keys if number in saved)
         places = {number: at for at, number in enumerate(outputs)}
-        return Some(
+        return PartialBackward(
             program.replaced(inputs=(*saved, *given), keys=keys),
             tuple(at for at, number in enumerate(self.saved) if number in used),
             tuple(None if number is None else places[number] for number in found),
@@ -169,7 +169,7 @@ class Backward:
         return needed
 
 
-def uses_of(roots: Sequence[Node], targets: Sequence[Node], first: int) -> tuple[list[Use], list[int]]:
+def uses_of(roots: Sequence[Node], targets: Sequence[Node], first: int) -> tuple[list[SavingNodes], list[int]]:
     """Return the nodes from number `first` on that saved values, and the targets that each root leads to."""
     graph = sorted(ancestors(roots, oldest=first), key=lambda node: node.seq)
     leads = {node: 1 << i for i, node in enumerate(targets)}
@@ -185,12 +185,12 @@ def uses_of(roots: Sequence[Node], targets: Sequence[Node], first: int) -> tuple
             if below in comes:
                 comes[below] |= comes[node]
     saving = (node for node in graph if node.saved and type(node.saved) not in (Constants, Freed))
-    return list(dict.fromkeys(Use(comes[node], leads[node]) for node in saving)), [
+    return list(dict.fromkeys(SavingNodes(comes[node], leads[node]) for node in saving)), [
         leads[root] & elsewhere - 1 for root in roots
     ]
 
 
-def restricted(program: Program, parts: Sequence[Part], absent: set[int]) -> tuple[Program, list[int | None]]:
+def restricted(program: Program, parts: Sequence[NodeSteps], absent: set[int]) -> tuple[Program, list[int | None]]:
     """Return a backward program for a pass in which some cotangents are missing, and its outputs; None for those that no cotangent reaches.
 
     Raises
@@ -214,7 +214,7 @@ def restricted(program: Program, parts: Sequence[Part], absent: set[int]) -> tup
             elif step.op == DETACH:
                 absent.update(step.made)
             else:
-                raise Unclear
+                raise UnclearPass
 
     at = 0
     for part in parts:
@@ -226,7 +226,7 @@ def restricted(program: Program, parts: Sequence[Part], absent: set[int]) -> tup
         made = {number for step in run for number in step.made}
         if len(gone) == len(taken):
             if any(n is not None and n not in made and known(n) not in absent for n in part.given):
-                raise Unclear  # a gradient that is another tensor's too
+                raise UnclearPass  # a gradient that is another tensor's too
             absent |= made
             continue
         if part.is_sum and gone:
@@ -251,7 +251,7 @@ def restricted(program: Program, parts: Sequence[Part], absent: set[int]) -> tup
     return program.replaced(steps=tuple(steps), shapes={**program.shapes, **shapes}), found
 
 
-class UpTo(Pass):
+class BoundedPass(Pass):
     """A backward pass that ends at its targets, before their hooks, even if one target was computed from another."""
 
     def visit(self, node: Node, g: Any) -> tuple[Sequence[Node], Any]:
@@ -266,18 +266,18 @@ class UpTo(Pass):
         return g if node in self.targets else super().run_tensor_hooks(node, hooks, g)
 
 
-class Noted(UpTo):
+class RecordingPass(BoundedPass):
     """Such a pass within a recording, which also records what its nodes do.
 
     Attributes
     ----------
-    parts : list of Part
+    parts : list of NodeSteps
         The actions of its nodes.
     dropped : set of Node
         The targets that get cotangents from ops that drop elements.
     """
 
-    parts: list[Part]
+    parts: list[NodeSteps]
     dropped: set[Node]
 
     def run(self) -> dict[Node, Any]:
@@ -298,7 +298,7 @@ class Noted(UpTo):
         before, begin = self._numbers(taken), len(recorder.steps)
         result = run()
         given = self._numbers(result)
-        self.parts.append(Part(begin - self.begin, len(recorder.steps) - self.begin, before, given, is_sum))
+        self.parts.append(NodeSteps(begin - self.begin, len(recorder.steps) - self.begin, before, given, is_sum))
         return result
 
     def _numbers(self, values: Any) -> tuple[int | None, ...]:
@@ -309,20 +309,20 @@ class Noted(UpTo):
         assert self.targets is not None
         if node in self.targets:
             return g
-        return self._part(lambda: super(Noted, self).run_tensor_hooks(node, hooks, g), g)
+        return self._part(lambda: super(RecordingPass, self).run_tensor_hooks(node, hooks, g), g)
 
     def derivative(self, node: Node, g: Any, saved: tuple[Any, ...], *, masked: bool) -> Any:
-        return self._part(lambda: super(Noted, self).derivative(node, g, saved, masked=masked), g)
+        return self._part(lambda: super(RecordingPass, self).derivative(node, g, saved, masked=masked), g)
 
     def accumulate(self, total: Total, node: Node, part: Any) -> None:
         def add() -> Any:
-            super(Noted, self).accumulate(total, node, part)
+            super(RecordingPass, self).accumulate(total, node, part)
             return total[0]
 
         self._part(add, (total[0], part), is_sum=True)
 
 
-def let_go(node: Any, backward: Backward, visited: int) -> None:
+def release(node: Any, backward: CapturedBackward, visited: int) -> None:
     """Release the values that a pass, having run a node, was the last to need, unless it retains the graph."""
     task = running()
     if task is None or task.retain_graph or not visited:

@@ -1,4 +1,4 @@
-"""Build the kept program of a traced call, with all conditions under which it holds."""
+"""Build the cached program of a traced call, with all conditions under which it holds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple
 
 from agrad import tree
-from agrad.compiled.cached import Kept
-from agrad.compiled.capturing import Captured
-from agrad.compiled.guards import Link, Outside, changed_between, has_grad, hooks_at, is_array, links_along, settings_of
-from agrad.compiled.purity import judged
-from agrad.compiled.tracing import BlankWatcher, Watcher, as_plain, backward_of, history_of
+from agrad.compiled.cached import CachedProgram
+from agrad.compiled.capturing import CaptureResult
+from agrad.compiled.guards import (
+    Link,
+    OutsideArray,
+    changed_between,
+    has_grad,
+    hooks_at,
+    is_array,
+    links_along,
+    settings_of,
+)
+from agrad.compiled.purity import hooks_tracked
+from agrad.compiled.tracing import BlankTracer, Tracer, as_plain, backward_of, history_of
 from agrad.core import errors
 from agrad.core.backend import PYTHONS_OWN, Backend, backend_of
 from agrad.core.cpython import referents
@@ -20,23 +29,23 @@ from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.plugin.manager import default_backend
 from agrad.program.capture import graph_of, hooks_left, program_of, results_of
-from agrad.program.closures import Argument, Found, Origin, is_library
+from agrad.program.closures import AccessPath, Argument, Found, is_library
 from agrad.program.program import Leaf, Program, Structure
-from agrad.program.recording import CaptureError, Hooked, grad_of
+from agrad.program.recording import CaptureError, RecordedHook, grad_of
 
 
-class Watched(NamedTuple):
+class TracedCall(NamedTuple):
     """A call that was traced.
 
     Attributes
     ----------
-    watcher : Watcher
+    tracer : Tracer
         What it did.
     arguments : Structure
         Its arguments in the form for a program.
     values : list
         The leaves of its arguments in the form that the function received.
-    captured : Captured
+    captured : CaptureResult
         Its result, the values it found outside of its arguments, and the conditions on these.
     first : int
         The creation number of its first node.
@@ -46,10 +55,10 @@ class Watched(NamedTuple):
         Assume that everything it found is constant, except for tensors' values.
     """
 
-    watcher: Watcher
+    tracer: Tracer
     arguments: Structure
     values: list[Any]
-    captured: Captured
+    captured: CaptureResult
     first: int
     function: Callable[..., Any]
     pure: bool
@@ -64,12 +73,12 @@ class Watched(NamedTuple):
         return self.captured.seen.looked_at()
 
 
-def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
-    """Return the kept program of a traced call.
+def build_program(call: TracedCall, options: Mapping[str, Any]) -> CachedProgram:
+    """Return the cached program of a traced call.
 
     Parameters
     ----------
-    call : Watched
+    call : TracedCall
         The call.
     options : mapping
         How to run the program.
@@ -79,32 +88,32 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
     CaptureError
         If no program can hold the call.
     """
-    watcher = call.watcher
+    tracer = call.tracer
     hooks, nodes = hooks_of(call)
-    refuse_changed_settings(watcher)
+    refuse_changed_settings(tracer)
     refuse_shared_arrays(call)
-    refuse_changed_histories(watcher)
+    refuse_changed_histories(tracer)
     demand_what_python_saw(call)
     results = Results.of(call)
-    if isinstance(watcher, BlankWatcher):  # the code that runs the program differentiates it
+    if isinstance(tracer, BlankTracer):  # the code that runs the program differentiates it
         results = results._replace(followed=[])
-    with judged(watcher, hooks, nodes, alone=len(results.followed) == 1) as judge:
-        backward, targets, saved = backward_of(watcher, [t for _, t in results.followed], call.first, hooks)
-        late = judge.conditions
-    conditions = list(watcher.conditions)
-    watcher.also = [
+    with hooks_tracked(tracer, hooks, nodes, alone=len(results.followed) == 1) as pass_tracker:
+        backward, targets, saved = backward_of(tracer, [t for _, t in results.followed], call.first, hooks)
+        late = pass_tracker.conditions
+    conditions = list(tracer.conditions)
+    tracer.also = [
         *(condition.number for condition in conditions),
-        *(number for number, _ in watcher.epilogue),
+        *(number for number, _ in tracer.epilogue),
         *saved,
     ]
-    asked = [item[1] for item in watcher.prologue if item[0] == "setting"]
-    program = program_of(watcher, results.structure, call.arguments, call.values, call.captured.seen, asked)
+    asked = [item[1] for item in tracer.prologue if item[0] == "setting"]
+    program = program_of(tracer, results.structure, call.arguments, call.values, call.captured.seen, asked)
     if not {one.number for one in hooks} <= {number for step in program.steps for number in step.made}:
         raise CaptureError("capture: a hook is registered on a value that no result depends on")
     refuse_escaped(call, program)
     if backward is not None:
-        refuse_changes(watcher, program)
-    ways = Ways(call)
+        refuse_changes(tracer, program)
+    ways = OutsidePaths(call)
     the_same = ways.to_returned(results)
     outside = ways.to_outside(program)
     written = ways.to_written(program)
@@ -112,9 +121,9 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
     alone = ways.to_alone(outside)
     again = ways.to_again([*(one.link for one in (*outside, *alone)), *written])
     had_grad = ways.guard_gradients(program)
-    return Kept(
+    return CachedProgram(
         program=program,
-        backend=watcher.backend or default_backend(),
+        backend=tracer.backend or default_backend(),
         backward=backward,
         links=ways.conditions([*outside, *alone]),
         outside=outside,
@@ -131,9 +140,9 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         written=written,
         given=given,
         conditions=conditions,
-        prologue=list(watcher.prologue),
-        epilogue=list(watcher.epilogue),
-        held=[*{id(one): one for one in watcher.held_by_python}.values()],
+        prologue=list(tracer.prologue),
+        epilogue=list(tracer.epilogue),
+        held=[*{id(one): one for one in tracer.held_by_python}.values()],
         followed=tuple(number for number, _ in results.followed),
         targets=targets,
         saved=saved,
@@ -150,18 +159,18 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
 # -- hooks --------------------------------------------------------------------------------------------------------------
 
 
-def hooks_of(call: Watched) -> tuple[list[Hooked], list[Node]]:
+def hooks_of(call: TracedCall) -> tuple[list[RecordedHook], list[Node]]:
     """Return the hooks that the call registered along a backward pass from its results, and the nodes there."""
     nodes = graph_of(call.returned, call.first)
-    hooks = hooks_left(call.watcher, nodes)
-    refuse_hooks(call.watcher, hooks)
+    hooks = hooks_left(call.tracer, nodes)
+    refuse_hooks(call.tracer, hooks)
     return hooks, nodes
 
 
-def refuse_hooks(watcher: Watcher, left: Sequence[Hooked]) -> None:
+def refuse_hooks(tracer: Tracer, left: Sequence[RecordedHook]) -> None:
     """Refuse hooks that no backward program can hold; `left` are those on values that are differentiated outside."""
-    outside = {id(tensor._node) for tensor, *_ in watcher.met.values()}
-    if any(id(one.node) in outside and one.hook is not None for one in watcher.hooked):
+    outside = {id(tensor._node) for tensor, *_ in tracer.met.values()}
+    if any(id(one.node) in outside and one.hook is not None for one in tracer.hooked):
         raise CaptureError(
             "capture: a hook is registered on a tensor that the function did not make: it is there once more after"
             " every call"
@@ -175,20 +184,20 @@ def refuse_hooks(watcher: Watcher, left: Sequence[Hooked]) -> None:
 # -- what no program can hold -------------------------------------------------------------------------------------------
 
 
-def refuse_changed_settings(watcher: Watcher) -> None:
+def refuse_changed_settings(tracer: Tracer) -> None:
     """Refuse settings of optimisers and schedules that were changed by other code than their own."""
-    for key, found in changed_between(watcher.settings, settings_of(watcher.tellers)).items():
-        if key not in watcher.told:
+    for key, found in changed_between(tracer.settings, settings_of(tracer.setting_owners)).items():
+        if key not in tracer.reported_settings:
             raise CaptureError(
                 f"capture: the setting {found.origin} is changed by the function itself: a program would not change it;"
                 " let a schedule do it, or change it between calls"
             )
 
 
-def refuse_shared_arrays(call: Watched) -> None:
+def refuse_shared_arrays(call: TracedCall) -> None:
     """Refuse several tensors that share one array: a later call could mean either."""
-    watcher = call.watcher
-    before = {key: array for key, (_, array, _) in watcher.met.items()}
+    tracer = call.tracer
+    before = {key: array for key, (_, array, _) in tracer.met.items()}
     owner = {id(before.get(id(t), t._raw)): id(t) for t in call.values if isinstance(t, Tensor)}
     given: dict[int, Tensor] = {}
     for t in call.values:
@@ -198,14 +207,14 @@ def refuse_shared_arrays(call: Watched) -> None:
                 raise CaptureError(
                     "capture: two arguments share an array, and a gradient is required of one of them: a program takes them as one"
                 )
-    known = {id(array) for _, array in watcher.inputs.values()}
+    known = {id(array) for _, array in tracer.inputs.values()}
     for found in call.looked_at():
         if not isinstance(found.value, Tensor):
             continue
         array = before.get(id(found.value), found.value._raw)
         if id(array) not in known:
             continue
-        if found.step == ("attribute", "grad") and id(found.value) not in watcher.met:  # it was there before the call
+        if found.step == ("attribute", "grad") and id(found.value) not in tracer.met:  # it was there before the call
             continue
         if owner.setdefault(id(array), id(found.value)) != id(found.value):
             raise CaptureError(
@@ -214,30 +223,30 @@ def refuse_shared_arrays(call: Watched) -> None:
             )
 
 
-def refuse_changed_histories(watcher: Watcher) -> None:
+def refuse_changed_histories(tracer: Tracer) -> None:
     """Refuse outer tensors whose history has changed: a replay writes values only."""
-    if any(history_of(tensor) != before for tensor, before in watcher.histories.values()):
+    if any(history_of(tensor) != before for tensor, before in tracer.histories.values()):
         raise CaptureError(
             "capture: a tensor that the function did not make gets another history (it is written to where operations are"
             " recorded, or by detach_, requires_grad_ or retain_grad): a program writes values alone"
         )
 
 
-def demand_what_python_saw(call: Watched) -> None:
+def demand_what_python_saw(call: TracedCall) -> None:
     """Turn numbers that agrad's own code has read unobserved into conditions; refuse all conditions combined with effects."""
-    watcher = call.watcher
-    for live in watcher.lives:
+    tracer = call.tracer
+    for live in tracer.traced_numbers:
         if not live.used:
-            watcher.demand(watcher.number_of(live.array), as_plain(live))
-    if watcher.conditions and any(kind == "effect" for kind, *_ in watcher.prologue):
+            tracer.demand(tracer.number_of(live.array), as_plain(live))
+    if tracer.conditions and any(kind == "effect" for kind, *_ in tracer.prologue):
         raise CaptureError(
-            f"capture: a value decides ({watcher.conditions[0].line}) in a call that changes an optimiser's state"
+            f"capture: a value decides ({tracer.conditions[0].line}) in a call that changes an optimiser's state"
         )
 
 
-def refuse_changes(watcher: Watcher, program: Program) -> None:
+def refuse_changes(tracer: Tracer, program: Program) -> None:
     """Refuse any change if results are differentiated through a `Function`: the function may have to run again."""
-    changes = watcher.prologue or watcher.epilogue or watcher.held_by_python
+    changes = tracer.prologue or tracer.epilogue or tracer.held_by_python
     if program.functions and (program.writes or changes):
         what = f"writes to {program.writes[0].target}" if program.writes else "changes the settings of an optimiser"
         raise CaptureError(
@@ -246,16 +255,16 @@ def refuse_changes(watcher: Watcher, program: Program) -> None:
         )
 
 
-def refuse_escaped(call: Watched, program: Program) -> None:
+def refuse_escaped(call: TracedCall, program: Program) -> None:
     """Refuse tensors that the function created and that live on outside the program's results."""
-    watcher = call.watcher
+    tracer = call.tracer
     tensors = [leaf for leaf in tree.flatten(call.returned)[0] if isinstance(leaf, Tensor)]
-    tensors += watcher.written
+    tensors += tracer.written
     tensors += [grad for t in tensors if t.is_leaf and (grad := grad_of(t)) is not None]
-    held = {watcher.number_of(array) for array in (*arrays_held(tensors), *watcher.held)}
-    numbers = (*watcher.lives, *(number for _, number in watcher.numbers.values()))
-    held |= {watcher.number_of(number.array) for number in numbers}
-    escaped = watcher.escaped({*program.outputs, *(number for number in held if number is not None)})
+    held = {tracer.number_of(array) for array in (*arrays_held(tensors), *tracer.held)}
+    numbers = (*tracer.traced_numbers, *(number for _, number in tracer.numbers.values()))
+    held |= {tracer.number_of(number.array) for number in numbers}
+    escaped = tracer.escaped({*program.outputs, *(number for number in held if number is not None)})
     if escaped is not None:
         raise CaptureError(
             f"capture: a tensor of shape {tuple(escaped.shape)} that the function made lives on, and is none of what it"
@@ -314,7 +323,7 @@ class Results(NamedTuple):
         In the form of the program.
     leaves : list
         As the function returned it, flattened.
-    ways : dict of int to Origin
+    ways : dict of int to AccessPath
         Where outer tensors among the leaves are found, by their id.
     followed : list of (int, Tensor)
         The values that may be differentiated, with their numbers.
@@ -322,22 +331,22 @@ class Results(NamedTuple):
 
     structure: Structure
     leaves: list[Any]
-    ways: dict[int, Origin]
+    ways: dict[int, AccessPath]
     followed: list[tuple[int, Tensor]]
 
     @classmethod
-    def of(cls, call: Watched) -> Results:
+    def of(cls, call: TracedCall) -> Results:
         """Return the results of a call; refuse new leaves that require a gradient."""
-        watcher, leaves = call.watcher, tree.flatten(call.returned)[0]
-        structure = results_of(watcher, call.returned, call.values)
+        tracer, leaves = call.tracer, tree.flatten(call.returned)[0]
+        structure = results_of(tracer, call.returned, call.values)
         given_back = list(zip(structure.leaves, leaves, strict=True))
-        taken_in = {number for number, _ in watcher.inputs.values()}
+        taken_in = {number for number, _ in tracer.inputs.values()}
         sought = {
             id(t)
             for leaf, t in given_back
-            if isinstance(leaf, Leaf) and (leaf.number in taken_in or id(t) in watcher.met)
+            if isinstance(leaf, Leaf) and (leaf.number in taken_in or id(t) in tracer.met)
         }
-        ways: dict[int, Origin] = {}
+        ways: dict[int, AccessPath] = {}
         for found in call.looked_at():  # where it was found first: later places may be ones where the call has put it
             if id(found.value) in sought:
                 ways.setdefault(id(found.value), found.origin)
@@ -357,7 +366,7 @@ class Results(NamedTuple):
         return [places.setdefault(id(leaf), at) for at, leaf in enumerate(self.leaves)]
 
 
-class Ways:
+class OutsidePaths:
     """The ways to the outer values that a program takes, and the links on them, which must be unchanged.
 
     Attributes
@@ -366,29 +375,29 @@ class Ways:
         The links that the ways follow.
     """
 
-    def __init__(self, call: Watched) -> None:
+    def __init__(self, call: TracedCall) -> None:
         self._call = call
         self.links: list[Link] = []
 
-    def conditions(self, taken: Iterable[Outside | int | Link]) -> list[Link]:
+    def conditions(self, taken: Iterable[OutsideArray | int | Link]) -> list[Link]:
         """Return all places that must be unchanged: the parts of Python's state that the function read, and the links of the ways.
 
         Parameters
         ----------
-        taken : iterable of Outside, int or Link
+        taken : iterable of OutsideArray, int or Link
             The values that the program looks up at every call.
         """
         call = self._call
         if call.pure:
             return []
-        links = (each.link if isinstance(each, Outside) else each for each in taken)
+        links = (each.link if isinstance(each, OutsideArray) else each for each in taken)
         ids = {id(link.value) for link in links if isinstance(link, Link)}
         read = [*call.captured.conditions, *call.captured.guard_the_rest(ids)]
         places = {link.place for link in read}
         ways = {link.place: link for link in self.links if link.place not in places}
-        return [*read, *ways.values(), *call.watcher.guards]
+        return [*read, *ways.values(), *call.tracer.guards]
 
-    def end_of(self, origin: Origin) -> Link:
+    def end_of(self, origin: AccessPath) -> Link:
         """Return the last link of a way, to a value that is looked up at every call; the others are guarded."""
         try:
             *way, last = links_along(origin)
@@ -396,7 +405,7 @@ class Ways:
             raise CaptureError(f"capture: {origin} no longer exists after the call") from error
         self.links += way
         if origin.way[-1] == ("attribute", "grad"):  # as it was before the call
-            met = self._call.watcher.met.get(id(last.key))
+            met = self._call.tracer.met.get(id(last.key))
             return last if met is None else last._replace(value=met[2])
         return last
 
@@ -406,14 +415,14 @@ class Ways:
             i: self.end_of(results.ways[id(leaf)]) for i, leaf in enumerate(results.leaves) if id(leaf) in results.ways
         }
 
-    def to_outside(self, program: Program) -> list[Outside]:
+    def to_outside(self, program: Program) -> list[OutsideArray]:
         """Return the outer tensors and arrays whose values are inputs."""
-        before = dict(self._call.watcher.inputs.values())
+        before = dict(self._call.tracer.inputs.values())
         outside = []
         for number, origin in program.outside.items():
             last = self.end_of(origin)
             value = before[number] if origin.way[-1] == ("attribute", "grad") else last.value
-            outside.append(Outside.of(number, last, value))
+            outside.append(OutsideArray.of(number, last, value))
         return outside
 
     def to_written(self, program: Program) -> list[int | Link]:
@@ -430,7 +439,7 @@ class Ways:
         call = self._call
         put = [
             grad_of(tensor) if write.what == "grad" else None
-            for write, tensor in zip(program.writes, call.watcher.written, strict=True)
+            for write, tensor in zip(program.writes, call.tracer.written, strict=True)
         ]
         wanted = {id(grad) for grad in put if grad is not None}
         places: dict[int, int | Link] = {id(value): at for at, value in enumerate(call.values) if id(value) in wanted}
@@ -439,13 +448,13 @@ class Ways:
                 places[id(found.value)] = self.end_of(found.origin)
         return [places.get(id(grad)) for grad in put]
 
-    def to_alone(self, outside: Sequence[Outside]) -> list[Outside]:
+    def to_alone(self, outside: Sequence[OutsideArray]) -> list[OutsideArray]:
         """Return the tensors that require a gradient and are neither arguments nor inputs."""
         taken = {id(value) for value in (*(one.link.value for one in outside), *self._call.values)}
-        met = self._call.watcher.met
+        met = self._call.tracer.met
         followed = {key for key, (t, *_) in met.items() if t._node is not None and key not in taken}
         return [
-            Outside.of(-1, self.end_of(found.origin), found.value)
+            OutsideArray.of(-1, self.end_of(found.origin), found.value)
             for found in self._call.looked_at()
             if id(found.value) in followed
         ]
@@ -479,10 +488,10 @@ class Ways:
 
     def guard_gradients(self, program: Program) -> list[tuple[int, bool]]:
         """Guard whether a gradient exists where one was looked for and none is written; return this for arguments."""
-        call, watcher = self._call, self._call.watcher
-        targets = zip(program.writes, watcher.written, strict=True)
+        call, tracer = self._call, self._call.tracer
+        targets = zip(program.writes, tracer.written, strict=True)
         written = {id(tensor) for write, tensor in targets if write.what == "grad"}
-        read = {key for key, what in watcher.grads.items() if what == "read" and key in watcher.met} - written
+        read = {key for key, what in tracer.grads.items() if what == "read" and key in tracer.met} - written
         for found in call.looked_at():
             if id(found.value) in read:
                 has = has_grad(found.value)

@@ -1,6 +1,6 @@
-"""Kept programs: the replacement of a compiled function, the conditions under which it holds, and the construction of its results.
+"""Cached programs: the replacement of a compiled function, the conditions under which it holds, and the construction of its results.
 
-A `Kept` is a program with its guards, its writes and draws, and the backward pass of its results; `CompiledNode`
+A `CachedProgram` is a program with its guards, its writes and draws, and the backward pass of its results; `CompiledNode`
 represents one call of it in the graph.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 from agrad import dtypes, tree
-from agrad.compiled.backward import Backward, UpTo, let_go
-from agrad.compiled.guards import Entry, Link, Outside, at_place, has_grad
-from agrad.compiled.results import Giver, giver_of
+from agrad.compiled.backward import BoundedPass, CapturedBackward, release
+from agrad.compiled.guards import GuardWriter, Link, OutsideArray, at_place, has_grad
+from agrad.compiled.results import ResultMaker, result_maker_of
 from agrad.compiled.tracing import Condition
 from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of, joined
@@ -37,7 +37,7 @@ from agrad.random import again
 _new = object.__new__
 
 
-class Target(NamedTuple):
+class WriteTarget(NamedTuple):
     """A tensor that a replay writes to, as it was before.
 
     Attributes
@@ -64,7 +64,7 @@ class Target(NamedTuple):
 
 
 @dataclass
-class Kept:
+class CachedProgram:
     """A program that is kept for a compiled function, with the conditions under which it holds.
 
     Attributes
@@ -73,14 +73,14 @@ class Kept:
         The program; its outputs are the results, the writes, the conditions, and the values that `backward` needs.
     backend : Backend
         The backend whose kernels it runs.
-    backward : Backward or None
+    backward : CapturedBackward or None
         From the values kept by `program`, and cotangents of followed results, to gradients; None if no gradients are
         wanted.
     links : list of Link
         The places that must be unchanged, including those on the ways to outer tensors.
-    outside : list of Outside
+    outside : list of OutsideArray
         Outer tensors, with the last link to each.
-    alone : list of Outside
+    alone : list of OutsideArray
         Tensors that require a gradient, and whose values are not needed.
     again : list of (Link, Link)
         Another way to an outer tensor or array that was read, and the way that the program uses.
@@ -132,10 +132,10 @@ class Kept:
 
     program: Program
     backend: Backend
-    backward: Backward | None
+    backward: CapturedBackward | None
     links: list[Link]
-    outside: list[Outside]
-    alone: list[Outside]
+    outside: list[OutsideArray]
+    alone: list[OutsideArray]
     again: list[tuple[Link, Link]]
     found_too: list[tuple[Link, int]]
     distinct: list[tuple[Link, int]]
@@ -215,7 +215,7 @@ class Kept:
         self.stopping: Program = program.stopping(asked) if asked else program
         #: Runs the steps if the results are differentiated through them: also returns the values that have hooks.
         self.stepwise: Program = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
-        entry = Entry()
+        entry = GuardWriter()
         for link in self.late:
             entry.guard(link)
         #: A function of (): whether everything that hooks and `Function`s read is unchanged; a list, or the name of the
@@ -224,9 +224,9 @@ class Kept:
         self.silent: bool = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
         self._settings: dict[int, tuple[float, Any]] = {}
-        self._givers: dict[bool, Giver | None] = {}  # by whether all that is given is raw
+        self._result_makers: dict[bool, ResultMaker | None] = {}  # by whether all that is given is raw
         #: What gives the results as tensors, where none of them is differentiated.
-        self.gives: Giver | None = None
+        self.gives: ResultMaker | None = None
         #: Of a number, or a Python float, of that very class: the input.
         #: As at every call: they are part of what programs are found by.
         self.defaults = defaults()
@@ -240,7 +240,7 @@ class Kept:
     def entry(self, place: Mapping[int, int]) -> Callable[[Sequence[Any]], list[Any] | str]:
         """Return the function that checks the guards, and gathers the inputs."""
         assert self.program.arguments is not None
-        entry = Entry(len(self.program.arguments.leaves))
+        entry = GuardWriter(len(self.program.arguments.leaves))
         values = ["None"] * len(place)
         for link in (*self.links, *self.late):
             entry.guard(link)
@@ -355,7 +355,7 @@ class Kept:
         """Return what the function would; `made_of` receives the tensors of outputs, by position."""
         node = self.node(outs, values, leaves) if self.backward is not None else None
         plain = made_of is None and (not whole or mode.transforming.get() is None)
-        if plain and (give := self._givers.get(whole)) is not None:
+        if plain and (give := self._result_makers.get(whole)) is not None:
             return give(outs, leaves, node)
         made_of = {} if made_of is None else made_of
         results: list[Any] = []
@@ -378,7 +378,7 @@ class Kept:
             elif kind is Given:
                 given = leaves[leaf.place]
                 if type(given) is not Tensor:
-                    given = as_given(given)
+                    given = as_passed(given)
                 results.append(bare(given) if whole else given)
             elif kind is Link:
                 found = leaf.get(leaf.key)  # its new value, if any, is assigned later
@@ -386,8 +386,8 @@ class Kept:
                 results.append(found if is_own else bare(self.made(outs[at], at)))
             else:
                 results.append(leaf)
-        if plain and whole not in self._givers:  # by now the specs of what it makes are known
-            self._givers[whole] = giver = giver_of(self, whole)
+        if plain and whole not in self._result_makers:  # by now the specs of what it makes are known
+            self._result_makers[whole] = giver = result_maker_of(self, whole)
             if not whole and self.backward is None:
                 self.gives = giver
         if self.one:
@@ -395,17 +395,17 @@ class Kept:
         assert self.program.results is not None
         return tree.unflatten(self.program.results.treedef, results) if self.many is None else self.many(results)
 
-    def writing(self, leaves: Sequence[Any]) -> list[Target]:
+    def writing(self, leaves: Sequence[Any]) -> list[WriteTarget]:
         """Return the targets of writes, looked up before any write: a gradient that is dropped may also get a value."""
         found = []
         for link, _, _, given in self.assigned:
             tensor = at_place(link, leaves)
             found.append(
-                Target(tensor, tensor._raw, grad_of(tensor), None if given is None else at_place(given, leaves))
+                WriteTarget(tensor, tensor._raw, grad_of(tensor), None if given is None else at_place(given, leaves))
             )
         return found
 
-    def write(self, outs: Sequence[Any], targets: Sequence[Target], made_of: Mapping[int, Tensor]) -> None:
+    def write(self, outs: Sequence[Any], targets: Sequence[WriteTarget], made_of: Mapping[int, Tensor]) -> None:
         """Write what the function would, all or nothing; a gradient that it returned is the same tensor."""
         changed: list[Tensor] = []
         arrays, specs, grads = [], [], []
@@ -445,14 +445,14 @@ class Kept:
         node: CompiledNode = _new(CompiledNode)
         node.seq = next_seq()
         node.edges, node.second = tuple(at_place(place, leaves)._node for place in self.differentiated), None
-        node.saved = Constants(self.kept_outs(outs))  # `let_go` frees them
+        node.saved = Constants(self.kept_outs(outs))  # `release` frees them
         node.spent, node.freed = 0, None
         node.vjp = _backward
         node.spec = Specs(specs) if len(specs) > 1 else specs[0]
         node.params = ()
         node.code, node.lasti = errors.caller()
         node.hooks = None
-        node.kept = self
+        node.cached = self
         node.given = tuple(values)
         node.leaves = tuple(leaves) if self.program.functions else ()
         return node
@@ -474,20 +474,20 @@ def brought_by(make: Callable[[float], Any], backend: Backend, program: Program)
     return lambda value: backend.receive(default, make(value), device)
 
 
-def as_given(leaf: Any) -> Any:
+def as_passed(leaf: Any) -> Any:
     """Return an argument as the function receives it: an array of a library as a Tensor."""
     if isinstance(leaf, Tensor | NUMBERS) or owner_of(leaf) is None:
         return leaf
     return argument_of(leaf, "compile")
 
 
-def give_back(kept: Kept, values: list[Any]) -> None:
+def rewind_generators(cached: CachedProgram, values: list[Any]) -> None:
     """Rewind the generators by what a program drew in vain, unless others have drawn since."""
-    for at, number in reversed(kept.keys):
+    for at, number in reversed(cached.keys):
         key = values[at]
         if key is None:  # not drawn yet
             continue
-        source = kept.program.source_of(number)
+        source = cached.program.source_of(number)
         if source.get_state() == key:
             source.set_state((key[0], key[1] - 1))
 
@@ -496,12 +496,12 @@ def give_back(kept: Kept, values: list[Any]) -> None:
 
 
 class CompiledNode(Node):
-    """One call of a kept program whose results are differentiated: runs the captured backward pass of the chosen results."""
+    """One call of a cached program whose results are differentiated: runs the captured backward pass of the chosen results."""
 
-    __slots__ = ("freed", "given", "kept", "leaves", "spent")
+    __slots__ = ("cached", "freed", "given", "leaves", "spent")
     title = "CompiledBackward0"
 
-    kept: Kept
+    cached: CachedProgram
     given: tuple[Any, ...]
     leaves: tuple[Any, ...]  # of the arguments, if the function may run again
     spent: int  # the uses of saved values, as bits, that passes have freed
@@ -516,13 +516,13 @@ class SpentNode(Node):
 
 
 def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: bool = False) -> tuple[Any, ...]:
-    """Return a cotangent per target of a kept program, given those of followed results.
+    """Return a cotangent per target of a cached program, given those of followed results.
 
     If these come from an op that drops elements, the program's own steps are differentiated, as they would be outside
     of a program.
     """
-    kept: Kept = node.kept
-    backend, backward = node.spec.backend, kept.backward
+    cached: CachedProgram = node.cached
+    backend, backward = node.spec.backend, cached.backward
     assert backward is not None
     gs = g if isinstance(g, list) else [g]
     results = sum(1 << i for i, part in enumerate(gs) if part is not None)
@@ -534,9 +534,9 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: boo
         raise errors.second_time(node, node.freed)
     on_tensors = xp is backend.functions
     if not node.edges:
-        let_go(node, backward, visited)
+        release(node, backward, visited)
         return ()
-    some = None if on_tensors or masked or not _as_it_was(node) else backward.of(results, targets)
+    some = None if on_tensors or masked or not _is_unchanged(node) else backward.of(results, targets)
     if some is None:
         given = gs if on_tensors else [None if p is None else from_raw(p) for p in gs]
         found = _recorded_backward(given, node, masked=masked)
@@ -545,9 +545,9 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: boo
         if any(backend_of(part) is not backend for part in gs if part is not None):  # batched
             made = [t._raw for t in some.program.on_tensors(backend, list(map(from_raw, values)))]
         else:
-            made = list(map(backend.as_array, some.program.run(backend, values, **kept.options)))
+            made = list(map(backend.as_array, some.program.run(backend, values, **cached.options)))
         found = tuple(None if at is None else made[at] for at in some.gradients)
-    let_go(node, backward, visited)
+    release(node, backward, visited)
     if task is not None:
         task.masked.update(node.edges[at] for at in backward.dropped if found[at] is not None)
     return found
@@ -556,24 +556,24 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: boo
 CompiledNode.nan_safe_vjp = staticmethod(functools.partial(_backward, masked=True))
 
 
-def _as_it_was(node: Any) -> bool:
+def _is_unchanged(node: Any) -> bool:
     """Return whether everything that hooks and `Function`s of a backward pass read is unchanged since the capture."""
-    kept: Kept = node.kept
-    other = kept.enter_backward(()) if kept.late else []
-    if isinstance(other, str) and kept.program.functions:
+    cached: CachedProgram = node.cached
+    other = cached.enter_backward(()) if cached.late else []
+    if isinstance(other, str) and cached.program.functions:
         raise _changed(other, node)
     return not isinstance(other, str)
 
 
 def _recorded_backward(gs: list[Any], node: Any, *, masked: bool) -> tuple[Any, ...]:
     """Return the same as tensors, recorded: by the program's own steps, or by the function if these do not suffice."""
-    kept: Kept = node.kept
+    cached: CachedProgram = node.cached
     before = mode.get_mode()
     recording = mode.is_grad_enabled()
     try:
         mode.push(grad=True)
-        by_number, nodes = (_run_again if kept.program.functions else _run_by_steps)(node)
-        roots = [(by_number[n]._node, g) for n, g in zip(kept.followed, gs, strict=True) if g is not None]
+        by_number, nodes = (_run_again if cached.program.functions else _run_by_steps)(node)
+        roots = [(by_number[n]._node, g) for n, g in zip(cached.followed, gs, strict=True) if g is not None]
         found = run_backward(
             [(node, g) for node, g in roots if node is not None],
             retain_graph=recording,
@@ -581,7 +581,7 @@ def _recorded_backward(gs: list[Any], node: Any, *, masked: bool) -> tuple[Any, 
             targets=nodes,
             accumulate=False,
             masked=masked,
-            kind=UpTo,
+            kind=BoundedPass,
         )
     finally:
         mode.set_mode(before)
@@ -590,25 +590,25 @@ def _recorded_backward(gs: list[Any], node: Any, *, masked: bool) -> tuple[Any, 
 
 def _run_by_steps(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
     """Run the steps of a program on tensors; return results by number, and the nodes of the tensors to differentiate with respect to."""
-    kept: Kept = node.kept
+    cached: CachedProgram = node.cached
     functions = node.spec.backend.functions
-    edges = dict(zip(kept.targets, node.inputs, strict=True))
+    edges = dict(zip(cached.targets, node.inputs, strict=True))
     given: list[Any] = []
     targets = {}
-    for number, value in zip(kept.program.inputs, node.given, strict=True):
-        if number in kept.program.keys:
+    for number, value in zip(cached.program.inputs, node.given, strict=True):
+        if number in cached.program.keys:
             given.append(value)
         elif number in edges:  # a separate node: one may have been computed from another
             given.append(functions.positive(restore(value, edges[number])))
             targets[number] = given[-1]._node
         else:
             given.append(from_raw(value))
-    outs = kept.stepwise.on_tensors(node.spec.backend, given)
-    by_number = dict(zip(kept.stepwise.outputs, outs, strict=True))
-    for number, hook in kept.hooks:
+    outs = cached.stepwise.on_tensors(node.spec.backend, given)
+    by_number = dict(zip(cached.stepwise.outputs, outs, strict=True))
+    for number, hook in cached.hooks:
         if by_number[number]._node is not None:
             by_number[number].register_hook(hook)
-    return by_number, [targets[number] for number in kept.targets]
+    return by_number, [targets[number] for number in cached.targets]
 
 
 def _run_again(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
@@ -619,23 +619,23 @@ def _run_again(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
     RuntimeError
         If something that it reads has changed since the call.
     """
-    kept: Kept = node.kept
+    cached: CachedProgram = node.cached
     mode.not_recorded("a compiled function that was called before is differentiated twice, through a Function")
-    found = kept.enter(node.leaves)
+    found = cached.enter(node.leaves)
     if isinstance(found, str):
         raise _changed(found, node)
-    if kept.defaults != defaults():
+    if cached.defaults != defaults():
         raise _changed("the default dtype or backend", node)
-    for at, place in kept.tensors:
+    for at, place in cached.tensors:
         if found[at] is not node.given[at]:
             raise _changed(name_at(place), node)
-    for place, edge in zip(kept.differentiated, node.inputs, strict=True):
+    for place, edge in zip(cached.differentiated, node.inputs, strict=True):
         if at_place(place, node.leaves)._node is not edge:
             raise _changed(name_at(place), node)
-    assert kept.program.arguments is not None
-    args, kwargs = tree.unflatten(kept.program.arguments.treedef, map(as_given, node.leaves))
-    returned = again([node.given[at] for at, _ in kept.keys], kept.function, *args, **kwargs)
-    results = zip(kept.leaves, tree.flatten(returned)[0], strict=True)
+    assert cached.program.arguments is not None
+    args, kwargs = tree.unflatten(cached.program.arguments.treedef, map(as_passed, node.leaves))
+    returned = again([node.given[at] for at, _ in cached.keys], cached.function, *args, **kwargs)
+    results = zip(cached.leaves, tree.flatten(returned)[0], strict=True)
     return {leaf.number: result for (leaf, _), result in results if type(leaf) is Leaf}, node.inputs
 
 
@@ -653,7 +653,7 @@ def _changed(what: str, node: Any) -> RuntimeError:
     """Return the error for a derivative through a `Function` if something that the function reads has changed."""
     return RuntimeError(
         f"{what} is another than at the call of the compiled function, and its backward pass goes through the Function"
-        f" {node.kept.program.functions[0]}: do not change it in between, or do not compile{errors.at(node)}"
+        f" {node.cached.program.functions[0]}: do not change it in between, or do not compile{errors.at(node)}"
     )
 
 

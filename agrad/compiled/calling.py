@@ -14,12 +14,12 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from agrad.compiled.guards import PLAIN, Has, Link, is_array, is_plain
-from agrad.compiled.hooks import BINARY, FILES, NOW
-from agrad.compiled.reading import GRAPH, Reading
+from agrad.compiled.effects import ArgumentEffects, does_more, effects_of, method_effects
+from agrad.compiled.guards import PLAIN, HasKey, Link, is_array, is_plain
+from agrad.compiled.instrumentation import BINARY, CURRENT, FILES
+from agrad.compiled.reading import GRAPH, ReadingHooks
 from agrad.compiled.rewriting import is_instrumented
-from agrad.compiled.table import Row, does_more, method_row, row_of
-from agrad.compiled.tracing import Live, Whole
+from agrad.compiled.tracing import TracedFloat, TracedInt
 from agrad.compiled.tracking import (
     ARGUMENT,
     CONTAINERS,
@@ -33,8 +33,8 @@ from agrad.compiled.tracking import (
     is_an_array,
     is_python_class,
     member_of,
+    reports_own_settings,
     slots_of,
-    tells,
     whose,
     whose_class,
     whose_module,
@@ -86,7 +86,7 @@ SETTING: Final = frozenset({"__setattr__", "__delattr__"})
 WHOLLY: Final = frozenset({"__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__"})
 
 
-class Tracker(Reading):
+class Tracker(ReadingHooks):
     """The hooks: how instrumented code reads, writes, calls and computes, and what is known of the objects."""
 
     # -- small ones ---------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Tracker(Reading):
     def formatted(self, v: Any) -> Any:
         """Record a value that is converted to text."""
         if isinstance(v, Tensor):
-            self.no("a tensor is converted to text")
+            self.decline("a tensor is converted to text")
         return self.use(v)
 
     def returned(self, v: Any) -> Any:
@@ -162,7 +162,7 @@ class Tracker(Reading):
         """Record an error that is handled."""
         error = sys.exc_info()[1]
         if isinstance(error, NameError):
-            self.no("a name is looked up that does not exist")
+            self.decline("a name is looked up that does not exist")
         if e is not None:
             self.fresh(e)
             self.fresh_all(getattr(e, "args", ()))
@@ -186,7 +186,7 @@ class Tracker(Reading):
                 self.at(cm)
             return cm
         if whose_class(kind) in ("python", "arrays"):
-            self.no(f"a {kind.__module__}.{kind.__qualname__} is entered")
+            self.decline(f"a {kind.__module__}.{kind.__qualname__} is entered")
             return cm
         self.at(cm)
         self.ensure_methods(kind)
@@ -205,7 +205,7 @@ class Tracker(Reading):
             module = f"{base}.{module}" if module else base
         found = sys.modules.get(module)
         if found is None or any(not hasattr(found, name) for name in names if name != "*"):
-            self.no(f"{module} is imported for the first time")
+            self.decline(f"{module} is imported for the first time")
             return
         self._kept.append(found)
         if whose_module(found) == "user":
@@ -216,16 +216,16 @@ class Tracker(Reading):
 
     # -- computing ----------------------------------------------------------------------------------------------------
 
-    def watcher_out(self, value: Any) -> Any:
+    def out_of_agrad(self, value: Any) -> Any:
         """Return the result of agrad's code, with plain floats for numbers of the program."""
         kind = type(value)
         if kind in LIVE:
-            return self.watcher.out(value)
+            return self.tracer.out(value)
         if kind is tuple or kind is list:
             if any(type(part) in LIVE for part in value):
-                return kind(map(self.watcher_out, value))
+                return kind(map(self.out_of_agrad, value))
         elif kind is dict and any(type(part) in LIVE for part in value.values()):
-            return {key: self.watcher_out(part) for key, part in value.items()}
+            return {key: self.out_of_agrad(part) for key, part in value.items()}
         return value
 
     def binary(self, op: str, l: Any, r: Any) -> Any:
@@ -240,7 +240,7 @@ class Tracker(Reading):
         elif not isinstance(l, Tensor) and kind not in PLAIN and is_an_array(l):
             self.writing(l)
             if isinstance(r, Tensor):  # it may have other names, so no step can represent it
-                self.no(f"{self.called(l)} is written to by values of a tensor")
+                self.decline(f"{self.called(l)} is written to by values of a tensor")
                 return OPERATORS[f"i{op.rstrip('_')}"](l, r)
         return self._computed(OPERATORS[f"i{op.rstrip('_')}"], op, l, r)
 
@@ -251,7 +251,7 @@ class Tracker(Reading):
                 if type(other) not in PLAIN and not is_array(other):
                     self.handed(other)
             return self._native(function, l, r)
-        first, second = self.lively(l), self.lively(r)
+        first, second = self.number_for_agrad(l), self.number_for_agrad(r)
         if first is not l or second is not r:
             if type(first) in NUMBERS and type(second) in NUMBERS:
                 return self._native(function, first, second)
@@ -277,14 +277,14 @@ class Tracker(Reading):
 
     def _native(self, function: Any, *args: Any) -> Any:
         """Call code that is not instrumented, and record its result."""
-        return self._taken(self.lending(function, args, {}))
+        return self._taken(self.call_agrad(function, args, {}))
 
     def _taken(self, made: Any) -> Any:
         """Return the result of agrad's or C's code, as instrumented code receives it."""
         kind = type(made)
         if kind in PLAIN or isinstance(made, Tensor):
             return made
-        made = self.watcher_out(made)
+        made = self.out_of_agrad(made)
         if type(made) not in PLAIN and id(made) not in self.known:
             self._is_computed(made)
             self.fresh_all(made)
@@ -296,14 +296,14 @@ class Tracker(Reading):
             for inside in made.values() if isinstance(made, dict) else made:
                 if type(inside) not in PLAIN and not isinstance(inside, Tensor):
                     self._is_computed(inside)
-        elif not (self.watcher.inputs or self.watcher.lives or self.watcher.draws):
+        elif not (self.tracer.inputs or self.tracer.traced_numbers or self.tracer.draws):
             self.fresh(made)  # from constants only
         elif (is_an_array(made) or hasattr(type(made), "__array__")) and id(made) not in self.known:
             self.known[id(made)] = Tracked(made, ARGUMENT)
 
     def unary(self, op: str, v: Any) -> Any:
         """Return the result of a unary operator."""
-        live = self.lively(v)
+        live = self.number_for_agrad(v)
         if live is not v and op in ("neg", "pos"):
             return self._native(operator.mul, live, -1.0) if op == "neg" else v
         self.use(v)
@@ -328,7 +328,7 @@ class Tracker(Reading):
                         self.identity(one)
                 elif type(one) not in PLAIN:
                     if self.at(one).status == ARGUMENT and other is not None and type(other) not in PLAIN:
-                        self.no("the identity of an argument decides")
+                        self.decline("the identity of an argument decides")
                     if is_array(one) and self.is_found(one) and other is not None:
                         self.identity(one)
             return function(l, r)
@@ -339,7 +339,7 @@ class Tracker(Reading):
                 for other in (l, r):
                     if type(other) not in PLAIN and not isinstance(other, Tensor) and not is_array(other):
                         self.handed(other)
-                return self._native(function, self.lively(l), self.lively(r))
+                return self._native(function, self.number_for_agrad(l), self.number_for_agrad(r))
             self.identity(l) if isinstance(l, Tensor) else None
         if (
             op in ("in", "not_in")
@@ -353,7 +353,7 @@ class Tracker(Reading):
                 if l in r:
                     if id(r) not in self._before:
                         self.require(
-                            Has(r),
+                            HasKey(r),
                             l,
                             True,
                             self.name(at, ("item", l)),
@@ -399,7 +399,7 @@ class Tracker(Reading):
         if kind in (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType):
             if args and isinstance(args[0], f.__objclass__) and kind is not types.ClassMethodDescriptorType:
                 return self._method(f.__name__, args[0], args[1:], kwargs, f.__get__(args[0]))
-            return self._by_row(f, row_of(f), args, kwargs)
+            return self._by_row(f, effects_of(f), args, kwargs)
         if isinstance(f, functools.partial):
             self._of_partial(f)
             return self.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
@@ -417,7 +417,7 @@ class Tracker(Reading):
         if whose_kind == "agrad":
             self.at(f)
             if isinstance(f, Node):
-                self.no(GRAPH)
+                self.decline(GRAPH)
             return self._agrad(f, (f, *args), args, kwargs)
         caller = member_of(kind, "__call__")
         if kind.__name__ in ("ReferenceType", "weakref"):
@@ -434,7 +434,7 @@ class Tracker(Reading):
 
     def _is_output(self, f: Any) -> bool:
         """Return whether a function produces output, and output is only wanted at captures."""
-        if self.watcher.effects != "first":
+        if self.tracer.effects != "first":
             return False
         if f is print or str(getattr(f, "__module__", None)).partition(".")[0] in ("logging", "_warnings"):
             return True
@@ -444,14 +444,14 @@ class Tracker(Reading):
     def _put_out(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Produce output, at this capture and at no replay: values read for it are not part of the program."""
         before = mode.get_mode()
-        NOW.tracker = None
+        CURRENT.tracker = None
         mode.push(recorder=None)
         try:
             return self._outwards(f, args, kwargs)
         finally:
             mode.set_mode(before)
-            if self.watcher.failure is None:
-                NOW.tracker = self
+            if self.tracer.failure is None:
+                CURRENT.tracker = self
 
     def _unknown(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._is_output(f):
@@ -460,8 +460,8 @@ class Tracker(Reading):
         name = getattr(f, "__qualname__", None) or getattr(f, "__name__", type(f).__name__)
         for part, reason in REASONS.items():
             if f"{module}.{name}".startswith(part):
-                self.no(reason)
-        self.no(
+                self.decline(reason)
+        self.decline(
             f"{f'{module}.' if module and module != 'builtins' else ''}{name} is called, and it is unknown what it reads and changes"
         )
         return self._outwards(f, args, kwargs)
@@ -471,7 +471,7 @@ class Tracker(Reading):
 
     def _python(self, function: types.FunctionType, whole: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
         """Call a Python function: instrumented, agrad's own, NumPy's, or one generated by Python."""
-        if self.watcher.effects == "first" and self._is_output(function):
+        if self.tracer.effects == "first" and self._is_output(function):
             return self._put_out(whole, args, kwargs)
         self.at(function)
         self.ensure(function)
@@ -487,9 +487,9 @@ class Tracker(Reading):
             if function is IMPORT and len(args) == 3 and not args[2] and not kwargs:
                 self.importing(args[0], (), 0)
             elif code.co_flags & 0x80:
-                self.no(f"{function.__qualname__} is a coroutine")
+                self.decline(f"{function.__qualname__} is a coroutine")
             else:
-                self.no(f"{function.__qualname__} is called, and its source is not available")
+                self.decline(f"{function.__qualname__} is called, and its source is not available")
             return self._outwards(whole, args, kwargs)
         native, self.native = self.native, ""
         try:
@@ -522,7 +522,7 @@ class Tracker(Reading):
         """Call a function of agrad: its numbers are tracked, and its computation is recorded."""
         reason = does_more(f)
         if reason is not None:
-            self.no(reason)
+            self.decline(reason)
         is_kept = str(getattr(f, "__name__", "")).startswith(
             "register_"
         )  # functions passed to it are called later, if at all
@@ -533,9 +533,9 @@ class Tracker(Reading):
                     self._callable(part)
         if type(f) is types.FunctionType and f.__closure__:
             self.ensure(f)
-        if full and getattr(f, "__name__", "") == "step" and tells(full[0]) and "state" in vars(full[0]):
+        if full and getattr(f, "__name__", "") == "step" and reports_own_settings(full[0]) and "state" in vars(full[0]):
             self.filled.append((vars(full[0])["state"], f"how much state {self.called(full[0])} has"))
-        return self._taken(self.lending(f, args, kwargs))
+        return self._taken(self.call_agrad(f, args, kwargs))
 
     # -- classes ------------------------------------------------------------------------------------------------------
 
@@ -569,7 +569,7 @@ class Tracker(Reading):
             for a in args:
                 self.use(a)
             return self.primitively(kind, *args)
-        row = row_of(kind)
+        row = effects_of(kind)
         if row is not None:
             return self._by_row(kind, row, args, kwargs)
         if owner == "python":
@@ -577,7 +577,7 @@ class Tracker(Reading):
         self.at(kind)
         self.ensure_class(kind)
         if type(member_of(kind, "__del__")) is types.FunctionType:
-            self.no(f"a {kind.__name__} is created, which has a __del__")
+            self.decline(f"a {kind.__name__} is created, which has a __del__")
         if type(kind) is not type:
             caller = member_of(type(kind), "__call__")
             if type(caller) is types.FunctionType:
@@ -591,7 +591,7 @@ class Tracker(Reading):
                     (each for each in kind.__mro__ if whose_class(each) in ("python", "arrays") and each is not object),
                     object,
                 )
-                if base is not object and (base_row := row_of(base)) is not None:
+                if base is not object and (base_row := effects_of(base)) is not None:
                     self._read_by_row(base_row, args, kwargs)
         init = member_of(kind, "__init__")
         if type(init) is types.FunctionType and is_generated(init.__code__):
@@ -649,7 +649,7 @@ class Tracker(Reading):
         """Return whether an object or a class is an instance or subclass of an abstract base class: it may be registered later."""
         kind = self._class_of(value) if f is builtins.isinstance else value
         self.at(base)
-        before, NOW.tracker = NOW.tracker, None
+        before, CURRENT.tracker = CURRENT.tracker, None
         self.beneath += 1
         try:
             made = f(value, base)
@@ -660,8 +660,8 @@ class Tracker(Reading):
                 )
         finally:
             self.beneath -= 1
-            if self.watcher.failure is None:
-                NOW.tracker = before
+            if self.tracer.failure is None:
+                CURRENT.tracker = before
         return made
 
     # -- C functions --------------------------------------------------------------------------------------------------
@@ -675,19 +675,19 @@ class Tracker(Reading):
                 return special(self, f, args, kwargs)
             if str(f.__module__).partition(".")[0] == "numpy":
                 return self._numpy(f, args, kwargs)
-            return self._by_row(f, row_of(f), args, kwargs)
+            return self._by_row(f, effects_of(f), args, kwargs)
         name = f.__name__
         if isinstance(owner, type):
             if name in {"__new__", "__init_subclass__", "__subclasshook__", "__prepare__"}:
                 if name == "__new__" and args and isinstance(args[0], type):
-                    row = row_of(owner)
+                    row = effects_of(owner)
                     if row is not None:
                         self._read_by_row(row, args[1:], kwargs)
                     elif owner is not object and not issubclass(owner, BaseException | type):
                         return self._unknown(f, args, kwargs)
                 made = f(*args, **kwargs)
                 return made if type(made) in PLAIN or self.is_known(made) else self.fresh(made)
-            return self._by_row(f, row_of(f) or method_row(owner, name), args, kwargs)
+            return self._by_row(f, effects_of(f) or method_effects(owner, name), args, kwargs)
         return self._method(name, owner, args, kwargs, f)
 
     def _method(self, name: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], f: Any) -> Any:
@@ -745,8 +745,8 @@ class Tracker(Reading):
         if is_an_array(owner):
             return self._numpy(f, (owner, *args), kwargs, None, bound=True)
         if name in ("format", "format_map") and kind is str and not all(map(is_plain, (*args, *kwargs.values()))):
-            self.no("an object is converted to text")  # its fields may name any attribute
-        row = method_row(kind, name)
+            self.decline("an object is converted to text")  # its fields may name any attribute
+        row = method_effects(kind, name)
         if name in WHOLLY:
             self.looked_into(owner)
             self.use(owner)
@@ -785,7 +785,7 @@ class Tracker(Reading):
                 self.see(value, self.root(type(owner)), ("member", name), guard=False)
         return value
 
-    def _read_by_row(self, row: Row, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def _read_by_row(self, row: ArgumentEffects, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Record what a C function reads."""
         letters = row.reads or "d"
         read = [(letters[min(i, len(letters) - 1)], a) for i, a in enumerate(args)]
@@ -815,7 +815,7 @@ class Tracker(Reading):
         elif letter == "m":
             self.iterated(a) if isinstance(a, dict) else self.use(a)
         elif letter == "-":
-            self.no("a function is called in a way such that it is unknown what it reads and changes")
+            self.decline("a function is called in a way such that it is unknown what it reads and changes")
         elif letter == "n":
             if isinstance(a, CONTAINERS):
                 self.ensure(a)
@@ -840,44 +840,44 @@ class Tracker(Reading):
             if type(inner) is types.FunctionType:
                 reason = does_more(inner) if whose(inner.__code__.co_filename) == "agrad" else None
                 if reason is not None:
-                    self.no(reason)
+                    self.decline(reason)
                 return
             if isinstance(f, functools.partial):
                 for a in (*f.args, *f.keywords.values()):
                     self.use(a)
             f = inner
-        row = row_of(f)
+        row = effects_of(f)
         if row is not None and row.changes:
-            self.no(f"{getattr(f, '__qualname__', f)} is called back, and changes its arguments")
+            self.decline(f"{getattr(f, '__qualname__', f)} is called back, and changes its arguments")
             return
         if f is len or kind is operator.itemgetter:
             return
         if kind is types.BuiltinFunctionType and not isinstance(f.__self__, types.ModuleType | type(None)):
-            row = method_row(type(f.__self__), f.__name__)
+            row = method_effects(type(f.__self__), f.__name__)
             if row is None:
-                self.no(f"{f.__qualname__} is called back, and it is unknown what it reads and changes")
+                self.decline(f"{f.__qualname__} is called back, and it is unknown what it reads and changes")
             else:
                 self._read_by_row(row, (f.__self__,), {})
                 if row.changes:
                     self.changing(f.__self__)
             return
         if f in SPECIAL if _is_hashable(f) else False:
-            self.no(f"{f.__name__} is called back")
+            self.decline(f"{f.__name__} is called back")
         elif (
-            row_of(f) is None
+            effects_of(f) is None
             and not isinstance(f, type)
             and type(member_of(type(f), "__call__")) is not types.FunctionType
         ):
-            self.no(
+            self.decline(
                 f"{getattr(f, '__qualname__', type(f).__name__)} is called back, and it is unknown what it reads and changes"
             )
-        elif isinstance(f, type) and row_of(f) is None:
+        elif isinstance(f, type) and effects_of(f) is None:
             self.ensure_methods(f)
             if whose_class(f) in ("python", "agrad", "arrays"):
-                self.no(f"{f.__name__} is called back, and it is unknown what it reads and changes")
+                self.decline(f"{f.__name__} is called back, and it is unknown what it reads and changes")
 
     def _by_row(
-        self, f: Any, row: Row | None, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any = MISSING
+        self, f: Any, row: ArgumentEffects | None, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any = MISSING
     ) -> Any:
         """Call a C function that is in the table."""
         if row is None:
@@ -893,17 +893,17 @@ class Tracker(Reading):
             kind = type(owner)
             by_c = owner is not MISSING and whose_class(kind) == "python" and not isinstance(owner, CONTAINERS)
             if by_c and self.is_outside(owner):
-                self.no(f"a {kind.__name__} from outside is iterated over")
+                self.decline(f"a {kind.__name__} from outside is iterated over")
         made = self._outwards(f, args, kwargs)
         if row.gives == "view" and type(made) not in PLAIN and not is_array(made):
             self.views[id(made)] = made, full
         return self._given(row, made, full)
 
-    def _given(self, row: Row, made: Any, full: Sequence[Any]) -> Any:
+    def _given(self, row: ArgumentEffects, made: Any, full: Sequence[Any]) -> Any:
         """Record the result of a C function."""
         kind = type(made)
         if kind in LIVE:
-            return self.watcher.out(made)
+            return self.tracer.out(made)
         if kind in PLAIN or isinstance(made, Tensor):
             return made
         if row.gives == "view" and full:
@@ -932,10 +932,10 @@ class Tracker(Reading):
         if any(isinstance(a, Tensor) or _holds_tensor(a) for a in (*args, *kwargs.values())):
             return self._agrad(f, args, args, kwargs)
         given = args[1:] if bound else args
-        row = method_row(type(args[0]), f.__name__) if bound else row_of(f)
+        row = method_effects(type(args[0]), f.__name__) if bound else effects_of(f)
         if row is None or kwargs.get("out") is not None:
             if row is not None:
-                self.no(f"{getattr(f, '__name__', f)} writes to an array of out=")
+                self.decline(f"{getattr(f, '__name__', f)} writes to an array of out=")
             return self._unknown(f, given, kwargs)
         self._read_by_row(row, args, kwargs)
         if row.changes:
@@ -956,7 +956,7 @@ class Tracker(Reading):
                 and member_of(kind, "__eq__") is vars(object)["__eq__"]
             )
             if not is_plain(a) and not by_identity and not isinstance(a, type):
-                self.no(f"a cached function is called with a {type(a).__name__}")
+                self.decline(f"a cached function is called with a {type(a).__name__}")
         native, self.native = self.native, ""
         try:
             made = f(*args, **kwargs)
@@ -972,7 +972,7 @@ class Tracker(Reading):
                     self.known.pop(id(made), None)
                     self.see(made, found, ("cached", (args, tuple(kwargs.items()))), guard=False)
             if isinstance(made, Tensor) or is_array(made):
-                self.no(f"{inner.__qualname__}, whose results are cached, gives a tensor")
+                self.decline(f"{inner.__qualname__}, whose results are cached, gives a tensor")
             self.require(get, f, made, f"the cache of {inner.__qualname__}", place)
         return made
 
@@ -982,9 +982,9 @@ class Tracker(Reading):
         made = f()
         if tracked.status != FRESH:
             if isinstance(made, Tensor):
-                self.no("a weak reference to a tensor is followed")
+                self.decline("a weak reference to a tensor is followed")
             elif made is not None:
-                self.no("a weak reference is followed: its object may be gone later")
+                self.decline("a weak reference is followed: its object may be gone later")
             else:
                 self.require(_follow, f, None, "the object of a weak reference", ("weak", id(f)))
         elif made is not None and not self.is_known(made):
@@ -1106,7 +1106,7 @@ def _id(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
             if isinstance(value, Tensor):
                 t.identity(value)
             elif type(value) not in PLAIN and t.at(value).status == ARGUMENT:
-                t.no("the identity of an argument decides")
+                t.decline("the identity of an argument decides")
     return f(*args, **kwargs)
 
 
@@ -1127,7 +1127,7 @@ def _iter(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def _next(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     iterator = args[0] if args else None
     if t.is_outside(iterator):
-        t.no("an iterator from outside is advanced")
+        t.decline("an iterator from outside is advanced")
     t.ensure(iterator)
     if type(iterator) is types.GeneratorType:
         t.driven[id(iterator.gi_frame)] = iterator.gi_frame
@@ -1246,10 +1246,10 @@ SPECIAL: Final[dict[Any, Callable[..., Any]]] = {
     },
 }
 
-NUMBERS: Final = frozenset({bool, int, float, Live})
+NUMBERS: Final = frozenset({bool, int, float, TracedFloat})
 
 #: Numbers of the program, as agrad's own functions receive them.
-LIVE: Final = frozenset({Live, Whole})
+LIVE: Final = frozenset({TracedFloat, TracedInt})
 
 
 def is_generated(code: types.CodeType) -> bool:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agrad.compiled.calling import Tracker, is_generated
-from agrad.compiled.guards import PLAIN, AreFacts, Link, facts_of, is_array, is_plain, links_along
-from agrad.compiled.hooks import FILES, NOW, own_files
+from agrad.compiled.effects import catch_up
+from agrad.compiled.guards import PLAIN, Link, SameFacts, facts_of, is_array, is_plain, links_along
+from agrad.compiled.instrumentation import CURRENT, FILES, own_files
 from agrad.compiled.rewriting import instrumented, is_instrumented
-from agrad.compiled.table import catch_up
-from agrad.compiled.tracing import Watcher
+from agrad.compiled.tracing import Tracer
 from agrad.compiled.tracking import (
     ARGUMENT,
     CONTAINERS,
@@ -30,14 +30,14 @@ from agrad.compiled.tracking import (
     whose,
 )
 from agrad.core import errors
-from agrad.core.cpython import tell_of_calls, uncollected
+from agrad.core.cpython import report_calls, uncollected
 from agrad.core.tensor import Tensor
 from agrad.core.tree import children_of
 from agrad.program.closures import Found, Reach
 from agrad.program.recording import CaptureError, Recorded, RecordingBackend
 
 
-class Seen:
+class OutsideReads:
     """The values that a call has found outside, in the order of reading: the counterpart of `Reach`, which only inspects the function."""
 
     def __init__(self, order: Sequence[Found]) -> None:
@@ -51,14 +51,14 @@ class Seen:
         return iter(self._order)
 
 
-class Captured(NamedTuple):
+class CaptureResult(NamedTuple):
     """The record of a captured call.
 
     Attributes
     ----------
     returned : object
         What the function returned.
-    seen : Seen or Reach
+    seen : OutsideReads or Reach
         The values it found outside of its arguments.
     conditions : list of Link
         The places that must be unchanged.
@@ -75,7 +75,7 @@ class Captured(NamedTuple):
     """
 
     returned: Any
-    seen: Seen | Reach
+    seen: OutsideReads | Reach
     conditions: list[Link]
     codes: set[types.CodeType]
     asked: dict[int, Found]
@@ -110,17 +110,17 @@ class Captured(NamedTuple):
             if same:
                 yield last
             else:
-                yield Link(AreFacts(last.get, facts_of(value)), last.key, True, f"what {last.name} is")
+                yield Link(SameFacts(last.get, facts_of(value)), last.key, True, f"what {last.name} is")
 
 
 def captured(
-    watcher: Watcher, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]
-) -> Captured:
+    tracer: Tracer, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]
+) -> CaptureResult:
     """Call a function, instrumented, and return its result, and what the result depends on.
 
     Parameters
     ----------
-    watcher : Watcher
+    tracer : Tracer
         Records the call, and is told if no program can hold it.
     function : callable
         The function.
@@ -130,29 +130,29 @@ def captured(
         The leaves of these.
     """
     refresh()
-    tracker = Tracker(watcher)
+    tracker = Tracker(tracer)
     met: dict[int, types.CodeType] = {}
-    before = NOW.tracker
+    before = CURRENT.tracker
     catch_up()  # while Python reports nothing: earlier than in the call
     put_back = net(tracker, met)
     with uncollected():  # code that runs when an object is released is not the function's
         try:
             try:
                 introduce(tracker, function, args, kwargs, leaves)
-                NOW.tracker = tracker
+                CURRENT.tracker = tracker
                 returned = tracker.call(function, args, kwargs)
             finally:
-                NOW.tracker = before
+                CURRENT.tracker = before
                 if not put_back():
-                    watcher.give_up(CaptureError(f"capture: {PROFILED}"))
-            if watcher.failure is None:
+                    tracer.decline(CaptureError(f"capture: {PROFILED}"))
+            if tracer.failure is None:
                 _close(tracker, returned)
         finally:
             order, links = tracker.order, [*tracker.links.values()]
             asked, identical, distinct = tracker.asked, tracker.identical, tracker.distinct
             looked_up = tracker.looked_up
             tracker.restore()
-    return Captured(returned, Seen(order), links, set(met.values()), asked, identical, distinct, looked_up)
+    return CaptureResult(returned, OutsideReads(order), links, set(met.values()), asked, identical, distinct, looked_up)
 
 
 #: Why there is no program if Python does not report which functions run.
@@ -189,7 +189,7 @@ def introduce(tracker: Tracker, function: Any, args: Any, kwargs: Any, leaves: S
 def _close(tracker: Tracker, returned: Any) -> None:
     """Give up if the call has changed something, or returned something that no program could."""
     if tracker.raised is not None:
-        tracker.no(f"the function goes on after an error, {type(tracker.raised).__name__}")
+        tracker.decline(f"the function goes on after an error, {type(tracker.raised).__name__}")
     tracker.unchanged()
     for table, name in tracker.filled:
         tracker.require(len, table, len(table), name, ("len", id(table)))
@@ -199,11 +199,11 @@ def _close(tracker: Tracker, returned: Any) -> None:
         kind = type(value)
         if isinstance(value, MUTABLE):
             if id(value) in given:
-                tracker.no(f"it returns one {kind.__name__} in two places")
+                tracker.decline(f"it returns one {kind.__name__} in two places")
                 return
             given.add(id(value))
         if id(value) in tracker.tagged:
-            tracker.no("it returns a tensor with an added attribute")
+            tracker.decline("it returns a tensor with an added attribute")
             return
         if kind in PLAIN or isinstance(value, Tensor) or is_array(value):
             continue
@@ -211,10 +211,10 @@ def _close(tracker: Tracker, returned: Any) -> None:
         if inside is None:
             if is_output(tracker, value):
                 continue
-            tracker.no(f"it returns {'a new' if tracker.at(value).status == FRESH else 'a'} {kind.__name__}")
+            tracker.decline(f"it returns {'a new' if tracker.at(value).status == FRESH else 'a'} {kind.__name__}")
             return
         if isinstance(value, CONTAINERS) and tracker.is_outside(value) and not is_plain(value):
-            tracker.no(f"it returns {tracker.called(value)}, a container from outside")
+            tracker.decline(f"it returns {tracker.called(value)}, a container from outside")
             return
         pending += inside
     _end_generators(tracker)
@@ -223,14 +223,14 @@ def _close(tracker: Tracker, returned: Any) -> None:
 def _end_generators(tracker: Tracker) -> None:
     """End the generators that an object created by the call holds: they go with it, and may run code then."""
     left = [made for made in (reference() for reference in tracker.begun) if made is not None]
-    if not left or tracker.watcher.failure is not None:
+    if not left or tracker.tracer.failure is not None:
         return
-    before, NOW.tracker = NOW.tracker, tracker
+    before, CURRENT.tracker = CURRENT.tracker, tracker
     try:
         for made in left:
             made.close()
     finally:
-        NOW.tracker = before
+        CURRENT.tracker = before
     tracker.unchanged()
 
 
@@ -262,10 +262,10 @@ def net(tracker: Tracker, met: dict[int, types.CodeType]) -> Callable[[], bool]:
         has_hooks = known.get(id(frame.f_code))
         if has_hooks is None:
             has_hooks = _met(tracker, frame, met, known)
-        if has_hooks and tracker.native == "agrad" and NOW.tracker is tracker:
+        if has_hooks and tracker.native == "agrad" and CURRENT.tracker is tracker:
             _hand_over(tracker, frame)
 
-    return tell_of_calls(note) or (lambda: False)
+    return report_calls(note) or (lambda: False)
 
 
 def _is_agrads(frame: types.FrameType | None) -> bool:
@@ -319,7 +319,7 @@ def _hand_over(tracker: Tracker, frame: types.FrameType) -> None:
 
 
 #: The files of the tracker that call none of the user's code.
-OURS = own_files("capturing", "rewriting", "table", "tracking")
+OURS = own_files("capturing", "rewriting", "effects", "tracking")
 
 
 def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType], known: dict[int, bool]) -> bool:
@@ -327,12 +327,12 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
     code = frame.f_code
     met[id(code)] = code
     has_hooks = is_instrumented(code)
-    if has_hooks or is_generated(code) or tracker.watcher.failure is not None:
+    if has_hooks or is_generated(code) or tracker.tracer.failure is not None:
         known[id(code)] = has_hooks
         return has_hooks
     kind = whose(code.co_filename)
-    if id(code) in tracker.passed_over and NOW.tracker is tracker:
-        tracker.no(f"{code.co_qualname} in {code.co_filename.rpartition('/')[2]} runs unseen")
+    if id(code) in tracker.passed_over and CURRENT.tracker is tracker:
+        tracker.decline(f"{code.co_qualname} in {code.co_filename.rpartition('/')[2]} runs unseen")
         return False
     if kind in ("agrad", "arrays") or code.co_filename in (
         weakref.__file__,
@@ -355,11 +355,11 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
             return False
         if not tracker.beneath and _works_for(frame.f_back) in ("agrad", "arrays"):  # `x[i] = 1.0` calls agrad's own
             return False
-    if NOW.tracker is not tracker:
+    if CURRENT.tracker is not tracker:
         return False
     name = f"{code.co_qualname} in {code.co_filename.rpartition('/')[2]}"
     if kind == "user" and code.co_name[:1] != "<" and instrumented(code) is None:
-        tracker.no(f"{name} is called, and its source is not available")
+        tracker.decline(f"{name} is called, and its source is not available")
     else:
-        tracker.no(f"{name} runs unseen")
+        tracker.decline(f"{name} runs unseen")
     return False

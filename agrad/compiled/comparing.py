@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agrad import tree
-from agrad.compiled.cached import Kept
+from agrad.compiled.cached import CachedProgram
 from agrad.compiled.guards import is_plain
 from agrad.core.backend import Backend, backend_of
 from agrad.core.once import once
@@ -31,19 +31,19 @@ CANCELLED = 64
 TIMES = 10
 
 
-class Answers:
+class ReplayResults:
     """The results of a replay, and how far they move when the inputs change by one unit in the last place.
 
     Attributes
     ----------
-    kept : Kept
+    cached : CachedProgram
         What was replayed.
     outs : sequence
         What it gave.
 
     Parameters
     ----------
-    kept : Kept
+    cached : CachedProgram
         The program.
     values : list
         Its inputs.
@@ -51,19 +51,19 @@ class Answers:
         Its results for them.
     """
 
-    def __init__(self, kept: Kept, values: list[Any], outs: Sequence[Any]) -> None:
-        self.kept: Kept = kept
+    def __init__(self, cached: CachedProgram, values: list[Any], outs: Sequence[Any]) -> None:
+        self.cached: CachedProgram = cached
         self.outs: Sequence[Any] = outs
         self._values = values
 
     @once
     def moved(self) -> list[tuple[Sequence[Any], Sequence[Any]]]:
         """Its results, on the same path, for its inputs and for others: all of them larger, or every other element smaller."""
-        keys = {at for at, _ in self.kept.keys}
+        keys = {at for at, _ in self.cached.keys}
         found = []
         for alternating in (False, True):
             nudged = [
-                value if at in keys else _nudged(self.kept.backend, value, alternating=alternating)
+                value if at in keys else _nudged(self.cached.backend, value, alternating=alternating)
                 for at, value in enumerate(self._values)
             ]
             try:
@@ -74,12 +74,12 @@ class Answers:
 
     def _plain(self, values: list[Any]) -> Sequence[Any]:
         """Run the program without checking the values by which Python branched."""
-        with self.kept.backend.quiet():
-            return self.kept.program.run(self.kept.backend, values, **{**self.kept.options, "executor": None})
+        with self.cached.backend.quiet():
+            return self.cached.program.run(self.cached.backend, values, **{**self.cached.options, "executor": None})
 
     def allow(self, at: int, apart: float) -> bool:
         """Return whether an output that differs this much from the function's differs only by rounding."""
-        backend = self.kept.backend
+        backend = self.cached.backend
         if backend.is_lazy:
             return False
         pairs = ([backend.as_array(outs[at]) for outs in each] for each in self.moved)
@@ -119,8 +119,8 @@ def _apart(backend: Backend, first: Any, second: Any) -> float:
 
 
 def differences(
-    kept: Kept,
-    answers: Answers,
+    cached: CachedProgram,
+    answers: ReplayResults,
     arguments: Sequence[Any],
     returned: Any,
     targets: Sequence[Tensor],
@@ -131,9 +131,9 @@ def differences(
 
     Parameters
     ----------
-    kept : Kept
+    cached : CachedProgram
         What was replayed.
-    answers : Answers
+    answers : ReplayResults
         What it gave.
     arguments : sequence
         Its arguments, flattened.
@@ -144,47 +144,47 @@ def differences(
     exact : bool
         Compare arrays to the bit.
     """
-    outs, results = answers.outs, kept.program.results
+    outs, results = answers.outs, cached.program.results
     assert results is not None
     leaves, structure = tree.flatten(returned)
     if structure != results.treedef:
         yield f"the structure of its result, {structure}"
         return
-    for path, (leaf, at), now in zip(structure.paths(), kept.leaves, leaves, strict=True):
+    for path, (leaf, at), now in zip(structure.paths(), cached.leaves, leaves, strict=True):
         where = f"its result{f' at {path}' if path else ''}"
         if isinstance(leaf, Leaf | Number):
             yield from _differing(answers, now._raw if isinstance(now, Tensor) else now, at, where, exact)
         elif isinstance(leaf, Given):
-            if not _is_argument(kept.backend, now, arguments[leaf.place]):
+            if not _is_argument(cached.backend, now, arguments[leaf.place]):
                 yield f"{where}: which argument, or whether it is one"
         elif not _are_equal(now, leaf):
             yield f"{where} ({now!r}, and {leaf!r} in the capture)"
-    written = [outs[at] for _, _, at in kept.puts if at >= 0]
-    for (write, _, at), target in zip(kept.puts, targets, strict=True):
+    written = [outs[at] for _, _, at in cached.puts if at >= 0]
+    for (write, _, at), target in zip(cached.puts, targets, strict=True):
         now = target if write.what == "data" else target.grad
         if (now is None) != (write.number is None):
             yield f"whether {write.target} has a gradient"
         if at >= 0:
             assert now is not None
-            beside = () if exact or kept.backend.is_lazy else written
+            beside = () if exact or cached.backend.is_lazy else written
             yield from _differing(
                 answers, now._raw, at, f"the value it writes to {write.target}.{write.what}", exact, beside
             )
 
 
-def other_program(first: Kept, second: Kept, arguments: Sequence[Any]) -> str:
+def other_program(first: CachedProgram, second: CachedProgram, arguments: Sequence[Any]) -> str:
     """Return how two programs of one call differ, as words: "" if they do the same, however they number values."""
-    sides = (_done(kept.program, _inputs(kept, arguments)) for kept in (first, second))
+    sides = (_done(cached.program, _inputs(cached, arguments)) for cached in (first, second))
     done = itertools.zip_longest(*sides, fillvalue=("how many steps it takes", None))
     return next((words for (words, one), (_, other) in done if one != other), "")
 
 
-def _inputs(kept: Kept, arguments: Sequence[Any]) -> dict[int, Any]:
+def _inputs(cached: CachedProgram, arguments: Sequence[Any]) -> dict[int, Any]:
     """Return the current meaning of the inputs: which argument, which draw, or which outer array."""
-    assert kept.program.arguments is not None
-    found: dict[int, Any] = dict(zip(kept.program.inputs, map(id, kept.gather(arguments)), strict=True))
-    found |= {number: ("draw", at) for at, number in enumerate(kept.program.keys)}
-    leaves = enumerate(kept.program.arguments.leaves)
+    assert cached.program.arguments is not None
+    found: dict[int, Any] = dict(zip(cached.program.inputs, map(id, cached.gather(arguments)), strict=True))
+    found |= {number: ("draw", at) for at, number in enumerate(cached.program.keys)}
+    leaves = enumerate(cached.program.arguments.leaves)
     return found | {leaf.number: ("argument", at) for at, leaf in leaves if isinstance(leaf, Leaf | Number)}
 
 
@@ -212,7 +212,7 @@ def _done(program: Program, inputs: Mapping[int, Any]) -> Iterator[tuple[str, An
         if kind is slice:
             return kind, plain([part.start, part.stop, part.step])
         if kind is Body:
-            about = part.carried, part.rows, part.length, part.reverse, part.kept
+            about = part.carried, part.rows, part.length, part.reverse, part.cached
             return kind, about, [done for _, done in _done(part.program, {})]
         return kind, repr(part) if isinstance(part, float | complex) else part
 
@@ -248,10 +248,10 @@ def _are_equal(now: Any, leaf: Any) -> bool:
 
 
 def _differing(
-    answers: Answers, eager: Any, at: int, what: str, exact: bool, beside: Sequence[Any] = ()
+    answers: ReplayResults, eager: Any, at: int, what: str, exact: bool, beside: Sequence[Any] = ()
 ) -> Iterator[str]:
     """Return that an output differs from the function's, and by how much, if it does."""
-    backend, replayed = answers.kept.backend, answers.outs[at]
+    backend, replayed = answers.cached.backend, answers.outs[at]
     if isinstance(eager, int | float | complex) and not hasattr(eager, "dtype"):
         number = backend.item(replayed)
         if same(eager, number) or (type(eager) is type(number) and abs(eager - number) <= FINE * max(1.0, abs(eager))):

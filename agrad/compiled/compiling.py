@@ -1,6 +1,6 @@
 """``compile``: a function that is captured at its first call and replayed afterwards, with unchanged semantics.
 
-A kept program is found by the specs of all tensors, the other arguments, the modes, and its guards: the parts of
+A cached program is found by the specs of all tensors, the other arguments, the modes, and its guards: the parts of
 Python's state that the captured call read. A call that no program can hold runs uncompiled, with one warning.
 """
 
@@ -16,13 +16,13 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 from agrad import dtypes, tree
-from agrad.compiled.building import Watched, kept_of
-from agrad.compiled.cached import Kept, as_given, give_back
-from agrad.compiled.capturing import Captured, captured
-from agrad.compiled.comparing import Answers, differences, other_program
+from agrad.compiled.building import TracedCall, build_program
+from agrad.compiled.cached import CachedProgram, as_passed, rewind_generators
+from agrad.compiled.capturing import CaptureResult, captured
+from agrad.compiled.comparing import ReplayResults, differences, other_program
 from agrad.compiled.guards import PLAIN, at_place, key_of
-from agrad.compiled.lookup import Ways, following
-from agrad.compiled.tracing import BlankWatcher, Watcher
+from agrad.compiled.lookup import ProgramLookup, following
+from agrad.compiled.tracing import BlankTracer, Tracer
 from agrad.core import errors, mode
 from agrad.core.blank import Blank
 from agrad.core.node import next_seq
@@ -40,7 +40,7 @@ from agrad.random import noting
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: How many programs are kept for one function, and how many of them may differ in guards only.
-KEPT, BRANCHES = 64, 8
+MAX_PROGRAMS, MAX_BRANCHES = 64, 8
 
 
 class CompileWarning(RuntimeWarning):
@@ -51,7 +51,7 @@ class CompileError(RuntimeError):
     """A replay of a compiled function differs from the function, or no program can hold a call that must be one."""
 
 
-class Compiled:
+class CompiledFunction:
     """A function that is captured at its first call and replayed at later ones: see `compile`.
 
     Attributes
@@ -87,10 +87,10 @@ class Compiled:
     def _begin(self) -> None:
         """Begin without programs."""
         self._is_left = False  # a program was found to differ: the function runs uncompiled
-        self._kept: dict[Any, list[Kept]] = {}
+        self._cached: dict[Any, list[CachedProgram]] = {}
         self._refused: dict[Any, int] = {}
         self._failures: dict[Any, str] = {}
-        self._quick = Ways(floats=not self._pure)
+        self._quick = ProgramLookup(floats=not self._pure)
         self._lock = lock()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -115,12 +115,12 @@ class Compiled:
     @property
     def programs(self) -> list[Program]:
         """The programs that are kept."""
-        return [kept.program for entry in list(self._kept.values()) for kept in entry]
+        return [cached.program for entry in list(self._cached.values()) for cached in entry]
 
     def clear(self) -> None:
         """Forget all programs, and release what they hold."""
         with self._lock:
-            for key in list(self._kept):
+            for key in list(self._cached):
                 self._forget(key)
             self._quick.clear()
             self._refused.clear()
@@ -134,10 +134,10 @@ class Compiled:
         found = self._quick.find(args, kwargs)
         if found:
             programs, leaves, treedef, whole = found
-            for kept in programs:
-                values = kept.enter(leaves)
+            for cached in programs:
+                values = cached.enter(leaves)
                 if type(values) is list:
-                    outcome = self._run(kept, values, leaves, args, kwargs, whole=whole)
+                    outcome = self._run(cached, values, leaves, args, kwargs, whole=whole)
                     if outcome is not MISSED:
                         return outcome
         if mode.recorder() is not None:  # part of another program
@@ -151,15 +151,15 @@ class Compiled:
         if key is None or mode.batch_levels.get() or (now is not None and (now.levels or now.saved or now.profiler)):
             return self._eager(args, kwargs, leaves)
         differing = None
-        programs = self._kept.get(key, [])
-        for kept in programs:
-            difference = kept.enter(leaves)
+        programs = self._cached.get(key, [])
+        for cached in programs:
+            difference = cached.enter(leaves)
             if isinstance(difference, list):
                 self._quick.learn(args, kwargs, leaves, treedef, programs)
-                outcome = self._run(kept, difference, leaves, args, kwargs, whole=is_raw(leaves))
+                outcome = self._run(cached, difference, leaves, args, kwargs, whole=is_raw(leaves))
                 if outcome is not MISSED:
                     return outcome
-                lines = ", ".join(dict.fromkeys(c.line for c in kept.conditions))
+                lines = ", ".join(dict.fromkeys(c.line for c in cached.conditions))
                 difference = f"a value that decides ({lines})" if lines else "whether an operation raises"
             differing = differing or difference
         if self._refused.get(key, 0) >= REFUSALS:
@@ -186,7 +186,7 @@ class Compiled:
                 parts.append(leaf)
             else:
                 owner = None if isinstance(leaf, NUMBERS) else owner_of(leaf)
-                parts.append(Same(leaf) if owner is None else key_of(owner.spec(leaf)))
+                parts.append(ByIdentity(leaf) if owner is None else key_of(owner.spec(leaf)))
         ids = [id(leaf._raw if isinstance(leaf, Tensor) else leaf) for leaf in leaves if type(leaf) not in PLAIN]
         if len(set(ids)) < len(ids):  # one array in several places, or one tensor
             own = [id(leaf) for leaf in leaves if type(leaf) not in PLAIN]
@@ -198,7 +198,7 @@ class Compiled:
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]) -> Any:
         """Call the function uncompiled, with the caller's own containers if they contain no raw array."""
-        values = list(map(as_given, leaves))
+        values = list(map(as_passed, leaves))
         given = passed(args, kwargs, leaves, values)
         with written_back(leaves, values, (args, kwargs), given):
             returned = self.function(*given[0], **given[1])
@@ -206,7 +206,7 @@ class Compiled:
 
     # -- capture ------------------------------------------------------------------------------------------------------
 
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept | None:
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CachedProgram | None:
         """Return the kept program for such a call, for callers that run it themselves; None if there is none yet.
 
         Raises
@@ -216,14 +216,14 @@ class Compiled:
         """
         leaves, treedef = tree.flatten((args, kwargs))
         key = self._key(leaves, treedef, mode.current())
-        for kept in self._kept.get(key, ()):
-            if isinstance(kept.enter(leaves), list):
-                return kept
+        for cached in self._cached.get(key, ()):
+            if isinstance(cached.enter(leaves), list):
+                return cached
         if key in self._failures:
             raise CaptureError(self._failures[key])
         return None
 
-    def record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
+    def record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CachedProgram:
         """Call the function only for its program, which is kept for `find`; tensors may have no elements.
 
         Raises
@@ -235,19 +235,19 @@ class Compiled:
         key = self._key(leaves, treedef, mode.current())
         with self._lock:
             try:
-                kept = self._program(args, kwargs, leaves, treedef)
+                cached = self._program(args, kwargs, leaves, treedef)
             except CaptureError as error:
-                while len(self._failures) > KEPT:
+                while len(self._failures) > MAX_PROGRAMS:
                     self._failures.pop(next(iter(self._failures)))
                 self._failures[key] = str(error)
                 raise
-            entry = self._kept.setdefault(key, [])
-            entry[:] = [kept, *entry][:BRANCHES]
-            while len(self._kept) > KEPT:
-                self._forget(next(iter(self._kept)))
-        return kept
+            entry = self._cached.setdefault(key, [])
+            entry[:] = [cached, *entry][:MAX_BRANCHES]
+            while len(self._cached) > MAX_PROGRAMS:
+                self._forget(next(iter(self._cached)))
+        return cached
 
-    def compare(self, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def compare(self, cached: CachedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Call the function once more for its program, and check that it is the one that is kept.
 
         Raises
@@ -258,7 +258,7 @@ class Compiled:
         leaves, treedef = tree.flatten((args, kwargs))
         with self._lock:
             try:
-                what = other_program(kept, self._program(args, kwargs, leaves, treedef), leaves)
+                what = other_program(cached, self._program(args, kwargs, leaves, treedef), leaves)
             except CaptureError as error:
                 what = f"something no program can hold ({str(error).removeprefix('capture: ')})"
         if what:
@@ -267,23 +267,25 @@ class Compiled:
                 f"{errors.called()}"
             )
 
-    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], treedef: tree.TreeDef) -> Kept:
+    def _program(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], treedef: tree.TreeDef
+    ) -> CachedProgram:
         """Return the program of a call that only computes results from its inputs."""
         is_blank = any(isinstance(leaf, Tensor) and isinstance(leaf._raw, Blank) for leaf in leaves)
-        watcher = (BlankWatcher if is_blank else Watcher)(sees=not self._pure, effects=self._effects)
+        tracer = (BlankTracer if is_blank else Tracer)(sees=not self._pure, effects=self._effects)
         try:
-            _, kept, _ = self._recorded(args, kwargs, leaves, treedef, watcher)
+            _, cached, _ = self._recorded(args, kwargs, leaves, treedef, tracer)
         except CaptureError as error:
-            raise CaptureError(str(watcher.failure or error)) from None
+            raise CaptureError(str(tracer.failure or error)) from None
         except Exception as error:
             raise CaptureError(f"capture: the call raises {type(error).__name__}: {error}") from error
         finally:
-            if isinstance(watcher, BlankWatcher):
-                watcher.put_back()
-        reason = str(watcher.failure) if kept is None else kept.beside()
-        if kept is None or reason:
+            if isinstance(tracer, BlankTracer):
+                tracer.put_back()
+        reason = str(tracer.failure) if cached is None else cached.beside()
+        if cached is None or reason:
             raise CaptureError(reason)
-        return kept
+        return cached
 
     def _recorded(
         self,
@@ -291,48 +293,48 @@ class Compiled:
         kwargs: dict[str, Any],
         leaves: list[Any],
         treedef: tree.TreeDef,
-        watcher: Watcher | None = None,
-    ) -> tuple[Any, Kept | None, Watcher]:
+        tracer: Tracer | None = None,
+    ) -> tuple[Any, CachedProgram | None, Tracer]:
         """Call the function; return its result, the program of the call, if one can hold it, and the recorder."""
-        watcher = watcher or Watcher(sees=not self._pure, effects=self._effects)
+        tracer = tracer or Tracer(sees=not self._pure, effects=self._effects)
         inputs = () if self._pure else floats_in(leaves, treedef)
-        taken = [watcher.float_argument(leaf) if at in inputs else leaf for at, leaf in enumerate(leaves)]
-        given, values = introduced(watcher, taken)
-        first = watcher.first = next_seq()
-        kept = None
+        taken = [tracer.float_argument(leaf) if at in inputs else leaf for at, leaf in enumerate(leaves)]
+        given, values = introduced(tracer, taken)
+        first = tracer.first = next_seq()
+        cached = None
         try:
-            found = self._followed(watcher, args, kwargs, leaves, values)
-            if watcher.failure is None:
+            found = self._followed(tracer, args, kwargs, leaves, values)
+            if tracer.failure is None:
                 arguments = Structure(treedef, tuple(given))
-                call = Watched(watcher, arguments, values, found, first, self.function, self._pure)
+                call = TracedCall(tracer, arguments, values, found, first, self.function, self._pure)
                 try:
-                    kept = kept_of(call, self._options)
+                    cached = build_program(call, self._options)
                 except CaptureError as error:
-                    watcher.give_up(error)
+                    tracer.decline(error)
         finally:
-            watcher.let_go()  # after an error, too: its traceback may live on, with the recorder in it
-        return found.returned, kept, watcher
+            tracer.let_go()  # after an error, too: its traceback may live on, with the recorder in it
+        return found.returned, cached, tracer
 
     def _followed(
-        self, watcher: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], values: list[Any]
-    ) -> Captured:
+        self, tracer: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], values: list[Any]
+    ) -> CaptureResult:
         """Call the function while the recorder traces it, and restore the modes."""
         positional, named = passed(args, kwargs, leaves, values)
         before = left = mode.get_mode()
         try:
             try:
-                mode.push(recorder=watcher)
+                mode.push(recorder=tracer)
                 with written_back(leaves, values, (args, kwargs), (positional, named)):
                     if self._pure:
-                        return taken_as_pure(self.function, positional, named, values)
-                    return captured(watcher, self.function, positional, named, values)
+                        return call_as_pure(self.function, positional, named, values)
+                    return captured(tracer, self.function, positional, named, values)
             finally:
                 left = mode.get_mode()
                 mode.set_mode(before)
-                watcher.is_open = False
+                tracer.is_open = False
         finally:
-            if mode.keep_left(left, before, watcher):
-                watcher.give_up(CaptureError(MODE_LEFT))
+            if mode.restore_left_modes(left, before, tracer):
+                tracer.decline(CaptureError(MODE_LEFT))
 
     def _capture(
         self,
@@ -344,36 +346,36 @@ class Compiled:
         differing: str | None,
     ) -> Any:
         """Call the function, and keep the program of the call."""
-        returned, kept, watcher = self._recorded(args, kwargs, leaves, treedef)
-        if kept is not None:
-            entry = self._kept.setdefault(key, [])
+        returned, cached, tracer = self._recorded(args, kwargs, leaves, treedef)
+        if cached is not None:
+            entry = self._cached.setdefault(key, [])
             if self._explain and entry:
                 warnings.warn(f"captured again: {differing} differs", CompileWarning, stacklevel=3)
-            if len(entry) >= BRANCHES:
+            if len(entry) >= MAX_BRANCHES:
                 self._refused[key] = REFUSALS
                 self._warn(
-                    f"{name_of(self.function)} has {BRANCHES} programs that differ in {differing}: from now on it runs"
+                    f"{name_of(self.function)} has {MAX_BRANCHES} programs that differ in {differing}: from now on it runs"
                     " uncompiled where none of them holds"
                 )
             else:
-                entry.insert(0, kept)
-                while len(self._kept) > KEPT:
-                    self._forget(next(iter(self._kept)))
-        elif watcher.failure is not None and not watcher.later:
+                entry.insert(0, cached)
+                while len(self._cached) > MAX_PROGRAMS:
+                    self._forget(next(iter(self._cached)))
+        elif tracer.failure is not None and not tracer.later:
             if self._fullgraph:
-                reason = str(watcher.failure).removeprefix("capture: ")
+                reason = str(tracer.failure).removeprefix("capture: ")
                 raise CompileError(f"{name_of(self.function)} is not one program: {reason}")
-            while len(self._refused) > KEPT:
+            while len(self._refused) > MAX_PROGRAMS:
                 self._refused.pop(next(iter(self._refused)))
             self._refused[key] = self._refused.get(key, 0) + 1
-            reason = str(watcher.failure).removeprefix("capture: ")
+            reason = str(tracer.failure).removeprefix("capture: ")
             if self._refused[key] == 1:
                 self._warn(f"{name_of(self.function)} runs uncompiled: {reason}")
         return bare_all(returned) if is_raw(leaves) else returned
 
     def _forget(self, key: Any) -> None:
         """Release the programs of one kind of call."""
-        self._kept.pop(key).clear()  # the list that the fast lookup uses
+        self._cached.pop(key).clear()  # the list that the fast lookup uses
 
     def _warn(self, text: str) -> None:
         warnings.warn(text, CompileWarning, stacklevel=4)
@@ -382,7 +384,7 @@ class Compiled:
 
     def _run(
         self,
-        kept: Kept,
+        cached: CachedProgram,
         values: list[Any],
         leaves: Sequence[Any],
         args: tuple[Any, ...],
@@ -390,97 +392,102 @@ class Compiled:
         *,
         whole: bool,
     ) -> Any:
-        """Replay a kept program on inputs; return `MISSED` if a value branches otherwise than in the capture."""
-        kept.calls = calls = kept.calls + 1
+        """Replay a cached program on inputs; return `MISSED` if a value branches otherwise than in the capture."""
+        cached.calls = calls = cached.calls + 1
         if self._check and (calls == 1 if self._check == "first" else calls & (calls + 1) == 0):
-            return self._compare(kept, values, leaves, args, kwargs)
-        if kept.only_computes:
+            return self._compare(cached, values, leaves, args, kwargs)
+        if cached.only_computes:
             try:
-                outs = kept.runner(*values)
+                outs = cached.runner(*values)
             except Stopped:
                 return MISSED
             except Exception as error:
-                if kept.goes_on:
+                if cached.goes_on:
                     return MISSED
-                kept.explain(error, values)
+                cached.explain(error, values)
                 raise
-            gives = kept.gives
+            gives = cached.gives
             if gives is None or whole:
-                return kept.returned(outs, values, leaves, whole=whole)
+                return cached.returned(outs, values, leaves, whole=whole)
             return gives(outs, leaves, None)
-        before = [held.copy() for held in kept.held]
-        targets = kept.writing(leaves)
+        before = [held.copy() for held in cached.held]
+        targets = cached.writing(leaves)
         try:
-            if kept.prologue:
-                settings = iter(kept.settings)
-                for item in kept.prologue:
+            if cached.prologue:
+                settings = iter(cached.settings)
+                for item in cached.prologue:
                     if item[0] == "effect":
                         item[1]()
                     else:
                         at, get = next(settings)
-                        values[at] = kept.setting(at, get())
-            for at, number in kept.keys:
-                seed, counter = kept.program.source_of(number).get_state()
+                        values[at] = cached.setting(at, get())
+            for at, number in cached.keys:
+                seed, counter = cached.program.source_of(number).get_state()
                 values[at] = seed, counter + 1  # to be undone if the following is interrupted
-                values[at] = kept.program.draw(number)
+                values[at] = cached.program.draw(number)
             try:
-                outs = kept.run(values)
+                outs = cached.run(values)
             except Exception as error:
-                if not (kept.goes_on or isinstance(error, Stopped)):
+                if not (cached.goes_on or isinstance(error, Stopped)):
                     raise
-                any(map(dict.update, kept.held, before))  # each returns None
-                give_back(kept, values)
+                any(map(dict.update, cached.held, before))  # each returns None
+                rewind_generators(cached, values)
                 return MISSED
             made: dict[int, Tensor] = {}
-            returned = kept.returned(outs, values, leaves, whole=whole, made_of=made)
-            for at, do in kept.afterwards:
-                do(kept.backend.item(outs[at]))
-            if kept.puts:  # last, in one call: a call has all of its effects, or none
-                kept.write(outs, targets, made)
+            returned = cached.returned(outs, values, leaves, whole=whole, made_of=made)
+            for at, do in cached.afterwards:
+                do(cached.backend.item(outs[at]))
+            if cached.puts:  # last, in one call: a call has all of its effects, or none
+                cached.write(outs, targets, made)
         except BaseException:
             if not any(target.is_written for target in targets):
-                any(map(dict.update, kept.held, before))  # each returns None
-                give_back(kept, values)
+                any(map(dict.update, cached.held, before))  # each returns None
+                rewind_generators(cached, values)
             raise
         return returned
 
     def _compare(
-        self, kept: Kept, values: list[Any], leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        cached: CachedProgram,
+        values: list[Any],
+        leaves: Sequence[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         """Call the function uncompiled, and check that a replay gives the same result."""
-        targets = [at_place(link, leaves) for _, link, _ in kept.puts]
+        targets = [at_place(link, leaves) for _, link, _ in cached.puts]
         keys: list[Any] = []
         settings: list[Any] = []
         first = next_seq()
         returned = mode.within(mode.SETTINGS, settings, noting, keys, self._eager, args, kwargs, leaves)
-        if len(keys) != len(kept.keys) or len(settings) != len(kept.settings):
-            self._tell("how many random numbers it draws, or settings it reads")
+        if len(keys) != len(cached.keys) or len(settings) != len(cached.settings):
+            self._report_difference("how many random numbers it draws, or settings it reads")
             return returned
-        for (at, _), key in zip(kept.keys, keys, strict=True):
+        for (at, _), key in zip(cached.keys, keys, strict=True):
             values[at] = key
-        for (at, _), value in zip(kept.settings, settings, strict=True):
-            values[at] = kept.number(value)
+        for (at, _), value in zip(cached.settings, settings, strict=True):
+            values[at] = cached.number(value)
         try:
-            outs = kept.run(values)
+            outs = cached.run(values)
         except Stopped:
             return returned  # another program's call
         except Exception as error:  # noqa: BLE001 (it is told)
-            if not kept.goes_on:
-                self._tell(f"an error, {type(error).__name__}: {error}", error)
+            if not cached.goes_on:
+                self._report_difference(f"an error, {type(error).__name__}: {error}", error)
             return returned
-        if kept.hooks:
+        if cached.hooks:
             from agrad.compiled.purity import are_alike, hooks_on  # noqa: PLC0415 (only where hooks are compared)
 
-            if not are_alike(hooks_on(graph_of(returned, first)), [hook for _, hook in kept.hooks]):
-                self._tell("which hooks it registers, or what they read")
+            if not are_alike(hooks_on(graph_of(returned, first)), [hook for _, hook in cached.hooks]):
+                self._report_difference("which hooks it registers, or what they read")
                 return returned
-        answers = Answers(kept, values, outs)
-        what = next(differences(kept, answers, leaves, returned, targets, exact=self._options["exact"]), None)
+        answers = ReplayResults(cached, values, outs)
+        what = next(differences(cached, answers, leaves, returned, targets, exact=self._options["exact"]), None)
         if what is not None:
-            self._tell(what)
+            self._report_difference(what)
         return returned
 
-    def _tell(self, what: str, error: Exception | None = None) -> None:
+    def _report_difference(self, what: str, error: Exception | None = None) -> None:
         """Report how a replay differs from the function: by an error, or a warning, after which it runs uncompiled."""
         text = (
             f"a replay of {name_of(self.function)} differs from the function in {what}. The call has completed:"
@@ -513,7 +520,7 @@ REFUSALS = 2
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
-class Same:
+class ByIdentity:
     """An argument that is neither an array nor a plain value: found by identity, and kept alive."""
 
     __slots__ = ("value",)
@@ -525,7 +532,7 @@ class Same:
         return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.value is self.value
+        return isinstance(other, ByIdentity) and other.value is self.value
 
 
 def floats_in(leaves: Sequence[Any], treedef: tree.TreeDef) -> Container[int]:
@@ -545,7 +552,7 @@ def orders_in(treedef: tree.TreeDef) -> Iterator[Any]:
     if treedef._order:
         yield treedef._order
     if treedef._factory is not None:
-        yield Same(treedef._factory)
+        yield ByIdentity(treedef._factory)
     for child in treedef.children:
         if child.children:
             yield from orders_in(child)
@@ -606,11 +613,11 @@ class written_back:  # noqa: N801 (a context manager, which a capture may not ma
         for container, copy, items, attributes in self._copies:
             if not are_same(items, now := items_of(copy)):
                 container.clear()
-                kept = [(key, own.get(id(value), value)) for key, value in now]
+                cached = [(key, own.get(id(value), value)) for key, value in now]
                 if isinstance(container, dict):
-                    container.update(kept)
+                    container.update(cached)
                 else:
-                    container.extend(value for _, value in kept)
+                    container.extend(value for _, value in cached)
             held = getattr(copy, "__dict__", {})
             if not are_same(attributes, [*held.items()]):
                 vars(container).clear()
@@ -640,13 +647,13 @@ def are_same(before: list[tuple[Any, Any]], now: list[tuple[Any, Any]]) -> bool:
     )
 
 
-def taken_as_pure(
+def call_as_pure(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]
-) -> Captured:
+) -> CaptureResult:
     """Call a function and look only at its tensors: everything else it reads is taken to be constant."""
     returned = function(*args, **kwargs)
     roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
-    return Captured(returned, Reach(roots), [], set(), {}, {})
+    return CaptureResult(returned, Reach(roots), [], set(), {}, {})
 
 
 @overload
@@ -827,6 +834,6 @@ def compile(
         executor_named(executor)
         more["executor"] = executor
     check = check or "first" if pure else check
-    return Compiled(
+    return CompiledFunction(
         function, check, explain, fullgraph, pure=pure, effects=effects, exact=exact, threads=threads, **more
     )

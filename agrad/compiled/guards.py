@@ -1,4 +1,4 @@
-"""Guards: the state of Python for which a kept program holds, and the text that checks it at every call.
+"""Guards: the state of Python for which a cached program holds, and the text that checks it at every call.
 
 Each is a `Link`: a value read in the capture, and how to read it again. Plain values are compared by type and value,
 everything else by identity.
@@ -20,7 +20,7 @@ from agrad.core.node import AccumulateGrad
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.program.arguments import owner_of
-from agrad.program.closures import ENTRIES, FOLLOW, Found, Origin, is_large, one_further, search
+from agrad.program.closures import ENTRIES, FOLLOW, AccessPath, Found, is_large, one_further, search
 from agrad.program.program import same, spec_of_value
 from agrad.program.recording import grad_of
 
@@ -63,7 +63,7 @@ class Link(NamedTuple):
         return id(holder), self.key if type(self.key) is int else id(self.key), self.name
 
 
-class Has:
+class HasKey:
     """Whether a table has a key.
 
     Parameters
@@ -114,7 +114,7 @@ def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
     return Link(lambda key: FOLLOW[kind](holder, key), key, value, name)
 
 
-def links_along(origin: Origin) -> list[Link]:
+def links_along(origin: AccessPath) -> list[Link]:
     """Return the links of a path."""
     holder, name, links = origin.root, "", []
     for step in origin.way:
@@ -150,7 +150,7 @@ def library_of(value: Any) -> Backend | None:
 # -- settings of optimisers and schedules -------------------------------------------------------------------------------
 
 
-def tells_settings(value: Any) -> bool:
+def reports_settings(value: Any) -> bool:
     """Return whether an object reports to recordings which of its numbers are read and changed."""
     return getattr(type(value), "_tells_settings", False) is True
 
@@ -202,7 +202,7 @@ def key_of(spec: Spec) -> Any:
     return (spec.backend, spec.shape, spec.dtype, spec.device, spec.layout) if spec.backend.is_lazy else spec
 
 
-class Outside(NamedTuple):
+class OutsideArray(NamedTuple):
     """An outer tensor or array, in the form for a program.
 
     Attributes
@@ -223,14 +223,14 @@ class Outside(NamedTuple):
     hooks: tuple[Any, ...] | None
 
     @classmethod
-    def of(cls, number: int, link: Link, value: Any) -> Outside:
+    def of(cls, number: int, link: Link, value: Any) -> OutsideArray:
         """Return that of a value."""
         if not isinstance(value, Tensor):
             return cls(number, link, spec_of_value(value), None)
         return cls(number, link, value._spec, hooks_at(value))
 
 
-class AreFacts:
+class SameFacts:
     """Whether the object at a place is unchanged, except for its values.
 
     Parameters
@@ -249,7 +249,7 @@ class AreFacts:
     def __call__(self, key: Any) -> bool:
         return bool(facts_of(self._get(key)) == self._facts)
 
-    def differs(self, entry: Entry, key: Any) -> str:
+    def differs(self, entry: GuardWriter, key: Any) -> str:
         """Return the text of the opposite condition: for usual tensors, the few properties are checked inline."""
         slow = f"not {entry.called(self)}({entry.called(key)})"
         if type(self._facts) is not tuple:
@@ -299,7 +299,7 @@ def is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text)
 
 
-class Entry:
+class GuardWriter:
     """The text of a function of a call's leaves: it returns the raw inputs of a program, or the name of the first thing that changed.
 
     Parameters
@@ -349,7 +349,7 @@ class Entry:
             return f"{self.called(key)}.{names[0]}"
         if type(holder) in (dict, list, tuple, types.MappingProxyType):
             return f"{self.called(holder)}[{self.key(key)}]"
-        if type(get) is Has:
+        if type(get) is HasKey:
             return f"({self.key(key)} in {self.called(get.table)})"
         return f"{self.called(get)}({self.called(key)})"
 
@@ -369,7 +369,7 @@ class Entry:
         if link.get is len:
             self.refuse(f"{there} != {link.value}", link.name)
             return
-        if type(link.get) is Has and type(link.value) is bool:
+        if type(link.get) is HasKey and type(link.value) is bool:
             self.refuse(f"not {there}" if link.value else there, link.name)
             return
         value = self.called(link.value)
@@ -388,7 +388,7 @@ class Entry:
             if isinstance(link.value, Tensor):  # it is known from here on what is there
                 self._variables.setdefault(link.place, value)
 
-    def tensor(self, outside: Outside) -> str:
+    def tensor(self, outside: OutsideArray) -> str:
         """Add a tensor or array from outside; return what its array is called."""
         name = outside.link.name
         found = self._variables.get(outside.link.place)

@@ -1,6 +1,6 @@
-"""The fast lookup of kept programs: generated code computes a key from a call's arguments.
+"""The fast lookup of cached programs: generated code computes a key from a call's arguments.
 
-Calls of one *form* have the same classes, containers and keys in the same places. `Ways` maps forms, and then
+Calls of one *form* have the same classes, containers and keys in the same places. `ProgramLookup` maps forms, and then
 signatures (specs, plain values, modes), to the programs that the general lookup has found for such a call. Calls that
 no form describes (lazy and batched arrays, objects, arrays that their backend would convert) use the general lookup.
 """
@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any
 
 from agrad import dtypes
-from agrad.compiled.cached import Kept
+from agrad.compiled.cached import CachedProgram
 from agrad.core import errors
 from agrad.core.backend import BACKENDS
 from agrad.core.mode import Mode, batch_levels, get_mode
@@ -45,7 +45,7 @@ def following(node: Any) -> bool | None:
     return None if node is None else type(node) is AccumulateGrad
 
 
-class Ways:
+class ProgramLookup:
     """The forms of the calls of one function.
 
     Parameters
@@ -57,7 +57,7 @@ class Ways:
     def __init__(self, *, floats: bool) -> None:
         self._floats = floats
         #: By the number of arguments, and the names of keywords if there are any.
-        self._forms: dict[Any, list[Form]] = {}
+        self._forms: dict[Any, list[CallForm]] = {}
 
     def clear(self) -> None:
         """Forget all."""
@@ -86,7 +86,7 @@ class Ways:
         kwargs: dict[str, Any],
         leaves: Sequence[Any],
         treedef: TreeDef,
-        programs: list[Kept],
+        programs: list[CachedProgram],
     ) -> None:
         """Store the programs among which the general lookup has found one for a call."""
         now = get_mode()
@@ -99,25 +99,25 @@ class Ways:
         for form in forms:
             if form.learn(args, kwargs, now, programs):
                 return
-        if len(forms) < FORMS and (made := Form.of(args, kwargs, leaves, treedef, floats=self._floats)) is not None:
+        if len(forms) < FORMS and (made := CallForm.of(args, kwargs, leaves, treedef, floats=self._floats)) is not None:
             made.learn(args, kwargs, now, programs)
             forms.append(made)
 
 
-class Form:
+class CallForm:
     """The common form of calls that only differ in specs and values.
 
     Attributes
     ----------
     find : callable
-        Of positional arguments, those by keyword and the mode: the result of `Ways.find`, None for a call of another
+        Of positional arguments, those by keyword and the mode: the result of `ProgramLookup.find`, None for a call of another
         form.
     """
 
     find: Callable[[tuple[Any, ...], dict[str, Any], Mode | None], tuple[Any, ...] | None]
 
-    def __init__(self, text: Text, treedef: TreeDef, whole: bool) -> None:
-        self._known: dict[tuple[Any, ...], list[Kept]] = {}
+    def __init__(self, text: LookupWriter, treedef: TreeDef, whole: bool) -> None:
+        self._known: dict[tuple[Any, ...], list[CachedProgram]] = {}
         self._last: list[Any] = [((), ())]  # comparing a signature is faster than hashing it
         text.names |= {"last": self._last, "other": functools.partial(_other, self._known, self._last)}
         text.names |= {"structure": treedef, "whole": whole}
@@ -126,14 +126,16 @@ class Form:
     @classmethod
     def of(
         cls, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any], treedef: TreeDef, *, floats: bool
-    ) -> Form | None:
+    ) -> CallForm | None:
         """Return the form of a call; None if it uses the general lookup."""
-        text = Text(floats=floats)
+        text = LookupWriter(floats=floats)
         if len(leaves) > LARGEST or not text.add_call(args, kwargs, treedef):
             return None
         return cls(text, treedef, is_raw(leaves))
 
-    def learn(self, args: tuple[Any, ...], kwargs: dict[str, Any], now: Mode | None, programs: list[Kept]) -> bool:
+    def learn(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], now: Mode | None, programs: list[CachedProgram]
+    ) -> bool:
         """Store the programs of a call; return whether it has this form."""
         signature = self._signature(args, kwargs, now)
         if signature is None:
@@ -145,14 +147,16 @@ class Form:
         return True
 
 
-def _other(known: dict[Any, list[Kept]], last: list[Any], signature: tuple[Any, ...]) -> Sequence[Kept]:
+def _other(
+    known: dict[Any, list[CachedProgram]], last: list[Any], signature: tuple[Any, ...]
+) -> Sequence[CachedProgram]:
     """Return the programs for a signature that is not the last call's."""
     programs = known.get(signature, ())
     last[0] = signature, programs
     return programs
 
 
-class Text:
+class LookupWriter:
     """The text of a form: reads each argument once.
 
     Attributes

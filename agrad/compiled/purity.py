@@ -16,10 +16,10 @@ from typing import Any, NoReturn
 
 from agrad.compiled.calling import Tracker
 from agrad.compiled.capturing import PROFILED, net
+from agrad.compiled.effects import catch_up
 from agrad.compiled.guards import PLAIN, Link, is_array, is_plain
-from agrad.compiled.hooks import NOW
-from agrad.compiled.table import catch_up
-from agrad.compiled.tracing import Watcher
+from agrad.compiled.instrumentation import CURRENT
+from agrad.compiled.tracing import Tracer
 from agrad.compiled.tracking import EARLIER, FRESH, contents_of, holder_of
 from agrad.core import errors, mode
 from agrad.core.cpython import uncollected
@@ -28,7 +28,7 @@ from agrad.core.node import Node
 from agrad.core.tensor import Tensor
 from agrad.program.closures import Found, is_own
 from agrad.program.program import same
-from agrad.program.recording import CaptureError, Hooked
+from agrad.program.recording import CaptureError, RecordedHook
 from agrad.random import again
 
 #: Members of tensors with side effects.
@@ -40,41 +40,41 @@ HISTORY = frozenset(
 )
 
 
-class Refused(BaseException):
+class NotPure(BaseException):
     """A hook is about to do more than compute: it ends, and the recorder of its steps does not try again."""
 
 
-class Computing(Tracker):
+class PureTracker(Tracker):
     """A tracker that allows computations only."""
 
     runs_kernels = False  # it runs only for its steps
 
-    def __init__(self, watcher: Watcher) -> None:
-        super().__init__(watcher)
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__(tracer)
         self._what = ""
         self._refused: CaptureError | None = None
 
-    def no(self, why: str) -> NoReturn:
+    def decline(self, why: str) -> NoReturn:
         """Refuse an action before it happens."""
         error = CaptureError(f"capture: {self._what} may do more than compute: {why}{errors.called()}")
         self._refused = self._refused or error
-        raise Refused
+        raise NotPure
 
     def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function, refusing each outer change."""
         self.go_on()
         self._what = what
-        modes, before = mode.get_mode(), NOW.tracker
+        modes, before = mode.get_mode(), CURRENT.tracker
         catch_up()
         put_back = net(self, {})
         with uncollected():  # code that runs when an object is released is not the function's
-            NOW.tracker = self
+            CURRENT.tracker = self
             try:
                 made = again(self._draws(), function, *args)
-            except Refused:
+            except NotPure:
                 made = None
             finally:
-                NOW.tracker = before
+                CURRENT.tracker = before
                 is_whole = put_back()
         left, why = mode.get_mode() is not modes, ""
         if left:
@@ -92,8 +92,8 @@ class Computing(Tracker):
 
     def _note(self, why: str) -> None:
         """Refuse an action that has happened."""
-        with contextlib.suppress(Refused):
-            self.no(why)
+        with contextlib.suppress(NotPure):
+            self.decline(why)
 
     def go_on(self) -> None:
         """Raise the error if something was refused."""
@@ -103,7 +103,7 @@ class Computing(Tracker):
     def _outside(self) -> None:
         """Allow nothing that is not instrumented to begin in code that continues after a refusal: the net is gone."""
         if self._refused is not None:
-            raise Refused
+            raise NotPure
 
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._outside()
@@ -118,49 +118,49 @@ class Computing(Tracker):
         return super()._native(function, *args)
 
     def _draws(self) -> Iterator[Any]:
-        self.no("it draws random numbers")
+        self.decline("it draws random numbers")
         yield
 
     # -- what is refused ----------------------------------------------------------------------------------------------
 
     def writing_attribute(self, o: Any, name: str) -> Any:
         if isinstance(o, Tensor) and name != "data":
-            self.no(f"the attribute {name} of a tensor is set")
+            self.decline(f"the attribute {name} of a tensor is set")
         if type(o) is types.FunctionType and self.at(o).status != FRESH:
-            self.no(f"the attribute {name} of {o.__name__} is set")
+            self.decline(f"the attribute {name} of {o.__name__} is set")
         return super().writing_attribute(o, name)
 
     def changing(self, value: Any, what: str = "") -> None:
         if type(value) not in PLAIN and not isinstance(value, Tensor) and self.at(value).status != FRESH:
-            self.no(f"{what or self.called(value)} is changed")
+            self.decline(f"{what or self.called(value)} is changed")
 
     def before_store(self, frame: types.FrameType, name: str, cell: types.CellType | None) -> None:
         if cell is None or id(cell) in self._cells:
-            self.no(f"{name} is bound anew")
+            self.decline(f"{name} is bound anew")
 
-    def told(self, o: Any) -> None:
-        self.no(f"it uses a {type(o).__name__}")
+    def see_settings(self, o: Any) -> None:
+        self.decline(f"it uses a {type(o).__name__}")
 
     def _of_tensor(self, t: Tensor, name: str) -> Any:
         if name in LEAVING:
-            self.no(f"it uses .{name}")
+            self.decline(f"it uses .{name}")
         return super()._of_tensor(t, name)
 
     def _is_output(self, f: Any) -> bool:
         return False
 
 
-class Judge(Computing):
+class PassTracker(PureTracker):
     """A tracker of code that runs in a backward pass.
 
     Parameters
     ----------
-    watcher : Watcher
+    tracer : Tracer
         Records the pass.
     """
 
-    def __init__(self, watcher: Watcher) -> None:
-        super().__init__(watcher)
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__(tracer)
         self._forward: set[int] = set()  # by id, the holders of objects that the forward put there
         self._numbers = False  # whether it may compute with numbers of the program
 
@@ -170,10 +170,10 @@ class Judge(Computing):
         return list(self.links.values())
 
     def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
-        asked = len(self.watcher.conditions)
+        asked = len(self.tracer.conditions)
         made = super().run(what, function, *args)
-        if len(self.watcher.conditions) > asked:
-            self._note(f"it branches on a value ({self.watcher.conditions[-1].line})")
+        if len(self.tracer.conditions) > asked:
+            self._note(f"it branches on a value ({self.tracer.conditions[-1].line})")
         self.go_on()
         return made
 
@@ -209,16 +209,18 @@ class Judge(Computing):
 
     # -- what is refused ----------------------------------------------------------------------------------------------
 
-    def lively(self, v: Any) -> Any:
-        live = super().lively(v)
+    def number_for_agrad(self, v: Any) -> Any:
+        live = super().number_for_agrad(v)
         if live is not v and not self._numbers:  # in second derivatives the hook of the capture runs
-            self.no("it reads a number that the program computes")
+            self.decline("it reads a number that the program computes")
         return live
 
     def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
         if (isinstance(value, Tensor) or is_array(value)) and not self._is_given(before):
             kind = "tensor" if isinstance(value, Tensor) else "array"
-            self.no(f"it reads the {kind} {self.name(before, step)}, which may have another value when the pass runs")
+            self.decline(
+                f"it reads the {kind} {self.name(before, step)}, which may have another value when the pass runs"
+            )
         return super().see(value, before, step, guard=guard and not self._is_given(before))
 
     def _is_given(self, found: Found | None) -> bool:
@@ -231,7 +233,7 @@ class Judge(Computing):
             super()._graph(o, name)
 
 
-class Repeated(Computing):
+class LoopBodyTracker(PureTracker):
     """A tracker of the work of a loop in each call: it runs once for all, on arrays without elements.
 
     It shares the knowledge and the conditions of the call's tracker. Objects that the call has created before may be
@@ -244,7 +246,7 @@ class Repeated(Computing):
     """
 
     def __init__(self, tracker: Tracker) -> None:
-        super().__init__(tracker.watcher)
+        super().__init__(tracker.tracer)
         vars(self).update({name: value for name, value in vars(tracker).items() if name not in ("_what", "_refused")})
 
     def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -267,60 +269,60 @@ class Repeated(Computing):
             return value if self.is_known(value) else self.at(value).value
         return super().see(value, before, step, guard=guard)
 
-    def lent(self, v: Any) -> Any:
+    def for_agrad(self, v: Any) -> Any:
         tracked = None if type(v) in PLAIN or isinstance(v, Tensor) else self.known.get(id(v))
         if tracked is None or tracked.status not in (FRESH, EARLIER) or not is_array(v):
-            return super().lent(v)
+            return super().for_agrad(v)
         backend = holder_of(v)
         if backend is None:
-            self.no("an array that the call has made is used")
-        return self.watcher.constant(backend.asarray(v, copy=True))  # an operand of the loop
+            self.decline("an array that the call has made is used")
+        return self.tracer.constant(backend.asarray(v, copy=True))  # an operand of the loop
 
     # -- what is refused ----------------------------------------------------------------------------------------------
 
     def before_store(self, frame: types.FrameType, name: str, cell: types.CellType | None) -> None:
-        self.no(f"{name} is bound anew")
+        self.decline(f"{name} is bound anew")
 
     def writing_attribute(self, o: Any, name: str) -> Any:
         if isinstance(o, Tensor):
-            self.no(f"the attribute {name} of a tensor is set")
+            self.decline(f"the attribute {name} of a tensor is set")
         return super().writing_attribute(o, name)
 
     def _of_tensor(self, t: Tensor, name: str) -> Any:
         if name in HISTORY:  # carried tensors have none here
-            self.no(f"it uses .{name}")
+            self.decline(f"it uses .{name}")
         return super()._of_tensor(t, name)
 
     def compare(self, op: str, l: Any, r: Any) -> Any:
         tensors = [isinstance(side, Tensor) for side in (l, r)]
         if op in ("is_", "is_not") and any(tensors) and not any(type(side) in PLAIN for side in (l, r)):
-            self.no("which object a tensor is decides")
+            self.decline("which object a tensor is decides")
         return super().compare(op, l, r)
 
     def identity(self, t: Any) -> None:
         if isinstance(t, Tensor):
-            self.no("which object a tensor is decides")
+            self.decline("which object a tensor is decides")
         super().identity(t)
 
     def told_by_identity(self, key: Any) -> None:
         if isinstance(key, Tensor):
-            self.no("a tensor is looked for in a container")
+            self.decline("a tensor is looked for in a container")
         super().told_by_identity(key)
 
     def hashed(self, key: Any) -> None:
         if isinstance(key, Tensor):
-            self.no("a tensor is a key, or a member of a set")
+            self.decline("a tensor is a key, or a member of a set")
         super().hashed(key)
 
 
-class judged:  # noqa: N801 (a context manager)
-    """Within the block, hooks and `Function`s run as a `Judge` allows.
+class hooks_tracked:  # noqa: N801 (a context manager)
+    """Within the block, hooks and `Function`s run as a `PassTracker` allows.
 
     Parameters
     ----------
-    watcher : Watcher
+    tracer : Tracer
         Records the pass in the block.
-    hooks : sequence of Hooked
+    hooks : sequence of RecordedHook
         The hooks on tensors.
     nodes : sequence of Node
         Of the graph.
@@ -334,14 +336,16 @@ class judged:  # noqa: N801 (a context manager)
         compute.
     """
 
-    def __init__(self, watcher: Watcher, hooks: Sequence[Hooked], nodes: Sequence[Node], *, alone: bool) -> None:
-        self._judge = Judge(watcher)
+    def __init__(self, tracer: Tracer, hooks: Sequence[RecordedHook], nodes: Sequence[Node], *, alone: bool) -> None:
+        self._judge = PassTracker(tracer)
         self._tables = [(table, hooked.key) for hooked in hooks if (table := hooked.hooks()) and hooked.key in table]
-        self._nodes = [node for node in nodes if isinstance(node, FunctionNode) and (watch_of(node) or _is_users(node))]
-        if not alone and any(map(watch_of, self._nodes)):
+        self._nodes = [
+            node for node in nodes if isinstance(node, FunctionNode) and (module_hooks_of(node) or _is_users(node))
+        ]
+        if not alone and any(map(module_hooks_of, self._nodes)):
             raise CaptureError("capture: a module has backward hooks, and several results are differentiated")
 
-    def __enter__(self) -> Judge:
+    def __enter__(self) -> PassTracker:
         self._before = [table[key] for table, key in self._tables]
         self._vjps = [node.vjp for node in self._nodes]
         try:
@@ -352,21 +356,21 @@ class judged:  # noqa: N801 (a context manager)
             raise
         return self._judge
 
-    def _put(self, judge: Judge) -> None:
+    def _put(self, pass_tracker: PassTracker) -> None:
         """Make hooks and `Function`s observable."""
         for (table, key), hook in zip(self._tables, self._before, strict=True):
-            table[key] = judge.hook(hook)
+            table[key] = pass_tracker.hook(hook)
         for node in self._nodes:
-            watch = watch_of(node)
+            watch = module_hooks_of(node)
             if watch is None:
                 what = f"the backward of {node.function.__name__}"
-                judge.ensure(node.function.backward)
-                judge.ensure(node.function.vjp)
+                pass_tracker.ensure(node.function.backward)
+                pass_tracker.ensure(node.function.vjp)
             else:
                 what = "a backward hook of a module"
                 for each in (watch.module, *watch.all):
-                    judge.known_from_outside(each)
-            node.vjp = judge.vjp(node, what)
+                    pass_tracker.known_from_outside(each)
+            node.vjp = pass_tracker.vjp(node, what)
 
     def __exit__(self, *error: object) -> None:
         for (table, key), hook in zip(self._tables, self._before, strict=True):
@@ -376,7 +380,7 @@ class judged:  # noqa: N801 (a context manager)
         self._judge.restore()
 
 
-def watch_of(node: Node) -> Any:
+def module_hooks_of(node: Node) -> Any:
     """Return the object that knows the hooks of a module which a node runs; None if it runs none."""
     return getattr(node, "module_hooks", None)
 

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from agrad.compiled.effects import method_effects
 from agrad.compiled.guards import PLAIN, facts_of, is_array, is_plain
-from agrad.compiled.table import method_row
 from agrad.compiled.tracking import (
     ARGUMENT,
     BYTES,
@@ -26,7 +26,7 @@ from agrad.compiled.tracking import (
     SETTERS,
     SLOT,
     TEXTS,
-    Knowing,
+    Knowledge,
     Tracked,
     contents_of,
     counter_of,
@@ -38,8 +38,8 @@ from agrad.compiled.tracking import (
     is_python_class,
     may_hold,
     member_of,
+    reports_own_settings,
     slots_of,
-    tells,
     whose,
     whose_class,
     whose_module,
@@ -47,7 +47,7 @@ from agrad.compiled.tracking import (
 from agrad.core.node import Node
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
-from agrad.program.closures import LENT, Found, search
+from agrad.program.closures import FUNCTIONAL_STATE, Found, search
 from agrad.random import Generator
 
 #: The properties of a tensor besides its values: reading one is a condition.
@@ -78,7 +78,7 @@ LAYOUT: Final = frozenset({"strides", "flags"})
 NAMES: Final = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__wrapped__", "__annotations__"})
 
 
-class Reading(Knowing):
+class ReadingHooks(Knowledge):
     """The hooks for loads and stores."""
 
     # -- names --------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Reading(Knowing):
         if isinstance(o, Tensor):
             value = self._of_tensor(o, name)
             if (name == "grad_fn" and value is not None and whole) or (name == "output_nr" and not o.is_leaf):
-                self.no(GRAPH)
+                self.decline(GRAPH)
             return value
         if kind is types.ModuleType or isinstance(o, types.ModuleType):
             return self._of_module(o, name)
@@ -177,13 +177,13 @@ class Reading(Knowing):
         if name in FACTS or name == "__class__":
             self.facts(t)
         elif name == "__dict__":
-            self.no("the __dict__ of a tensor is read")
+            self.decline("the __dict__ of a tensor is read")
         tracked, held = self.known.get(id(t)), instance_dict(t)
         if held is not None and (name in held or not hasattr(type(t), name)):
             if tracked is not None or id(t) in self.arguments:
                 return self._kept_by(t, None if tracked is None else tracked.at, held, name)
             if not self._is_made(t):
-                self.no(f"the attribute {name} of a tensor is read")
+                self.decline(f"the attribute {name} of a tensor is read")
         value = self.primitively(getattr, t, name)
         if name == "grad_fn" and value is not None and (tracked is not None or id(t) in self.arguments):
             self.known.setdefault(id(value), Tracked(value, ARGUMENT))
@@ -198,12 +198,12 @@ class Reading(Knowing):
     def _graph(self, o: Any, name: str = "") -> None:
         """Give up if Python inspects a node, except for values that a `Function` has stored in its ctx."""
         if isinstance(o, Node) and (self.at(o).status != FRESH or hasattr(Node, name)):
-            self.no(GRAPH)
+            self.decline(GRAPH)
 
     def _is_made(self, tensor: Tensor) -> bool:
-        watcher = self.watcher
-        is_from_outside = id(tensor) in watcher.met or id(tensor._raw) in watcher.inputs
-        return watcher.number_of(tensor._raw) is not None and not is_from_outside
+        tracer = self.tracer
+        is_from_outside = id(tensor) in tracer.met or id(tensor._raw) in tracer.inputs
+        return tracer.number_of(tensor._raw) is not None and not is_from_outside
 
     def facts(self, t: Tensor) -> None:
         """Make a condition of the properties of an outer tensor, without its values."""
@@ -220,7 +220,7 @@ class Reading(Knowing):
         found = None if tracked is None else tracked.at
         if found is None or found.before is None or (id(t) in self.arguments and found.step == ("attribute", "grad")):
             if id(t) in self.arguments:
-                self.no("the identity of an argument decides")
+                self.decline("the identity of an argument decides")
         else:
             self.identical.setdefault(id(t), found)
 
@@ -238,25 +238,25 @@ class Reading(Knowing):
             self.native: Any = before
             self.beneath -= 1
 
-    def lively(self, v: Any) -> Any:
+    def number_for_agrad(self, v: Any) -> Any:
         """Return a number in the form for agrad's own functions: one that they can compute with by steps."""
         if type(v) is float or type(v) is int:
-            live = self.watcher.live_of(v)
+            live = self.tracer.traced_of(v)
             return v if live is None else live
         return v
 
-    def lent(self, v: Any) -> Any:
+    def for_agrad(self, v: Any) -> Any:
         """Return a value in the form for agrad's own functions: an array that the call has created is constant, with its current value."""
         if type(v) in PLAIN:
-            return self.lively(v)
-        if self.watcher.failure is not None:
+            return self.number_for_agrad(v)
+        if self.tracer.failure is not None:
             return v
         if not isinstance(v, Tensor) and is_array(v) and self._is_constant(v):
             backend = holder_of(v)
             if backend is not None:
                 if id(v) not in self._used or not is_as(*self._used[id(v)]):
                     value = backend.asarray(v, copy=True)  # the program's own
-                    self.watcher.alias(v, self.watcher.constant(value))
+                    self.tracer.alias(v, self.tracer.constant(value))
                     self._used[id(v)] = v, value
                 return v
         if (
@@ -265,7 +265,7 @@ class Reading(Knowing):
             and self.known[id(v)].status == ARGUMENT
             and isinstance(v, float | complex | int)
         ):
-            self.no("a number of the array library's that is computed is used")
+            self.decline("a number of the array library's that is computed is used")
         return v
 
     def _is_constant(self, array: Any) -> bool:
@@ -275,14 +275,14 @@ class Reading(Knowing):
             return False
         return tracked.status == FRESH or (tracked.status == FOUND and tracked.at is None and id(array) in self._read)
 
-    def lending(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def call_agrad(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call agrad's own code with values it may compute with, and check what happens to the arrays that the call has created."""
-        args, kwargs = [*map(self.lent, args)], {name: self.lent(a) for name, a in kwargs.items()}
+        args, kwargs = [*map(self.for_agrad, args)], {name: self.for_agrad(a) for name, a in kwargs.items()}
         lent = [self._used[id(a)] for a in (*args, *kwargs.values()) if id(a) in self._used]
         made = self._below("agrad", function, args, kwargs)
         for array, value in lent:
             if not is_as(array, value):
-                self.no(f"{self.called(array)} is written to by values of a tensor")
+                self.decline(f"{self.called(array)} is written to by values of a tensor")
             elif may_hold(made, array):
                 self.shared.append((array, value))
         return made
@@ -295,7 +295,7 @@ class Reading(Knowing):
             return held
         if name not in held:
             if "__getattr__" in held and kind not in ("agrad", "arrays", "modules"):
-                self.no(f"the module {module.__name__} is asked for {name}, and answers by a function of its own")
+                self.decline(f"the module {module.__name__} is asked for {name}, and answers by a function of its own")
             if kind == "user":
                 self.missing(held, name, f"{module.__name__}.{name}")
             value = self.primitively(getattr, module, name)
@@ -303,14 +303,14 @@ class Reading(Knowing):
                 self.fresh(value)
             return value
         value = held[name]
-        if module is sys and name in ("stdout", "stderr") and self.watcher.effects == "first":
+        if module is sys and name in ("stdout", "stderr") and self.tracer.effects == "first":
             self.root(value)
             return value
         if (module is sys or module.__name__ == "os") and (
             not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType)
             and name not in STEADY
         ):
-            self.no(f"{module.__name__}.{name} is read")
+            self.decline(f"{module.__name__}.{name} is read")
         constant = kind != "user" and isinstance(
             value, type | types.FunctionType | types.ModuleType | types.BuiltinFunctionType
         )
@@ -348,7 +348,7 @@ class Reading(Knowing):
         member = vars(owner)[name]
         if name == "__dict__":
             if whose_class(kind) == "user":
-                self.no(f"the members of {kind.__name__} are read as a whole")
+                self.decline(f"the members of {kind.__name__} are read as a whole")
             return self.fresh(getattr(kind, name))
         steady = whose_class(owner) != "user"
         if type(member) in (types.FunctionType, staticmethod, classmethod, property):
@@ -430,10 +430,10 @@ class Reading(Knowing):
         owner = self.parts[id(array)][1] if id(array) in self.parts else array
         found = self.at(owner).at if self.at(array).status == FOUND and id(array) not in self._read else None
         is_array_too = type(made) is type(array) and holder_of(array) is not None
-        if found is not None and found.before is not None and is_array_too and self.watcher.failure is None:
-            step = self.lending(take, (as_operand(array), key), {})
-            if self.watcher.failure is None:
-                self.watcher.alias(made, step._raw)
+        if found is not None and found.before is not None and is_array_too and self.tracer.failure is None:
+            step = self.call_agrad(take, (as_operand(array), key), {})
+            if self.tracer.failure is None:
+                self.tracer.alias(made, step._raw)
                 self.asked.setdefault(id(owner), found)
                 self.at(self.fresh(made)).status = FOUND
                 self.parts[id(made)] = made, owner
@@ -443,7 +443,7 @@ class Reading(Knowing):
     def layout(self, array: Any, at: Found | None) -> None:
         """Make the memory layout of an outer array, and the permitted actions on it, a condition."""
         if at is None or at.before is None or not hasattr(array, "flags"):
-            self.no(f"Python asks how {self.called(array)}, an array among the arguments, lies in memory")
+            self.decline(f"Python asks how {self.called(array)}, an array among the arguments, lies in memory")
             return
         self._itself(array, at)
         self.require(
@@ -453,7 +453,7 @@ class Reading(Knowing):
     def _kept_by(self, holder: Any, at: Found | None, held: dict[str, Any], name: str) -> Any:
         """Return an attribute that somebody has set on an outer array or tensor, or raise that there is none."""
         if at is None or at.before is None:
-            self.no(f"the attribute {name} of an array among the arguments is read")
+            self.decline(f"the attribute {name} of an array among the arguments is read")
             return getattr(holder, name)
         self._itself(holder, at)
         if name in held:
@@ -487,20 +487,20 @@ class Reading(Knowing):
         if name == "__dict__":
             return self.see(value, tracked.at or self.root(function), ("attribute", name))
         if name in ("__globals__", "__closure__"):
-            self.no(f"{name} of a function is read")
+            self.decline(f"{name} of a function is read")
             return value
         if tracked.status != FRESH and name not in ("__get__", "__call__"):
             if name == "__code__":
-                self.no("the code of a function is read")
+                self.decline("the code of a function is read")
             return self.see(value, tracked.at or self.root(function), ("attribute", name))
         return value
 
     def _of_agrads(self, o: Any, name: str) -> Any:
-        if tells(o):
+        if reports_own_settings(o):
             tracked = self.at(o)
             member = member_of(type(o), name)
             if not isinstance(member, types.FunctionType | property):
-                self.told(o)
+                self.see_settings(o)
                 if tracked.at is not None:
                     value = getattr(o, name)
                     return self.see(value, tracked.at, ("attribute", name))
@@ -513,14 +513,14 @@ class Reading(Knowing):
         held = getattr(o, "__dict__", None)
         if type(held) is dict and name in held and tracked.status == FOUND:
             return self.see(held[name], tracked.at or self.root(o), ("attribute", name))
-        value = self.watcher_out(self.primitively(getattr, o, name))
+        value = self.out_of_agrad(self.primitively(getattr, o, name))
         return value if self.is_known(value) else self.fresh_all(value)
 
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call something."""
         raise NotImplementedError
 
-    def watcher_out(self, value: Any) -> Any:
+    def out_of_agrad(self, value: Any) -> Any:
         """Return the result of agrad's code, with plain floats for numbers of the program."""
         return value
 
@@ -544,8 +544,8 @@ class Reading(Knowing):
             if type(getter) is types.FunctionType:
                 self.ensure(getter)
                 return getattr(o, name)
-            if not isinstance(o, CONTAINERS) and method_row(kind, name) is None and tracked.status != FRESH:
-                self.no(f"an attribute of a {kind.__name__} is read")
+            if not isinstance(o, CONTAINERS) and method_effects(kind, name) is None and tracked.status != FRESH:
+                self.decline(f"an attribute of a {kind.__name__} is read")
                 return getattr(o, name)
         member = member_of(kind, name)
         of_python = whose_class(kind) == "python"
@@ -554,7 +554,7 @@ class Reading(Knowing):
         if tracked.status == ARGUMENT and held is not None and name in held:
             fields = member_of(kind, "__dataclass_fields__")  # its key contains these, and no others
             if fields is MISSING or name not in fields:
-                self.no(f"an attribute of {self.called(o)}, a container among the arguments, is read")
+                self.decline(f"an attribute of {self.called(o)}, a container among the arguments, is read")
         if member is not MISSING and is_data(member):
             return self._by_descriptor(o, name, member, outside, tracked.at)
         if outside:
@@ -571,7 +571,7 @@ class Reading(Knowing):
             self.missing(held, name, self.name(at, ("attribute", name)))
         if member is MISSING:
             if of_python and tracked.status == FOUND:
-                self.no(f"an attribute of a {kind.__name__} is read")
+                self.decline(f"an attribute of a {kind.__name__} is read")
             answers = member_of(kind, "__getattr__")
             if answers is not MISSING and type(answers) is not types.FunctionType:
                 return self.call(answers, (o, name), {})
@@ -589,13 +589,15 @@ class Reading(Knowing):
         if hasattr(type(member), "__get__"):
             self._descriptor(kind, name, member)
             if whose_class(type(member)) == "python" and type(member) is not functools._lru_cache_wrapper:
-                self.no(f"{name} is given by a {type(member).__name__}")
+                self.decline(f"{name} is given by a {type(member).__name__}")
             return getattr(o, name)
         owner = next(each for each in kind.__mro__ if name in vars(each))
         if self.at(owner).status == FRESH:
             return member
         if tracked.status == ARGUMENT and held is not None:
-            self.no(f"an attribute of {self.called(o)}, a container among the arguments, is read that its class has")
+            self.decline(
+                f"an attribute of {self.called(o)}, a container among the arguments, is read that its class has"
+            )
         return self.see(
             member, self._class(kind), ("member", name), guard=whose_class(owner) == "user" or not callable(member)
         )
@@ -614,7 +616,7 @@ class Reading(Knowing):
         if type(member) is property:
             self.ensure(member)
             if whose_class(type(o)) == "python":
-                self.no(f"an attribute of a {type(o).__name__} is read")
+                self.decline(f"an attribute of a {type(o).__name__} is read")
             return getattr(o, name)
         if type(member) is SLOT and is_python_class(next(c for c in type(o).__mro__ if name in vars(c))):
             try:
@@ -649,7 +651,7 @@ class Reading(Knowing):
             return value
         if isinstance(member, types.GetSetDescriptorType | SLOT):
             if outside and not is_plain(value):
-                self.no(f"{name} of a {type(o).__name__} is read")
+                self.decline(f"{name} of a {type(o).__name__} is read")
             if outside:
                 return self.see(value, at or self.root(o), ("attribute", name))
             return value if self.is_known(value) else self.fresh(value)
@@ -657,7 +659,7 @@ class Reading(Knowing):
             return self.see(value, at or self.root(o), ("attribute", name), guard=False) if outside else value
         if type(member).__module__ == "enum" or type(member) is types.DynamicClassAttribute:
             return value if self.is_known(value) else self.fresh(value)
-        self.no(f"{name} is given by a {type(member).__name__}")
+        self.decline(f"{name} is given by a {type(member).__name__}")
         return value
 
     def _is_instance(self, o: Any, kind: type, held: Any) -> None:
@@ -673,26 +675,28 @@ class Reading(Knowing):
 
     def _is_lent(self, value: Any) -> bool:
         """Return whether a module holds a tensor only for a call of `functional_call`: it is there at no other time."""
-        return bool(LENT) and any(value is one for lent in list(LENT.values()) for one in lent.values.values())
+        return bool(FUNCTIONAL_STATE) and any(
+            value is one for lent in list(FUNCTIONAL_STATE.values()) for one in lent.values.values()
+        )
 
     def writing_attribute(self, o: Any, name: str) -> Any:
         """Save the attributes of an outer object before one is set or deleted."""
         if isinstance(o, Tensor):
             if not hasattr(type(o), name):
                 if id(o) in self.known or id(o) in self.arguments or not self._is_made(o):
-                    self.no(f"the attribute {name} of a tensor is set")
+                    self.decline(f"the attribute {name} of a tensor is set")
                 self.tagged[id(o)] = o
             elif name not in ("data", "grad", "requires_grad") and id(o) in self.known:
-                self.no(f"the attribute {name} of a tensor is set")
+                self.decline(f"the attribute {name} of a tensor is set")
             return o
         kind = type(o)
         if is_an_array(o) and whose_class(kind) == "arrays":
-            self.no(f"the attribute {name} of an array is set")
+            self.decline(f"the attribute {name} of an array is set")
             return o
         if whose_class(kind) == "agrad" and not isinstance(o, type | types.FunctionType):
             tracked = self.at(o)
             if tracked.status != FRESH:
-                self.no(f"the attribute {name} of a {kind.__name__} is set")
+                self.decline(f"the attribute {name} of a {kind.__name__} is set")
             return o
         tracked = self.at(o)
         self.ensure(o)
@@ -719,7 +723,7 @@ class Reading(Knowing):
         _, names = self._before.get(id(held), (held, ()))
         if name in names:
             if held is o:
-                self.no(f"the attribute {name} of {self.called(o)} is deleted")
+                self.decline(f"the attribute {name} of {self.called(o)} is deleted")
             else:
                 what = f"which attributes {self.called(o)} has"
                 self.require(equals(list, list(names)), held, True, what, ("names", id(held)))
@@ -731,7 +735,7 @@ class Reading(Knowing):
         if tracked.status == ARGUMENT and held is not None and name in held:
             fields = member_of(type(o), "__dataclass_fields__")
             if fields is MISSING or name not in fields:
-                self.no(f"the attribute {name} of {self.called(o)}, a container among the arguments, is set")
+                self.decline(f"the attribute {name} of {self.called(o)}, a container among the arguments, is set")
         if tracked.status != FOUND or isinstance(o, type):
             return
         if isinstance(o, types.ModuleType):
@@ -763,7 +767,7 @@ class Reading(Knowing):
             tracked = self.at(o)
             self.use(key)
             if isinstance(key, Tensor):
-                return self.watcher_out(self.primitively(operator.getitem, o, key))
+                return self.out_of_agrad(self.primitively(operator.getitem, o, key))
             return self._part(o, operator.getitem, key) if is_basic(key) else self._taken_of(o, o[key])
         if isinstance(o, type):
             self.use(key)
@@ -777,13 +781,13 @@ class Reading(Knowing):
             if whose_class(kind) == "agrad":
                 self.handed(o)
                 self.handed(key)
-                return self.fresh_all(self.watcher_out(self.primitively(operator.getitem, o, key)))
+                return self.fresh_all(self.out_of_agrad(self.primitively(operator.getitem, o, key)))
             return o[key]
         if isinstance(o, CONTAINERS):
             self.ensure(o)
         if not isinstance(o, list | dict | tuple | deque):
-            if tracked.status != FRESH or method_row(kind, "__getitem__") is None:
-                self.no(f"an entry of a {kind.__name__} is read")
+            if tracked.status != FRESH or method_effects(kind, "__getitem__") is None:
+                self.decline(f"an entry of a {kind.__name__} is read")
                 return o[key]
             self.use(key)
             value = o[key]
@@ -811,9 +815,11 @@ class Reading(Knowing):
             if value is MISSING:
                 makes = member_of(kind, "__missing__")
                 if type(makes) not in (type(MISSING), types.FunctionType):
-                    self.no(f"{self.name(at)} makes an entry that it has not")
+                    self.decline(f"{self.name(at)} makes an entry that it has not")
                 if type(member_of(type(key), "__hash__")) is types.FunctionType:
-                    self.no(f"{self.name(at)} has no entry for a {type(key).__name__}, which has a hash of its own")
+                    self.decline(
+                        f"{self.name(at)} has no entry for a {type(key).__name__}, which has a hash of its own"
+                    )
                 else:
                     self.missing(o, key, self.name(at, ("item", key)))
                 if makes is MISSING:
@@ -855,7 +861,7 @@ class Reading(Knowing):
         kind = type(o)
         if is_an_array(o):
             self.writing(o)
-            return Reads(self, o)
+            return IndexProbe(self, o)
         tracked = self.at(o)
         setter = member_of(kind, "__setitem__")
         if type(setter) is types.FunctionType:
@@ -865,14 +871,14 @@ class Reading(Knowing):
             if tracked.status == ARGUMENT or isinstance(o, dict | list):
                 self.changing(o)
             else:
-                self.no(f"an entry of {self.called(o)} is set")
+                self.decline(f"an entry of {self.called(o)} is set")
         elif whose_class(kind) == "arrays" or (
             not isinstance(o, list | dict | bytearray)
             and whose_class(kind) == "python"
-            and method_row(kind, "__setitem__") is None
+            and method_effects(kind, "__setitem__") is None
         ):
-            self.no(f"an entry of a {kind.__name__} is set")
-        return Reads(self, o) if isinstance(o, list | bytearray) else o
+            self.decline(f"an entry of a {kind.__name__} is set")
+        return IndexProbe(self, o) if isinstance(o, list | bytearray) else o
 
     def iterated(self, v: Any) -> Any:
         """Record a value that is iterated over."""
@@ -896,12 +902,12 @@ class Reading(Knowing):
             return v
         if kind is types.GeneratorType:
             if tracked.status != FRESH:
-                self.no("a generator from outside goes on")
+                self.decline("a generator from outside goes on")
             self.driven[id(v.gi_frame)] = v.gi_frame
             return v
         self.ensure(v)
         if tracked.status == FOUND and whose_class(kind) == "python":
-            self.no(f"a {kind.__name__} from outside is gone through")
+            self.decline(f"a {kind.__name__} from outside is gone through")
         if whose_class(kind) == "agrad":
             self.handed(v)
             return self.fresh_all(list(v))
@@ -948,13 +954,13 @@ class Reading(Knowing):
         if is_read_unseen(kind):
             self.looked_into(v, depth)
         if tracked.status == FOUND and whose_class(kind) == "python" and not callable(v):
-            self.no(f"a {kind.__name__} from outside is read")
+            self.decline(f"a {kind.__name__} from outside is read")
         return v
 
     def told_by_identity(self, key: Any) -> None:
         """Give up if a NaN is looked for: its identity decides, and that cannot be a condition."""
         if isinstance(key, float) and math.isnan(key):
-            self.no("a NaN is looked for in a container")
+            self.decline("a NaN is looked for in a container")
 
     def hashed(self, key: Any) -> None:
         """Record an object that becomes a key or a member of a set: its hash and its equality are used."""
@@ -973,9 +979,9 @@ class Reading(Knowing):
 
     def condition(self, number: Any) -> None:
         """Make a number a condition, if the program computes it."""
-        live = self.watcher.live_of(number)
+        live = self.tracer.traced_of(number)
         if live is not None:
-            self.watcher.condition(live)
+            self.tracer.condition(live)
 
     def handed(self, value: Any, depth: int = 0) -> None:
         """Record everything that agrad's own code may read of its argument."""
@@ -995,8 +1001,8 @@ class Reading(Knowing):
                 else:
                     self.handed(inside, depth + 1)
             return
-        if tells(value):
-            self.told(value)
+        if reports_own_settings(value):
+            self.see_settings(value)
             return
         if isinstance(value, type | types.ModuleType | Generator) or kind in CONSTANT:
             if isinstance(value, type):
@@ -1040,7 +1046,7 @@ class Reading(Knowing):
             fields = member_of(type(o), "__dataclass_fields__")  # its key contains these, and no others
             for name in held:
                 if fields is MISSING or name not in fields:
-                    self.no(f"an attribute of {self.called(o)}, a container among the arguments, is read")
+                    self.decline(f"an attribute of {self.called(o)}, a container among the arguments, is read")
 
     def _all_of(self, o: Any, at: Found, depth: int) -> None:
         """Record all attributes of an outer object."""
@@ -1070,12 +1076,12 @@ class Reading(Knowing):
 
     # -- optimisers ---------------------------------------------------------------------------------------------------
 
-    def told(self, o: Any) -> None:
+    def see_settings(self, o: Any) -> None:
         """Record the paths to the tensors of an optimiser or a schedule, which reports all other reads to the recorder."""
         if id(o) in self._whole:
             return
         self._whole[id(o)] = o
-        self.watcher.tell_of(o)
+        self.tracer.watch_settings(o)
         tracked = self.at(o)
         if tracked.status == FRESH and tracked.at is None:
             return
@@ -1085,14 +1091,14 @@ class Reading(Knowing):
         self.ensure_methods(kind)
         for name, value in list(vars(o).items()):
             parts = value if isinstance(value, list | tuple) else [value]
-            if name in ("optimizer", "optimizers") or any(tells(part) for part in parts):
+            if name in ("optimizer", "optimizers") or any(reports_own_settings(part) for part in parts):
                 self.see(value, at, ("attribute", name))
                 inner = Found(value, at, ("attribute", name))
                 for i, part in enumerate(parts):
-                    if tells(part):
+                    if reports_own_settings(part):
                         if isinstance(value, list | tuple):
                             self.see(part, inner, ("item", i))
-                        self.told(part)
+                        self.see_settings(part)
             elif any(isinstance(part, types.FunctionType | types.MethodType) for part in parts):
                 if value is not parts:
                     self.see(value, at, ("attribute", name))
@@ -1144,12 +1150,12 @@ STEADY: Final = frozenset(
 )
 
 
-class Reads:
+class IndexProbe:
     """Replaces an array, or a list, where entries are set: it checks the key, and the values."""
 
     __slots__ = ("_of", "_tracker")
 
-    def __init__(self, tracker: Reading, of: Any) -> None:
+    def __init__(self, tracker: ReadingHooks, of: Any) -> None:
         self._tracker, self._of = tracker, of
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -1204,4 +1210,4 @@ def _lacks(name: str, o: Any) -> bool:
     return not hasattr(o, name)
 
 
-__all__ = ["BYTES", "FOUND", "Reading", "facts_of", "instance_dict", "is_data", "is_view", "member_of"]
+__all__ = ["BYTES", "FOUND", "ReadingHooks", "facts_of", "instance_dict", "is_data", "is_view", "member_of"]

@@ -17,27 +17,27 @@ from agrad.tree import TreeDef
 
 #: A function of outputs, the leaves of the arguments, and the node of the differentiated results: it returns the
 #: function's result.
-Giver = Callable[[Sequence[Any], Sequence[Any], Any], Any]
+ResultMaker = Callable[[Sequence[Any], Sequence[Any], Any], Any]
 
 FILE = "<agrad results>"
 errors.INTERNAL_FILES.add(FILE)
 
 
-def giver_of(kept: Any, whole: bool) -> Giver | None:
-    """Return the function that builds the results of a kept program whose outputs have been seen; None if `Kept.returned` must do it.
+def result_maker_of(cached: Any, whole: bool) -> ResultMaker | None:
+    """Return the function that builds the results of a cached program whose outputs have been seen; None if `CachedProgram.returned` must do it.
 
     Parameters
     ----------
-    kept : Kept
+    cached : CachedProgram
         The program; its module imports this one.
     whole : bool
         Whether its results are returned as arrays of their library.
     """
-    backend = kept.backend
-    arguments, structure = kept.program.arguments, kept.program.results
+    backend = cached.backend
+    arguments, structure = cached.program.arguments, cached.program.results
     assert arguments is not None
     assert structure is not None
-    if backend.is_lazy or len(kept.giving) > LARGEST:
+    if backend.is_lazy or len(cached.giving) > LARGEST:
         return None
     names: dict[str, Any] = {
         "Tensor": Tensor,
@@ -49,7 +49,7 @@ def giver_of(kept: Any, whole: bool) -> Giver | None:
     lines = []
     made: dict[int, str] = {}
     results = []
-    for i, (leaf, at) in enumerate(kept.giving):
+    for i, (leaf, at) in enumerate(cached.giving):
         kind = type(leaf)
         if kind is Number:
             results.append(f"item(outs[{at}])")
@@ -58,19 +58,19 @@ def giver_of(kept: Any, whole: bool) -> Giver | None:
             if type(given) is not Leaf or given.raw is not whole:
                 return None
             results.append(f"copied(as_array(leaves[{leaf.place}]))" if whole else f"leaves[{leaf.place}]")
-        elif kind is Leaf and at in kept.specs and not leaf.spent:
-            followed = kept.backward is not None and leaf.number in kept.followed
-            shape = kept.specs[at].shape
+        elif kind is Leaf and at in cached.specs and not leaf.spent:
+            followed = cached.backward is not None and leaf.number in cached.followed
+            shape = cached.specs[at].shape
             out = f"outs[{at}]" if shape else f"as_array(outs[{at}])"
             if leaf.raw:
                 results.append(out)
             elif not whole or followed:
-                first = kept.firsts[i]
+                first = cached.firsts[i]
                 if first not in made:
                     made[first] = f"t{first}"
-                    names[f"s{at}"] = kept.specs[at]
-                    place = kept.followed.index(leaf.number) if followed else 0
-                    several = f"output_of(node, {place})" if len(kept.followed) > 1 else "node"
+                    names[f"s{at}"] = cached.specs[at]
+                    place = cached.followed.index(leaf.number) if followed else 0
+                    several = f"output_of(node, {place})" if len(cached.followed) > 1 else "node"
                     lines += [f"t{first} = new(Tensor)", f"t{first}._raw, t{first}._spec = {out}, s{at}"]
                     lines.append(f"t{first}._node = {several if followed else None}")
                 results.append(made[first])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType
 from typing import Any, TypeVar
 
-from agrad.compiled.hooks import FUTURE, HOOKS, NOW, Pattern
+from agrad.compiled.instrumentation import CURRENT, FUTURE, HOOKS, Pattern
 
 #: Placeholder for `HOOKS` in the tree, whose constants are plain: it is replaced after compiling.
 MARK = "\0hooks\0"
@@ -24,7 +24,7 @@ MARK = "\0hooks\0"
 READER = ".reader"
 
 #: A value on its way to its targets: no source contains such a name.
-KEPT = ".kept"
+VALUE_NAME = ".kept"
 
 #: Flags of code: a function's, a nested function's, and those of coroutines and asynchronous generators.
 OPTIMIZED, NESTED, ASYNC = 0x1, 0x10, 0x80 | 0x200
@@ -67,7 +67,7 @@ if sys.version_info >= (3, 12):
     BINDING.add(ast.TypeAlias)
 
 
-class Plain:
+class PlainCode:
     """The plain code object behind an instrumented one, whose last constant it is."""
 
     __slots__ = ("code",)
@@ -84,7 +84,7 @@ def is_instrumented(code: CodeType) -> bool:
 def plain_code(code: CodeType) -> CodeType | None:
     """Return the plain code object behind an instrumented one."""
     last = code.co_consts[-1] if code.co_consts else None
-    return last.code if type(last) is Plain else None
+    return last.code if type(last) is PlainCode else None
 
 
 def instrumented(code: CodeType) -> CodeType | None:
@@ -108,7 +108,7 @@ def instrumented(code: CodeType) -> CodeType | None:
         return code
     if code.co_flags & ASYNC or (code.co_name[:1] == "<" and code.co_name != "<lambda>"):
         return None
-    tracker, NOW.tracker = NOW.tracker, None  # the parser may itself be instrumented
+    tracker, CURRENT.tracker = CURRENT.tracker, None  # the parser may itself be instrumented
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the user's source: issued when it was compiled first
@@ -120,7 +120,7 @@ def instrumented(code: CodeType) -> CodeType | None:
                 if newer is lines or not _match(code, newer):
                     _TWINS[id(code)] = code, None, _cached(code.co_filename)
     finally:
-        NOW.tracker = tracker
+        CURRENT.tracker = tracker
     return _TWINS[id(code)][1]
 
 
@@ -381,7 +381,7 @@ def _matched(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, CodeTy
         len(own) != len(nested)
         or _shape(plain) != _shape(made)
         or set(plain.co_cellvars) != set(made.co_cellvars)
-        or set(plain.co_varnames) != set(made.co_varnames) - {KEPT}
+        or set(plain.co_varnames) != set(made.co_varnames) - {VALUE_NAME}
     ):
         return None
     replaced: dict[int, CodeType] = {}
@@ -398,7 +398,7 @@ def _matched(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, CodeTy
     is_whole = any(value is HOOKS for value in constants) or not (plain.co_names or plain.co_freevars)
     is_whole = is_whole or not plain.co_flags & OPTIMIZED
     if is_whole:
-        constants.append(Plain(plain))
+        constants.append(PlainCode(plain))
     code = made.replace(co_consts=tuple(constants), co_qualname=plain.co_qualname)
     if is_whole:
         twins.append((plain, code))
@@ -612,7 +612,7 @@ def pattern_of(target: Any) -> Pattern:
     return tuple(elements), star
 
 
-class Place:
+class SourceSpan:
     """A position in the source, of one line at most."""
 
     __slots__ = ("col_offset", "end_col_offset", "end_lineno", "lineno")
@@ -630,8 +630,8 @@ def place_of(node: Any) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return place_of(node.func)
     if isinstance(node, ast.Attribute):
-        return Place(node.end_lineno or 0, max(0, node.end_col_offset - len(node.attr)), node.end_col_offset)  # type: ignore[operator, arg-type]
-    return Place(node.lineno, node.col_offset, node.col_offset + 1)
+        return SourceSpan(node.end_lineno or 0, max(0, node.end_col_offset - len(node.attr)), node.end_col_offset)  # type: ignore[operator, arg-type]
+    return SourceSpan(node.lineno, node.col_offset, node.col_offset + 1)
 
 
 class Rewriter:
@@ -661,7 +661,7 @@ class Rewriter:
         called = _at(place, ast.Attribute, _at(place, ast.Constant, MARK), name, LOAD)
         return _at(place, ast.Call, called, nodes, list(keywords))  # type: ignore[no-any-return]
 
-    def told(self, at: Any, name: str, *args: Any) -> ast.stmt:
+    def hook_statement(self, at: Any, name: str, *args: Any) -> ast.stmt:
         """Create a statement from the call of a hook."""
         return _at(place_of(at), ast.Expr, self.hook(at, name, *args))  # type: ignore[no-any-return]
 
@@ -710,7 +710,7 @@ class Rewriter:
             for name, kind in dict.fromkeys(self.stored):
                 at = place_of(statement)
                 reader = self.reader(at, name) if kind == "nonlocal" else None
-                made.append(self.told(at, "before_store", mangled(name, self.private), kind, reader))
+                made.append(self.hook_statement(at, "before_store", mangled(name, self.private), kind, reader))
             self.stored = outer
             made.extend(new if isinstance(new, list) else [new])
         return made
@@ -736,7 +736,7 @@ class Rewriter:
             is_documented = _is_text(body[0])
             made = [*body[:1]] if is_documented else []
             at = place_of(body[-1] if is_documented and len(body) == 1 else body[is_documented])
-            made += [self.told(at, "made", _at(at, ast.Name, name.arg, LOAD)) for name in gathered]
+            made += [self.hook_statement(at, "made", _at(at, ast.Name, name.arg, LOAD)) for name in gathered]
             made += self.block(body[is_documented:])  # type: ignore[arg-type]
         self.scope = outer
         return made
@@ -762,7 +762,7 @@ class Rewriter:
     def decorators(self, node: Definition) -> list[ast.expr]:
         """Return decorators with hooks, and innermost the one that reports the created object."""
         made = [self.hook(d, "decorating", self.visit(d)) for d in node.decorator_list]
-        at = Place(node.lineno, node.col_offset, node.col_offset + 1)
+        at = SourceSpan(node.lineno, node.col_offset, node.col_offset + 1)
         return [*made, _at(at, ast.Attribute, _at(at, ast.Constant, MARK), "made", LOAD)]
 
     def within_parameters(self, node: Any) -> Scope:
@@ -1019,7 +1019,7 @@ class Rewriter:
                 *self.gathered_by(targets[0]),
             ]
         return [
-            _at(node, ast.Assign, [_at(node, ast.Name, KEPT, STORE)], made),
+            _at(node, ast.Assign, [_at(node, ast.Name, VALUE_NAME, STORE)], made),
             self.while_kept(
                 node,
                 [
@@ -1043,12 +1043,12 @@ class Rewriter:
     def while_kept(self, at: Any, body: list[ast.stmt]) -> ast.stmt:
         """Return statements after which no value is kept."""
         place = place_of(at)
-        gone = _at(place, ast.Delete, [_at(place, ast.Name, KEPT, DEL)])
+        gone = _at(place, ast.Delete, [_at(place, ast.Name, VALUE_NAME, DEL)])
         return _at(at, ast.Try, body, [], [], [gone])  # type: ignore[no-any-return]
 
     def kept_for(self, at: Any, target: Any) -> Any:
         """Return an expression for the kept value, in the form for a target."""
-        kept = _at(place_of(at), ast.Name, KEPT, LOAD)
+        kept = _at(place_of(at), ast.Name, VALUE_NAME, LOAD)
         return self.unpacked(kept, kept, target) if is_pattern(target) else kept
 
     def visit_annotated(self, node: ast.AnnAssign) -> Any:
@@ -1081,11 +1081,11 @@ class Rewriter:
                 entered = self.hook(target, "entered", _at(target, ast.Name, target.id, LOAD))
                 body.insert(0, _at(target, ast.Assign, [self.visit(target)], entered))
             elif target is not None:
-                entered = self.hook(target, "entered", _at(target, ast.Name, KEPT, LOAD))
+                entered = self.hook(target, "entered", _at(target, ast.Name, VALUE_NAME, LOAD))
                 if is_pattern(target):
                     entered = self.unpacked(entered, entered, target)
                 body.insert(0, self.while_kept(target, [_at(target, ast.Assign, [self.visit(target)], entered)]))
-                target = _at(target, ast.Name, KEPT, STORE)
+                target = _at(target, ast.Name, VALUE_NAME, STORE)
             body = [_at(node, ast.With, [ast.withitem(manager, target)], body)]
         return body
 
@@ -1094,15 +1094,15 @@ class Rewriter:
             self.storing(alias.asname or alias.name.partition(".")[0])
         if isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names)
-            return [self.told(node, "importing", node.module or "", names, node.level), node]
-        return [*(self.told(node, "importing", alias.name, (), 0) for alias in node.names), node]
+            return [self.hook_statement(node, "importing", node.module or "", names, node.level), node]
+        return [*(self.hook_statement(node, "importing", alias.name, (), 0) for alias in node.names), node]
 
     def visit_handler(self, node: ast.ExceptHandler) -> Any:
         error = None
         if node.name is not None:
             self.storing(node.name)
             error = _at(place_of(node), ast.Name, node.name, LOAD)
-        made = [self.told(node, "caught", error), *self.block(node.body)]
+        made = [self.hook_statement(node, "caught", error), *self.block(node.body)]
         return self.rebuilt(node, body=made)
 
     def visit_match(self, node: ast.Match) -> Any:

@@ -1,7 +1,7 @@
 """Tracing: record a call without changing its behaviour, and its backward pass as a program.
 
-`Watcher` is the recorder of `agrad.compiled.compiling`. The user's functions get plain floats from it, which it knows
-by identity; agrad's own get `Live` numbers: sums and products of them are steps, any other use makes them conditions.
+`Tracer` is the recorder of `agrad.compiled.compiling`. The user's functions get plain floats from it, which it knows
+by identity; agrad's own get `TracedFloat` numbers: sums and products of them are steps, any other use makes them conditions.
 If no program can hold the call, it continues without one.
 """
 
@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple, Self
 
-from agrad.compiled.backward import Backward, Noted, Part, uses_of
+from agrad.compiled.backward import CapturedBackward, NodeSteps, RecordingPass, uses_of
 from agrad.compiled.guards import Link, called, changed_between, settings_of
 from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of
@@ -25,54 +25,54 @@ from agrad.core.saved import Packed
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops.methods import BINARY
 from agrad.plugin.manager import default_backend
-from agrad.program.blanks import BlankRecorder
+from agrad.program.blank_recording import BlankRecorder
 from agrad.program.closures import Found
 from agrad.program.program import Program
-from agrad.program.recording import CaptureError, Hooked, Recorder
+from agrad.program.recording import CaptureError, RecordedHook, Recorder
 
 
-class Live(float):
+class TracedFloat(float):
     """A number that a program computes anew at every call (an argument, a setting, a value's `item()`), for agrad's own code.
 
     Sums, differences, products and quotients with it are steps; any other use by Python makes the number itself a
     condition for the program. C code would read it unobserved: the user's functions get the plain float of
-    `Watcher.out`.
+    `Tracer.out`.
     """
 
-    watcher: Watcher
+    tracer: Tracer
     array: Any
     used: bool
     fixed: bool  # it is a condition: values computed only from it are constant
 
-    def __new__(cls, value: float, watcher: Watcher, array: Any) -> Self:
+    def __new__(cls, value: float, tracer: Tracer, array: Any) -> Self:
         made = super().__new__(cls, value)
-        made.watcher, made.array, made.used, made.fixed = watcher, array, False, False
+        made.tracer, made.array, made.used, made.fixed = tracer, array, False, False
         return made
 
     def __reduce__(self) -> Any:
         return float, (float(self),)
 
 
-Live.__name__ = Live.__qualname__ = "float"  # its name in messages
+TracedFloat.__name__ = TracedFloat.__qualname__ = "float"  # its name in messages
 
 
-def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any], Any]:
+def _traced_operator(name: str, op: str, *, reflected: bool = False) -> Callable[[TracedFloat, Any], Any]:
     plain = getattr(float, name)
 
-    def method(self: Live, other: Any) -> Any:
+    def method(self: TracedFloat, other: Any) -> Any:
         result = plain(self, other)
-        watcher = self.watcher
-        if result is NotImplemented or not watcher.is_open:
+        tracer = self.tracer
+        if result is NotImplemented or not tracer.is_open:
             return result
-        live = watcher.live_of(other)
+        live = tracer.traced_of(other)
         self.used = True
         if live is not None:
             live.used = True
         if self.fixed and (live is None or live.fixed):
             return result
         part = float(other) if live is None else live.array
-        array = watcher.of_numbers(op, *((part, self.array) if reflected else (self.array, part)), of=self.array)
-        return Live(result, watcher, array)
+        array = tracer.of_numbers(op, *((part, self.array) if reflected else (self.array, part)), of=self.array)
+        return TracedFloat(result, tracer, array)
 
     return method
 
@@ -80,34 +80,34 @@ def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any
 def _bound(name: str, kind: type = float) -> Callable[..., Any]:
     plain = getattr(kind, name)
 
-    def method(self: Live | Whole, *args: Any) -> Any:
-        self.watcher.condition(self)
+    def method(self: TracedFloat | TracedInt, *args: Any) -> Any:
+        self.tracer.condition(self)
         return plain(self, *args)
 
     return method
 
 
 for _name in ("add", "sub", "mul", "truediv"):
-    setattr(Live, f"__{_name}__", _live(f"__{_name}__", BINARY[_name]))
-    setattr(Live, f"__r{_name}__", _live(f"__r{_name}__", BINARY[_name], reflected=True))
+    setattr(TracedFloat, f"__{_name}__", _traced_operator(f"__{_name}__", BINARY[_name]))
+    setattr(TracedFloat, f"__r{_name}__", _traced_operator(f"__r{_name}__", BINARY[_name], reflected=True))
 for _name in (
     *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "float", "int", "repr", "format", "round", "trunc", "floor"),
     *("ceil", "pow", "rpow", "mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod", "abs", "neg", "pos"),
 ):
-    setattr(Live, f"__{_name}__", _bound(f"__{_name}__"))
-Live.__str__ = Live.__repr__  # type: ignore[method-assign]
+    setattr(TracedFloat, f"__{_name}__", _bound(f"__{_name}__"))
+TracedFloat.__str__ = TracedFloat.__repr__  # type: ignore[method-assign]
 
 
-class Whole(int):
+class TracedInt(int):
     """An integer that a program computes anew at every call, for agrad's own code: any use of it makes it a condition."""
 
-    watcher: Watcher
+    tracer: Tracer
     array: Any
     used: bool
 
-    def __new__(cls, value: int, watcher: Watcher, array: Any) -> Self:
+    def __new__(cls, value: int, tracer: Tracer, array: Any) -> Self:
         made = super().__new__(cls, value)
-        made.watcher, made.array, made.used = watcher, array, False
+        made.tracer, made.array, made.used = tracer, array, False
         return made
 
     def __reduce__(self) -> Any:
@@ -120,9 +120,9 @@ for _name in (
     *(f"{r}{name}" for r in ("", "r") for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")),
     *(f"{r}{name}" for r in ("", "r") for name in ("and", "or", "xor", "lshift", "rshift")),
 ):
-    setattr(Whole, f"__{_name}__", _bound(f"__{_name}__", int))
-Whole.__name__ = Whole.__qualname__ = "int"
-Whole.__str__ = Whole.__repr__  # type: ignore[method-assign]
+    setattr(TracedInt, f"__{_name}__", _bound(f"__{_name}__", int))
+TracedInt.__name__ = TracedInt.__qualname__ = "int"
+TracedInt.__str__ = TracedInt.__repr__  # type: ignore[method-assign]
 
 
 def own_integer(value: int) -> int:
@@ -139,9 +139,9 @@ def own_integer(value: int) -> int:
     return made
 
 
-def as_plain(number: Live | Whole) -> Any:
+def as_plain(number: TracedFloat | TracedInt) -> Any:
     """Return a number as a plain Python number."""
-    return float.__pos__(number) if isinstance(number, Live) else int.__pos__(number)
+    return float.__pos__(number) if isinstance(number, TracedFloat) else int.__pos__(number)
 
 
 class Condition(NamedTuple):
@@ -162,7 +162,7 @@ class Condition(NamedTuple):
     line: str
 
 
-class Watcher(Recorder):
+class Tracer(Recorder):
     """A recorder of a call that keeps its behaviour: if no program can hold the call, it continues without one.
 
     Attributes
@@ -185,15 +185,15 @@ class Watcher(Recorder):
         The function is running.
     backend : Backend or None
         Where it computes.
-    lives : list of Live or Whole
+    traced_numbers : list of TracedFloat or TracedInt
         The numbers it passed to Python.
-    numbers : dict of int to (number, Live or Whole)
+    numbers : dict of int to (number, TracedFloat or TracedInt)
         By ``id`` the plain floats and integers that represent some of them, which are kept alive.
-    tellers : list
+    setting_owners : list
         The optimisers and schedules that the function has reached.
     settings : dict
         Their settings at that time.
-    told : set
+    reported_settings : set
         Which of these were changed by an effect.
     first : int
         The creation number of the call's first node.
@@ -218,11 +218,11 @@ class Watcher(Recorder):
         self.is_open = True
         self.backend: Backend | None = None
         self.conditions: list[Condition] = []
-        self.lives: list[Live | Whole] = []
-        self.numbers: dict[int, tuple[Any, Live | Whole]] = {}
-        self.tellers: list[Any] = []
+        self.traced_numbers: list[TracedFloat | TracedInt] = []
+        self.numbers: dict[int, tuple[Any, TracedFloat | TracedInt]] = {}
+        self.setting_owners: list[Any] = []
         self.settings: dict[Any, Found] = {}
-        self.told: set[Any] = set()
+        self.reported_settings: set[Any] = set()
         self.prologue: list[tuple[Any, ...]] = []
         self.epilogue: list[tuple[int, Callable[[float], None]]] = []
         self.guards: list[Link] = []
@@ -232,7 +232,7 @@ class Watcher(Recorder):
         self._errors = self._default._error_state()
         self.held_by_python: list[dict[Any, Any]] = []
 
-    def give_up(self, error: CaptureError, *, later: bool = False) -> None:
+    def decline(self, error: CaptureError, *, later: bool = False) -> None:
         """Record why there will be no program."""
         if self.failure is None:
             self.failure = error
@@ -245,17 +245,17 @@ class Watcher(Recorder):
         try:
             return recorded()
         except CaptureError as error:
-            self.give_up(error)
+            self.decline(error)
             return plain()
         except Exception as error:  # noqa: BLE001 (it is told in the warning)
             try:
                 result = plain()
             except Exception as own:  # the call's own, if it ends here; otherwise a program would raise it where the function continues
-                self.give_up(
+                self.decline(
                     CaptureError(f"capture: the function goes on after an error, {type(own).__name__}{errors.called()}")
                 )
                 raise
-            self.give_up(CaptureError(f"capture: {type(error).__name__} where it was written down: {error}"))
+            self.decline(CaptureError(f"capture: {type(error).__name__} where it was written down: {error}"))
             return result
 
     def around(
@@ -263,17 +263,17 @@ class Watcher(Recorder):
     ) -> Callable[..., Any]:
         if self.backend is not backend and not backend.is_batched:
             if self.backend is not None:
-                self.give_up(CaptureError(f"capture: two backends take part{errors.called()}"))
+                self.decline(CaptureError(f"capture: two backends take part{errors.called()}"))
             self.backend = backend
         if self.failure is None and backend is self._default and self._errors is not None:
             state = backend._error_state()
             if state is not None and state != self._errors:
                 self.not_recorded("the function sets what happens at floating-point errors (np.errstate)", later=False)
-        recorded = self._try(lambda: super(Watcher, self).around(op, backend, kernel, values, raw), lambda: kernel)
+        recorded = self._try(lambda: super(Tracer, self).around(op, backend, kernel, values, raw), lambda: kernel)
         return lambda *args, **kwargs: self._try(lambda: recorded(*args, **kwargs), lambda: kernel(*args, **kwargs))
 
     def operand(self, op: Op, value: Any, array: Any) -> None:
-        live, owner = self.live_of(value), backend_of(array)
+        live, owner = self.traced_of(value), backend_of(array)
         if live is not None and owner is None:  # it stays a Python number
             self.condition(live)
             return
@@ -289,7 +289,7 @@ class Watcher(Recorder):
 
     def part(self, inner: Backend, op: str, part: Any) -> Any:
         """Return an argument in the form for a step; a number of the program that is a parameter of an operation is a condition."""
-        if isinstance(part, Live | Whole) and self.is_open:
+        if isinstance(part, TracedFloat | TracedInt) and self.is_open:
             self.condition(part)
             return as_plain(part)
         return super().part(inner, op, part)
@@ -306,7 +306,7 @@ class Watcher(Recorder):
             self.histories[id(tensor)] = tensor, history_of(tensor)
 
     def hook(self, tensor: Tensor, handle: Handle) -> None:
-        self._try(lambda: super(Watcher, self).hook(tensor, handle), lambda: None)
+        self._try(lambda: super(Tracer, self).hook(tensor, handle), lambda: None)
 
     def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
         if node.seq < self.first:  # another call may bring another history
@@ -315,14 +315,14 @@ class Watcher(Recorder):
         return lambda *args: self._try(lambda: recorded(*args), lambda: vjp(*args))
 
     def kernels_of(self, backend: Any) -> Any:
-        return _WatchedKernels(self, super().kernels_of(backend), backend.xp)
+        return _TracedKernels(self, super().kernels_of(backend), backend.xp)
 
     def alias(self, made: Any, array: Any) -> None:
-        self._try(lambda: super(Watcher, self).alias(made, array), lambda: None)
+        self._try(lambda: super(Tracer, self).alias(made, array), lambda: None)
 
     def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
         return self._try(
-            lambda: super(Watcher, self).draw(backend, kind, shape, key, **options),
+            lambda: super(Tracer, self).draw(backend, kind, shape, key, **options),
             lambda: backend.random(kind, shape, key, **options),
         )
 
@@ -331,17 +331,17 @@ class Watcher(Recorder):
         self.not_recorded("the function seeds a random generator, or sets its state", later=False)
 
     def detached(self, array: Any) -> Any:
-        return self._try(lambda: super(Watcher, self).detached(array), lambda: array)
+        return self._try(lambda: super(Tracer, self).detached(array), lambda: array)
 
     def detach(self, tensor: Tensor) -> Any:
-        return self._try(lambda: super(Watcher, self).detach(tensor), lambda: tensor._raw)
+        return self._try(lambda: super(Tracer, self).detach(tensor), lambda: tensor._raw)
 
     def leaves(self, tensor: Tensor) -> Any:
         if self.failure is None:
             try:
                 super().leaves(tensor)
             except CaptureError as error:
-                self.give_up(error)
+                self.decline(error)
 
     def item(self, tensor: Tensor) -> Any:
         backend = tensor._spec.backend
@@ -350,9 +350,9 @@ class Watcher(Recorder):
         value = backend.item(tensor._computed() if backend.is_lazy else tensor._raw)
         self.meet(tensor)
         if type(value) is float and self.sees:
-            return self._try(lambda: self.live(value, tensor._raw), lambda: value)
+            return self._try(lambda: self.traced_float(value, tensor._raw), lambda: value)
         if type(value) is int and self.sees and self.failure is None:
-            return self._try(lambda: self.whole(value, tensor._raw), lambda: value)
+            return self._try(lambda: self.traced_int(value, tensor._raw), lambda: value)
         self.demand(self.number_of(tensor._raw), value)
         return value
 
@@ -370,16 +370,16 @@ class Watcher(Recorder):
         backend = default_backend()
         array = backend.asarray(value, dtype="float64")
         self.introduce(array)
-        made = Live(value, self, array)
-        self.lives.append(made)
+        made = TracedFloat(value, self, array)
+        self.traced_numbers.append(made)
         given: float = self.out(made)
         return given
 
-    def out(self, number: Live | Whole) -> Any:
+    def out(self, number: TracedFloat | TracedInt) -> Any:
         """Return the plain number that a user's function gets for one: a separate object, known from now on."""
         number.used = True  # its uses are observed
         value: Any
-        if isinstance(number, Live):
+        if isinstance(number, TracedFloat):
             value = float.__pos__(number)  # for a subclass of float, a new object
         else:
             value = own_integer(int.__pos__(number))
@@ -389,32 +389,32 @@ class Watcher(Recorder):
         self.numbers[id(value)] = value, number
         return value
 
-    def live_of(self, value: Any) -> Live | None:
+    def traced_of(self, value: Any) -> TracedFloat | None:
         """Return the number that a plain float represents, by identity; None for any other value.
 
         An integer becomes a condition: its uses go beyond returning it.
         """
-        if isinstance(value, Live):
-            return value if value.watcher is self else None
+        if isinstance(value, TracedFloat):
+            return value if value.tracer is self else None
         known = self.numbers.get(id(value))
         number = None if known is None else known[1]
-        if isinstance(number, Whole):
+        if isinstance(number, TracedInt):
             self.condition(number)
             return None
         return number
 
     def number_of_float(self, value: Any) -> int | None:
         known = self.numbers.get(id(value))
-        number = value if isinstance(value, Live | Whole) else None if known is None else known[1]
+        number = value if isinstance(value, TracedFloat | TracedInt) else None if known is None else known[1]
         return None if number is None else self.number_of(number.array)
 
-    def live(self, value: float, array: Any) -> Live:
+    def traced_float(self, value: float, array: Any) -> TracedFloat:
         """Return a number that is computed anew at every call, from a 0-d array."""
         xp = self.kernels_of(backend_of(array))
         backend = backend_of(array)
         assert backend is not None
-        made = Live(value, self, xp.astype(xp.reshape(array, ()), backend.dtype("float64"), copy=True))
-        self.lives.append(made)
+        made = TracedFloat(value, self, xp.astype(xp.reshape(array, ()), backend.dtype("float64"), copy=True))
+        self.traced_numbers.append(made)
         return made
 
     def of_numbers(self, op: str, *parts: Any, of: Any) -> Any:
@@ -426,10 +426,10 @@ class Watcher(Recorder):
         finally:
             mode.set_mode(before)
 
-    def whole(self, value: int, array: Any) -> Whole:
+    def traced_int(self, value: int, array: Any) -> TracedInt:
         """Return an integer that is computed anew at every call, from an array of one element."""
-        made = Whole(value, self, self.kernels_of(backend_of(array)).reshape(array, ()))
-        self.lives.append(made)
+        made = TracedInt(value, self, self.kernels_of(backend_of(array)).reshape(array, ()))
+        self.traced_numbers.append(made)
         return made
 
     def truth(self, tensor: Tensor) -> Any:
@@ -440,11 +440,11 @@ class Watcher(Recorder):
             self.demand(self.number_of(tensor._raw), value)
         return value
 
-    def condition(self, number: Live | Whole) -> None:
+    def condition(self, number: TracedFloat | TracedInt) -> None:
         """Make the value of a number a condition for the program."""
         if self.is_open and self.failure is None:
             number.used = True
-            if isinstance(number, Live):
+            if isinstance(number, TracedFloat):
                 if number.fixed:
                     return
                 number.fixed = True
@@ -453,7 +453,7 @@ class Watcher(Recorder):
     def demand(self, number: int | None, value: Any) -> None:
         """Record a value that Python branched on."""
         if number is None:
-            self.give_up(CaptureError(f"capture: a value that is not the program's own decides{errors.called()}"))
+            self.decline(CaptureError(f"capture: a value that is not the program's own decides{errors.called()}"))
         else:
             self.conditions.append(Condition(number, value, errors.line_of(*errors.caller())))
             self.also.append(number)
@@ -467,16 +467,16 @@ class Watcher(Recorder):
         number = self.introduce(array)
         self._before_the_run()
         self.prologue.append(("setting", number, get))
-        return Live(value, self, array)
+        return TracedFloat(value, self, array)
 
-    def tell_of(self, teller: Any) -> None:
+    def watch_settings(self, teller: Any) -> None:
         """Record an optimiser or a schedule that the function has reached, which reports its reads and changes."""
-        if not any(one is teller for one in self.tellers):
-            self.tellers.append(teller)
+        if not any(one is teller for one in self.setting_owners):
+            self.setting_owners.append(teller)
             self.settings = settings_of([teller]) | self.settings
 
     def effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
-        self._told(do, held)
+        self._apply_effect(do, held)
         self._before_the_run()
         self.held_by_python += held
         self.prologue.append(("effect", do))
@@ -486,19 +486,19 @@ class Watcher(Recorder):
         if self.epilogue:
             self.not_recorded("settings are read or changed after a value has changed some", later=False)
 
-    def _told(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
+    def _apply_effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
         """Change Python's state, entries of the dicts `held`, and record which settings of optimisers and schedules these are."""
-        owners = {id(vars(teller)): teller for teller in self.tellers}
+        owners = {id(vars(teller)): teller for teller in self.setting_owners}
         holders = [owners.get(id(one), one) for one in held]
         before = settings_of(holders)
         do()
-        self.told |= changed_between(before, settings_of(holders)).keys()
+        self.reported_settings |= changed_between(before, settings_of(holders)).keys()
 
     def effect_of(self, value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
         asked = self.item(value) if isinstance(value, Tensor) else value
-        live = self.live_of(asked)
+        live = self.traced_of(asked)
         number = float(asked) if live is None else float.__pos__(live)
-        self._told(functools.partial(do, number), held)
+        self._apply_effect(functools.partial(do, number), held)
         if live is not None and self.failure is None:
             live.used = True
             known = self.number_of(live.array)
@@ -513,11 +513,11 @@ class Watcher(Recorder):
         self.guards.append(Link(called, get, get(), name))
 
     def not_recorded(self, reason: str, later: bool) -> None:
-        self.give_up(CaptureError(f"capture: {reason}{errors.called()}"), later=later)
+        self.decline(CaptureError(f"capture: {reason}{errors.called()}"), later=later)
 
 
-class BlankWatcher(Watcher, BlankRecorder):
-    """A watcher of a call on arrays without elements: it cannot continue without a program, so an unsupported action is an error."""
+class BlankTracer(Tracer, BlankRecorder):
+    """A tracer of a call on arrays without elements: it cannot continue without a program, so an unsupported action is an error."""
 
     def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
         """Perform an action in recorded form: there are no values for any other."""
@@ -526,10 +526,10 @@ class BlankWatcher(Watcher, BlankRecorder):
         try:
             return recorded()
         except CaptureError as error:
-            self.give_up(error)
+            self.decline(error)
             raise
         except Exception as error:
-            self.give_up(
+            self.decline(
                 CaptureError(f"capture: the function goes on after an error, {type(error).__name__}{errors.called()}")
             )
             raise
@@ -539,7 +539,7 @@ class BlankWatcher(Watcher, BlankRecorder):
     ) -> Callable[..., Any]:
         if backend.is_lazy and not backend.is_batched:
             text = f"an array of the {backend.name} backend is used that is none of its arguments: pass it"
-            self.give_up(CaptureError(f"capture: {text}{errors.called()}"))
+            self.decline(CaptureError(f"capture: {text}{errors.called()}"))
         return super().around(op, backend, kernel, values, raw)
 
     def item(self, tensor: Tensor) -> Any:
@@ -548,18 +548,18 @@ class BlankWatcher(Watcher, BlankRecorder):
     def truth(self, tensor: Tensor) -> Any:
         if not isinstance(tensor._raw, Blank):
             return super().truth(tensor)
-        self.give_up(CaptureError(f"capture: a value decides which way it goes ({errors.line_of(*errors.caller())})"))
+        self.decline(CaptureError(f"capture: a value decides which way it goes ({errors.line_of(*errors.caller())})"))
         return self.leaves(tensor)
 
     def leaves(self, tensor: Tensor) -> Any:
         return self._try(lambda: BlankRecorder.leaves(self, tensor), lambda: None)
 
 
-class _WatchedKernels:
+class _TracedKernels:
     """Kernels that are recorded, or run plainly once there will be no program."""
 
-    def __init__(self, watcher: Watcher, recorded: Any, plain: Any) -> None:
-        self._watcher, self._recorded, self._plain = watcher, recorded, plain
+    def __init__(self, tracer: Tracer, recorded: Any, plain: Any) -> None:
+        self._watcher, self._recorded, self._plain = tracer, recorded, plain
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -575,24 +575,24 @@ class _WatchedKernels:
 
 
 def backward_of(
-    watcher: Watcher, results: list[Tensor], first: int, hooks: Sequence[Hooked]
-) -> tuple[Backward | None, tuple[int, ...], tuple[int, ...]]:
+    tracer: Tracer, results: list[Tensor], first: int, hooks: Sequence[RecordedHook]
+) -> tuple[CapturedBackward | None, tuple[int, ...], tuple[int, ...]]:
     """Run the backward pass of a call's results once, and return it as programs.
 
     Parameters
     ----------
-    watcher : Watcher
+    tracer : Tracer
         Of the call.
     results : list of Tensor
         The results that may be differentiated.
     first : int
         The creation number of the call's first node.
-    hooks : list of Hooked
+    hooks : list of RecordedHook
         Those on its way, each of which only computes, or raises a `CaptureError` before doing more.
 
     Returns
     -------
-    backward : Backward or None
+    backward : CapturedBackward or None
         From the values that the forward pass must keep, and cotangents of results, to gradients.
     targets : tuple of int
         The inputs that the gradients belong to.
@@ -613,9 +613,9 @@ def backward_of(
     if any(root.hooks is not None and root.hooks.tensor and root not in below for root in nodes):
         raise CaptureError("capture: a hook is registered on what the function returns: register it outside")
     targets: dict[Any, int] = {}
-    for tensor, array, _ in watcher.met.values():
-        if tensor._node in graph and id(tensor) in watcher.histories:
-            number = watcher.number_of(array)
+    for tensor, array, _ in tracer.met.values():
+        if tensor._node in graph and id(tensor) in tracer.histories:
+            number = tracer.number_of(array)
             if number is not None:
                 targets.setdefault(tensor._node, number)
     for node in targets:
@@ -625,18 +625,18 @@ def backward_of(
             raise CaptureError("capture: one argument was computed from another, and both are differentiated")
     backend = results[0]._spec.backend
     ones = [backend.xp.ones(t.shape, dtype=t.dtype, **backend.creation(t._spec.device)) for t in results]
-    cotangents = [watcher.introduce(array) for array in ones]
-    start, regions = len(watcher.steps), watcher._regions
+    cotangents = [tracer.introduce(array) for array in ones]
+    start, regions = len(tracer.steps), tracer._regions
     before = mode.get_mode()
     try:
-        watcher.is_open, watcher.sees = True, False  # checkpoints run their functions again
-        mode.push(recorder=watcher, grad=False)
+        tracer.is_open, tracer.sees = True, False  # checkpoints run their functions again
+        mode.push(recorder=tracer, grad=False)
         roots = [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)]
         found: dict[Node, Any] = {}
-        parts: list[Part] = []
+        parts: list[NodeSteps] = []
         masked: set[Node] = set()
         if targets:  # otherwise all leaves were created by the function
-            task = Noted(roots, True, False, set(targets), False, (), False)
+            task = RecordingPass(roots, True, False, set(targets), False, (), False)
             found, parts, masked = task.run(), task.parts, task.dropped
     except Exception as error:
         if hooks and not isinstance(error, CaptureError):
@@ -644,31 +644,31 @@ def backward_of(
         raise
     finally:
         mode.set_mode(before)
-        watcher.is_open = False
-    if watcher.failure is not None:
-        raise watcher.failure
-    if watcher._regions > regions:  # the uses of numbers by these functions were not observed
-        for value, live in watcher.numbers.values():
-            watcher.demand(watcher.number_of(live.array), value)
+        tracer.is_open = False
+    if tracer.failure is not None:
+        raise tracer.failure
+    if tracer._regions > regions:  # the uses of numbers by these functions were not observed
+        for value, live in tracer.numbers.values():
+            tracer.demand(tracer.number_of(live.array), value)
     reached = {node: number for node, number in targets.items() if found.get(node) is not None}
-    numbers = [watcher.known(found[node]) for node in reached]
-    steps, watcher.steps = watcher.steps[start:], watcher.steps[:start]
+    numbers = [tracer.known(found[node]) for node in reached]
+    steps, tracer.steps = tracer.steps[start:], tracer.steps[:start]
     whole = Program(
         (),
         tuple(steps),
         tuple(numbers),
-        watcher.shapes,
-        watcher.constants,
-        device=watcher.device,
+        tracer.shapes,
+        tracer.constants,
+        device=tracer.device,
     )
     needed = whole.needed()
     made = {number for step in needed.steps for number in step.made} | {*needed.constants, *cotangents}
     used = [n for step in needed.steps for n in step.refs] + list(needed.outputs)
     saved = tuple(number for number in dict.fromkeys(used) if number not in made)
-    keys = tuple(number for number, _ in watcher.draws if number in saved)
+    keys = tuple(number for number, _ in tracer.draws if number in saved)
     uses, reach = uses_of(nodes, list(reached), first)
     dropped = [at for at, node in enumerate(reached) if node in masked]
-    backward = Backward(whole.replaced(keys=keys), saved, tuple(cotangents), parts, uses, reach, dropped)
+    backward = CapturedBackward(whole.replaced(keys=keys), saved, tuple(cotangents), parts, uses, reach, dropped)
     return backward, tuple(reached.values()), saved
 
 

@@ -21,8 +21,8 @@ from typing import Any, Final
 from agrad.compiled.guards import (
     MOSTLY,
     PLAIN,
-    Entry,
-    Has,
+    GuardWriter,
+    HasKey,
     Link,
     called,
     is_array,
@@ -30,15 +30,15 @@ from agrad.compiled.guards import (
     library_of,
     link_of,
 )
-from agrad.compiled.hooks import NOW
+from agrad.compiled.instrumentation import CURRENT
 from agrad.compiled.rewriting import instrumented, is_instrumented, plain_code
-from agrad.compiled.tracing import Watcher
+from agrad.compiled.tracing import Tracer
 from agrad.core import errors
 from agrad.core.backend import BACKENDS, Backend
-from agrad.core.cpython import untold, version_of
+from agrad.core.cpython import unprofiled, version_of
 from agrad.core.tensor import Tensor
 from agrad.plugin.manager import plugins
-from agrad.program.closures import LENT, Found, is_library, is_own, members, one_further
+from agrad.program.closures import FUNCTIONAL_STATE, Found, is_library, is_own, members, one_further
 from agrad.program.program import same
 from agrad.program.recording import CaptureError, bases_of
 
@@ -238,7 +238,7 @@ def counter_of(container: Any) -> Callable[[Any], int]:
 # -- conditions on more than one value ----------------------------------------------------------------------------------
 
 
-class Holds:
+class SameEntries:
     """Whether a container has the same entries as before: the same objects, equal numbers and texts, in the same order."""
 
     __slots__ = ("count", "keys", "size", "values")
@@ -273,7 +273,7 @@ def _is_looked_up(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
-class HoldsSet:
+class SameMembers:
     """Whether a set has the same members as before, in the same iteration order."""
 
     __slots__ = ("members",)
@@ -288,7 +288,7 @@ class HoldsSet:
         )
 
 
-class HasMembers:
+class SameClassMembers:
     """Whether a class has the same members as before.
 
     Attributes
@@ -304,7 +304,7 @@ class HasMembers:
         self.all = tuple(vars(kind)), tuple(vars(kind).values())
         self.members = {k: v for k, v in vars(kind).items() if k not in PASSING}
 
-    def differs(self, entry: Entry, key: Any) -> str:
+    def differs(self, entry: GuardWriter, key: Any) -> str:
         """Return the text of the opposite condition."""
         this = entry.called(self)
         slow = f"not {this}({entry.called(key)})"
@@ -404,12 +404,12 @@ def equals(get: Callable[[Any], Any], value: Any) -> Callable[[Any], bool]:
 # -- the tracker --------------------------------------------------------------------------------------------------------
 
 
-class Knowing:
+class Knowledge:
     """The knowledge of one capture.
 
     Attributes
     ----------
-    watcher : Watcher
+    tracer : Tracer
         The recorder, which is told if there is no program.
     known : dict of int to Tracked
         By ``id``.
@@ -428,8 +428,8 @@ class Knowing:
 
     runs_kernels = True
 
-    def __init__(self, watcher: Watcher) -> None:
-        self.watcher = watcher
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
         self.known: dict[int, Tracked] = {}
         self.order: list[Found] = []
         self.links: dict[Any, Link] = {}
@@ -473,21 +473,21 @@ class Knowing:
 
     def varies(self, number: int) -> bool:
         """Return whether a value of the program depends on an input, and not only on constants."""
-        watcher, varying = self.watcher, self._varying
-        for step in watcher.steps[self._looked_at :]:
+        tracer, varying = self.tracer, self._varying
+        for step in tracer.steps[self._looked_at :]:
             for made in step.made:
-                varying[made] = any(varying.get(ref, ref not in watcher.constants) for ref in step.refs)
-        self._looked_at = len(watcher.steps)
-        return varying.get(number, number not in watcher.constants)
+                varying[made] = any(varying.get(ref, ref not in tracer.constants) for ref in step.refs)
+        self._looked_at = len(tracer.steps)
+        return varying.get(number, number not in tracer.constants)
 
     # -- declining ----------------------------------------------------------------------------------------------------
 
-    def no(self, why: str) -> None:
+    def decline(self, why: str) -> None:
         """Record that there will be no program."""
-        if self.watcher.failure is None:
-            self.watcher.give_up(CaptureError(f"capture: {why}{errors.called()}"))
-        if NOW.tracker is self:  # nothing that follows matters, and nothing is held that the function releases
-            NOW.tracker = None
+        if self.tracer.failure is None:
+            self.tracer.decline(CaptureError(f"capture: {why}{errors.called()}"))
+        if CURRENT.tracker is self:  # nothing that follows matters, and nothing is held that the function releases
+            CURRENT.tracker = None
             for table in (self.known, self.driven, self.views, self.tagged, self._whole, self._read):
                 table.clear()
             self._ensured = {key: value for key, value in self._ensured.items() if type(value) is types.FunctionType}
@@ -520,7 +520,7 @@ class Knowing:
                 self.begun.append(gone)
                 return value
             if type(getattr(kind, "__del__", None)) is types.FunctionType:
-                self.no(f"a {kind.__name__} is made, whose __del__ runs when it is let go of")
+                self.decline(f"a {kind.__name__} is made, whose __del__ runs when it is let go of")
                 return value
             self.known[id(value)] = Tracked(value, FRESH)
             if kind is types.FunctionType:
@@ -557,7 +557,7 @@ class Knowing:
         if tracked is None:
             tracked = self._recognised(value)
             if tracked is None:
-                self.no(f"where a {type(value).__name__} comes from is not known")
+                self.decline(f"where a {type(value).__name__} comes from is not known")
                 tracked = Tracked(value, FRESH)
             self.known[id(value)] = tracked
         return tracked
@@ -583,7 +583,7 @@ class Knowing:
             id(value) in self._ensured or whose(value.__code__.co_filename) != "user"
         ):  # a method of a known class, or a constant
             return Tracked(value, FOUND, Found(value))
-        if isinstance(value, type | types.ModuleType | enum.Enum) or tells(value):
+        if isinstance(value, type | types.ModuleType | enum.Enum) or reports_own_settings(value):
             return Tracked(value, FOUND, Found(value))
         if whose_class(kind) == "agrad" or type(value).__module__.startswith("numpy.dtypes"):
             return Tracked(value, FRESH)
@@ -624,7 +624,7 @@ class Knowing:
         """Add the condition that a table has no such key."""
         if id(table) not in self._before:
             self._kept.append(table)
-            self.require(Has(table), key, False, name, ("absent", id(table), key))
+            self.require(HasKey(table), key, False, name, ("absent", id(table), key))
 
     def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
         """Record a value that was read from outside."""
@@ -651,7 +651,7 @@ class Knowing:
         elif tracked.status == FRESH:
             tracked.status, tracked.at = FOUND, found
         elif tracked.status == ARGUMENT and isinstance(value, MUTABLE):
-            self.no(
+            self.decline(
                 f"{self.name(found)} is an argument, too: that a later call may give another is more than a program holds"
             )
         if guard and not isinstance(value, Tensor) and not is_array(value):
@@ -674,7 +674,7 @@ class Knowing:
 
     def hooked(self, tensor: Tensor, at: Found) -> None:
         """Record the hooks on a tensor, which a backward pass runs; the tensor's own check compares them."""
-        self.watcher.from_outside(tensor)
+        self.tracer.from_outside(tensor)
         hooks = None if tensor._node is None else tensor._node.hooks
         for table in () if hooks is None else ("tensor", "pre", "post", "accumulated"):
             for key, hook in list(getattr(hooks, table).items()):
@@ -735,19 +735,19 @@ class Knowing:
         if slots is not None and is_python_class(type(value)):
             self._before[id(value)] = _Slots(value), slots
             return
-        self.no(f"{what or self.called(value)} is changed")
+        self.decline(f"{what or self.called(value)} is changed")
 
     def writing(self, array: Any) -> None:
         """Give up if an array is written to that is from outside, or whose memory a tensor may share."""
         if self.at(array).status != FRESH:
-            self.no(f"{self.called(array)}, an array from outside, is written to")
+            self.decline(f"{self.called(array)}, an array from outside, is written to")
             return
         owner = owner_of(array)
         if any(owner_of(held) is owner for held, _ in self.shared):
-            self.no(f"{self.called(array)}, whose memory a tensor may share, is written to")
+            self.decline(f"{self.called(array)}, whose memory a tensor may share, is written to")
         for held, _ in [*self._used.values()]:
             if owner_of(held) is owner:  # another value from now on
-                self.watcher.forget(held)
+                self.tracer.forget(held)
                 del self._used[id(held)]
 
     def changing_cell(self, cell: types.CellType, value: Any) -> None:
@@ -758,7 +758,7 @@ class Knowing:
         """Give up if an outer object, or one shared with tensors, has not its earlier value at the end."""
         for array, value in self._used.values():
             if not is_as(array, value):
-                self.no(f"{self.called(array)}, whose memory a tensor may share, is written to")
+                self.decline(f"{self.called(array)}, whose memory a tensor may share, is written to")
         for names, name, before in self._stored.values():
             now = names.get(name, MISSING)
             if not self._is_as(now, before):
@@ -778,7 +778,7 @@ class Knowing:
                 after = value
             if isinstance(before, set):
                 if len(after) != len(before) or {id(x) for x in after} != {id(x) for x in before}:
-                    self.no(f"{self.called(value)} is changed: a program would not change it")
+                    self.decline(f"{self.called(value)} is changed: a program would not change it")
                 continue
             if isinstance(before, dict):
                 for key in [*before, *(key for key in after if key not in before)]:
@@ -796,13 +796,13 @@ class Knowing:
 
     def _is_as(self, now: Any, before: Any) -> bool:
         """Return whether the current value at a place is the earlier one, and not a number that the program computes."""
-        return now is before or (type(before) in PLAIN and same(now, before) and id(now) not in self.watcher.numbers)
+        return now is before or (type(before) in PLAIN and same(now, before) and id(now) not in self.tracer.numbers)
 
     def _changed(self, holder: Any, key: Any, was: Any, now: Any) -> None:
         owner = self._owners.get(id(holder))
         if was is MISSING and owner is not None and self._is_as(now, member_of(type(owner), key)):
             why = f"capture: {key} of a {type(owner).__name__} is set for the first time{errors.called()}"
-            self.watcher.give_up(CaptureError(why), later=True)
+            self.tracer.decline(CaptureError(why), later=True)
             return
         tracked = self.known.get(id(holder)) or self.known.get(id(owner))
         text = self.name(tracked.at) if tracked is not None and tracked.at is not None else ""
@@ -819,7 +819,7 @@ class Knowing:
             words = f", {was!r} before and {now!r} after the call"
         elif now is MISSING or was is MISSING:
             words = ", which is not there before the call" if was is MISSING else ", which is not there after the call"
-        self.no(f"{name} is changed{words}: a program would not change it")
+        self.decline(f"{name} is changed{words}: a program would not change it")
 
     # -- code that may run --------------------------------------------------------------------------------------------
 
@@ -911,14 +911,14 @@ class Knowing:
 
     def _put(self, function: types.FunctionType) -> bool:
         """Let a function run instrumented code; instrumenting itself is not observed, and calls no profile function."""
-        before, NOW.tracker = NOW.tracker, None
+        before, CURRENT.tracker = CURRENT.tracker, None
         self.beneath += 1
         try:
-            with untold():
+            with unprofiled():
                 return SWAPS.put(function)
         finally:
             self.beneath -= 1
-            NOW.tracker = before
+            CURRENT.tracker = before
 
     def _ensure_closure(self, function: types.FunctionType) -> None:
         """Record the closure of a function of agrad: the user's functions and tensors that were passed to a transform."""
@@ -948,7 +948,11 @@ class Knowing:
             or isinstance(value, Tensor | Backend | type)
         ):
             return False
-        return whose_class(kind) == "agrad" and member_of(kind, "_transparent") is MISSING and not tells(value)
+        return (
+            whose_class(kind) == "agrad"
+            and member_of(kind, "_transparent") is MISSING
+            and not reports_own_settings(value)
+        )
 
     def _ensure_held(self, value: Any, at: Found | None) -> None:
         """Record the functions that an object of agrad's own holds, found `at` a place unless the call has created it."""
@@ -983,7 +987,9 @@ class Knowing:
                 continue
             if owner == "user" and self.at(each).status != FRESH:
                 own = True
-                self.require(HasMembers(each), vars(each), True, f"the members of {each.__name__}", ("class", each))
+                self.require(
+                    SameClassMembers(each), vars(each), True, f"the members of {each.__name__}", ("class", each)
+                )
             for name, member in list(vars(each).items()):
                 if name in ASKED_FOR and type(member) is types.FunctionType and not issubclass(each, PYTHON_MAKES):
                     self._passed_over(member)
@@ -993,7 +999,7 @@ class Knowing:
                 type(vars(each).get("__getattribute__")) is types.FunctionType
                 or type(vars(each).get("__class__")) is property
             ):
-                self.no(f"a {kind.__name__} answers for its attributes itself")
+                self.decline(f"a {kind.__name__} answers for its attributes itself")
         if own:
             self.require(
                 operator.attrgetter("__mro__"), kind, kind.__mro__, f"the bases of {kind.__name__}", ("mro", kind)
@@ -1063,18 +1069,18 @@ class Knowing:
         if tracked.status != FOUND or tracked.at is None:
             return
         if len(value) > ENTRIES:
-            self.no(f"{self.called(value)}, a container of {len(value)} entries, is read as a whole")
+            self.decline(f"{self.called(value)}, a container of {len(value)} entries, is read as a whole")
             return
         at, name = tracked.at, self.name(tracked.at)
         if isinstance(value, set | frozenset):
-            self.require(HoldsSet(value), value, True, f"what {name} holds", ("whole", id(value)))
+            self.require(SameMembers(value), value, True, f"what {name} holds", ("whole", id(value)))
             for inside in value:
                 if type(inside) not in PLAIN and not self.is_known(inside):
                     self.root(inside)
                     self.ensure(inside)
             return
         if not isinstance(value, tuple) and id(value) not in _lent():  # a tuple cannot change
-            self.require(Holds(value), value, True, f"what {name} holds", ("whole", id(value)))
+            self.require(SameEntries(value), value, True, f"what {name} holds", ("whole", id(value)))
         if isinstance(value, dict):
             for key in value:
                 if type(key) not in PLAIN and not self.is_known(key):
@@ -1108,10 +1114,12 @@ class Knowing:
         if tracked.at is not None and tracked.at.before is None and isinstance(value, int | float | complex):
             return  # a NumPy number that is itself an argument: the key of the call has its value
         if tracked.status == ARGUMENT or tracked.at is None or tracked.at.before is None:
-            self.no(f"{self.called(value)}, an array among the arguments, is read by Python")
+            self.decline(f"{self.called(value)}, an array among the arguments, is read by Python")
             return
         if not hasattr(value, "tobytes") or value.dtype.hasobject or value.nbytes > BYTES:
-            self.no(f"{self.called(value)}, an array of {getattr(value, 'nbytes', 'many')} bytes, is read by Python")
+            self.decline(
+                f"{self.called(value)}, an array of {getattr(value, 'nbytes', 'many')} bytes, is read by Python"
+            )
             return
         self._itself(value, tracked.at)
         name = f"the values of {self.name(tracked.at)}"
@@ -1153,7 +1161,7 @@ def member_of(kind: type, name: str) -> Any:
     return MISSING
 
 
-def tells(value: Any) -> bool:
+def reports_own_settings(value: Any) -> bool:
     """Return whether an object itself reports to recordings which of its numbers are read and changed."""
     return member_of(type(value), "_tells_settings") is True
 
@@ -1202,7 +1210,7 @@ def is_python_class(kind: type) -> bool:
 
 def _lent() -> set[int]:
     """Return, by id, the tables in which modules hold tensors for a call."""
-    return {id(table) for lent in list(LENT.values()) for table, _ in lent.places.values()}
+    return {id(table) for lent in list(FUNCTIONAL_STATE.values()) for table, _ in lent.places.values()}
 
 
 def names(values: Iterable[Any]) -> str:
@@ -1228,4 +1236,4 @@ CONSTANT: Final = frozenset(
     }
 )
 
-__all__ = ["ARGUMENT", "FOUND", "FRESH", "Knowing", "Tracked", "called", "is_own", "names"]
+__all__ = ["ARGUMENT", "FOUND", "FRESH", "Knowledge", "Tracked", "called", "is_own", "names"]

@@ -278,7 +278,7 @@ def assign_all(*assignments: Iterable[None]) -> None:
 # -- profile functions ------------------------------------------------------------------------------------------------
 
 
-def tell_of_calls(told: Callable[[FrameType], None]) -> Callable[[], bool] | None:
+def report_calls(told: Callable[[FrameType], None]) -> Callable[[], bool] | None:
     """Report each function that begins to run in this thread, until the returned function is called.
 
     Python reports to a profile function, or to a trace function where an active profiler cannot be chained, such as cProfile
@@ -324,7 +324,7 @@ def tell_of_calls(told: Callable[[FrameType], None]) -> Callable[[], bool] | Non
     return put_back
 
 
-class untold:  # noqa: N801 (used as a function is)
+class unprofiled:  # noqa: N801 (used as a function is)
     """Run code without reporting it to a profile function; a profiler written in C, which could not be restored, still sees it.
 
     Not a `contextlib` generator, whose own functions would be reported.

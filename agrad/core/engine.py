@@ -22,6 +22,7 @@ from heapq import heapify, heappop, heappush, heappushpop
 from typing import Any
 
 from agrad.core import errors, mode
+from agrad.core.anomaly import described, without_nan
 from agrad.core.backend import Backend
 from agrad.core.commit import commit, watch
 from agrad.core.cotangents import MaskedCotangents, ShapeMismatchError, Transferred, fit
@@ -33,7 +34,6 @@ from agrad.core.saved import unpacked
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.core.transfers import RelocatedNode, computed, is_foreign, joined_with, on_backend
-from agrad.core.watching import described, without_nan
 
 #: The innermost pass that is running in this context.
 _RUNNING: ContextVar[Pass | None] = ContextVar("agrad_pass", default=None)

@@ -22,7 +22,7 @@ from agrad.core.mode import get_mode
 from agrad.core.names import UnexpectedKeyword
 from agrad.core.node import Constants, next_seq
 from agrad.core.once import FIRST_USE
-from agrad.core.op import PAIR, Argument, Op, frozen, general, operate
+from agrad.core.op import PAIR, Op, OpParameter, frozen, general, operate
 from agrad.core.plan import compile_source
 from agrad.core.rule import requests_of
 from agrad.core.tensor import Tensor, bases, check_number, wrap
@@ -316,7 +316,7 @@ class _Writer:
 
     Attributes
     ----------
-    arrays : list of Argument
+    arrays : list of OpParameter
         The array arguments, in the caller's order: for a reflected operator the Tensor is the second.
     lead : str
         The one of them that is certain to be a Tensor where another is a number.
@@ -356,7 +356,7 @@ class _Writer:
     def _add(self, depth: int, *lines: str) -> None:
         self.lines += [f"{'    ' * depth}{line}" for line in lines]
 
-    def _optional(self, argument: Argument) -> bool:
+    def _optional(self, argument: OpParameter) -> bool:
         return self.op.signature.parameters[argument.name].default is None
 
     def _mode(self) -> None:
@@ -400,7 +400,7 @@ class _Writer:
         if self.rule.real:
             self._add(depth, f"if not s{i}.is_float:", f"    return {self.rest}")
 
-    def _other(self, argument: Argument, lead: str, depth: int) -> None:
+    def _other(self, argument: OpParameter, lead: str, depth: int) -> None:
         """Write the look-up of an array after the first one, or of a key without arrays."""
         name = argument.name
         i, j = self.number[name], self.number[lead]

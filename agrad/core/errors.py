@@ -13,7 +13,7 @@ import warnings
 from types import CodeType, FrameType
 from typing import Any
 
-from agrad.core.cpython import getframe, line_number, place_in, stores_an_item, untold
+from agrad.core.cpython import getframe, line_number, place_in, stores_an_item, unprofiled
 
 __all__ = ["BackendError", "LeavesGraphWarning", "LostWriteWarning", "RecomputeWarning", "RuleError", "UnsupportedOp"]
 
@@ -144,7 +144,7 @@ def place(file: str, line: int) -> str:
     """Return a line of a file as messages name it; cells of IPython get their names there."""
     cell = None
     if "IPython" in sys.modules:
-        with untold():  # IPython's functions run only for a message, not for a function that is being captured
+        with unprofiled():  # IPython's functions run only for a message, not for a function that is being captured
             shell = sys.modules["IPython"].get_ipython()
             cell = None if shell is None else shell.compile.format_code_name(file)
     return f"{file}:{line}" if cell is None else f"{' '.join(cell)}, line {line}"

@@ -30,7 +30,7 @@ _new = object.__new__
 
 
 @dataclass(slots=True)
-class Call:
+class FunctionCall:
     """The record of a call in the node of a `Function`; attributes that the user sets on ``ctx`` are in its ``__dict__``.
 
     Attributes
@@ -78,7 +78,7 @@ class FunctionNode(Node):
     __slots__ = ("_call", "needs_input_grad")
     function: ClassVar[type[Function]]
 
-    _call: Call
+    _call: FunctionCall
     needs_input_grad: tuple[bool, ...]
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
@@ -323,7 +323,7 @@ def run(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     arguments, structures = _flattened(bound)
     recording = mode.is_grad_enabled()
     needs = tuple(isinstance(a, Tensor) and a._node is not None for a in arguments)
-    own = node._call = Call(needs, tuple(isinstance(a, Tensor) for a in arguments), structures)
+    own = node._call = FunctionCall(needs, tuple(isinstance(a, Tensor) for a in arguments), structures)
     node.needs_input_grad = needs
     if structures is not None:
         parts = _grouped(needs, structures, list)

@@ -21,7 +21,7 @@ class Handle:
     """Removes a hook: by `remove`, or on leaving the handle as a context manager."""
 
     def __init__(self, hooks: dict[int, Callable[..., Any]], key: int) -> None:
-        self._hooks = weakref.ref(hooks) if isinstance(hooks, _Table) else None
+        self._hooks = weakref.ref(hooks) if isinstance(hooks, _HookTable) else None
         self._key = key
 
     def remove(self) -> None:
@@ -37,7 +37,7 @@ class Handle:
         self.remove()
 
 
-class _Table(dict[int, Callable[..., Any]]):
+class _HookTable(dict[int, Callable[..., Any]]):
     """Hooks of one kind by key, in order of registration; can be referenced weakly."""
 
     __slots__ = ("__weakref__",)
@@ -65,10 +65,10 @@ class Hooks:
     __slots__ = ("accumulated", "grad_dtype", "packed", "post", "pre", "retained", "tensor")
 
     def __init__(self) -> None:
-        self.tensor: _Table = _Table()
-        self.pre: _Table = _Table()
-        self.post: _Table = _Table()
-        self.accumulated: _Table = _Table()
+        self.tensor: _HookTable = _HookTable()
+        self.pre: _HookTable = _HookTable()
+        self.post: _HookTable = _HookTable()
+        self.accumulated: _HookTable = _HookTable()
         self.retained: list[weakref.ref[Any]] = []
         self.packed: bool = False
         self.grad_dtype: tuple[Any] | None = None
@@ -78,7 +78,7 @@ class Hooks:
         if not callable(hook):
             raise TypeError(f"a hook must be callable, not {type(hook).__name__}")
         key = _next_key()
-        table: _Table = getattr(self, kind)
+        table: _HookTable = getattr(self, kind)
         table[key] = hook
         return Handle(table, key)
 

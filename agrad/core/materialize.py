@@ -27,7 +27,7 @@ def is_lazy(array: Any) -> bool:
     return backend is not None and backend.is_lazy
 
 
-class _Asked(BaseException):
+class _Queried(BaseException):
     """Ends a computation that is only queried for what it would compute."""
 
 
@@ -48,28 +48,28 @@ class Query:
 
 
 #: Collects what would be computed, during a query.
-_ASKING: ContextVar[Query | None] = ContextVar("agrad_asking", default=None)
+_QUERY: ContextVar[Query | None] = ContextVar("agrad_asking", default=None)
 
 
 @contextmanager
-def asking() -> Iterator[list[Any]]:
+def querying() -> Iterator[list[Any]]:
     """Query instead of compute; gives the list of what would be computed, see `Query`.
 
     The block ends where the first value would be handed to code that may look at it.
     """
     query = Query()
-    token = _ASKING.set(query)
+    token = _QUERY.set(query)
     try:
-        with suppress(_Asked):
+        with suppress(_Queried):
             yield query.found
     finally:
-        _ASKING.reset(token)
+        _QUERY.reset(token)
 
 
 @contextmanager
 def going_on() -> Iterator[None]:
     """Let a query go on beyond what the block computes: only arithmetic follows, and no code looks at the values."""
-    query = _ASKING.get()
+    query = _QUERY.get()
     if query is None:
         yield
         return
@@ -82,26 +82,26 @@ def going_on() -> Iterator[None]:
 
 def is_asked(arrays: Iterable[Any]) -> bool:
     """Return whether to answer with values that stand for those of arrays: a query notes these, and goes on, or ends here."""
-    query = _ASKING.get()
+    query = _QUERY.get()
     if query is None:
         return False
     query.found.append(list(arrays))
     if not query.goes_on:
-        raise _Asked
+        raise _Queried
     return True
 
 
 @contextmanager
 def computing_anyway(arrays: Iterable[Any]) -> Iterator[None]:
     """Compute arrays although a query is active, which notes them: what follows has shapes by their values."""
-    query = _ASKING.get()
+    query = _QUERY.get()
     if query is not None:
         query.found.append(list(arrays))
-    token = _ASKING.set(None)
+    token = _QUERY.set(None)
     try:
         yield
     finally:
-        _ASKING.reset(token)
+        _QUERY.reset(token)
 
 
 def told(make: Callable[[], Any]) -> None:
@@ -112,10 +112,10 @@ def told(make: Callable[[], Any]) -> None:
     make : callable
         Returns an `Outlook`.
     """
-    query = _ASKING.get()
+    query = _QUERY.get()
     if query is not None:
         query.found.append(make())
-        raise _Asked
+        raise _Queried
 
 
 def realised(arrays: Iterable[Any], **how: Any) -> dict[int, Any]:

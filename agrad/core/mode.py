@@ -54,7 +54,7 @@ class Mode:
     owner : object
         The object that entered the mode and will leave it; None for agrad itself.
     watch : weakref or None
-        Reference to the ``__exit__`` of the ``with`` statement that entered the mode; see `Leaving`.
+        Reference to the ``__exit__`` of the ``with`` statement that entered the mode; see `ModeExit`.
     """
 
     __slots__ = (
@@ -161,7 +161,7 @@ def setting(get: Callable[[], float]) -> float:
     return value
 
 
-def tells_settings() -> bool:
+def wants_settings() -> bool:
     """Return whether a caller wants to be notified of each `setting`."""
     return recorder() is not None or SETTINGS.get() is not None
 
@@ -262,12 +262,12 @@ def push(
         now,
         owner,
     )
-    if owner is not None and isinstance(owner, Block):
+    if owner is not None and isinstance(owner, ModeContext):
         made.watch, owner.watch = owner.watch, None
     set_mode(made)
 
 
-def keep_left(left: Mode | None, before: Mode | None, recorder: Any) -> bool:
+def restore_left_modes(left: Mode | None, before: Mode | None, recorder: Any) -> bool:
     """Set again the modes that a recorded call left on, as `set_grad_enabled` does; return whether there are any.
 
     Parameters
@@ -322,15 +322,15 @@ def _abandoned(watch: Any) -> None:
         set_mode(found.previous)
 
 
-class Leaving:
-    """The ``__exit__`` of a `Block`, which no signal handler can prevent.
+class ModeExit:
+    """The ``__exit__`` of a `ModeContext`, which no signal handler can prevent.
 
     A handler may raise before the first instruction of a Python function as well as inside it. So ``with`` gets a partial
     object that nothing else refers to, under a weak reference: if the object dies while the mode is still on, the mode is
     left then.
     """
 
-    def __get__(self, block: Block | None, kind: type[Block]) -> Callable[..., None]:
+    def __get__(self, block: ModeContext | None, kind: type[ModeContext]) -> Callable[..., None]:
         if block is None:
             return kind.leave  # for `contextlib.ExitStack`
         leave = _partial(kind.leave, block)
@@ -338,7 +338,7 @@ class Leaving:
         return leave
 
 
-class Block:
+class ModeContext:
     """Base class of context managers that push a mode."""
 
     #: Of the statement that is about to enter the block.
@@ -348,7 +348,7 @@ class Block:
         """Leave the innermost mode that this block has entered."""
         pop(self)
 
-    __exit__: Leaving = Leaving()
+    __exit__: ModeExit = ModeExit()
 
 
 def within(var: ContextVar[Any], value: Any, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
@@ -361,8 +361,8 @@ def within(var: ContextVar[Any], value: Any, function: Callable[..., R], /, *arg
         var.set(before)
 
 
-class _LeavingSetting:
-    """The `Leaving` of a `Setting`."""
+class _SettingExit:
+    """The `ModeExit` of a `Setting`."""
 
     def __get__(self, block: Setting | None, kind: type[Setting]) -> Callable[..., None]:
         if block is None:
@@ -391,7 +391,7 @@ class Setting:
         self.var.set(self._before.pop())
         self.watch = None
 
-    __exit__: _LeavingSetting = _LeavingSetting()
+    __exit__: _SettingExit = _SettingExit()
 
     def __call__(self, function: F) -> F:
         """Decorate a function."""
@@ -509,7 +509,7 @@ def is_inference_mode_enabled() -> bool:
     return now.inference if now else False
 
 
-class GradMode(Block):
+class GradMode(ModeContext):
     """A grad mode, as context manager and as decorator of functions, generators and coroutines.
 
     ``with no_grad():``, ``with no_grad:``, ``@no_grad`` and ``@no_grad()`` all work. The object itself has no state: the
@@ -588,7 +588,7 @@ def decorate(mode: GradMode, function: F) -> F:
             try:
                 while True:
                     try:
-                        produced = await _Steps(mode, step)
+                        produced = await _ModalAwaitable(mode, step)
                     except StopAsyncIteration:
                         return
                     try:
@@ -598,14 +598,14 @@ def decorate(mode: GradMode, function: F) -> F:
                     except BaseException as error:  # noqa: BLE001 (re-raised)
                         step = source.athrow(error)
             finally:
-                await _Steps(mode, source.aclose())
+                await _ModalAwaitable(mode, source.aclose())
 
         return asyncgen  # type: ignore[return-value]
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
-            return await _Steps(mode, function(*args, **kwargs))
+            return await _ModalAwaitable(mode, function(*args, **kwargs))
 
         return coroutine  # type: ignore[return-value]
     if inspect.isgeneratorfunction(function):
@@ -663,7 +663,7 @@ def _steps(mode: GradMode, source: Generator[Any, Any, Any]) -> Generator[Any, A
             send, value = source.throw, error
 
 
-class _Steps:
+class _ModalAwaitable:
     """Await an object so that the mode is on only while it runs."""
 
     def __init__(self, mode: GradMode, awaitable: Any) -> None:

@@ -40,7 +40,7 @@ _new = object.__new__
 
 
 @dataclass(frozen=True)
-class Argument:
+class OpParameter:
     """One parameter of an op's signature."""
 
     name: str
@@ -152,7 +152,7 @@ class Op:
         self.signature: inspect.Signature = without_aliases(public, by_dim=by_dim is not None) if aliases else public
         words = name.removeprefix("nn.").replace(".", "_").split("_")
         self.title: str = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
-        arguments: list[Argument] = []
+        arguments: list[OpParameter] = []
         for p in self.signature.parameters.values():
             kind = "param"
             if p.name == rule.sequence:
@@ -161,12 +161,12 @@ class Op:
                 kind = "operand"
             elif p.name in rule.index:
                 kind = "key" if p.name in keys else "index"
-            arguments.append(Argument(p.name, kind, p.kind is p.KEYWORD_ONLY))
-        self.arguments: tuple[Argument, ...] = tuple(arguments)
-        self.array_slots: tuple[tuple[int, Argument], ...] = tuple(
+            arguments.append(OpParameter(p.name, kind, p.kind is p.KEYWORD_ONLY))
+        self.arguments: tuple[OpParameter, ...] = tuple(arguments)
+        self.array_slots: tuple[tuple[int, OpParameter], ...] = tuple(
             (i, a) for i, a in enumerate(arguments) if a.kind != "param"
         )
-        self.operand_slots: tuple[tuple[int, Argument], ...] = tuple(
+        self.operand_slots: tuple[tuple[int, OpParameter], ...] = tuple(
             (i, a) for i, a in enumerate(arguments) if a.kind in ("operand", "sequence")
         )
         self.param_slots: tuple[int, ...] = tuple(i for i, a in enumerate(arguments) if a.kind == "param")
@@ -621,7 +621,7 @@ class MixedPlan(Plan):
         return vjp, source
 
 
-def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spec | None) -> Tensor:
+def _operand(op: Op, argument: OpParameter, value: Any, backend: Backend, spec: Spec | None) -> Tensor:
     """Return an operand as a Tensor on the backend of the call; a transfer is recorded."""
     if isinstance(value, Tensor):
         return value if value._spec.backend is backend else backend.adopt(value)

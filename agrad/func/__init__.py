@@ -24,17 +24,17 @@ from agrad.func.sparse import (
 from agrad.func.stateless import functional_call, stack_module_state
 from agrad.func.vmap import vmap
 from agrad.plugin.manager import use_executor
-from agrad.program.blanks import ShapeDtype
+from agrad.program.blank_recording import ShapeDtype
+from agrad.program.c_functions import CFunction, CFunctionError
 from agrad.program.capture import capture, eval_shape
-from agrad.program.in_c import CFunction, CFunctionError
-from agrad.program.memory import Memory as _Memory  # noqa: F401 (the file has methods of programs)
-from agrad.program.passes import Running as _Running  # noqa: F401 (a method of programs)
+from agrad.program.memory import ProgramMemory as _Memory  # noqa: F401 (the file has methods of programs)
+from agrad.program.passes import RunMethods as _Running  # noqa: F401 (a method of programs)
 from agrad.program.program import Program
 from agrad.program.recording import CaptureError
-from agrad.program.saving import Keeps as _Keeps  # noqa: F401 (as above)
-from agrad.program.source import Sources as _Sources  # noqa: F401 (as above)
-from agrad.program.sparsity import Sparse as _Sparse  # noqa: F401 (as above)
-from agrad.program.writing import Texts as _Texts  # noqa: F401 (as above)
+from agrad.program.saving import SavingMethods as _Keeps  # noqa: F401 (as above)
+from agrad.program.source import SourceMethods as _Sources  # noqa: F401 (as above)
+from agrad.program.sparsity import SparsityMethods as _Sparse  # noqa: F401 (as above)
+from agrad.program.writing import TextMethods as _Texts  # noqa: F401 (as above)
 
 __all__ = [
     "CFunction",

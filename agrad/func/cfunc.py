@@ -9,9 +9,9 @@ from agrad import tree
 from agrad.core.spec import Spec
 from agrad.func.grad import value_and_grad
 from agrad.program.arguments import name_of
-from agrad.program.blanks import ShapeDtype
+from agrad.program.blank_recording import ShapeDtype
+from agrad.program.c_functions import CFunction
 from agrad.program.capture import capture
-from agrad.program.in_c import CFunction
 
 
 def cfunc(

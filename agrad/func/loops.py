@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from agrad.compiled.comparing import equal_in_bits
-from agrad.compiled.hooks import NOW
-from agrad.compiled.purity import Judge, Repeated
-from agrad.compiled.tracing import Watcher
+from agrad.compiled.instrumentation import CURRENT
+from agrad.compiled.purity import LoopBodyTracker, PassTracker
+from agrad.compiled.tracing import Tracer
 from agrad.core import mode
 from agrad.core.backend import Backend, backend_of
 from agrad.core.declare import custom
@@ -26,7 +26,7 @@ from agrad.func.grad import jvp, vjp
 from agrad.func.vmap import vmap
 from agrad.ops.batch_rules import BatchedCall
 from agrad.ops.searching import where
-from agrad.program.blanks import BlankRecorder, ShapeDtype, blank_tensor
+from agrad.program.blank_recording import BlankRecorder, ShapeDtype, blank_tensor
 from agrad.program.capture import recorded_run
 from agrad.program.inference import WRITTEN
 from agrad.program.outlines import Outline
@@ -132,7 +132,7 @@ def loop(operands: list[Any], body: Body, /) -> Any:
 # -- bodies of derivatives ----------------------------------------------------------------------------------------------
 
 
-class Backward(NamedTuple):
+class BackwardLoop(NamedTuple):
     """The loop of a derivative.
 
     Attributes
@@ -155,7 +155,7 @@ class Backward(NamedTuple):
     used: tuple[int, ...]
 
 
-class Forward(NamedTuple):
+class ForwardLoop(NamedTuple):
     """The loop of tangents: which carried values, and which results, have some."""
 
     body: Body
@@ -182,7 +182,7 @@ def call(program: Program, given: Sequence[Tensor]) -> list[Tensor]:
 
 
 @derived
-def backward_of(body: Body, have: tuple[bool, ...], masked: bool = False) -> Backward:
+def backward_of(body: Body, have: tuple[bool, ...], masked: bool = False) -> BackwardLoop:
     """Return the loop of the cotangents if only these results have some; `masked`: they come from an operation that drops elements."""
     program, c = body.program, body.carried
     moving = [i for i, spec in enumerate(specs_of(body)) if is_inexact(spec)]
@@ -224,7 +224,7 @@ def backward_of(body: Body, have: tuple[bool, ...], masked: bool = False) -> Bac
     kept = [*range(n), *(n + i for i in (*taken, *cotangents))]
     beyond = [k for k in range(len(constants)) if used[n + made.body.rows + k]]
     kept += [n + made.body.rows + k for k in beyond]
-    return Backward(
+    return BackwardLoop(
         made.body.taking(kept, len(taken) + len(cotangents)),
         carried,
         rest,
@@ -236,7 +236,7 @@ def backward_of(body: Body, have: tuple[bool, ...], masked: bool = False) -> Bac
 
 
 @derived
-def forward_of(body: Body, have: tuple[bool, ...]) -> Forward:
+def forward_of(body: Body, have: tuple[bool, ...]) -> ForwardLoop:
     """Return the loop of the tangents if only these rows and constants have some."""
     program, c = body.program, body.carried
     moving = [i for i, spec in enumerate(specs_of(body)) if is_inexact(spec) and (i < c or have[i])]
@@ -270,7 +270,7 @@ def forward_of(body: Body, have: tuple[bool, ...]) -> Forward:
         reverse=body.reverse,
     )
     made.check_whole()
-    return Forward(made.body, tuple(carried), tuple(wanted))
+    return ForwardLoop(made.body, tuple(carried), tuple(wanted))
 
 
 @derived
@@ -328,19 +328,19 @@ class BodyRecorder(BlankRecorder):
     def guard(self, get: Callable[[], Any], name: str) -> None:
         self._around.guard(get, name)
 
-    def live_of(self, value: Any) -> Any:
-        return self._around.live_of(value)
+    def traced_of(self, value: Any) -> Any:
+        return self._around.traced_of(value)
 
     def part(self, inner: Backend, op: str, part: Any) -> Any:
-        return super().part(inner, op, part if self.live_of(part) is None else self._around.part(inner, op, part))
+        return super().part(inner, op, part if self.traced_of(part) is None else self._around.part(inner, op, part))
 
     def operand(self, op: Op, value: Any, array: Any) -> None:
-        live, owner = self.live_of(value), backend_of(array)
+        live, owner = self.traced_of(value), backend_of(array)
         if live is None:
             super().operand(op, value, array)
             return
         if owner is None:  # it stays a Python number
-            live.watcher.condition(live)
+            live.tracer.condition(live)
             return
         live.used = True
         self.input(live.array)
@@ -349,7 +349,7 @@ class BodyRecorder(BlankRecorder):
         self.held.append(array)
 
 
-class Traced(NamedTuple):
+class TracedBody(NamedTuple):
     """A body, the outer tensors and arrays that are its last constants, and which of its inputs it uses."""
 
     body: Body
@@ -369,7 +369,7 @@ def traced(
     *,
     length: int,
     reverse: bool = False,
-) -> Traced:
+) -> TracedBody:
     """Capture what a function does in one call of a loop, from the shapes of its arguments.
 
     Raises
@@ -392,7 +392,9 @@ def traced(
         met = [tensor for tensor, _, _ in recorder.met.values()]
         del nexts, results
         apart = recorder.draws or recorder.seeds or recorder.functions or recorder.hooked or recorder.also
-        is_seen = isinstance(NOW.tracker, Repeated)  # otherwise it would have refused the value that keeps an array
+        is_seen = isinstance(
+            CURRENT.tracker, LoopBodyTracker
+        )  # otherwise it would have refused the value that keeps an array
         if apart or recorder.has_moved or (not is_seen and recorder.escaped({*outputs, *numbers}) is not None):
             raise CaptureError(
                 "scan: a call draws random numbers, writes to values it did not create, or keeps values it creates"
@@ -407,7 +409,7 @@ def traced(
     program = program.replaced(inputs=(*numbers, *(n for n, _ in others)))
     body = Body(program, len(carried), len(rows), length, reverse=reverse)
     outside = [tensors_of.get(id(array), array) for _, array in others]
-    return Traced(body, outside, [n in used for n in program.inputs])
+    return TracedBody(body, outside, [n in used for n in program.inputs])
 
 
 def as_step(
@@ -423,17 +425,17 @@ def as_step(
     """
     ahead, row = [_about(t, t.shape) for t in carried], [_about(t, t.shape[1:]) for t in rows]
 
-    def once() -> Traced:
+    def once() -> TracedBody:
         return traced(lambda carry, row, _: function(carry, row), ahead, row, [], length=length)
 
-    around, tracker = mode.recorder(), NOW.tracker
-    if isinstance(around, Watcher) and (around.failure is not None or (around.sees and tracker is None)):
+    around, tracker = mode.recorder(), CURRENT.tracker
+    if isinstance(around, Tracer) and (around.failure is not None or (around.sees and tracker is None)):
         return None
-    if isinstance(tracker, Judge):  # a hook reads no outer tensor: it would not see tensors inside a loop
+    if isinstance(tracker, PassTracker):  # a hook reads no outer tensor: it would not see tensors inside a loop
         return None
     try:
         if tracker is not None:
-            first = Repeated(tracker).run("what a loop calls", once)
+            first = LoopBodyTracker(tracker).run("what a loop calls", once)
         else:
             first = once()
             if not is_same(first, once()):
@@ -466,7 +468,7 @@ def _library(tensor: Tensor) -> Backend:
     return getattr(backend, "base", backend)
 
 
-def is_same(first: Traced, second: Traced) -> bool:
+def is_same(first: TracedBody, second: TracedBody) -> bool:
     """Return whether two calls did the same."""
     one, other = first.body.program, second.body.program
     if str(one) != str(other) or [*map(id, first.outside)] != [*map(id, second.outside)]:

@@ -14,7 +14,7 @@ from agrad.func.loops import as_step
 from agrad.ops.creation import zeros
 from agrad.ops.manipulation import stack, unstack
 from agrad.program.arguments import argument_of, bare_all, is_raw, name_of
-from agrad.program.blanks import ShapeDtype
+from agrad.program.blank_recording import ShapeDtype
 from agrad.program.capture import eval_shape
 from agrad.tree import TreeDef
 
@@ -107,7 +107,7 @@ def scan(
 def _first(leaf: Any) -> Tensor:
     """Return an initial value; for a number that a program computes, the program's."""
     now = recorder()
-    live = None if now is None else now.live_of(leaf)
+    live = None if now is None else now.traced_of(leaf)
     return argument_of(leaf, "scan") if live is None else argument_of(1.0, "scan") * live
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad import tree
-from agrad.compiled.adaptive import Often
+from agrad.compiled.adaptive import AdaptiveFunction
 from agrad.core import mode as modes
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor, wrap
@@ -37,7 +37,7 @@ from agrad.program.arguments import (
     name_of,
     refuse_kind,
 )
-from agrad.program.blanks import ShapeDtype
+from agrad.program.blank_recording import ShapeDtype
 from agrad.program.capture import capture
 from agrad.program.program import spec_of_value
 from agrad.program.recording import CaptureError
@@ -316,7 +316,7 @@ def sparse_hessian(
     return SparseDerivative(func, argnums, sparsity, mode, with_value=with_value, chunk_size=chunk_size, order=2)
 
 
-class _Kept:
+class _CachedPattern:
     """The data kept for arguments of one form.
 
     Attributes
@@ -338,8 +338,8 @@ class _Kept:
     def __init__(self, found: Coloring, run: Callable[..., Any], outside: list[tuple[Any, Any]], *, own: bool) -> None:
         self.coloring, self.run, self.outside, self.own, self.calls = found, run, outside, own, 0
         self.known: dict[Any, Any] = {}
-        self.often = Often(run)
-        self.often._before = BEFORE
+        self.adaptive = AdaptiveFunction(run)
+        self.adaptive._before = BEFORE
 
     def is_current(self) -> bool:
         """Return whether the parts of outer tensors that the pattern depends on are unchanged."""
@@ -391,7 +391,7 @@ class SparseDerivative:
             self._given = coloring(sparsity, mode, symmetric=symmetric)
         self._symmetric = symmetric
         self._is_own = True
-        self._kept: dict[Any, _Kept] = {}
+        self._kept: dict[Any, _CachedPattern] = {}
         functools.update_wrapper(self, func, updated=())
 
     def __repr__(self) -> str:
@@ -414,11 +414,15 @@ class SparseDerivative:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the matrix, and with `with_value` the result of `func`."""
         kept, tensors = self._for(args, kwargs)
-        programs = len(kept.often._ways)
+        programs = len(kept.adaptive._cached_programs)
         entries, value = self._entries(kept, tensors)
         is_later = self._makes_its_own(entries) and entries._spec.backend.is_lazy
         # a program that is new, or none, may be of another state of Python
-        asked = kept.calls & (kept.calls - 1) == 0 or len(kept.often._ways) != programs or not kept.often._is_open
+        asked = (
+            kept.calls & (kept.calls - 1) == 0
+            or len(kept.adaptive._cached_programs) != programs
+            or not kept.adaptive._is_open
+        )
         asked |= is_later and kept.own
         if asked and not is_later and not self._holds(kept, entries, args, kwargs):
             self._kept.clear()  # what the function finds outside of its arguments has changed since
@@ -434,7 +438,7 @@ class SparseDerivative:
     def _makes_its_own(self, entries: Tensor) -> bool:
         return self._is_own and entries._spec.backend._csr is not None
 
-    def _matrix(self, kept: _Kept, entries: Tensor, rows: Any, proof: Any) -> Any:
+    def _matrix(self, kept: _CachedPattern, entries: Tensor, rows: Any, proof: Any) -> Any:
         """Return the matrix of entries: of their library, if that has sparse ones, else of SciPy's."""
         if not self._makes_its_own(entries):
             return kept.coloring.matrix(_host(entries))
@@ -448,19 +452,19 @@ class SparseDerivative:
         chosen = of_chosen(self.func, self.argnums, args, kwargs)[1]
         return [argument_of(leaf, self.what) for leaf in tree.flatten(chosen)[0]]
 
-    def _entries(self, kept: _Kept, tensors: Sequence[Any]) -> tuple[Tensor, Any]:
+    def _entries(self, kept: _CachedPattern, tensors: Sequence[Any]) -> tuple[Tensor, Any]:
         kept.calls += 1
         plain = [t for t in tensors if isinstance(t, Tensor)]
         as_it_is = moves(plain) or len(plain) < len(tensors)
         if not as_it_is and self._is_own:  # before a program is kept it is compared, which computes
             as_it_is = any(t._spec.backend.is_lazy and t._spec.backend._csr is not None for t in plain)
-        run = kept.run if as_it_is else kept.often
+        run = kept.run if as_it_is else kept.adaptive
         entries, value = run(*tensors)
         return entries, value
 
     # -- what is kept -------------------------------------------------------------------------------------------------
 
-    def _for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Kept, list[Any]]:
+    def _for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_CachedPattern, list[Any]]:
         """Return the data kept for arguments of this form, and these arguments, with tensors for arrays."""
         leaves, structure = tree.flatten((args, kwargs))
         tensors = self._tensors(leaves)
@@ -476,7 +480,7 @@ class SparseDerivative:
         dtype = next((t.dtype for t in made if isinstance(t, Tensor) and t._spec.inexact), None)
         return [asarray(t, dtype=dtype) if type(t) is float else t for t in made]
 
-    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any], structure: Any) -> _Kept:
+    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any], structure: Any) -> _CachedPattern:
         """Find the pattern and its colours, whatever is being recorded outside; return the function that computes the entries."""
         before = modes.get_mode()
         try:
@@ -485,7 +489,7 @@ class SparseDerivative:
         finally:
             modes.set_mode(before)
 
-    def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any], structure: Any) -> _Kept:
+    def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any], structure: Any) -> _CachedPattern:
         _, chosen = of_chosen(self.func, self.argnums, args, kwargs)
         leaves, chosen_in = tree.flatten(chosen)
         inputs = [argument_of(leaf, self.what) for leaf in leaves]
@@ -510,7 +514,7 @@ class SparseDerivative:
             raise ValueError(
                 f"{self.what}: the pattern has {m} rows and {n} columns, but the arguments have {columns} elements{called()}"
             )
-        return _Kept(found, self._products(found, inputs, structure), outside, own=self._given is None)
+        return _CachedPattern(found, self._products(found, inputs, structure), outside, own=self._given is None)
 
     def _say_dense(self, found: Coloring) -> None:
         m, n = found.pattern.shape
@@ -607,7 +611,7 @@ class SparseDerivative:
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 
-    def _proof(self, kept: _Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, str]:
+    def _proof(self, kept: _CachedPattern, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, str]:
         """Return the derivative along a random vector, which is computed with the matrix; the vector; and what is wrong else."""
         np = get("numpy").module("numpy")
         leaves, structure = tree.flatten((args, kwargs))
@@ -621,7 +625,7 @@ class SparseDerivative:
             wrong += ": what it finds outside of its arguments has changed. Make a new one of it"
         return tangent._raw, along, wrong
 
-    def _holds(self, kept: _Kept, entries: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _holds(self, kept: _CachedPattern, entries: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Compare a product of the matrix and a random vector with the derivative along that vector.
 
         Return False if a pattern that was found no longer holds; raise if it is the user's.

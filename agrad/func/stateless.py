@@ -13,7 +13,7 @@ from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import stack
-from agrad.program.closures import LENT, Lent
+from agrad.program.closures import FUNCTIONAL_STATE, FunctionalState
 
 if TYPE_CHECKING:
     from agrad.nn.module import Module
@@ -26,8 +26,8 @@ _exhaust = deque[None](maxlen=0).extend
 
 def _restore_all() -> None:
     """Restore modules that are in use by calls in other threads, which a forked child does not have."""
-    _exhaust(chain.from_iterable(lent.restoring for lent in reversed(LENT.values())))
-    LENT.clear()
+    _exhaust(chain.from_iterable(lent.restoring for lent in reversed(FUNCTIONAL_STATE.values())))
+    FUNCTIONAL_STATE.clear()
 
 
 #: A module holds the tensors of one call at a time.
@@ -89,9 +89,9 @@ def functional_call(
         # installed and removed in one C call each, which no signal handler interrupts
         replacing = starmap(setitem, [(*place, values[name]) for name, place in places.items()])
         restoring = starmap(setitem, [(*place, held[name]) for name, place in places.items()])
-        lent = Lent(values, held, places, restoring)
+        lent = FunctionalState(values, held, places, restoring)
         try:
-            LENT[id(lent)] = lent
+            FUNCTIONAL_STATE[id(lent)] = lent
             _exhaust(replacing)
             result = module(*args, **(kwargs or {}))
             updates = [(source, name, dict.get(*places[name], source[name])) for name, (source, _) in given.items()]
@@ -101,7 +101,7 @@ def functional_call(
             try:
                 _exhaust(restoring)
             finally:
-                LENT.pop(id(lent), None)
+                FUNCTIONAL_STATE.pop(id(lent), None)
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[Values, Values]:

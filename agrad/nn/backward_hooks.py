@@ -25,7 +25,7 @@ class _Pass(Function):
         return None, None, *ctx.see(grads)
 
 
-class Watch:
+class HookedCall:
     """One call of a module with backward hooks: the gradients of its results and its arguments."""
 
     def __init__(

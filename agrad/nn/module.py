@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from agrad.core import errors
 from agrad.core.buffers import assign_data
-from agrad.core.hooks import Handle, _next_key, _Table
+from agrad.core.hooks import Handle, _HookTable, _next_key
 from agrad.core.tensor import Tensor
-from agrad.nn.backward_hooks import Watch
+from agrad.nn.backward_hooks import HookedCall
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, isdtype, to_device
@@ -186,13 +186,13 @@ class Module:
     def _watched(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the module between two nodes that pass everything on, and call its hooks on the gradients."""
         before, after = (list((table or {}).values()) for table in (self._before_backward, self._backward))
-        watch = Watch(self, before, after, len(args))
+        watch = HookedCall(self, before, after, len(args))
         args = watch.enter(args)
         result = self._called(args, kwargs)
         return watch.leave(result)
 
     def _add_hook(self, kind: str, hook: Callable[..., Any]) -> Handle:
-        table = vars(self).setdefault(kind, _Table())
+        table = vars(self).setdefault(kind, _HookTable())
         key = _next_key()
         table[key] = hook
         self._hooked = True

@@ -72,10 +72,10 @@ if not TYPE_CHECKING:  # type checkers read the imports above, and should report
             from agrad.plugin.manager import default_backend  # noqa: PLC0415 (plugins load at the first use)
 
             return getattr(default_backend().namespace(), _DTYPES[name])
-        from agrad.numpy.table import LIBRARY, Room, table  # noqa: PLC0415 (all chapters)
+        from agrad.numpy.table import LIBRARY, NumpyModule, table  # noqa: PLC0415 (all chapters)
 
         if name == "lib":
-            return Room(name)
+            return NumpyModule(name)
         entry = table().get(name)
         if entry is None:
             raise _MissingName(__name__, name)

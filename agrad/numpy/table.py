@@ -34,7 +34,7 @@ CHAPTERS = (
 ROOMS = ("fft", "linalg")
 
 
-class Entry(NamedTuple):
+class NumpyName(NamedTuple):
     """One NumPy name."""
 
     name: str
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
     function: Any
 
 
-_entries: dict[str, Entry] = {}
+_entries: dict[str, NumpyName] = {}
 
 
 def public(*names: str, status: str = DIFFERENTIATED) -> Callable[[F], F]:
@@ -71,11 +71,11 @@ def public(*names: str, status: str = DIFFERENTIATED) -> Callable[[F], F]:
 
 def enter(name: str, function: Any, status: str) -> None:
     """Enter an object that is not a Python function into the table."""
-    _entries[name] = Entry(name, status, function)
+    _entries[name] = NumpyName(name, status, function)
 
 
 @functools.cache
-def table() -> dict[str, Entry]:
+def table() -> dict[str, NumpyName]:
     """Return the whole table, by NumPy's names without the leading ``numpy.``."""
     for chapter in CHAPTERS:
         importlib.import_module(f"agrad.numpy.{chapter}")
@@ -94,7 +94,7 @@ def name_of(function: Any) -> str:
     return f"{room}.{name}" if room else name
 
 
-class Room:
+class NumpyModule:
     """A NumPy module of which the table has only a few names, as ``lib.stride_tricks``.
 
     Parameters
@@ -111,5 +111,5 @@ class Room:
         if full in table():
             return table()[full].function
         if any(known.startswith(f"{full}.") for known in table()):
-            return Room(full)
+            return NumpyModule(full)
         raise AttributeError(f"module 'numpy.{self._name}' has no attribute {name!r} for tensors")

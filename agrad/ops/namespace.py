@@ -266,11 +266,11 @@ def _numpys(name: str) -> Any:
     """Return a function of NumPy on operands that the standard lacks; None for any other name."""
     if name.startswith("_"):
         return None
-    from agrad.numpy.table import DIFFERENTIATED, STEP, Room, table  # noqa: PLC0415 (its files use all chapters)
+    from agrad.numpy.table import DIFFERENTIATED, STEP, NumpyModule, table  # noqa: PLC0415 (its files use all chapters)
 
     entry = table().get(name)
     if entry is None:
-        return Room(name) if name == "lib" else None
+        return NumpyModule(name) if name == "lib" else None
     return entry.function if entry.status in (DIFFERENTIATED, STEP) else None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import zeros_like
 from agrad.ops.elementwise import sqrt
-from agrad.optim.optimizer import Optimizer, is_on
+from agrad.optim.optimizer import Optimizer, is_nonzero
 
 __all__ = ["Adadelta"]
 
@@ -53,7 +53,7 @@ class Adadelta(Optimizer):
     tensor([0.9984], requires_grad=True)
     """
 
-    _kept = ("step", "square_avg", "acc_delta")
+    _state_names = ("step", "square_avg", "acc_delta")
     _shaped = ("square_avg", "acc_delta")
     _counts = ("step",)
 
@@ -85,7 +85,7 @@ class Adadelta(Optimizer):
         for name in ("square_avg", "acc_delta"):
             if name not in state:
                 state[name] = zeros_like(p)
-        if is_on(group["weight_decay"]):
+        if is_nonzero(group["weight_decay"]):
             g = g + group["weight_decay"] * p
         square = state["square_avg"] = rho * state["square_avg"] + (1 - rho) * (g * g)
         change = sqrt(state["acc_delta"] + eps) / sqrt(square + eps) * g

@@ -10,7 +10,7 @@ from agrad.core.mode import setting
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import zeros_like
 from agrad.ops.elementwise import sqrt
-from agrad.optim.optimizer import Optimizer, Told, is_on
+from agrad.optim.optimizer import Optimizer, TracedSettings, is_nonzero
 
 __all__ = ["Adagrad"]
 
@@ -57,7 +57,7 @@ class Adagrad(Optimizer):
     tensor([0.9000], requires_grad=True)
     """
 
-    _kept = ("step", "sum")
+    _state_names = ("step", "sum")
     _shaped = ("sum",)
     _counts = ("step",)
 
@@ -96,14 +96,14 @@ class Adagrad(Optimizer):
         step = state["step"] = state.get("step", 0) + 1
         if "sum" not in state:
             state["sum"] = zeros_like(p) + group["initial_accumulator_value"]
-        if is_on(group["weight_decay"]):
+        if is_nonzero(group["weight_decay"]):
             g = g + group["weight_decay"] * p
         total = state["sum"] = state["sum"] + g * g
-        rate = group["rate"] if type(group) is Told else decayed(group, step)
+        rate = group["rate"] if type(group) is TracedSettings else decayed(group, step)
         change: Tensor = g / (sqrt(total) + group["eps"])
         return p - rate * change
 
-    def tell_state(self, group: Told, state: Mapping[str, Any]) -> None:
+    def trace_state(self, group: TracedSettings, state: Mapping[str, Any]) -> None:
         group["rate"] = setting(partial(next_rate, group.settings, state))
 
 

@@ -11,7 +11,7 @@ from agrad.core.mode import setting
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops.creation import zeros_like
 from agrad.ops.elementwise import maximum, sqrt
-from agrad.optim.optimizer import Optimizer, Told, is_on, keep, kernel_of, take
+from agrad.optim.optimizer import Optimizer, TracedSettings, is_nonzero, kernel_of, owned_array, store_array
 
 __all__ = ["Adam", "AdamW"]
 
@@ -59,7 +59,7 @@ class Adam(Optimizer):
     """
 
     _decoupled = False
-    _kept = ("step", "exp_avg", "exp_avg_sq")
+    _state_names = ("step", "exp_avg", "exp_avg_sq")
     _shaped = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
     _counts = ("step",)
 
@@ -99,12 +99,12 @@ class Adam(Optimizer):
         for name in names:
             if name not in state:
                 state[name] = zeros_like(p)
-        kernel = None if type(group) is Told else kernel_of("optim.adam", p._spec.backend)
+        kernel = None if type(group) is TracedSettings else kernel_of("optim.adam", p._spec.backend)
         if kernel is not None:
             value, *arrays = kernel(
                 p._raw,
                 g._raw,
-                *(take(state, name) for name in names),
+                *(owned_array(state, name) for name in names),
                 step=step,
                 lr=lr,
                 beta1=beta1,
@@ -114,12 +114,12 @@ class Adam(Optimizer):
                 decoupled=self._decoupled,
             )
             for name, array in zip(names, arrays, strict=True):
-                keep(state, name, array, p)
+                store_array(state, name, array, p)
             return wrap(p._spec.backend.as_array(value), p._spec)
-        correction1, correction2 = group["corrections"] if type(group) is Told else corrections(group, step)
-        if is_on(decay) and self._decoupled:
+        correction1, correction2 = group["corrections"] if type(group) is TracedSettings else corrections(group, step)
+        if is_nonzero(decay) and self._decoupled:
             p = p * (1 - lr * decay)
-        elif is_on(decay):
+        elif is_nonzero(decay):
             g = g + decay * p
         # every operation in the order of the kernels (and PyTorch), so that a program of this returns the same bits
         mean = state["exp_avg"]
@@ -131,7 +131,7 @@ class Adam(Optimizer):
         change: Tensor = (lr / correction1) * (mean / denominator)
         return p - change
 
-    def tell_state(self, group: Told, state: Mapping[str, Any]) -> None:
+    def trace_state(self, group: TracedSettings, state: Mapping[str, Any]) -> None:
         at = partial(next_correction, group.settings, state)
         group["corrections"] = setting(partial(at, 0)), setting(partial(at, 1))
 

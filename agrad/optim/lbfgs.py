@@ -170,7 +170,7 @@ class LBFGS(Optimizer):
             memory["gradient"] = gradient
             last = i + 1 == group["max_iter"]
             if group["line_search_fn"] is not None:
-                origin = Trial(0.0, value, slope, gradient)
+                origin = LineSearchPoint(0.0, value, slope, gradient)
                 shortest = group["tolerance_change"] / _size(direction)
                 found = strong_wolfe(at, direction, origin, length, shortest)
                 length, value, gradient = found.length, found.value, found.gradient
@@ -226,7 +226,7 @@ def _direction(memory: dict[str, Any], gradient: Tensor, history_size: int) -> T
     return result
 
 
-class Trial(NamedTuple):
+class LineSearchPoint(NamedTuple):
     """The result of a line search at one length: the value, its slope along the direction, and its gradient."""
 
     length: float
@@ -236,8 +236,12 @@ class Trial(NamedTuple):
 
 
 def strong_wolfe(
-    at: Callable[[float], tuple[float, Tensor]], direction: Tensor, origin: Trial, length: float, shortest: float
-) -> Trial:
+    at: Callable[[float], tuple[float, Tensor]],
+    direction: Tensor,
+    origin: LineSearchPoint,
+    length: float,
+    shortest: float,
+) -> LineSearchPoint:
     """Return a length that fulfils the strong Wolfe conditions (Nocedal & Wright 2006, algorithms 3.5 and 3.6).
 
     Parameters
@@ -246,7 +250,7 @@ def strong_wolfe(
         Returns value and gradient at a length.
     direction : Tensor
         The search direction.
-    origin : Trial
+    origin : LineSearchPoint
         The start, at length 0.
     length : float
         The first length to try.
@@ -259,22 +263,22 @@ def strong_wolfe(
         If none fulfils them, the best one found.
     """
 
-    def look(length: float) -> Trial:
+    def look(length: float) -> LineSearchPoint:
         value, gradient = at(length)
-        return Trial(length, value, float(vecdot(gradient, direction)), gradient)
+        return LineSearchPoint(length, value, float(vecdot(gradient, direction)), gradient)
 
-    def too_high(trial: Trial, than: Trial) -> bool:
+    def too_high(trial: LineSearchPoint, than: LineSearchPoint) -> bool:
         # negated, so that NaN is too high
         return not (trial.value <= origin.value + DECREASE * trial.length * origin.slope and trial.value < than.value)
 
-    def flat(trial: Trial) -> bool:
+    def flat(trial: LineSearchPoint) -> bool:
         return abs(trial.slope) <= -FLATNESS * origin.slope
 
     low, high = origin, None
     for _ in range(TRIALS):
         trial = look(length)
         if high is None:  # no interval that contains such a length is known yet
-            if too_high(trial, low if low is not origin else Trial(0.0, math.inf, 0.0, origin.gradient)):
+            if too_high(trial, low if low is not origin else LineSearchPoint(0.0, math.inf, 0.0, origin.gradient)):
                 high = trial
             elif flat(trial):
                 return trial
@@ -298,7 +302,7 @@ def strong_wolfe(
     return low
 
 
-def _cubic(a: Trial, b: Trial) -> float:
+def _cubic(a: LineSearchPoint, b: LineSearchPoint) -> float:
     """Return the minimiser of the cubic through two values and slopes (equation 3.59), otherwise the midpoint."""
     width = b.length - a.length
     d1 = a.slope + b.slope - 3 * (a.value - b.value) / (a.length - b.length)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from agrad import tree
-from agrad.compiled.adaptive import Often
+from agrad.compiled.adaptive import AdaptiveFunction
 from agrad.core.errors import UnsupportedOp, called
 from agrad.core.tensor import Tensor
 from agrad.func.grad import hvp, value_and_grad
@@ -158,7 +158,7 @@ def search(
 ) -> Any:
     """Return SciPy's report, without derivatives; `minimize` describes the parameters, and the options are SciPy's."""
     solve = scipys("optimize", "agrad.optim.minimize").minimize
-    problem = _Problem(f, params, args)
+    problem = _VectorProblem(f, params, args)
     kind = method.lower()
     if kind not in VALUES:
         options["jac"] = True
@@ -245,7 +245,7 @@ def _differentiable(kind: Any, what: str, reported: tuple[str, ...], made: tuple
     return type(kind.__name__, (kind,), {"__missing__": missing})
 
 
-class _Problem:
+class _VectorProblem:
     """A function of a container in the form that SciPy needs: of a vector in host memory, returning host values.
 
     Attributes
@@ -265,10 +265,10 @@ class _Problem:
             )
         self.device = vector.device
         self.start = self._host(vector.detach())
-        self.often = Often(self.of_vector)
-        self.both: Callable[..., Any] = Often(value_and_grad(self.of_vector))
-        self.bent = Often(hessian(self.of_vector))
-        self.bent_along = Often(lambda x, v: hvp(self.of_vector, (x,), (v,)))
+        self.adaptive = AdaptiveFunction(self.of_vector)
+        self.both: Callable[..., Any] = AdaptiveFunction(value_and_grad(self.of_vector))
+        self.bent = AdaptiveFunction(hessian(self.of_vector))
+        self.bent_along = AdaptiveFunction(lambda x, v: hvp(self.of_vector, (x,), (v,)))
         self.last: tuple[bytes, float] = (b"", 0.0)
 
     def of_vector(self, vector: Tensor) -> Any:
@@ -291,7 +291,7 @@ class _Problem:
 
     def value(self, x: Any) -> float:
         """Return the value at a vector."""
-        return self._noted(x, self.often(self._tensor(x)))
+        return self._noted(x, self.adaptive(self._tensor(x)))
 
     def value_and_gradient(self, x: Any) -> tuple[float, Any]:
         """Return value and gradient, computed in one pass."""
@@ -326,8 +326,8 @@ def _vector_of(side: Any, params: Any) -> list[float]:
 class _Progress:
     """The callback that SciPy calls after every iteration."""
 
-    def __init__(self, problem: _Problem, told: Callable[[int, float, Any], Any]) -> None:
-        self.problem, self.told, self.count = problem, told, 0
+    def __init__(self, problem: _VectorProblem, traced: Callable[[int, float, Any], Any]) -> None:
+        self.problem, self.told, self.count = problem, traced, 0
 
     def __call__(self, x: Any, *state: Any) -> None:
         self.count += 1

@@ -11,7 +11,7 @@ from agrad.core.buffers import assign_data, own, owned
 from agrad.core.cpython import assign_all
 from agrad.core.errors import called
 from agrad.core.materialize import fill
-from agrad.core.mode import effect, enable_grad, guard, no_grad, not_recorded, recorder, setting, tells_settings
+from agrad.core.mode import effect, enable_grad, guard, no_grad, not_recorded, recorder, setting, wants_settings
 from agrad.core.tensor import Tensor, wrap
 from agrad.plugin import manager
 
@@ -64,7 +64,7 @@ class Optimizer:
 
     #: The entries of a parameter's state, once there is any; and those with the parameter's shape. Checked when a
     #: state is loaded.
-    _kept: tuple[str, ...] = ()
+    _state_names: tuple[str, ...] = ()
     _shaped: tuple[str, ...] = ()
 
     #: Recordings read settings and state where they are used: these are not guards of a compiled function.
@@ -201,14 +201,14 @@ class Optimizer:
         lazy: list[Tensor] = []
         before: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
         changing: tuple[Tensor, Any, Any, dict[str, Any]] | None = None
-        told: Told | None = None
-        telling = tells_settings()
+        traced: TracedSettings | None = None
+        telling = wants_settings()
         guard(partial(len, self.param_groups), "how many groups an optimizer has")
         try:
             with no_grad:
                 for group in self.param_groups:
                     if telling:
-                        told = self._told(group)
+                        traced = self._traced_settings(group)
                     for p in group["params"]:
                         g = p.grad
                         if g is None:
@@ -220,7 +220,11 @@ class Optimizer:
                             before.append((p, p.data, {k: _apart(v) for k, v in state.items()}))
                         changing = p, p._raw, p._spec, dict(state)
                         g = -g if group.get("maximize") else g
-                        p.data = self.update(p, g, group, state) if told is None else self._tell(p, g, told, state)
+                        p.data = (
+                            self.update(p, g, group, state)
+                            if traced is None
+                            else self._update_traced(p, g, traced, state)
+                        )
                         changing = None
                         if p._spec.backend.is_lazy:
                             lazy += [p, p.grad, *(t for t in state.values() if isinstance(t, Tensor))]
@@ -236,22 +240,22 @@ class Optimizer:
         self._has_stepped = True
         return loss
 
-    def _told(self, group: Mapping[str, Any]) -> Told:
+    def _traced_settings(self, group: Mapping[str, Any]) -> TracedSettings:
         """Return a group's settings, with numbers that a recording rereads; switches that are off stay off in it."""
         guard(partial(structure_of, group, self._switches), "the settings of an optimizer")
-        told = Told(group)
+        traced = TracedSettings(group)
         for name, value in group.items():
             if is_number(value):
                 if value or name not in self._switches:
-                    told[name] = setting(partial(group.__getitem__, name))
+                    traced[name] = setting(partial(group.__getitem__, name))
             elif type(value) is tuple and all(map(is_number, value)):
-                told[name] = tuple(setting(partial(_part, group, name, i)) for i in range(len(value)))
-        return told
+                traced[name] = tuple(setting(partial(_part, group, name, i)) for i in range(len(value)))
+        return traced
 
-    def _tell(self, p: Tensor, g: Tensor, group: Told, state: dict[str, Any]) -> Tensor:
+    def _update_traced(self, p: Tensor, g: Tensor, group: TracedSettings, state: dict[str, Any]) -> Tensor:
         """Update one parameter where a recording, or a comparison with one, must see settings and state."""
         if recorder() is None:
-            self.tell_state(group, state)
+            self.trace_state(group, state)
             held = dict(state)
             value = self.update(p, g, group.settings, state)
             # a replay changes the tensors that it knows, so the update it is compared with must do so too
@@ -263,7 +267,7 @@ class Optimizer:
         if p._spec.backend.is_lazy:
             not_recorded("an optimizer of lazy parameters computes values at every step")
         new = dict(state)
-        self.tell_state(group, state)
+        self.trace_state(group, state)
         value = self.update(p, g, group, new)
         for name, now in new.items():
             before = state.get(name)
@@ -280,7 +284,7 @@ class Optimizer:
                 state[name] = now
         return value
 
-    def tell_state(self, group: Told, state: Mapping[str, Any]) -> None:
+    def trace_state(self, group: TracedSettings, state: Mapping[str, Any]) -> None:
         """Add to the settings what `update` computes from numbers in a parameter's state, with `agrad.core.mode.setting`.
 
         Called before `update` while recording, or while comparing with a recording.
@@ -373,7 +377,7 @@ class Optimizer:
     def _misfits(self, number: Any, p: Tensor, values: Mapping[str, Any]) -> list[str]:
         """Return what is wrong with the given state of a parameter."""
         wrong = []
-        missing = [name for name in self._kept if name not in values] if values else []
+        missing = [name for name in self._state_names if name not in values] if values else []
         if missing:
             wrong.append(f"state of parameter {number} has no {', '.join(missing)}: it is of another optimizer.")
         for name in self._shaped:
@@ -404,7 +408,7 @@ class Optimizer:
 # -- within recordings --------------------------------------------------------------------------------------------------
 
 
-class Told(dict[str, Any]):
+class TracedSettings(dict[str, Any]):
     """Settings for a recording: numbers that it rereads whenever it runs."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -412,7 +416,7 @@ class Told(dict[str, Any]):
         self.settings = settings
 
 
-def is_on(value: float) -> bool:
+def is_nonzero(value: float) -> bool:
     """Return whether a setting is nonzero; a recording is valid only while the same settings are."""
     return type(value) not in (int, float) or value != 0
 
@@ -473,7 +477,7 @@ def kernel_of(name: str, backend: Backend) -> Kernel | None:
     return _kernels[key]
 
 
-def take(state: Mapping[str, Any], name: str) -> Any:
+def owned_array(state: Mapping[str, Any], name: str) -> Any:
     """Return the array of a state's tensor, to be changed in place; None if there is none.
 
     A tensor that anything has read since the last step no longer owns its array; then it is a copy.
@@ -485,7 +489,7 @@ def take(state: Mapping[str, Any], name: str) -> Any:
     return tensor._spec.backend.asarray(tensor._raw, copy=True) if buffer is None else buffer
 
 
-def keep(state: dict[str, Any], name: str, array: Any, like: Tensor) -> None:
+def store_array(state: dict[str, Any], name: str, array: Any, like: Tensor) -> None:
     """Store an array that nothing else holds in the state."""
     if name not in state:
         state[name] = wrap(array, like._spec)

@@ -8,7 +8,7 @@ from typing import Any
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import zeros_like
 from agrad.ops.elementwise import sqrt
-from agrad.optim.optimizer import Optimizer, is_on
+from agrad.optim.optimizer import Optimizer, is_nonzero
 
 __all__ = ["RMSprop"]
 
@@ -57,7 +57,7 @@ class RMSprop(Optimizer):
     tensor([0.9000], requires_grad=True)
     """
 
-    _kept = ("step", "square_avg")
+    _state_names = ("step", "square_avg")
     _shaped = ("square_avg", "momentum_buffer", "grad_avg")
     _counts = ("step",)
 
@@ -98,19 +98,19 @@ class RMSprop(Optimizer):
         state["step"] = state.get("step", 0) + 1
         for name, wanted in (
             ("square_avg", True),
-            ("momentum_buffer", is_on(momentum)),
+            ("momentum_buffer", is_nonzero(momentum)),
             ("grad_avg", group["centered"]),
         ):
             if wanted and name not in state:
                 state[name] = zeros_like(p)
-        if is_on(group["weight_decay"]):
+        if is_nonzero(group["weight_decay"]):
             g = g + group["weight_decay"] * p
         square = state["square_avg"] = alpha * state["square_avg"] + (1 - alpha) * (g * g)
         if group["centered"]:
             mean = state["grad_avg"] = state["grad_avg"] + (1 - alpha) * (g - state["grad_avg"])
             square = square - mean * mean
         change: Tensor = g / (sqrt(square) + group["eps"])
-        if is_on(momentum):
+        if is_nonzero(momentum):
             change = state["momentum_buffer"] = momentum * state["momentum_buffer"] + change
         moved: Tensor = p - group["lr"] * change
         return moved

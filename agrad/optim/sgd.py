@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agrad.core.tensor import Tensor, wrap
-from agrad.optim.optimizer import Optimizer, Told, is_on, keep, kernel_of, take
+from agrad.optim.optimizer import Optimizer, TracedSettings, is_nonzero, kernel_of, owned_array, store_array
 
 __all__ = ["SGD"]
 
@@ -47,7 +47,7 @@ class SGD(Optimizer):
     tensor([0., 0.], requires_grad=True)
     """
 
-    _kept = _shaped = ("momentum_buffer",)
+    _state_names = _shaped = ("momentum_buffer",)
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class SGD(Optimizer):
 
     def update(self, p: Tensor, g: Tensor, group: Mapping[str, Any], state: dict[str, Any]) -> Tensor:
         momentum = group["momentum"]
-        kernel = None if type(group) is Told else kernel_of("optim.sgd", p._spec.backend)
+        kernel = None if type(group) is TracedSettings else kernel_of("optim.sgd", p._spec.backend)
         if kernel is not None:
             value, buffer = kernel(
                 p._raw,
                 g._raw,
-                take(state, "momentum_buffer") if momentum else None,
+                owned_array(state, "momentum_buffer") if momentum else None,
                 lr=group["lr"],
                 momentum=momentum,
                 dampening=group["dampening"],
@@ -93,11 +93,11 @@ class SGD(Optimizer):
                 weight_decay=group["weight_decay"],
             )
             if momentum:
-                keep(state, "momentum_buffer", buffer, p)
+                store_array(state, "momentum_buffer", buffer, p)
             return wrap(p._spec.backend.as_array(value), p._spec)
-        if is_on(group["weight_decay"]):
+        if is_nonzero(group["weight_decay"]):
             g = g + group["weight_decay"] * p
-        if is_on(momentum):
+        if is_nonzero(momentum):
             velocity = state.get("momentum_buffer")
             velocity = g if velocity is None else momentum * velocity + (1 - group["dampening"]) * g
             state["momentum_buffer"] = velocity

@@ -47,7 +47,7 @@ _executors: dict[
     str, tuple[Any, str]
 ] = {}  # by name: an object, or the path from which it is created at first use; and the plugin
 _paths: dict[str, str] = {}  # "module:class" of backends that are created at first use
-_givers: dict[str, str] = {}  # the plugin that provides each backend
+_providers: dict[str, str] = {}  # the plugin that provides each backend
 _sources: dict[str, str] = {}  # the distribution of each installed plugin
 _failures: dict[str, str] = {}
 _unreported: list[str] = []
@@ -93,7 +93,7 @@ class ExecutorInfo:
     failed: bool = False  # as of `BackendInfo`
 
 
-class Rows(tuple[BackendInfo, ...]):
+class BackendTable(tuple[BackendInfo, ...]):
     """The rows of `agrad.backends`, a table in notebooks."""
 
     __slots__ = ()
@@ -123,7 +123,7 @@ def _forget() -> None:
     global _plugins  # noqa: PLW0603 (as in `_load`)
     if not _loaded:
         _plugins = None
-        for known in (_backends, _executors, _paths, _givers, _sources, _failures, _unreported, _unclaimed):
+        for known in (_backends, _executors, _paths, _providers, _sources, _failures, _unreported, _unclaimed):
             known.clear()
 
 
@@ -210,8 +210,8 @@ def register(plugin: Any, name: str | None = None) -> None:
             BaseException
         ):  # a faulty plugin is recorded; this is an interrupt, after which it can be registered again
             manager.unregister(plugin)
-            for given in [given for given, giver in _givers.items() if giver == name]:
-                _givers.pop(given)
+            for given in [given for given, giver in _providers.items() if giver == name]:
+                _providers.pop(given)
                 _backends.pop(given, None)
                 _paths.pop(given, None)
             for given in [given for given, (_, giver) in _executors.items() if giver == name]:
@@ -248,8 +248,10 @@ def _collect() -> None:
                     raise errors.BackendError(
                         f"the backend {name!r} is given as {one!r}, which is not a path such as 'agrad_mine.backend:Mine'"
                     )
-                if _givers.setdefault(name, giver) != giver:
-                    raise errors.BackendError(f"the plugin {_givers[name]!r} already provides a backend named {name!r}")
+                if _providers.setdefault(name, giver) != giver:
+                    raise errors.BackendError(
+                        f"the plugin {_providers[name]!r} already provides a backend named {name!r}"
+                    )
                 (_paths if isinstance(one, str) else _backends).setdefault(name, one)
         except FAILURES as error:
             _fail(giver, error)
@@ -303,7 +305,7 @@ def _made(name: str) -> Backend | None:
         backend = at_path(path)
         if not isinstance(backend, Backend):
             raise TypeError(f"it is a {type(backend).__name__}, not a Backend")
-        _check_version(backend, _givers[name])
+        _check_version(backend, _providers[name])
         if backend.name != name:
             raise errors.BackendError(f"it is named {backend.name!r}, its plugin says {name!r}")
     except FAILURES as error:
@@ -427,7 +429,7 @@ def own_rules(op: str) -> dict[str, Mapping[str, Any]]:
     if isinstance(of_missing := OPS[op].facts.missing, Mapping):
         found |= {name: of_missing for name, backend in _backends.items() if backend.missing}
     if plugins().hook.agrad_rule.get_hookimpls():
-        answers = {name: ask("agrad_rule", op=op, backend=name) for name in _givers}
+        answers = {name: ask("agrad_rule", op=op, backend=name) for name in _providers}
         found |= {name: answer for name, answer in answers.items() if answer is not None}
     return found
 
@@ -438,7 +440,7 @@ def _renew_rules() -> None:
     for implementation in _plugins.hook.agrad_rule.get_hookimpls():
         try:
             for op in OPS.values():
-                for name in _givers:
+                for name in _providers:
                     given = _answer(implementation, {"op": op.name, "backend": name})
                     if given is not None:
                         op.rule_of(**given)
@@ -501,7 +503,7 @@ def find_backend(array_type: type) -> Backend | None:
     if name is not None:
         return get(name)
     library = array_type.__module__.partition(".")[0]
-    if library in PACKAGES and library not in _givers and hasattr(array_type, "dtype"):
+    if library in PACKAGES and library not in _providers and hasattr(array_type, "dtype"):
         raise errors.BackendError(
             f"No backend for {array_type.__module__}.{array_type.__name__}. Install agrad-{library}.\n"
             f"  {install(library)}"
@@ -535,7 +537,7 @@ def get(name: str) -> Backend:
         except ImportError as error:
             raise errors.BackendError(f"the {name} backend is not available: {error}") from error.__cause__ or error
     if backend is None:
-        known = ", ".join(sorted(_givers)) or "none"
+        known = ", ".join(sorted(_providers)) or "none"
         remedy = f" Install it with {install(name)}." if name in PACKAGES else ""
         if name == "cuda":  # PyTorch's word
             remedy = ' CUDA devices belong to the cupy backend: "cupy:0".'
@@ -605,13 +607,13 @@ def backends() -> tuple[BackendInfo, ...]:
     """
     plugins()
     failed = [BackendInfo(name, False, "", (), reason, True) for name, reason in sorted(_failures.items())]
-    return Rows([*map(_row, sorted(_givers)), *failed])
+    return BackendTable([*map(_row, sorted(_providers)), *failed])
 
 
 def backend_info(name: str) -> BackendInfo | None:
     """Return the row of one backend in `backends`, None if no plugin provides it; import no library of another backend."""
     plugins()
-    if name in _givers:
+    if name in _providers:
         return _row(name)
     return BackendInfo(name, False, "", (), _failures[name], True) if name in _failures else None
 
@@ -668,7 +670,7 @@ def _default_named(name: str) -> Backend:
     if name:
         return usable(name)
     plugins()
-    if "numpy" in _backends or ("numpy" in _givers and _row("numpy").available):
+    if "numpy" in _backends or ("numpy" in _providers and _row("numpy").available):
         return usable("numpy")
     rows = backends()
     found = [row.name for row in rows if row.available]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from agrad.compiled.compiling import Compiled, CompileError, CompileWarning
+from agrad.compiled.compiling import CompiledFunction, CompileError, CompileWarning
 from agrad.program.arguments import (
     Argnums,
     bare_all,
@@ -21,7 +21,7 @@ from agrad.program.arguments import (
     name_of,
     split_aux,
 )
-from agrad.program.blanks import blank_tensor, program_of_kernels
+from agrad.program.blank_recording import blank_tensor, program_of_kernels
 from agrad.program.closures import Argument
 from agrad.program.inference import infer
 from agrad.program.loop_passes import trimmed
@@ -168,7 +168,7 @@ class Programs:
     """
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
-        self._compiled = Compiled(function, check=False, explain=False, **options)
+        self._compiled = CompiledFunction(function, check=False, explain=False, **options)
 
     @property
     def programs(self) -> list[Program]:

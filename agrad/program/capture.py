@@ -14,10 +14,10 @@ from agrad.core.node import Freed, Node, ancestors
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.program.arguments import NUMBERS, argument_of, owner_of
-from agrad.program.blanks import BlankRecorder, ShapeDtype, blank_tensor
-from agrad.program.closures import Argument, Found, Origin, Reach
+from agrad.program.blank_recording import BlankRecorder, ShapeDtype, blank_tensor
+from agrad.program.closures import AccessPath, Argument, Found, Reach
 from agrad.program.program import Given, Leaf, Number, Program, Structure, Write
-from agrad.program.recording import CaptureError, Hooked, Recorder, grad_of
+from agrad.program.recording import CaptureError, RecordedHook, Recorder, grad_of
 
 
 def capture(function: Callable[..., Any]) -> Callable[..., Program]:
@@ -146,7 +146,7 @@ MODE_LEFT = (
 )
 
 
-class Call(NamedTuple):
+class CapturedCall(NamedTuple):
     """A captured call.
 
     Attributes
@@ -169,7 +169,7 @@ class Call(NamedTuple):
 
 def captured_call(
     recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Call:
+) -> CapturedCall:
     """Call a function within a recording; return its program with its arguments and result."""
     leaves, treedef = tree.flatten((args, kwargs))
     given, tensors = introduced(recorder, leaves)
@@ -181,7 +181,7 @@ def captured_call(
     parameters = parameters_of(function, len(args))
     names = {**program.names, **names_of(treedef, given, parameters)}
     program = program.replaced(parameters=parameters, names=names)
-    return Call(program, returned, tensors, roots)
+    return CapturedCall(program, returned, tensors, roots)
 
 
 def recorded_run(
@@ -198,7 +198,7 @@ def recorded_run(
             left = mode.get_mode()
             mode.set_mode(before)
     finally:
-        is_left = mode.keep_left(left, before, recorder)
+        is_left = mode.restore_left_modes(left, before, recorder)
     if is_left:
         raise CaptureError(f"{MODE_LEFT}{errors.called()}")
     if recorder.hooked and hooks_left(recorder, graph_of(returned)):
@@ -300,7 +300,7 @@ def writes_of(recorder: Recorder, reach: Iterable[Found], given: Sequence[Any]) 
     if not changed:
         return []
     wanted = {id(tensor): tensor for tensor, _, _ in changed}
-    ways: dict[int, Origin | Argument] = {
+    ways: dict[int, AccessPath | Argument] = {
         id(leaf): Argument(place) for place, leaf in enumerate(given) if id(leaf) in wanted
     }
     for found in reach:
@@ -333,7 +333,7 @@ def graph_of(returned: Any, first: int = 0) -> list[Node]:
     return sorted(ancestors(roots, oldest=first), key=lambda node: node.seq)
 
 
-def hooks_left(recorder: Recorder, nodes: Sequence[Node]) -> list[Hooked]:
+def hooks_left(recorder: Recorder, nodes: Sequence[Node]) -> list[RecordedHook]:
     """Return the hooks, registered in a recording, that a backward pass through nodes will run."""
     return [hooked for node in nodes for hooked in recorder.hooked if hooked.node is node and hooked.hook is not None]
 
@@ -343,13 +343,13 @@ def is_freed(tensor: Tensor) -> bool:
     return tensor._node is not None and any(type(node.saved) is Freed for node in ancestors([tensor._node]))
 
 
-def found_outside(recorder: Recorder, arrays: dict[int, Any], reach: Iterable[Found]) -> dict[int, Origin]:
+def found_outside(recorder: Recorder, arrays: dict[int, Any], reach: Iterable[Found]) -> dict[int, AccessPath]:
     """Return where outer arrays are found, by number."""
     if not arrays:
         return {}
     before = {id(tensor): array for tensor, array, _ in recorder.met.values()}
     numbers = {id(array): number for number, array in arrays.items()}
-    places: dict[int, Origin] = {}
+    places: dict[int, AccessPath] = {}
 
     def array_of(value: Any) -> Any:
         return before.get(id(value), value._raw) if isinstance(value, Tensor) else value

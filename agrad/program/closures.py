@@ -1,6 +1,6 @@
 """Where a function finds the values it uses beside its arguments: closure cells, globals, attributes, members of containers.
 
-An `Origin` is a path to such a value, from a root. Followed again at a later call, it leads to the current value.
+An `AccessPath` is a path to such a value, from a root. Followed again at a later call, it leads to the current value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENTRIES = 64
 LONGEST = 200
 
 
-class Lent(NamedTuple):
+class FunctionalState(NamedTuple):
     """The tensors that modules hold for a running call of `functional_call`.
 
     Attributes
@@ -50,14 +50,14 @@ class Lent(NamedTuple):
 
 
 #: By ``id``, outermost first.
-LENT: dict[int, Lent] = {}
+FUNCTIONAL_STATE: dict[int, FunctionalState] = {}
 
 #: One step of a path: its kind, and its key.
 Way = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
-class Origin:
+class AccessPath:
     """A path from a root to a value.
 
     Attributes
@@ -140,7 +140,7 @@ class Argument:
         return f"argument {self.place}"
 
 
-def target_of(place: Origin | Argument, leaves: Sequence[Any]) -> Any:
+def target_of(place: AccessPath | Argument, leaves: Sequence[Any]) -> Any:
     """Return the current value at a place, for a call with these leaves of arguments."""
     return leaves[place.place] if isinstance(place, Argument) else place.find()
 
@@ -189,11 +189,11 @@ class Found:
         return found[::-1]
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> AccessPath:
         """The path to it."""
         chain = self.chain()
         root = chain[0].before.value if chain and chain[0].before else self.value
-        return Origin(root, tuple(at.step for at in chain))
+        return AccessPath(root, tuple(at.step for at in chain))
 
 
 def search(
@@ -329,7 +329,7 @@ def refuse_captured(root: Any, target: Tensor, what: str, mapped: bool) -> None:
     """
     lent = {
         id(places[name][0])
-        for values, held, places, _ in list(LENT.values())
+        for values, held, places, _ in list(FUNCTIONAL_STATE.values())
         for name, value in values.items()
         if value is target and held[name] is not target
     }

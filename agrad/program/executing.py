@@ -28,19 +28,19 @@ AT_ONCE, AT_MOST = 0.2, 2.0
 MISSES = 1000
 
 
-def by_itself() -> bool:
+def may_choose_native() -> bool:
     """Return whether agrad may choose machine code by default: if the native executor works, and is not turned off."""
     if os.environ.get("AGRAD_EXECUTOR") == "text":
         return False
     return any(row.name == NATIVE and row.available for row in executors())
 
 
-def chooses() -> bool:
+def chooses_native() -> bool:
     """Return whether agrad should choose machine code for programs by default."""
     return os.environ.get("AGRAD_EXECUTOR") == "native"
 
 
-class Asked:
+class ExecutorRun:
     """A program on arrays for an executor, which is asked to run it at the first call.
 
     Parameters
@@ -87,7 +87,7 @@ class Asked:
             raise failed
         return outs
 
-    def quietly(self, *values: Any) -> Any:
+    def without_warnings(self, *values: Any) -> Any:
         """Run the program without floating-point warnings."""
         if self._quiet is not None:
             try:
@@ -114,7 +114,7 @@ class Asked:
 
     def _made(self, values: Sequence[Any]) -> Callable[..., Any]:
         """Return the function by which the executor runs the program."""
-        prepared = Prepared(self._program(), self._backend)
+        prepared = PreparedProgram(self._program(), self._backend)
         given = prepared.values(values)
         name = self.executor.name
         if not self.executor.supports(prepared.program, **self._options):
@@ -128,7 +128,7 @@ class Asked:
         return f"<{self.executor.name}{f': refused, {self.why_not}' if self.why_not else ''}>"
 
 
-class Chosen:
+class AutomaticRun:
     """A program that agrad runs by an executor that nobody named: the results and errors are the same, only the time differs.
 
     The first call runs without it. Before the second one, the executor is asked; it returns the same bits as the
@@ -185,12 +185,12 @@ class Chosen:
 
     def _choose(self, values: Sequence[Any]) -> None:
         """Have code compiled for the program, now or in a thread, if it is predicted to be faster."""
-        if not by_itself():
+        if not may_choose_native():
             self.why_not = "no executor is there that agrad takes by itself"
             return
         executor = executor_named(NATIVE)
         try:
-            prepared = Prepared(self._program(executor.loops), self._backend)
+            prepared = PreparedProgram(self._program(executor.loops), self._backend)
             seconds, make = executor.unasked(prepared.program, self._backend, quiet=self._quiet, **self._options)
         except Refused as refusal:
             self.why_not = str(refusal)
@@ -218,11 +218,11 @@ class Chosen:
         return f"<{NATIVE}, chosen{f': no, {self.why_not}' if self.why_not else ''}>"
 
 
-def quietly(run: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
+def without_warnings(run: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
     """Return a function that runs a program without floating-point warnings of its library."""
-    if isinstance(run, Asked):
-        return run.quietly
-    if isinstance(run, Chosen):
+    if isinstance(run, ExecutorRun):
+        return run.without_warnings
+    if isinstance(run, AutomaticRun):
         return run
 
     def quiet(*values: Any) -> Any:
@@ -232,7 +232,7 @@ def quietly(run: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
     return quiet
 
 
-class Prepared:
+class PreparedProgram:
     """A program in the form for executors, which draw nothing and stop nowhere: draws are inputs, and decisions are outputs.
 
     Attributes

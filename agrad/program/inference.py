@@ -15,7 +15,7 @@ from agrad.core.errors import UnsupportedOp
 from agrad.core.op import OPS
 from agrad.core.spec import Spec
 from agrad.program import outlines
-from agrad.program.outlines import Counted, NeedsValuesError, Outline
+from agrad.program.outlines import CountedOutline, NeedsValuesError, Outline
 
 __all__ = ["OUTLINES", "infer", "keyed"]
 
@@ -177,7 +177,7 @@ def keyed(value: Any) -> Any:
     if not isinstance(value, list | bool):
         return value
     made = outlines.asarray(value)
-    return made if made.dtype != dtypes.bool else Counted(made.shape, made.dtype, _true_in(value))
+    return made if made.dtype != dtypes.bool else CountedOutline(made.shape, made.dtype, _true_in(value))
 
 
 def _true_in(value: Any) -> int:

@@ -13,7 +13,7 @@ SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StepMemory:
     """The result of one step, and the memory held while it runs.
 
     Attributes
@@ -38,12 +38,12 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Memory:
+class ProgramMemory:
     """The memory that a program holds at each step; prints as a table.
 
     Attributes
     ----------
-    rows : tuple of Held
+    rows : tuple of StepMemory
         Per step.
     inputs, constants : int
         Bytes of the inputs, and of the constants: held throughout.
@@ -51,7 +51,7 @@ class Memory:
         Bytes of the results that are neither.
     """
 
-    rows: tuple[Held, ...]
+    rows: tuple[StepMemory, ...]
     inputs: int
     constants: int
     outputs: int
@@ -107,10 +107,10 @@ class Memory:
 
 
 @attached
-class Shows:
+class MemoryMethods:
     """The members of a program that this file defines."""
 
-    def memory(self: Any) -> Memory:
+    def memory(self: Any) -> ProgramMemory:
         """Return the memory that the program holds at each step when its text runs, by shapes and dtypes only.
 
         A view counts as the array it is a view of. A backend that runs programs in its own way may hold less, and
@@ -148,7 +148,7 @@ def is_view(step: Step) -> bool:
     return facts_of(step.op).is_view
 
 
-def memory_of(program: Program) -> Memory:
+def memory_of(program: Program) -> ProgramMemory:
     """Return what a program holds at each step."""
     given = dict.fromkeys((*program.inputs, *program.constants))
     base = {number: number for number in given}  # by number, the value whose memory it shares
@@ -170,9 +170,9 @@ def memory_of(program: Program) -> Memory:
         own = [n for n in step.made if base[n] == n]
         live += size(own)
         inside = memory_of(step.args[1].program).peak if step.op == LOOP else 0  # for one call
-        rows.append(Held(at, step.op, size(own), live + inside, step.line))
+        rows.append(StepMemory(at, step.op, size(own), live + inside, step.line))
         for number in own:
             ends.setdefault(max(last[number], at), []).append(number)
         live -= size(ends.pop(at, ()))
     outputs = dict.fromkeys(base[n] for n in program.outputs if base[n] not in given)
-    return Memory(tuple(rows), size(program.inputs), size(program.constants), size(outputs))
+    return ProgramMemory(tuple(rows), size(program.inputs), size(program.constants), size(outputs))

@@ -21,7 +21,7 @@ from agrad.core.kernels import KINDS, is_mask, key_parts
 from agrad.core.op import OPS
 from agrad.ops.methods import BINARY, COMPARISON, UNARY
 
-__all__ = ["Counted", "NeedsValuesError", "Outline", "namespace"]
+__all__ = ["CountedOutline", "NeedsValuesError", "Outline", "namespace"]
 
 Shape = tuple[Any, ...]
 
@@ -83,7 +83,7 @@ class Outline:
         return f"Outline({self.shape}, {self.dtype.name})"
 
 
-class Counted(Outline):
+class CountedOutline(Outline):
     """An outline that carries a count: the true elements of a mask, or the sum of repetitions.
 
     Attributes
@@ -470,7 +470,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: Any = None) -> Outline:
     """As the standard's."""
     shape = (x.size,) if axis is None else x.shape
     (place,) = axes_of(0 if axis is None else axis, len(shape))
-    if isinstance(repeats, Counted):
+    if isinstance(repeats, CountedOutline):
         length: Any = repeats.count * shape[place] if repeats.size == 1 else repeats.count
     else:
         length = shape[place] * repeats if isinstance(repeats, int) else math.nan

@@ -19,7 +19,7 @@ from agrad.core.once import once
 from agrad.core.op import OPS, facts_of
 from agrad.ops.batch_rules import pointwise, rule_of
 from agrad.plugin.manager import executor_named
-from agrad.program.executing import CHOSEN_FOR, Asked, Chosen, chooses, quietly
+from agrad.program.executing import CHOSEN_FOR, AutomaticRun, ExecutorRun, chooses_native, without_warnings
 from agrad.program.loop_passes import hoisted, running, trimmed
 from agrad.program.program import DETACH, DRAW, STOP, DType, Program, Ref, Shaped, Step, attached, is_number
 from agrad.program.unrolling import unrolled
@@ -48,7 +48,7 @@ def optimized(program: Program) -> Program:
 
 
 @attached
-class Running:
+class RunMethods:
     """Runs programs on raw arrays."""
 
     def runner(self: Any, backend: Backend, *, executor: Any = None, **options: Any) -> Callable[..., tuple[Any, ...]]:
@@ -66,7 +66,7 @@ class Running:
             else:
                 program = functools.partial(fewer, self, getattr(asked, "loops", False), options)
                 following = functools.partial(self.runner, backend, **options)
-                found = Asked(asked, program, backend, options, following)
+                found = ExecutorRun(asked, program, backend, options, following)
             found = runs.setdefault(key, found)
         return found  # type: ignore[no-any-return]
 
@@ -78,13 +78,13 @@ class Running:
         `quiet`: suppress floating-point warnings.
         """
         run = self.runner(backend, executor=executor, **options)
-        if executor is not None or backend.name not in CHOSEN_FOR or not chooses():
-            return quietly(run, backend) if quiet else run
+        if executor is not None or backend.name not in CHOSEN_FOR or not chooses_native():
+            return without_warnings(run, backend) if quiet else run
         runs: dict[Any, Any] = self.__dict__["_runs"]
-        key = backend, Chosen, quiet, *options.items()
+        key = backend, AutomaticRun, quiet, *options.items()
         if key not in runs:
             program = functools.partial(fewer, self, options=options)
-            runs.setdefault(key, Chosen(program, backend, options, run, quiet=quiet))
+            runs.setdefault(key, AutomaticRun(program, backend, options, run, quiet=quiet))
         return runs[key]  # type: ignore[no-any-return]
 
 
@@ -307,7 +307,7 @@ IDENTITIES: dict[str, Callable[[Walk, Step], Any]] = {
 def _filled(walk: Walk, step: Step) -> Any:
     if len(step.args) < 2 or not is_number(step.args[1]):
         return None
-    return Filled(step.args[1], walk.shapes[step.made[0]].dtype)
+    return FillValue(step.args[1], walk.shapes[step.made[0]].dtype)
 
 
 def _spread(walk: Walk, step: Step) -> Any:
@@ -316,12 +316,12 @@ def _spread(walk: Walk, step: Step) -> Any:
 
 def _neither(walk: Walk, step: Step) -> Any:
     is_truth = walk.shapes[step.made[0]].dtype == "bool"
-    return Filled(False, "bool") if is_truth and any(walk.is_all(a, False) for a in step.args) else None
+    return FillValue(False, "bool") if is_truth and any(walk.is_all(a, False) for a in step.args) else None
 
 
 def _to_the_0(walk: Walk, step: Step) -> Any:
     dtype = walk.shapes[step.made[0]].dtype
-    return Filled(1, dtype) if kind_of(dtype) in REAL and walk.is_all(step.args[1], 0) else None  # also for NaN
+    return FillValue(1, dtype) if kind_of(dtype) in REAL and walk.is_all(step.args[1], 0) else None  # also for NaN
 
 
 #: By operation, the function that finds the single value that may fill its result; in addition to operations declared
@@ -339,7 +339,7 @@ POINTS: dict[str, Callable[[Walk, Step], Any]] = {
 # -- how a pass goes over a program -----------------------------------------------------------------------------------
 
 
-class Filled:
+class FillValue:
     """One value that fills an array, before any step has it.
 
     Attributes
@@ -416,7 +416,7 @@ class Walk:
         self._program = program
         self._next = program.next_number()
         self._filled: dict[tuple[str, str], int] = {}
-        self._points: dict[int, Ref | Filled] = {}
+        self._points: dict[int, Ref | FillValue] = {}
 
     def append(self, step: Step) -> None:
         """Add a step."""
@@ -458,22 +458,22 @@ class Walk:
 
     # -- values -------------------------------------------------------------------------------------------------------
 
-    def point(self, ref: Ref) -> Ref | Filled | None:
+    def point(self, ref: Ref) -> Ref | FillValue | None:
         """Return the one value that fills an array: a value without axes, or one that can become such a value."""
         about = self.shapes.get(ref.number)  # the keys of draws have none
         return ref if about is not None and about.shape == () else self._points.get(ref.number)
 
-    def _point_of(self, step: Step) -> Ref | Filled | None:
+    def _point_of(self, step: Step) -> Ref | FillValue | None:
         """Return the one value that fills the result of a step."""
         fills = facts_of(step.op).fills
         if fills is not None:
-            return Filled(fills, self.shapes[step.made[0]].dtype)
+            return FillValue(fills, self.shapes[step.made[0]].dtype)
         find = POINTS.get(step.op)
         return None if find is None else find(self, step)
 
     def made_point(self, point: Any) -> Any:
         """Return a value, adding a step that makes it if there is none."""
-        if type(point) is not Filled:
+        if type(point) is not FillValue:
             return point
         key = repr(point.value), point.dtype
         number = self._filled.get(key)
@@ -498,7 +498,7 @@ class Walk:
                     part = item(self.constants[point.number])
                 elif maker is not None and maker.op == "full" and maker.args[0] == ():
                     part = maker.args[1]
-            elif type(point) is Filled:
+            elif type(point) is FillValue:
                 part = point.value
         if not is_number(part) or type(part) is complex or (type(value) is bool) is not (type(part) is bool):
             return False

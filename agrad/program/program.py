@@ -39,7 +39,7 @@ from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.plugin.manager import chosen_executor, default_backend
 from agrad.program.arguments import bare, is_raw
-from agrad.program.closures import Argument, Origin, target_of
+from agrad.program.closures import AccessPath, Argument, target_of
 from agrad.random import default_generator
 from agrad.tree import TreeDef
 
@@ -308,7 +308,7 @@ class Write(NamedTuple):
 
     Attributes
     ----------
-    target : Origin or Argument
+    target : AccessPath or Argument
         Where to find the tensor.
     what : str
         ``"data"`` or ``"grad"``.
@@ -318,7 +318,7 @@ class Write(NamedTuple):
         Whether the tensor had a gradient before; None if the function set it before reading it.
     """
 
-    target: Origin | Argument
+    target: AccessPath | Argument
     what: str
     number: int | None
     had_grad: bool | None
@@ -350,7 +350,7 @@ class Program:
         The user's names of some values.
     arguments, results : Structure or None
         Its arguments and results; None for a program without a function.
-    outside : mapping of int to Origin
+    outside : mapping of int to AccessPath
         The inputs that are not arguments, and where each is found.
     writes : tuple of Write
         Its writes to tensors that it did not create.
@@ -376,7 +376,7 @@ class Program:
     names: Mapping[int, str] = field(default_factory=dict)
     arguments: Structure | None = None
     results: Structure | None = None
-    outside: Mapping[int, Origin] = field(default_factory=dict)
+    outside: Mapping[int, AccessPath] = field(default_factory=dict)
     writes: tuple[Write, ...] = ()
     sources: Mapping[int, Any] = field(default_factory=dict)
     seeds: tuple[tuple[int, Any, Any], ...] = ()
@@ -619,7 +619,7 @@ class Program:
             except LookupError as error:
                 raise RuntimeError(f"{error}; the program takes it from there{errors.called()}") from None
             if found is None and origin.way[-1:] == (("attribute", "grad"),):
-                raise other_grad(Origin(origin.root, origin.way[:-1]), had=True)
+                raise other_grad(AccessPath(origin.root, origin.way[:-1]), had=True)
             values[number] = found
             self._check(number, found, str(origin))
         return values
@@ -885,7 +885,7 @@ def _call(arguments: TreeDef) -> str:
     return f"program({', '.join(texts)})"
 
 
-def other_grad(target: Origin | Argument, *, had: bool) -> RuntimeError:
+def other_grad(target: AccessPath | Argument, *, had: bool) -> RuntimeError:
     """Return the error for a tensor that had a gradient in the capture and has none now, or the other way round."""
     then, now = ("a", "no") if had else ("no", "a")
     return RuntimeError(

@@ -49,7 +49,7 @@ from agrad.program.program import (
 )
 
 
-class Hooked(NamedTuple):
+class RecordedHook(NamedTuple):
     """A hook that was registered on a tensor within a recording.
 
     It holds neither the hook nor the graph: the function decides what outlives it.
@@ -365,7 +365,7 @@ class Recorder:
         Arrays that are kept alive with it.
     functions : list of str
         The names of the `Function`s that ran: their derivatives are not those of their steps.
-    hooked : list of Hooked
+    hooked : list of RecordedHook
         The hooks that were registered on tensors.
     sources : dict
         By ``id`` of a key that was drawn its generator: two may be in one state.
@@ -395,7 +395,7 @@ class Recorder:
         self.seeds: list[tuple[int, Any, Any]] = []
         self.also: list[int] = []
         self.functions: list[str] = []
-        self.hooked: list[Hooked] = []
+        self.hooked: list[RecordedHook] = []
         self.sources: dict[Any, Any] = {}
         self.held: list[Any] = []
         self.device: str | None = None
@@ -496,7 +496,7 @@ class Recorder:
         """Return the number of a Python float that the program computes or receives; None for all others."""
         return None
 
-    def live_of(self, value: Any) -> Any:
+    def traced_of(self, value: Any) -> Any:
         """Return the placeholder of a Python float that the program computes or receives; None for any other value."""
         return None
 
@@ -538,7 +538,7 @@ class Recorder:
         assert tensor._node is not None
         assert handle._hooks is not None
         number, node = self.number_of(tensor._raw), weakref.ref(tensor._node)
-        self.hooked.append(Hooked(number, node, handle._hooks, handle._key, weakref.ref(handle)))
+        self.hooked.append(RecordedHook(number, node, handle._hooks, handle._key, weakref.ref(handle)))
 
     def use(self, tensor: Tensor) -> None:
         """Record a tensor that is used: if its array is new, it is an outer tensor."""
@@ -782,7 +782,7 @@ class Recorder:
         """Return the kernels of a backend, or of a spec's, recorded when they run on raw arrays."""
         backend = backend if isinstance(backend, Backend) else backend.backend
         within = getattr(backend, "base", backend)  # a kernel or rule that runs has recorded arrays already
-        return backend.xp if isinstance(within, RecordingBackend) else _Kernels(self, backend)
+        return backend.xp if isinstance(within, RecordingBackend) else _RecordedKernels(self, backend)
 
     def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
         """Draw from a key, and record the draw."""
@@ -900,7 +900,7 @@ def bases_of(array: Any) -> Iterator[Any]:
         base = getattr(base, "base", None)
 
 
-class _Kernels:
+class _RecordedKernels:
     """Kernels on the arrays of a library that are recorded."""
 
     def __init__(self, recorder: Recorder, backend: Backend) -> None:

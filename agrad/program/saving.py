@@ -16,7 +16,7 @@ from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
-from agrad.program.closures import Argument, Origin
+from agrad.program.closures import AccessPath, Argument
 from agrad.program.program import (
     HERE,
     LITERALS,
@@ -38,7 +38,7 @@ from agrad.program.program import (
     refuse_seeds,
 )
 from agrad.random import Generator, default_generator
-from agrad.serialization import Kind, register
+from agrad.serialization import Codec, register
 from agrad.serialization.archive import FormatError
 
 #: Modules that declare the operations called ``scipy.*`` when they are first imported.
@@ -53,7 +53,7 @@ MOST = 2**31
 
 
 @attached
-class Keeps:
+class SavingMethods:
     """The members of a program that this file defines."""
 
     def tensors(self: Any) -> dict[str, Tensor]:
@@ -75,15 +75,17 @@ class Keeps:
         return {name: tensor for name, tensor, _ in held_by(self)[0]}
 
 
-def held_by(program: Program) -> tuple[list[tuple[str, Tensor, Tensor | None]], Callable[[Origin], tuple[int, bool]]]:
+def held_by(
+    program: Program,
+) -> tuple[list[tuple[str, Tensor, Tensor | None]], Callable[[AccessPath], tuple[int, bool]]]:
     """Return the outer tensors with name and gradient; and the mapping from an origin to such a tensor, or its gradient."""
     held: list[tuple[str, Tensor, Tensor | None]] = []
     places: dict[int, int] = {}
     kept = []
 
-    def place(origin: Origin) -> tuple[int, bool]:
+    def place(origin: AccessPath) -> tuple[int, bool]:
         of_grad = origin.way[-1:] == (("attribute", "grad"),)
-        owner = Origin(origin.root, origin.way[:-1]) if of_grad else origin
+        owner = AccessPath(origin.root, origin.way[:-1]) if of_grad else origin
         value = owner.find()
         kept.append(value)
         if id(value) not in places:
@@ -95,7 +97,7 @@ def held_by(program: Program) -> tuple[list[tuple[str, Tensor, Tensor | None]], 
         return places[id(value)], of_grad
 
     for origin in (*program.outside.values(), *(write.target for write in program.writes)):
-        if isinstance(origin, Origin):
+        if isinstance(origin, AccessPath):
             at, of_grad = place(origin)
             if of_grad:
                 held[at] = (*held[at][:2], held[at][1].grad)
@@ -106,7 +108,7 @@ def held_by(program: Program) -> tuple[list[tuple[str, Tensor, Tensor | None]], 
 PLACES = ("argument", "held", "gradient")
 
 
-def target_code(target: Origin | Argument, place: Callable[[Origin], tuple[int, bool]]) -> tuple[str, int]:
+def target_code(target: AccessPath | Argument, place: Callable[[AccessPath], tuple[int, bool]]) -> tuple[str, int]:
     """Return the target of a write: an argument, an outer tensor, or the gradient of one."""
     if isinstance(target, Argument):
         return "argument", target.place
@@ -287,7 +289,7 @@ def shaped_in(dtype: Any, shape: Any) -> Shaped:
     return found
 
 
-class Computing:
+class StepsReader:
     """Rebuilds the computation of a program, or of the body of a loop.
 
     Attributes
@@ -457,14 +459,14 @@ class Computing:
         return self.part(code) if type(code) in (int, type(None), dict) else wrong("a slice is none")
 
 
-class Reader(Computing):
+class Reader(StepsReader):
     """Rebuilds a program from plain containers."""
 
     def __init__(self, code: Any) -> None:
         bodies: list[Body] = []
         depths: dict[Body, int] = {}
         for part in listed(code["bodies"]) if type(code) is dict and "bodies" in code else ():
-            body = Computing(part, BODY_KEYS, bodies).body()
+            body = StepsReader(part, BODY_KEYS, bodies).body()
             depths[body] = 1 + max((depths[inner] for inner in body.program.bodies), default=0)
             bodies.append(body)
             if depths[body] > DEPTH:
@@ -540,7 +542,7 @@ class Reader(Computing):
 
     # -- tensors from outside -----------------------------------------------------------------------------------------
 
-    def outside(self) -> tuple[dict[int, Origin], list[Origin]]:
+    def outside(self) -> tuple[dict[int, AccessPath], list[AccessPath]]:
         """Return where the inputs that are not arguments are found, in tensors that the program owns; and where these are."""
         holder: dict[str, Tensor] = {}
         origins = []
@@ -552,29 +554,29 @@ class Reader(Computing):
                     wrong("a gradient has another shape or dtype than its tensor")
                 tensor.grad = grad
             holder[name] = tensor
-            origins.append(Origin(holder, (("item", name),)))
+            origins.append(AccessPath(holder, (("item", name),)))
         found = {}
         for number, place, of_grad in rows_in(self.code["outside"], int, int, bool):
             origin = place_in(origins, place)
             value = origin.find()
             if of_grad:
-                origin, value = Origin(holder, (*origin.way, ("attribute", "grad"))), value.grad
+                origin, value = AccessPath(holder, (*origin.way, ("attribute", "grad"))), value.grad
             if number not in self.known or value is None:
                 wrong("a tensor from outside is no input")
             self.check(number, value)
             found[number] = origin
         return found, origins
 
-    def write(self, row: list[Any], held: Sequence[Origin], leaves: Sequence[Any]) -> Write:
+    def write(self, row: list[Any], held: Sequence[AccessPath], leaves: Sequence[Any]) -> Write:
         """Return the write to a tensor."""
         what, where, place, number, had_grad = row
         if what not in ("data", "grad") or where not in PLACES or (what == "data" and number is None):
             wrong("what it writes is nothing")
         if where == "argument" and not isinstance(place_in(leaves, place), Leaf):
             wrong("it writes to what is no tensor")
-        target: Origin | Argument = Argument(place) if where == "argument" else place_in(held, place)
-        if isinstance(target, Origin) and where == "gradient":
-            target = Origin(target.root, (*target.way, ("attribute", "grad")))
+        target: AccessPath | Argument = Argument(place) if where == "argument" else place_in(held, place)
+        if isinstance(target, AccessPath) and where == "gradient":
+            target = AccessPath(target.root, (*target.way, ("attribute", "grad")))
             if target.find() is None:
                 wrong("it writes to a gradient that is none")
         made = None if number is None else self.of(number)
@@ -622,4 +624,4 @@ KEYS = COMPUTING_KEYS | {
     "parameters",
 }
 
-register("program", Kind(Program, plain, made))
+register("program", Codec(Program, plain, made))

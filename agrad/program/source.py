@@ -13,14 +13,14 @@ from agrad.core.op import OPS
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
-from agrad.program.blanks import BlankRecorder, run_on_blanks
-from agrad.program.closures import Origin
+from agrad.program.blank_recording import BlankRecorder, run_on_blanks
+from agrad.program.closures import AccessPath
 from agrad.program.program import HERE, DType, Program, Ref, Shaped, Step, attached, mapped, refuse_seeds
 from agrad.program.recording import CaptureError, Recorded, recording_backend
 
 
 @attached
-class Sources:
+class SourceMethods:
     """The members of a program that this file defines."""
 
     def source(self: Any, *, notes: bool = True, backend: str = "numpy") -> str:
@@ -103,7 +103,7 @@ class Sources:
         """
         found = {}
         for name, value in _module(self, backend)[1].items():
-            there = value.find() if isinstance(value, Origin) else value
+            there = value.find() if isinstance(value, AccessPath) else value
             found[name] = there._raw if isinstance(there, Tensor) else there
         return found
 

@@ -106,7 +106,7 @@ def rule_of(name: str) -> str | Callable[..., Any]:
 
 
 @attached
-class Sparse:
+class SparsityMethods:
     """The members of a program that this file defines."""
 
     def sparsity(self: Any, *args: Any, argnums: int | tuple[int, ...] | None = None, local: bool = False) -> Any:

@@ -2,7 +2,7 @@
 
 `Writer` has the parts that all such texts share: a line per step, which ends with ``del`` for values that no later step
 takes; functions of 2,000 steps at most; arguments as text. A kind of text is a subclass, which defines the names of
-values and operations, and how the function begins and ends. `Text` is the kind of ``Program.text``; backends have
+values and operations, and how the function begins and ends. `ProgramText` is the kind of ``Program.text``; backends have
 others.
 """
 
@@ -205,7 +205,7 @@ def tuple_text(parts: Sequence[str]) -> str:
 # -- what programs show -----------------------------------------------------------------------------------------------
 
 
-class Text(Writer):
+class ProgramText(Writer):
     """The text that runs on any kernels: ``program(xp, *inputs)``, with those of loops' bodies before it.
 
     Parameters
@@ -257,7 +257,7 @@ class Text(Writer):
 
 
 @attached
-class Texts:
+class TextMethods:
     """The members of a program that this file defines."""
 
     def text(self: Any, *, notes: bool = True, where: str = "") -> str:
@@ -271,7 +271,7 @@ class Texts:
             Additional arguments of creation functions, as ``**here``.
         """
         bodies = [body.text(name) for body, name in self.bodies.items()] if notes else []
-        return "\n".join([*bodies, *Text(self, notes=notes, where=where).functions()])
+        return "\n".join([*bodies, *ProgramText(self, notes=notes, where=where).functions()])
 
     def __str__(self: Any) -> str:
         return self.text()  # type: ignore[no-any-return]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from agrad import tree
-from agrad.compiled.adaptive import Often, OftenInC, OftenPlain
+from agrad.compiled.adaptive import AdaptiveCFunction, AdaptiveFunction, AdaptivePlainFunction
 from agrad.compiled.comparing import equal_in_bits
 from agrad.core import names as _names
 from agrad.core.errors import UnsupportedOp, called
@@ -180,7 +180,7 @@ class _System:
     leads : _System or None
         The system whose state is the first part of this one's, and does not depend on the rest.
     plain : callable or None
-        ``plain(t, y)`` is the right side for plain arrays, if it accepts them: see `_Problem.plain`.
+        ``plain(t, y)`` is the right side for plain arrays, if it accepts them: see `_InitialValueProblem.plain`.
     found : Tensor or None
         The states, a row each, if they are known already.
     alone : bool
@@ -197,11 +197,11 @@ class _System:
 
     def __init__(self, rhs: Rhs, run: Any, first: Any = None) -> None:
         self.rhs, self.run, self.first = rhs, run, first or run
-        self._often = Often(rhs)
+        self._adaptive = AdaptiveFunction(rhs)
 
     def numbers(self, theta: Sequence[Tensor], like: Tensor) -> Callable[[Any, Any], Any]:
         """Return the right side as SciPy calls it."""
-        rhs, backend, device = self._often, like._spec.backend, like._spec.device
+        rhs, backend, device = self._adaptive, like._spec.backend, like._spec.device
         plain = self.plain
 
         def of(t: Any, y: Any) -> Any:
@@ -260,7 +260,7 @@ class _System:
 
         def rest(t: Any, w: Any) -> Any:
             whole = concat([from_raw(backend.from_host(part, device)) for part in (path(t), w.copy())])
-            return _host(self._often(whole, asarray(t, device=device), *theta)[n:])
+            return _host(self._adaptive(whole, asarray(t, device=device), *theta)[n:])
 
         found = self.run(rest, _host(y0)[n:], at)[-1]
         return stack([y0, concat([known, from_raw(backend.from_host(found, device))])])
@@ -419,7 +419,7 @@ def _taken_apart(args: tuple[Any, ...]) -> tuple[list[Tensor], Callable[[Sequenc
     return [leaves[i] for i in places], arguments
 
 
-class _Problem:
+class _InitialValueProblem:
     """Start, times and arguments, as both functions take them.
 
     Attributes
@@ -498,9 +498,9 @@ class _Problem:
             return None
         if not equal_in_bits(y._spec.backend, raw, self.rhs(_plain(y), _plain(t))._raw):
             return None
-        often = OftenPlain.of(function) if alone else None
+        adaptive = AdaptivePlainFunction.of(function) if alone else None
         start = (_host(t), y._raw.copy()) if by_time else (y._raw.copy(), _host(t))
-        return plain if often is None else often.during(plain, (*start, *args), int(by_time))
+        return plain if adaptive is None else adaptive.during(plain, (*start, *args), int(by_time))
 
     def check(self, what: str, t: Tensor) -> None:
         """Refuse a function that uses tensors which are not its arguments."""
@@ -569,7 +569,7 @@ def odeint(
     >>> ag.grad(y[-1, 0], rate)  # of exp(-2 rate)
     (tensor(-0.7358),)
     """
-    problem = _Problem("odeint", func, y0, args, (t,), by_time=tfirst)
+    problem = _InitialValueProblem("odeint", func, y0, args, (t,), by_time=tfirst)
     times = problem.times(t)
     rtol, atol = (1.49012e-8 if tol is None else tol for tol in (rtol, atol))
     if times.ndim != 1 or problem.y0.ndim != 1 or not times.shape[0]:
@@ -642,7 +642,7 @@ def solve_ivp(
     (tensor(-0.4161), (tensor(-0.2273),))
     """
     _check_gradient(gradient, method)
-    problem = _Problem(
+    problem = _InitialValueProblem(
         "solve_ivp", _on_columns(fun) if vectorized else fun, y0, args or (), (t_span, t_eval), by_time=True
     )
     begin, end = (problem.times(t) for t in t_span)
@@ -700,7 +700,7 @@ def _on_columns(fun: Rhs) -> Rhs:
     return lambda t, y, *args: reshape(fun(t, reshape(y, (-1, 1)), *args), (-1,))
 
 
-def _as_scipy_calls(problem: _Problem, events: Any) -> Any:
+def _as_scipy_calls(problem: _InitialValueProblem, events: Any) -> Any:
     """Return an event, or a list of them, as functions of arrays."""
     if isinstance(events, list | tuple):
         return [problem.numbers(event, by_time=True, is_event=True) for event in events]
@@ -720,7 +720,7 @@ class _Solution:
 
     def __init__(
         self,
-        problem: _Problem,
+        problem: _InitialValueProblem,
         system: _System,
         span: tuple[Tensor, Tensor],
         path: Any,
@@ -780,7 +780,7 @@ class _RungeKutta:
         The positions of its stages in a step, as fractions.
     """
 
-    def __init__(self, problem: _Problem, method: str, ends: Any) -> None:
+    def __init__(self, problem: _InitialValueProblem, method: str, ends: Any) -> None:
         tableau = getattr(scipys("integrate"), method)
         self.problem, self.ends = problem, ends
         self.inner, self.weights, self.between = (
@@ -885,14 +885,14 @@ class _Integrand:
     ) -> None:
         self.of, self.tolerances, self.number, self.func, self.arguments = of, tolerances, number, func, arguments
         self.rest: list[Any] = []
-        self._often = Often(of)
+        self._adaptive = AdaptiveFunction(of)
 
     def integrated(self, a: Tensor, b: Tensor, theta: Sequence[Tensor]) -> Tensor:
         """Return the integral, a number or a vector."""
         backend, device = a._spec.backend, a._spec.device
 
         def at(x: Any) -> Tensor:
-            return self._often(from_raw(backend.asarray(float(x), device=device)), *theta)
+            return self._adaptive(from_raw(backend.asarray(float(x), device=device)), *theta)
 
         run, low, high = scipys("integrate"), float(a), float(b)
         if self.number is not None:
@@ -1089,7 +1089,7 @@ class _Region:
         limits = [t for t in tree.flatten(ranges)[0] if not callable(t)]
         refuse_lazy("integrate.nquad", (limits, *self.theta))
         self.device = next((t.device for t in self.theta), None)
-        self._often = Often(self.of)
+        self._adaptive = AdaptiveFunction(self.of)
 
     def of(self, *given: Tensor) -> Tensor:
         """Return the function of numbers, one per variable, and of `theta`."""
@@ -1163,7 +1163,7 @@ class _Region:
             return [asarray(x, dtype="float64", device=self.device) for x in xs]
 
         def number(*xs: float) -> float:
-            return float(self._often(*tensors(xs), *theta))
+            return float(self._adaptive(*tensors(xs), *theta))
 
         found, *self.rest = self.scipys(number, tuple(tensors(self.within(theta))), args, theta)
         return asarray(found, dtype="float64", device=self.device)
@@ -1275,7 +1275,7 @@ def _called_as(
     args : tuple
         Its further arguments.
     """
-    known = OftenInC.of(func)
+    known = AdaptiveCFunction.of(func)
     return (number, ()) if known is None else known.taken(number, place, args)
 
 

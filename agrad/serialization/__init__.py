@@ -49,7 +49,7 @@ TREE_BYTES = 2**26  # The memory that tree.json may take without declaring it.
 PER_LETTER = 9  # The text exists as bytes and as str, and the strings in it may take four bytes per letter, twice.
 
 
-class Kind(NamedTuple):
+class Codec(NamedTuple):
     """Further kinds of objects in files, written as containers.
 
     Attributes
@@ -68,10 +68,10 @@ class Kind(NamedTuple):
 
 
 #: By the key that stands for it in ``tree.json``.
-KINDS: dict[str, Kind] = {}
+KINDS: dict[str, Codec] = {}
 
 
-def register(name: str, kind: Kind) -> None:
+def register(name: str, kind: Codec) -> None:
     """Register a further kind of object that can be saved and loaded."""
     KINDS[name] = kind
 

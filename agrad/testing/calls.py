@@ -22,7 +22,7 @@ from agrad.core.tensor import Tensor
 from agrad.plugin import manager
 from agrad.testing.samples.data import Data, Like, Sample, resolve
 
-__all__ = ["SINGLE", "Call", "Slopes", "inner", "library", "reference_array", "slopes_of"]
+__all__ = ["SINGLE", "SampleCall", "Slopes", "inner", "library", "reference_array", "slopes_of"]
 
 #: The dtype of half the precision.
 SINGLE = {"float64": "float32", "complex128": "complex64"}
@@ -48,7 +48,7 @@ def inner(first: Iterable[Any], second: Iterable[Any]) -> float:
     return sum(float(np.sum(np.real(np.conj(a) * b))) for a, b in zip(first, second, strict=True))
 
 
-class Call:
+class SampleCall:
     """A sample's call, as a function of its differentiable arrays.
 
     Attributes
@@ -175,7 +175,7 @@ class Slopes:
         Per operand: the tangents of the results for the tangent of this operand only.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: SampleCall) -> None:
         self.call = call
 
     @once
@@ -229,5 +229,5 @@ def slopes_of(sample: Sample, factor: float = 1.0) -> Slopes:
     """Return the expected derivatives of a sample, its arrays times a factor; computed once."""
     key = id(sample), factor
     if key not in _made:
-        _made[key] = sample, Slopes(Call(sample, factor))  # the sample is kept alive, because ids are reused
+        _made[key] = sample, Slopes(SampleCall(sample, factor))  # the sample is kept alive, because ids are reused
     return _made[key][1]

@@ -25,7 +25,7 @@ import pytest
 import agrad as ag
 from agrad.core.op import OPS
 from agrad.testing import report, reproducing
-from agrad.testing.calls import Call
+from agrad.testing.calls import SampleCall
 
 #: The folder in which agrad is installed.
 HOME = str(Path(ag.__file__).parent) + os.sep
@@ -194,7 +194,7 @@ class Kit:
             cause = re.sub(rf"(?<![a-z_]){re.escape(op)}(?![a-z_])", "OP", error) if op else error
             cause = re.sub(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[-+]?\d+)?", "0", cause)
             cause = re.sub(r"[(\[](0(, *)?)*[)\]]", "(0)", cause)[:300]  # shapes of any length
-        failing: tuple[Call, str] | None = getattr(getattr(item, "instance", None), "failing", None)
+        failing: tuple[SampleCall, str] | None = getattr(getattr(item, "instance", None), "failing", None)
         program = failing and reproducing.program_of(*failing, about["test"], self.backend, self.plugins)
         if program is None:
             parameters = getattr(getattr(item, "callspec", None), "params", {})

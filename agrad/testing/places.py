@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple
 
-__all__ = ["Place", "place_of"]
+__all__ = ["MemoryRange", "place_of"]
 
 
-class Place(NamedTuple):
+class MemoryRange(NamedTuple):
     """The memory from the first to the last element of an array.
 
     Attributes
@@ -23,7 +23,7 @@ class Place(NamedTuple):
     start: int
     stop: int
 
-    def meets(self, other: Place) -> bool:
+    def meets(self, other: MemoryRange) -> bool:
         """Return whether two places share bytes, as far as their ends show it."""
         return self.device == other.device and self.start < other.stop and other.start < self.stop
 
@@ -63,7 +63,7 @@ _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
 
 
-def place_of(array: Any) -> Place | None:
+def place_of(array: Any) -> MemoryRange | None:
     """Return where an array is in memory; None if it has no element, or its library does not report it."""
     if not hasattr(array, "__dlpack__"):
         return None
@@ -92,4 +92,4 @@ def place_of(array: Any) -> Place | None:
             return None
         reach = (n - 1) * (found.strides[axis] if found.strides else step) * size
         start, stop, step = start + min(reach, 0), stop + max(reach, 0), step * n
-    return Place((found.device_kind, found.device_number), start, stop + size)
+    return MemoryRange((found.device_kind, found.device_number), start, stop + size)

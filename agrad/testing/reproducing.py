@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import agrad as ag
-from agrad.testing.calls import SINGLE, Call
+from agrad.testing.calls import SINGLE, SampleCall
 from agrad.testing.samples import Data, Like
 
 __all__ = ["program_of", "test_as_program"]
@@ -50,12 +50,12 @@ WAYS = {
 }
 
 
-def program_of(call: Call, dtype: str, test: str, device: str, plugins: Sequence[str] = ()) -> str | None:
+def program_of(call: SampleCall, dtype: str, test: str, device: str, plugins: Sequence[str] = ()) -> str | None:
     """Return a program that applies a test of the kit to a sample, None if no short one exists.
 
     Parameters
     ----------
-    call : Call
+    call : SampleCall
         A sample's.
     dtype : str
         The precision of the test, for inexact operands.
@@ -177,7 +177,7 @@ def _function(name: str) -> tuple[list[str], str]:
 class _Arguments:
     """The text of a sample's arguments, and the lines that create its arrays."""
 
-    def __init__(self, call: Call, single: bool) -> None:
+    def __init__(self, call: SampleCall, single: bool) -> None:
         self.call = call
         self.single = single
         self.lines: list[str] = []

@@ -77,7 +77,7 @@ class set_checkpoint_early_stop(mode.Setting):  # noqa: N801 (PyTorch's name)
         super().__init__(enable)
 
 
-class _Enough(BaseException):
+class _StopEarly(BaseException):
     """Ends a run of the function early: every needed value is known."""
 
 
@@ -173,7 +173,7 @@ class _Frame:
 
     def run_again(self, found: dict[int, Tensor]) -> None:
         """Run the function to find the values that are still needed."""
-        again = _Again(self, found)
+        again = _Recomputation(self, found)
         before = mode.get_mode()
         recorder = mode.recorder()
         region = None if recorder is None else recorder.enter_region()
@@ -185,7 +185,7 @@ class _Frame:
                     random.again(self.keys, self.function, *args, **kwargs)
                 else:
                     self.function(*args, **kwargs)
-        except _Enough:
+        except _StopEarly:
             pass
         finally:
             again.node = None
@@ -201,7 +201,7 @@ class _Frame:
             )
 
 
-class _Again:
+class _Recomputation:
     """The hooks of one recomputation in backward."""
 
     def __init__(self, frame: _Frame, found: dict[int, Tensor]) -> None:
@@ -237,7 +237,7 @@ class _Again:
         if then.slot is not None and then.slot() is not None:
             self.found[place] = _alone(tensor)
         if frame.early_stop and self.count == len(frame.entries):
-            raise _Enough
+            raise _StopEarly
         return _alone(tensor)
 
     @staticmethod

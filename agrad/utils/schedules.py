@@ -1,7 +1,7 @@
 """Checkpointing by schedule: the gradient of many steps in the memory of a few states, kept as a schedule says.
 
 A schedule is an iterator of actions, those of the package ``checkpoint_schedules``: run forward from one step to another,
-keep the state or the values that the derivative of these steps needs, go backward over them. `_Run` executes the actions.
+keep the state or the values that the derivative of these steps needs, go backward over them. `_Traversal` executes the actions.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def checkpoint_sequence(
     made, form = tree.flatten(state)
     first = [argument_of(leaf, "checkpoint_sequence") for leaf in made]
     actions = _Actions(schedule, n)
-    steps = _Steps(step, form, n)
+    steps = _SequenceSteps(step, form, n)
     now = mode.current()
     if (now is not None and now.levels) or not mode.is_grad_enabled():
         for i in range(n):
@@ -186,7 +186,7 @@ def _package() -> Any:
 # -- steps ----------------------------------------------------------------------------------------------------------------
 
 
-class _Steps:
+class _SequenceSteps:
     """The steps of a sequence: how each is called, the first time and again.
 
     Attributes
@@ -301,14 +301,14 @@ def _outside(outputs: Sequence[Node | None], own: Collection[Node | None], floor
 # -- one traversal forward and back ---------------------------------------------------------------------------------------
 
 
-class _Kept(NamedTuple):
+class _StoredStep(NamedTuple):
     """The kept values of a step: the state before it, packed by hooks or not, or its graph."""
 
     state: list[Any] | None
     graph: _Recorded | None
 
 
-class _Run:
+class _Traversal:
     """One traversal of a schedule: forward to the last state, then backward.
 
     Attributes
@@ -320,7 +320,7 @@ class _Run:
 
     def __init__(
         self,
-        steps: _Steps,
+        steps: _SequenceSteps,
         state: Sequence[Tensor],
         actions: _Actions,
         directory: str | None,
@@ -332,7 +332,7 @@ class _Run:
         self._began = next_seq()
         self.outside: dict[Node, Any] = {} if outside is None else outside
         self._state, self._at = list(map(_plain, state)), 0
-        self._stores: dict[Any, dict[int, _Kept]] = {place: {} for place in self.types.StorageType}
+        self._stores: dict[Any, dict[int, _StoredStep]] = {place: {} for place in self.types.StorageType}
         self._first = outside is None
         if self._first:
             steps.moving.append(tuple(t.requires_grad for t in state))
@@ -386,14 +386,14 @@ class _Run:
         store = self._stores[action.storage]
         to_disk = action.storage is self.types.StorageType.DISK
         if action.write_ics:
-            store[action.n0] = _Kept([self._put(t, to_disk=to_disk) for t in self._state], None)
+            store[action.n0] = _StoredStep([self._put(t, to_disk=to_disk) for t in self._state], None)
         for i in range(action.n0, min(action.n1, self.n)):
             if not action.write_adj_deps:
                 self._call(i, keep=False, to_disk=False)  # its graph is freed before the next step runs
                 continue
             known = store.get(i)
             graph = self._call(i, keep=True, to_disk=to_disk)
-            store[i] = _Kept(None if known is None else known.state, graph)
+            store[i] = _StoredStep(None if known is None else known.state, graph)
             del graph
 
     def _call(self, i: int, *, keep: bool, to_disk: bool) -> _Recorded:
@@ -494,12 +494,12 @@ class _Run:
             assert kept.state is not None
             to_disk = action.to_storage is self.types.StorageType.DISK
             state = [self._put(t, to_disk=to_disk) for t in self._taken(kept.state)]
-            self._stores[action.to_storage][action.n] = _Kept(state, None)
+            self._stores[action.to_storage][action.n] = _StoredStep(state, None)
             return
         if kept.state is not None:
             self._state, self._at = self._taken(kept.state), action.n
         if kept.graph is not None:
-            self._stores[work][action.n] = _Kept(None, kept.graph)
+            self._stores[work][action.n] = _StoredStep(None, kept.graph)
 
     # -- backward
 
@@ -567,25 +567,25 @@ def _value_of(leaf: Node) -> Any:
 # -- in the graph ---------------------------------------------------------------------------------------------------------
 
 
-def _recorded(steps: _Steps, state: Sequence[Tensor], actions: _Actions, directory: str | None) -> list[Tensor]:
+def _recorded(steps: _SequenceSteps, state: Sequence[Tensor], actions: _Actions, directory: str | None) -> list[Tensor]:
     """Run the steps, recorded as one operation on the state and on everything else they use."""
-    along = _Run(steps, state, actions, directory)
+    along = _Traversal(steps, state, actions, directory)
     last = along.forward()
     if not along.outside and not any(steps.moving[0]):
         along.let_go()
         return last
     # values used in addition to the state are unknown to its nodes, and nothing requests them
     beside = [wrap(None, node.spec, node) for node in along.outside]
-    call = _Call(steps, actions, directory, along, last, len(state))
+    call = _SequenceCall(steps, actions, directory, along, last, len(state))
     return list(run(CheckpointSequence, (call, *state, *beside), {}))
 
 
-class _Call:
+class _SequenceCall:
     """The record of a sequence in its node.
 
     Attributes
     ----------
-    along : _Run or None
+    along : _Traversal or None
         The traversal that forward has begun, until a backward pass has ended it.
     last : list of Tensor
         The result of the last step, until the call ends.
@@ -593,15 +593,15 @@ class _Call:
 
     def __init__(
         self,
-        steps: _Steps,
+        steps: _SequenceSteps,
         actions: _Actions,
         directory: str | None,
-        along: _Run,
+        along: _Traversal,
         last: list[Tensor],
         count: int,
     ) -> None:
         self.steps, self.actions, self.directory = steps, actions, directory
-        self.along: _Run | None = along
+        self.along: _Traversal | None = along
         self.last, self.count, self.outside = last, count, along.outside
 
     def let_go(self) -> None:
@@ -610,11 +610,11 @@ class _Call:
         if along is not None:
             along.let_go()
 
-    def way(self, state: Sequence[Tensor]) -> _Run:
+    def way(self, state: Sequence[Tensor]) -> _Traversal:
         """Return the traversal at its last state: that of forward, or a new one for another backward pass."""
         along, self.along = self.along, None
         if along is None:
-            along = _Run(self.steps, state, self.actions, self.directory, self.outside)
+            along = _Traversal(self.steps, state, self.actions, self.directory, self.outside)
             along.forward()
         return along
 
@@ -623,7 +623,7 @@ class CheckpointSequence(Function):
     """All steps as one operation."""
 
     @staticmethod
-    def forward(ctx: FunctionNode, call: _Call, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: FunctionNode, call: _SequenceCall, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.save_for_backward(*tensors[: call.count])
         ctx.metadata["call"] = call
         last, call.last = call.last, []
@@ -633,7 +633,7 @@ class CheckpointSequence(Function):
 
     @staticmethod
     def backward(ctx: FunctionNode, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
-        call: _Call = ctx.metadata["call"]
+        call: _SequenceCall = ctx.metadata["call"]
         state = [t for t in ctx.saved_tensors if t is not None]
         if mode.is_grad_enabled():
             call.let_go()
@@ -644,7 +644,7 @@ class CheckpointSequence(Function):
 
 
 def _with_history(
-    call: _Call, state: Sequence[Tensor], cotangents: Sequence[Tensor | None]
+    call: _SequenceCall, state: Sequence[Tensor], cotangents: Sequence[Tensor | None]
 ) -> tuple[list[Tensor | None], dict[Node, Tensor]]:
     """Return the same cotangents as functions of the state and everything used in addition: all states are kept."""
     steps = call.steps

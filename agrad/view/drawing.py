@@ -1,6 +1,6 @@
 """Show the recorded graph, or a program: text, DOT, SVG, HTML, and the bytes a graph keeps.
 
-All views are made from one list of `Row`, newest node first. The picture needs no other program: nodes are placed in layers,
+All views are made from one list of `NodeRow`, newest node first. The picture needs no other program: nodes are placed in layers,
 each as high as its predecessors allow, so that parameters are next to the operation that uses them. A graph is drawn
 from its results down, as cotangents flow; a program from its inputs down, as values flow, forward and backward in one.
 """
@@ -61,7 +61,7 @@ class Saved:
 
 
 @dataclass
-class Row:
+class NodeRow:
     """One node.
 
     Attributes
@@ -120,13 +120,13 @@ class Graph:
 
     Attributes
     ----------
-    rows : list of Row
+    rows : list of NodeRow
         Its nodes, newest first; for a program its inputs, constants and steps, in order.
     note : str
         A summary.
     """
 
-    def __init__(self, rows: list[Row], note: str = "") -> None:
+    def __init__(self, rows: list[NodeRow], note: str = "") -> None:
         self.rows = rows
         self.note: str = note or _kept(itertools.chain(*(row.saved for row in rows)))
         self._kind = "program" if note else "graph"
@@ -271,7 +271,7 @@ class Memory:
         The bytes, counting an array that is kept several times once.
     """
 
-    def __init__(self, saved: list[tuple[Row, Saved]]) -> None:
+    def __init__(self, saved: list[tuple[NodeRow, Saved]]) -> None:
         self._saved = sorted(saved, key=lambda pair: -pair[1].bytes)
         self.rows: list[Any] = [(row.name, s.name, s.shape, s.dtype, s.bytes, row.line) for row, s in self._saved]
         self.total: int = _total(s for _, s in saved)
@@ -307,25 +307,25 @@ def memory(outputs: Any) -> Memory:
 # -- reading the graph ------------------------------------------------------------------------------------------------
 
 
-def _rows(outputs: Any, names: Any = None) -> list[Row]:
+def _rows(outputs: Any, names: Any = None) -> list[NodeRow]:
     return _program_rows(outputs) if isinstance(outputs, Program) else _graph_rows(outputs, names)
 
 
-def _program_rows(program: Program) -> list[Row]:
+def _program_rows(program: Program) -> list[NodeRow]:
     """Return the inputs, constants and steps of a program; each leads to the steps that take its values."""
-    rows: list[Row] = []
-    maker: dict[int, Row] = {}
+    rows: list[NodeRow] = []
+    maker: dict[int, NodeRow] = {}
     for number in (*program.inputs, *program.constants):
         key = number in program.keys
         name = program.names.get(number) or ("key" if key else "constant" if number in program.constants else "input")
         shape, dtype = ((), "key") if key else program.shapes[number]
         if number in program.constants and shape == ():
             name = number_text(program.constants[number])
-        maker[number] = row = Row(len(rows) + 1, name, (shape,), (dtype,), "", leaf=True)
+        maker[number] = row = NodeRow(len(rows) + 1, name, (shape,), (dtype,), "", leaf=True)
         rows.append(row)
     for step in program.steps:
         made = [program.shapes[n] for n in step.made]
-        row = Row(len(rows) + 1, step.op, tuple(s.shape for s in made), tuple(s.dtype for s in made), step.line)
+        row = NodeRow(len(rows) + 1, step.op, tuple(s.shape for s in made), tuple(s.dtype for s in made), step.line)
         row.backward = step.is_backward
         for taken in dict.fromkeys(maker[n].number for n in step.refs):
             rows[taken - 1].inputs.append(row.number)
@@ -336,7 +336,7 @@ def _program_rows(program: Program) -> list[Row]:
     return rows
 
 
-def _graph_rows(outputs: Any, names: Any) -> list[Row]:
+def _graph_rows(outputs: Any, names: Any) -> list[NodeRow]:
     tensors = [leaf for leaf in flatten(outputs)[0] if isinstance(leaf, Tensor)]
     if not tensors:
         raise TypeError(f"expected a Tensor or a container of tensors, not {outputs!r}")
@@ -365,9 +365,9 @@ def _ahead(node: Node) -> list[Node]:
     return [n.base if isinstance(n, Output) else n for n in node.inputs]
 
 
-def _row(node: Node, numbers: dict[Node, int]) -> Row:
+def _row(node: Node, numbers: dict[Node, int]) -> NodeRow:
     specs = [s for s in node.out_specs if s is not None]
-    return Row(
+    return NodeRow(
         number=numbers[node],
         name=node.name(),
         shapes=tuple(s.shape for s in specs),
@@ -433,7 +433,7 @@ def _size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
-def _keeps(row: Row) -> str:
+def _keeps(row: NodeRow) -> str:
     if row.freed:
         return "freed by a backward pass"
     kept = ", ".join(f"{s.name} {s.dtype} {s.shape} {s.size}" for s in row.saved)
@@ -445,7 +445,7 @@ def _aligned(table: list[list[str]]) -> list[str]:
     return ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in table]
 
 
-def _text(rows: list[Row], note: str) -> str:
+def _text(rows: list[NodeRow], note: str) -> str:
     table = []
     for row in rows:
         arrow = f"{row.number} -> {', '.join(map(str, row.inputs))}" if row.inputs else str(row.number)
@@ -473,12 +473,12 @@ _STYLE = (
 _BOLD = ' stroke-width="2.5"'
 
 
-def _fill(row: Row) -> str:
+def _fill(row: NodeRow) -> str:
     """Return the colour of an operation."""
     return "#fdf0dd" if row.backward else "#eee" if row.freed else "#eef2fb"
 
 
-def _label(row: Row) -> list[str]:
+def _label(row: NodeRow) -> list[str]:
     """Return the lines of text in a node's box."""
     place = _short(row.line).replace("\\", "/").rpartition("/")[2]
     last = "  ".join(part for part in (place, "freed" if row.freed else _size(row.bytes) if row.bytes else "") if part)
@@ -488,7 +488,7 @@ def _label(row: Row) -> list[str]:
 _Spot: TypeAlias = int | tuple[int, int]  # a node by its number; or the edges to a node that pass a layer, and which
 
 
-def _layout(rows: list[Row]) -> tuple[list[dict[_Spot, float]], list[tuple[_Spot, _Spot]]]:
+def _layout(rows: list[NodeRow]) -> tuple[list[dict[_Spot, float]], list[tuple[_Spot, _Spot]]]:
     """Place the nodes: the centre of each in each layer, from the top, and the connections to the next layer."""
     level, first = _levels(rows)
     above = _joined(rows, level, first)
@@ -506,7 +506,7 @@ def _layout(rows: list[Row]) -> tuple[list[dict[_Spot, float]], list[tuple[_Spot
     return layers, [(p, spot) for spot, parents in above.items() for p in parents]
 
 
-def _levels(rows: list[Row]) -> tuple[dict[int, int], dict[int, int]]:
+def _levels(rows: list[NodeRow]) -> tuple[dict[int, int], dict[int, int]]:
     """Return the layer of each node, the length of the longest path to it, and the highest layer that leads to it."""
     level = {row.number: 0 for row in rows}
     first: dict[int, int] = {}
@@ -517,7 +517,7 @@ def _levels(rows: list[Row]) -> tuple[dict[int, int], dict[int, int]]:
     return level, first
 
 
-def _joined(rows: list[Row], level: dict[int, int], first: dict[int, int]) -> dict[_Spot, list[_Spot]]:
+def _joined(rows: list[NodeRow], level: dict[int, int], first: dict[int, int]) -> dict[_Spot, list[_Spot]]:
     """Return each spot's connections to the layer above: edges to one node pass through a layer together."""
     above: dict[_Spot, list[_Spot]] = {}
     for row in rows:
@@ -555,7 +555,7 @@ def _spread(spots: list[_Spot], wanted: dict[_Spot, float], leaves: set[int]) ->
     return ((spot, offset + move) for spot, offset, move in zip(spots, offsets, moved, strict=True))
 
 
-def _svg(rows: list[Row]) -> str:
+def _svg(rows: list[NodeRow]) -> str:
     layers, edges = _layout(rows)
     left = min(min(layer.values()) for layer in layers) - _WIDTH / 2 - _MARGIN
     width = max(max(layer.values()) for layer in layers) + _WIDTH / 2 + _MARGIN - left
@@ -591,7 +591,7 @@ def _edge(start: tuple[float, float], end: tuple[float, float], *, passes: bool)
     return f'<path d="{path}{tip} fill="none" stroke="#777"/>'
 
 
-def _box(row: Row, x: float, y: float) -> list[str]:
+def _box(row: NodeRow, x: float, y: float) -> list[str]:
     """Draw a node, given the middle of its upper edge."""
     fill, radius = ("#e3f1e3", 14) if row.leaf else (_fill(row), 4)
     about = " | ".join(part for part in (row.name, row.result, _keeps(row), row.line) if part)
@@ -611,7 +611,7 @@ def _box(row: Row, x: float, y: float) -> list[str]:
     return [*parts, "</g>"]
 
 
-def _table(rows: list[Row], note: str, ends: int = 0, left_out: str = "") -> str:
+def _table(rows: list[NodeRow], note: str, ends: int = 0, left_out: str = "") -> str:
     """Return the rows as a table; with `ends`, only this many at either end, and a remark about the others."""
     heads = ("", "operation", "result", "kept for backward", "bytes", "line", "leads to")
     shown = [*rows[:ends], *rows[-ends:]] if ends else rows

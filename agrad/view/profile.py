@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from agrad.core.node import Node
     from agrad.core.op import Op
 
-__all__ = ["Entry", "profile"]
+__all__ = ["OperationCost", "profile"]
 
 
 @dataclass
-class Entry:
+class OperationCost:
     """The cost of one operation.
 
     Attributes
@@ -49,7 +49,7 @@ class Entry:
     backward_bytes: int = 0
 
 
-class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
+class profile(mode.ModeContext):  # noqa: N801 (as torch.profiler.profile)
     """Measure the time and the bytes of every operation in a block, forward and backward.
 
     Times are those of the array library's functions on the host's clock: on a GPU or a lazy backend a call may return
@@ -57,7 +57,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
 
     Attributes
     ----------
-    entries : dict of str to Entry
+    entries : dict of str to OperationCost
         By operation.
 
     Examples
@@ -71,7 +71,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
     """
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, OperationCost] = {}
 
     def __enter__(self) -> Self:
         mode.push(profiler=self, owner=self)
@@ -106,7 +106,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
 
     def _lines(self, sort_by: str) -> list[list[str]]:
         """Return the column names, one line per operation, and one for the total."""
-        orders: dict[str, Callable[[Entry], float]] = {
+        orders: dict[str, Callable[[OperationCost], float]] = {
             "total": lambda e: e.seconds + e.backward_seconds,
             "forward": lambda e: e.seconds,
             "backward": lambda e: e.backward_seconds,
@@ -116,7 +116,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
         if sort_by not in orders:
             raise ValueError(f"sort_by must be one of {', '.join(orders)}, not {sort_by!r}")
         entries = sorted(self.entries.values(), key=orders[sort_by], reverse=True)
-        total = Entry("all")
+        total = OperationCost("all")
         for e in entries:
             total.calls += e.calls
             total.seconds += e.seconds
@@ -180,10 +180,10 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
 
         return measured
 
-    def _entry(self, name: str) -> Entry:
+    def _entry(self, name: str) -> OperationCost:
         entry = self.entries.get(name)
         if entry is None:
-            entry = self.entries[name] = Entry(name)
+            entry = self.entries[name] = OperationCost(name)
         return entry
 
 

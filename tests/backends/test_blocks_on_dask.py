@@ -20,7 +20,7 @@ import agrad as ag
 import agrad.numpy as anp
 import agrad_dask
 from agrad.program.recording import CaptureError
-from agrad_dask import blocks, borders, held, staging
+from agrad_dask import blocks, borders, staging, task_memory
 from agrad_dask.blocks import mapped
 
 RNG = np.random.default_rng(0)
@@ -310,7 +310,7 @@ def test_steps_in_time_take_as_many_tasks_each_and_hold_a_few_blocks():
     (gradient,) = ag.grad(ag.mean(agrad_dask.map_overlap(diffused, rows, 0.1, depth=1) ** 2), rows)
     total = ag.sum(gradient)
     with dask.config.set(num_workers=2):
-        told = ag.explain(total).peak - held.BESIDE
+        told = ag.explain(total).peak - task_memory.BESIDE
         tracemalloc.start()
         total.compute()
         seen = tracemalloc.get_traced_memory()[1]

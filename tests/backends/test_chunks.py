@@ -12,7 +12,7 @@ import agrad as ag
 import agrad.nn.functional as F
 import agrad.numpy as anp
 from agrad.core.op import OPS
-from agrad.testing.calls import Call
+from agrad.testing.calls import SampleCall
 from agrad.testing.samples import SAMPLES
 
 da = pytest.importorskip("dask.array")
@@ -130,7 +130,7 @@ SMALL = [
 
 @pytest.mark.parametrize(("sample", "length"), SMALL)
 def test_chunks_of_samples(sample, length):
-    call = Call(sample)
+    call = SampleCall(sample)
 
     def make(array, requires_grad=False):
         if array.dtype.kind not in "fc" and sample.op in WITH_INDICES:

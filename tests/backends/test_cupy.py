@@ -485,7 +485,7 @@ def test_every_op_and_its_rule_run(devices):
     """Each sample of each op, forward and backward: NumPy's values, and nothing falls back to the host."""
     fake(f"""
         fake_cupy.COUNT = {devices}
-        from agrad.testing.calls import Call
+        from agrad.testing.calls import SampleCall
         from agrad.testing.samples import SAMPLES
 
         def cotangent(result):
@@ -496,7 +496,7 @@ def test_every_op_and_its_rule_run(devices):
         for sample in (s for name, samples in SAMPLES.items() if name != "to_device" for s in samples):
             if sample.op.startswith(("special.", "scipy.")) and sample.beyond:
                 continue  # the stand-in has few of CuPy's special functions, the plugin few of SciPy's
-            call, found = Call(sample), {{}}
+            call, found = SampleCall(sample), {{}}
             for name in ("numpy", "cupy"):
                 leaves = [ag.asarray(array, device=name, requires_grad=True) for array in call.arrays]
                 results = call.tensors(leaves, lambda array: ag.asarray(array, device=name))

@@ -73,9 +73,9 @@ def test_the_same_values_as_on_threads(processes):
 
 def test_what_happens_to_a_chunk_is_one_task_there_too(processes, monkeypatch):
     sent = []
-    real = computing._Run.shipped
+    real = computing._PassScheduler.shipped
     monkeypatch.setattr(
-        computing._Run, "shipped", lambda self, graph, *a: sent.append(len(graph)) or real(self, graph, *a)
+        computing._PassScheduler, "shipped", lambda self, graph, *a: sent.append(len(graph)) or real(self, graph, *a)
     )
     loss, grad = computing.values(*standardised(data()))
     with dask.config.set(scheduler="threads"):
@@ -407,8 +407,10 @@ def test_what_runs_is_what_was_told(processes, monkeypatch, tmp_path):
         return ag.mean((ag.tanh(x - ag.mean(x, axis=0)) @ w - 1) ** 2), w
 
     loss, _ = loss_of(Stored(tmp_path))
-    sent, real = [], computing._Run.shipped
-    monkeypatch.setattr(computing._Run, "shipped", lambda self, graph, *a: sent.append(graph) or real(self, graph, *a))
+    sent, real = [], computing._PassScheduler.shipped
+    monkeypatch.setattr(
+        computing._PassScheduler, "shipped", lambda self, graph, *a: sent.append(graph) or real(self, graph, *a)
+    )
     (tmp_path / "first").mkdir()
     loss_of(Stored(tmp_path / "first"))[0].backward()  # imports, pools and stacks are there
     sent.clear()
@@ -504,7 +506,7 @@ def test_what_no_worker_can_hold_is_refused_before_anything_runs():
 def test_blocks_that_are_large_for_the_workers_are_told_of():
     y = ag.exp(ag.asarray(da.zeros((16, 2**24), chunks=(1, -1))))  # 128 MiB each
     loss = ag.sum(y)
-    plan = computing._Run((loss._raw,), keep="host", max_memory=None, progress=None, retries=None)
+    plan = computing._PassScheduler((loss._raw,), keep="host", max_memory=None, progress=None, retries=None)
     with pytest.warns(
         agrad_dask.ChunkWarning, match=r"(?s)blocks of 128\.00 MiB are much for the workers .*exp, called at"
     ) as seen:

@@ -544,9 +544,9 @@ def test_chunks_of_many_sizes():
 def test_buffers_are_as_many_as_runs_at_once():
     step = agrad_dask.value_and_grad(squares, check=False)
     seen = []
-    real = losses.Kind.run
+    real = losses.BlockProgram.run
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="threads", num_workers=2):
-        patch.setattr(losses.Kind, "run", lambda self, *a: seen.append(self.program) or real(self, *a))
+        patch.setattr(losses.BlockProgram, "run", lambda self, *a: seen.append(self.program) or real(self, *a))
         step(W, *chunked(10, 10))
         step(W, *chunked(10, 10))
     programs = {id(p): p for p in seen}.values()

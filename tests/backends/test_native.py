@@ -24,7 +24,7 @@ pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip 
 
 from agrad_numpy.native import NativeExecutor, ir, jit
 from agrad_numpy.native.expanding import expanded
-from agrad_numpy.native.running import Running
+from agrad_numpy.native.running import NativeProgram
 
 if not jit.availability()[0]:
     pytest.skip(jit.availability()[1], allow_module_level=True)
@@ -37,7 +37,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.75, 1e-40, -1e-310, 1e30, np.inf, 
 def native(function, *args, own=False):
     """Return a function of arrays as native code, of the program of a call; refusals are raised."""
     program = ag.func.capture(function)(*args)
-    return Running(optimized(program.without_detach()), NUMPY, own=own)
+    return NativeProgram(optimized(program.without_detach()), NUMPY, own=own)
 
 
 def raws(*args):
@@ -1072,7 +1072,7 @@ class TestThreads:
         run = native(function, x, own=True)
         given = [x * (1.0 + i / 10) for i in range(16)]
         wanted = [run(one) for one in given]
-        assert type(run._call).__name__ == "Apart"
+        assert type(run._call).__name__ == "ConcurrentCalls"
         with ThreadPoolExecutor(4) as pool:
             for _ in range(3):
                 for found, right in zip(pool.map(lambda one: run(one), given), wanted, strict=True):
@@ -1124,14 +1124,14 @@ class TestSafety:
         program = optimized(ag.func.capture(f)(np.arange(4.0)).without_detach())
         steps = tuple(replace(s, line=evil) for s in program.steps)
         program = program.replaced(steps=steps, names=dict.fromkeys(program.shapes, evil), device=None)
-        run = Running(program, NUMPY, own=False)
+        run = NativeProgram(program, NUMPY, own=False)
         assert run(np.arange(4.0))[0] == f(ag.asarray(np.arange(4.0))).item()
         text = next(iter(run._natives.values())).text
         assert "evil" not in text
         words = set(re.findall(r"[A-Za-z_.]+", text))
         hostile = replace(program.steps[0], args=(program.steps[0].args[0], evil))
         with pytest.raises((Refused, TypeError, np.exceptions.DTypePromotionError)):
-            Running(program.replaced(steps=(hostile, *program.steps[1:])), NUMPY, own=False)(np.arange(4.0))
+            NativeProgram(program.replaced(steps=(hostile, *program.steps[1:])), NUMPY, own=False)(np.arange(4.0))
         assert not {"evil", "abort"} & words
 
     @pytest.mark.parametrize("shaped", [((5,), "float64"), ((4,), "float32")])
@@ -1142,7 +1142,7 @@ class TestSafety:
         made = program.steps[0].made[0]
         lying = program.replaced(shapes={**program.shapes, made: Shaped(*shaped)})
         with pytest.raises(Refused):
-            Running(lying, NUMPY, own=False)(np.arange(4.0))
+            NativeProgram(lying, NUMPY, own=False)(np.arange(4.0))
 
     def test_indices_out_of_bounds_are_no_reads(self):
         from dataclasses import replace
@@ -1151,7 +1151,7 @@ class TestSafety:
         first, *rest = program.steps
         wrong = program.replaced(steps=(replace(first, args=(first.args[0], 1000)), *rest))
         with pytest.raises((IndexError, Refused)):
-            Running(wrong, NUMPY, own=False)(np.arange(40.0))
+            NativeProgram(wrong, NUMPY, own=False)(np.arange(40.0))
 
     def test_memory_stays_over_many_programs(self):
         resource = pytest.importorskip("resource")

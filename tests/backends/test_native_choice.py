@@ -11,7 +11,7 @@ import pytest
 import agrad as ag
 from agrad.program import executing
 
-if not executing.by_itself():
+if not executing.may_choose_native():
     pytest.skip("there is no native executor here", allow_module_level=True)
 
 from agrad_numpy import native
@@ -30,7 +30,7 @@ def energy(x):
 
 def runner(compiled):
     """Return what runs the one program of a compiled function."""
-    ((kept,),) = compiled._kept.values()
+    ((kept,),) = compiled._cached.values()
     return kept.runner
 
 
@@ -55,7 +55,7 @@ def test_from_the_second_replay_on_with_the_bits_of_the_text(function, exact, mo
         assert bits(compiled(X * k)) == one
         was.append(is_native(compiled))
     assert was == [False, False, True, True]
-    assert not isinstance(runner(text), executing.Chosen)
+    assert not isinstance(runner(text), executing.AutomaticRun)
 
 
 def test_gradients_by_backward():
@@ -74,7 +74,7 @@ def test_gradients_by_backward():
     assert "shares memory" in repr(
         runner(compiled)
     )  # its argument, which the backward pass takes, is among its results
-    ((kept,),) = compiled._kept.values()
+    ((kept,),) = compiled._cached.values()
     (one,) = [kept.backward.of(1, 1)]
     assert "<native, chosen>" in map(repr, vars(one.program)["_runs"].values())
 
@@ -166,7 +166,7 @@ class TestWhatIsNotChosen:
     def test_where_it_is_switched_off(self, monkeypatch):
         for value in ("text", None):
             monkeypatch.delenv("AGRAD_EXECUTOR") if value is None else monkeypatch.setenv("AGRAD_EXECUTOR", value)
-            assert not isinstance(self.why(energy, X), executing.Chosen)
+            assert not isinstance(self.why(energy, X), executing.AutomaticRun)
 
     def test_large_arrays(self):
         assert "large" in repr(self.why(energy, np.linspace(0.1, 1.0, 20_000)))
@@ -186,7 +186,7 @@ class TestWhatIsNotChosen:
         assert "is a part" in repr(self.why(lambda x: (ag.tanh(x) * 2.0 + x * x)[::2], ag.tensor(X)))
 
     def test_where_another_executor_is_named(self):
-        assert isinstance(self.why(energy, X, executor="native"), executing.Asked)
+        assert isinstance(self.why(energy, X, executor="native"), executing.ExecutorRun)
 
     def test_what_takes_long_to_make(self, monkeypatch):
         monkeypatch.setattr(executing, "AT_MOST", 0.01)
@@ -228,7 +228,7 @@ def test_draws_and_branches():
         ag.manual_seed(7)
         found.append([float(function(ag.tensor(X * sign))) for sign in (1.0, -1.0) * 5])
     assert found[0] == found[1]
-    assert [repr(kept.runner) for (entry,) in [compiled._kept.values()] for kept in entry] == ["<native, chosen>"] * 2
+    assert [repr(kept.runner) for (entry,) in [compiled._cached.values()] for kept in entry] == ["<native, chosen>"] * 2
 
 
 def test_interrupted_while_it_is_made(monkeypatch):

@@ -16,7 +16,7 @@ from agrad.program.passes import fewer
 pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip install agrad-numpy[native]")
 
 from agrad_numpy.native import jit
-from agrad_numpy.native.running import Running
+from agrad_numpy.native.running import NativeProgram
 
 if not jit.availability()[0]:
     pytest.skip(jit.availability()[1], allow_module_level=True)
@@ -32,7 +32,7 @@ def kinds(run):
 
 
 def native(function, *args, own):
-    return Running(fewer(ag.func.capture(function)(*args), True, {}), NUMPY, own=own)
+    return NativeProgram(fewer(ag.func.capture(function)(*args), True, {}), NUMPY, own=own)
 
 
 def raws(found):

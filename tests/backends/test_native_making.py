@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip 
 from agrad_numpy.executor import turned
 from agrad_numpy.native import jit, lowering, repeating
 from agrad_numpy.native.expanding import exactly, expanded
-from agrad_numpy.native.running import Native
+from agrad_numpy.native.running import NativeCode
 
 if not jit.availability()[0]:
     pytest.skip(jit.availability()[1], allow_module_level=True)
@@ -114,7 +114,7 @@ def test_what_is_alike_is_lowered_as_if_it_were_not(monkeypatch, name, own):
     program = program_of(ag.func.value_and_grad(function), *args)
     program = fewer(program, True, {})
     program = expanded(turned(program)) if own else exactly(program)
-    made = Native(program, NUMPY, args, own=own)
+    made = NativeCode(program, NUMPY, args, own=own)
     followed = made.low.tried.followed
 
     class Apart(repeating.Stretches):
@@ -124,7 +124,7 @@ def test_what_is_alike_is_lowered_as_if_it_were_not(monkeypatch, name, own):
                 stretch.like = None
 
     monkeypatch.setattr(lowering, "Stretches", Apart)
-    apart = Native(program, NUMPY, args, own=own)
+    apart = NativeCode(program, NUMPY, args, own=own)
     assert not apart.low.tried.followed
     # Of layers whose products are written out, only the backward stretches are followed.
     assert len(followed) > len(program.steps) // (4 if (name, own) == ("layers", True) else 3)
@@ -138,7 +138,7 @@ def test_a_stack_of_many_rows_is_one_loop():
     texts = []
     for count in (5, 50):
         rows = [np.full((2, 20), float(k)) for k in range(count)]
-        made = Native(program_of(lambda *rows: ag.stack(rows), *rows), NUMPY, rows, own=False)
+        made = NativeCode(program_of(lambda *rows: ag.stack(rows), *rows), NUMPY, rows, own=False)
         (found,) = made.call(*rows)
         assert found.tobytes() == np.stack(rows).tobytes()
         texts.append(made.text)

@@ -13,7 +13,7 @@ mp = pytest.importorskip("mpmath")
 
 from agrad_numpy.native import jit  # noqa: E402 (what is tested needs llvmlite)
 from agrad_numpy.native.expanding import expanded  # noqa: E402 (as above)
-from agrad_numpy.native.running import Running  # noqa: E402 (as above)
+from agrad_numpy.native.running import NativeProgram  # noqa: E402 (as above)
 from agrad_numpy.native.vector_math import FUNCTIONS  # noqa: E402 (as above)
 
 if not jit.availability()[0]:
@@ -45,7 +45,7 @@ FLOATS = pytest.mark.parametrize("dtype", ["float32", "float64"])
 def run_of(name, x):
     """Return a function by native code of its own, and that there is no other in it."""
     program = optimized(ag.func.capture(CALLS[name][0])(x).without_detach())
-    run = Running(program, NUMPY, own=True)
+    run = NativeProgram(program, NUMPY, own=True)
     made = run.native([x])
     assert [group.kind for group in made.low.groups] == ["loop" if x.size > 16 else "tiny"]
     return run
@@ -151,7 +151,7 @@ class TestPowers:
 
     def run_of(self, x, exponent):
         program = expanded(optimized(ag.func.capture(lambda x: x**exponent)(x).without_detach()))
-        run = Running(program, NUMPY, own=True)
+        run = NativeProgram(program, NUMPY, own=True)
         assert [group.kind for group in run.native([x]).low.groups] == ["loop"]
         return run
 

@@ -15,7 +15,7 @@ pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip 
 from agrad_numpy.executor import turned
 from agrad_numpy.native import jit, spreading
 from agrad_numpy.native.expanding import exactly, expanded
-from agrad_numpy.native.running import Running
+from agrad_numpy.native.running import NativeProgram
 
 if not jit.availability()[0]:
     pytest.skip(jit.availability()[1], allow_module_level=True)
@@ -36,7 +36,7 @@ def natives(function, *args, own):
     """Return a function as native code on one, two and three threads."""
     program = fewer(ag.func.capture(function)(*args), True, {})
     program = expanded(turned(program)) if own else exactly(program)
-    return [Running(program, NUMPY, own=own, threads=threads) for threads in (1, 2, 3)]
+    return [NativeProgram(program, NUMPY, own=own, threads=threads) for threads in (1, 2, 3)]
 
 
 def spread(run):
@@ -126,7 +126,7 @@ def test_without_further_threads_one_does_everything():
     (made,) = two._natives.values()
     text = made.text.replace("declare i32 @pthread_create(ptr, ptr, ptr, ptr)", "")
     text += "\ndefine i32 @pthread_create(ptr %a, ptr %b, ptr %c, ptr %d) {\n  ret i32 11\n}"
-    made._code = jit.Compiled(text)
+    made._code = jit.CompiledModule(text)
     made._run = made._code.address("run")
     kernels = {kernel.key: made._code.address(f"kernel{at}") for at, kernel in enumerate(made._schedule.entries)}
     made._schedule.fill(kernels)

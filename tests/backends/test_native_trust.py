@@ -26,7 +26,7 @@ pytest.importorskip("scipy", reason="solvers are SciPy's")
 
 from agrad.scipy.integrate import solve_ivp
 from agrad_numpy.native import jit
-from agrad_numpy.native.running import Running
+from agrad_numpy.native.running import NativeProgram
 
 if not jit.availability()[0]:
     pytest.skip(jit.availability()[1], allow_module_level=True)
@@ -68,7 +68,7 @@ class TestMemoryStaysFlat:
         x = np.linspace(0.0, 1.0, 7)
 
         def compiles(k):
-            Running(program_of(lambda x: energy(x, 1.0 + k), x), NUMPY, own=True)(x)
+            NativeProgram(program_of(lambda x: energy(x, 1.0 + k), x), NUMPY, own=True)(x)
 
         assert grown(compiles, 300) < 5_000_000
 
@@ -76,7 +76,7 @@ class TestMemoryStaysFlat:
     def test_of_10_000_modules(self):
         def compiles(k):
             text = f"define i64 @f(i64 %x) {{\n  %y = add i64 %x, {k}\n  ret i64 %y\n}}"
-            assert jit.Compiled(text).address("f")
+            assert jit.CompiledModule(text).address("f")
 
         assert grown(compiles, 10_000) < 25_000_000
 
@@ -85,7 +85,7 @@ def test_threads_compile_at_a_time():
     x = np.linspace(0.0, 1.0, 7)
 
     def compiled(k):
-        run = Running(program_of(lambda x: energy(x, 1.0 + k), x), NUMPY, own=False)
+        run = NativeProgram(program_of(lambda x: energy(x, 1.0 + k), x), NUMPY, own=False)
         return float(run(x)[0])
 
     with ThreadPoolExecutor(4) as pool:
@@ -132,7 +132,7 @@ class TestHostilePrograms:
     def test_names_and_lines(self):
         x = np.linspace(0.0, 1.0, 40)
         program = program_of(ag.func.value_and_grad(energy), x)
-        runs = [Running(one, NUMPY, own=True) for one in (program, self.marked(program))]
+        runs = [NativeProgram(one, NUMPY, own=True) for one in (program, self.marked(program))]
         found = [run(x) for run in runs]
         texts = [made.text for run in runs for made in run._natives.values()]
         assert texts[0] == texts[1]
@@ -143,7 +143,7 @@ class TestHostilePrograms:
             return ag.func.scan(lambda a, _: (a * 0.5 + ag.sin(a), None), x, length=4)[0]
 
         x = np.linspace(0.0, 1.0, 40)
-        run = Running(self.marked(program_of(function, x)), NUMPY, own=True)
+        run = NativeProgram(self.marked(program_of(function, x)), NUMPY, own=True)
         run(x)
         assert all("module.flags" not in made.text for made in run._natives.values())
 
@@ -155,7 +155,7 @@ class TestHostilePrograms:
         program = program_of(lambda x: ag.exp(x) + 1.0, x)
         step = program.steps[0]
         bad = replace(step, args=(*step.args, literal)) if where == "args" else replace(step, kwargs={"how": literal})
-        run = Running(program.replaced(steps=(bad, *program.steps[1:])), NUMPY, own=True)
+        run = NativeProgram(program.replaced(steps=(bad, *program.steps[1:])), NUMPY, own=True)
         with pytest.raises((TypeError, ValueError)):
             run(x)
         assert not run._natives
@@ -166,14 +166,14 @@ class TestHostilePrograms:
         (made,) = program.steps[0].made
         shapes = {**program.shapes, made: program.shapes[made]._replace(shape=(4000,))}
         with pytest.raises(ag.plugin.backend.Refused, match="another shape or dtype"):
-            Running(program.replaced(shapes=shapes), NUMPY, own=True)(x)
+            NativeProgram(program.replaced(shapes=shapes), NUMPY, own=True)(x)
 
     def test_indices_beyond_an_array(self):
         x = np.linspace(0.0, 1.0, 40)
         program = program_of(lambda x: x[3:9] * 2.0, x)
         step = replace(program.steps[0], args=(program.steps[0].args[0], 4000))
         with pytest.raises(IndexError):
-            Running(program.replaced(steps=(step, *program.steps[1:])), NUMPY, own=True)(x)
+            NativeProgram(program.replaced(steps=(step, *program.steps[1:])), NUMPY, own=True)(x)
 
 
 def test_nothing_imports_llvmlite_before_it_is_asked_for():
@@ -192,11 +192,11 @@ def states(p=1.3):
 @pytest.fixture
 def soon(monkeypatch):
     """Right sides are programs from their sixth call on, and machine code from their twentieth on."""
-    for name, count in {"BEFORE": 5, "BEFORE_WITHIN": 5, "BEFORE_C": 20}.items():
+    for name, count in {"CALLS_BEFORE_CAPTURE": 5, "CALLS_BEFORE_CAPTURE_IN_A_RUN": 5, "CALLS_BEFORE_C": 20}.items():
         monkeypatch.setattr(adaptive, name, count)
-    vars(field).pop("_often_plain", None)
+    vars(field).pop("_adaptive_plain", None)
     yield
-    vars(field).pop("_often_plain", None)
+    vars(field).pop("_adaptive_plain", None)
 
 
 class TestSolvers:
@@ -237,11 +237,11 @@ class TestSolvers:
 
     def test_named_for_a_block(self, soon):
         wanted = states()
-        vars(field).pop("_often_plain")
+        vars(field).pop("_adaptive_plain")
         with ag.func.use_executor("native"):
             found = states()
         assert found.tobytes() == wanted.tobytes()
-        (kept,) = next(iter(vars(field)["_often_plain"]._programs._kept.values()))
+        (kept,) = next(iter(vars(field)["_adaptive_plain"]._programs._cached.values()))
         assert "<native>" in map(repr, vars(kept.program)["_runs"].values())
 
 
@@ -256,8 +256,8 @@ def test_a_forked_child_goes_on_with_a_solver():
         from agrad.optim import minimize
         from agrad.scipy.integrate import odeint
 
-        adaptive.BEFORE = adaptive.BEFORE_WITHIN = 5
-        adaptive.BEFORE_C = 20
+        adaptive.CALLS_BEFORE_CAPTURE = adaptive.CALLS_BEFORE_CAPTURE_IN_A_RUN = 5
+        adaptive.CALLS_BEFORE_C = 20
 
         def field(y, t):
             return anp.stack([y[1], -anp.sin(y[0])])

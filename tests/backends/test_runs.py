@@ -114,7 +114,7 @@ def steps_of(node):
     """Return for each step of a task whether it is what a run does at a place."""
     if not isinstance(node, Task) or node.func is not fusing.run_group:
         return []
-    return [type(task) is fusing.Place for task, *_ in node.args[1].made().steps]
+    return [type(task) is fusing.PatternInstance for task, *_ in node.args[1].made().steps]
 
 
 class Watched:

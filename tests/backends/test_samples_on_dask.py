@@ -21,7 +21,7 @@ ALL = [sample for name, samples in SAMPLES.items() if name != "to_device" for sa
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy at singular points, within tasks
 
 
-class Call(calls.Call):
+class Call(calls.SampleCall):
     """A sample's call on NumPy's arrays and on Dask's."""
 
     def __init__(self, sample, chunks, lazy_indices):

@@ -21,7 +21,7 @@ da = pytest.importorskip("dask.array")
 from dask.callbacks import Callback  # noqa: E402 (needs Dask)
 
 import agrad_dask  # noqa: E402 (as above)
-from agrad_dask import computing, held, origins, staging  # noqa: E402 (as above)
+from agrad_dask import computing, origins, staging, task_memory  # noqa: E402 (as above)
 
 CHUNKS, ROWS, COLUMNS = 64, 50, 8
 
@@ -176,7 +176,7 @@ def test_of_two_statistics_the_second_may_need_the_first():
 def passes_of(*arrays):
     """Give how many chunks of the graph's arrays each pass computes."""
     found = []
-    run = computing._Run(arrays, keep="host", max_memory=None, progress=None, retries=None)
+    run = computing._PassScheduler(arrays, keep="host", max_memory=None, progress=None, retries=None)
 
     def scheduler(expression, keys, **kwargs):
         graph = computing.convert_legacy_graph(expression.__dask_graph__())
@@ -299,7 +299,7 @@ def standardised_sum(x):
 def peak_of(arrays, threads):
     """What a limit is compared with: the bound for arrays, without what a process takes beside."""
     with dask.config.set(num_workers=threads):
-        return computing.outlook(arrays, max_memory=None).peak - held.BESIDE
+        return computing.outlook(arrays, max_memory=None).peak - task_memory.BESIDE
 
 
 def test_the_limit_of_the_configuration_holds_for_backward_too():
@@ -486,7 +486,7 @@ def test_what_rules_make_is_known_by_the_line_of_their_node_however_they_run():
 
 
 def test_only_the_latest_arrays_are_remembered(monkeypatch):
-    monkeypatch.setattr(origins, "KEPT", 3)
+    monkeypatch.setattr(origins, "MAX_ORIGINS", 3)
     for i in range(5):
         ag.exp(ag.asarray(da.ones(4, chunks=2) * i))
     assert len(origins._ORIGINS) == 3

@@ -4,23 +4,23 @@ import numpy as np
 import pytest
 
 import agrad as ag
-from agrad.compiled import adaptive as often
-from agrad.compiled.adaptive import Often
+from agrad.compiled import adaptive
+from agrad.compiled.adaptive import AdaptiveFunction
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """Capture the third call."""
-    monkeypatch.setattr(often, "BEFORE", 2)
+    monkeypatch.setattr(adaptive, "CALLS_BEFORE_CAPTURE", 2)
 
 
 def called(function, *rows):
     """Give the programs that are kept after calls, each of which must give what the function gives."""
-    made = Often(function)
+    made = AdaptiveFunction(function)
     for row in rows:
         tensors = [ag.asarray(x) for x in row]
         assert np.array_equal(np.asarray(made(*tensors)), np.asarray(function(*tensors)))
-    return made._ways
+    return made._cached_programs
 
 
 XS = [(np.array([0.1 * i, 1.0]),) for i in range(8)]
@@ -56,7 +56,7 @@ def test_state_that_is_changed_is_changed_at_every_call():
 
 def test_state_that_changes_counts():
     state = {"factor": 1.0}
-    made = Often(lambda x: x * state["factor"])
+    made = AdaptiveFunction(lambda x: x * state["factor"])
     x = ag.asarray([1.0, 2.0])
     for i in range(10):
         state["factor"] = float(i)
@@ -66,9 +66,9 @@ def test_state_that_changes_counts():
 def test_draws_and_the_clock_are_not_kept():
     ticks = iter(range(100))
     assert called(lambda x: x + ag.rand(2) * 0, *XS) == []
-    made = Often(lambda x: x + next(ticks))
+    made = AdaptiveFunction(lambda x: x + next(ticks))
     assert [float(made(ag.asarray(0.0))) for _ in range(4)] == [0.0, 1.0, 2.0, 3.0]
-    assert made._ways == []
+    assert made._cached_programs == []
     assert float(made(ag.asarray(0.0))) > 3  # and does not raise
 
 
@@ -79,7 +79,7 @@ def test_writes_happen_at_every_call():
         total.add_(x)
         return x * 1
 
-    made = Often(adding)
+    made = AdaptiveFunction(adding)
     for row in XS:
         made(*map(ag.asarray, row))
     assert np.allclose(np.asarray(total), sum(row[0] for row in XS))
@@ -89,10 +89,10 @@ def test_an_error_is_the_functions_own():
     def failing(x):
         return ag.linalg.solve(ag.reshape(x, (1, 1)), ag.ones(1))
 
-    made = Often(failing)
+    made = AdaptiveFunction(failing)
     for _ in range(6):
         made(ag.asarray([2.0]))
-    assert made._ways
+    assert made._cached_programs
     with pytest.raises(np.linalg.LinAlgError):
         made(ag.asarray([0.0]))
 
@@ -104,8 +104,8 @@ def test_gradients_within_are_part_of_it():
 
 
 def test_within_a_recording_or_a_map_it_is_the_function():
-    made = Often(lambda x: ag.sin(x) * 2)
+    made = AdaptiveFunction(lambda x: ag.sin(x) * 2)
     x = ag.asarray([0.5, 1.0])
     program = ag.func.capture(lambda x: made(x) + made(x) + made(x) + made(x))(x)
     assert [step.op for step in program.steps].count("sin") == 4
-    assert made._ways == []
+    assert made._cached_programs == []

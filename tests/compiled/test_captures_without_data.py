@@ -1,4 +1,4 @@
-"""`Compiled.record` on tensors without elements, and `Compiled.compare`, which captures once more and compares the programs."""
+"""`CompiledFunction.record` on tensors without elements, and `CompiledFunction.compare`, which captures once more and compares the programs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import agrad as ag
-from agrad.compiled.compiling import Compiled, CompileError
+from agrad.compiled.compiling import CompiledFunction, CompileError
 from agrad.func import CaptureError, ShapeDtype
-from agrad.program.blanks import blank_tensor
+from agrad.program.blank_recording import blank_tensor
 
 RNG = np.random.default_rng(0)
 
 
 def compiled(function, **options):
-    return Compiled(function, check=False, explain=False, exact=True, threads=1, **options)
+    return CompiledFunction(function, check=False, explain=False, exact=True, threads=1, **options)
 
 
 def blank(*shape, dtype="float64"):

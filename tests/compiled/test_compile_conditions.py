@@ -133,7 +133,7 @@ def test_a_program_stops_at_the_first():
     for _ in range(3):
         for x, _count in calls:
             compiled(x)
-    (programs,) = compiled._kept.values()
+    (programs,) = compiled._cached.values()
     assert len(programs) == 3
     for x, count in calls:
         before, ends = COUNTS[0], []
@@ -249,14 +249,14 @@ def test_floats_among_the_arguments_are_asked_before_the_program_runs():
             found = compiled(x if k < 1.0 else -x, k)
             np.testing.assert_array_equal(found, x * k if k < 1.0 else [0.0, 0.0])
             assert np.signbit(found).tolist() == np.signbit(x * k if k < 1.0 else [0.0, 0.0]).tolist()
-    (programs,) = compiled._kept.values()
+    (programs,) = compiled._cached.values()
     assert all(kept.conditions and kept.stopping is kept.program for kept in programs)
 
 
 def test_programs_without_conditions_run_as_they_are():
     compiled = ag.compile(lambda x: x * 2.0)
     compiled(np.ones(2))
-    kept = next(iter(compiled._kept.values()))[0]
+    kept = next(iter(compiled._cached.values()))[0]
     assert kept.stopping is kept.program
 
 
@@ -280,7 +280,7 @@ def test_kernels_of_cupy_end_where_a_value_decides():
         for _ in range(3):
             same(compiled(less), 2 * np.exp([-1.0, -2.0]))
         same(compiled(x), np.tanh(2 * np.exp([1.0, 2.0])) * 2 * np.exp([1.0, 2.0]) + 1.0)
-        kept = next(each for entry in compiled._kept.values() for each in entry if len(each.program.steps) > 5)
+        kept = next(each for entry in compiled._cached.values() for each in entry if len(each.program.steps) > 5)
         fewer, codes = fused(kept.stopping.without_detach())
         ops = [step.op for step in fewer.steps]
         at = ops.index(STOP)

@@ -12,7 +12,7 @@ import pytest
 
 import agrad as ag
 from agrad.compiled import lookup as quick
-from agrad.compiled.compiling import Compiled
+from agrad.compiled.compiling import CompiledFunction
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +26,13 @@ def no_warnings():
 def general(monkeypatch):
     """Note the calls that go the general way."""
     calls = []
-    key = Compiled._key
+    key = CompiledFunction._key
 
     def noted(self, *args):
         calls.append(self)
         return key(self, *args)
 
-    monkeypatch.setattr(Compiled, "_key", noted)
+    monkeypatch.setattr(CompiledFunction, "_key", noted)
     return calls
 
 
@@ -351,7 +351,7 @@ def test_what_is_forgotten_is_forgotten(general):
     compiled = ag.compile(lambda x: x * 2.0, check=False)
     for _ in range(4):
         compiled(np.ones(2))
-    kept = weakref.ref(compiled._kept[next(iter(compiled._kept))][0])
+    kept = weakref.ref(compiled._cached[next(iter(compiled._cached))][0])
     compiled.clear()
     gc.collect()
     assert kept() is None
@@ -429,7 +429,7 @@ def test_checked_calls_are_compared():
     for i in range(3):
         np.testing.assert_array_equal(compiled([np.ones(2)], k=float(i)), np.ones(2) * i)
     assert len(compiled.programs) == 1
-    kept = compiled._kept[next(iter(compiled._kept))][0]
+    kept = compiled._cached[next(iter(compiled._cached))][0]
     kept.run = lambda values: [values[0] * 0.5]  # another program's
     with pytest.raises(ag.func.CompileError, match="differs from the function"):
         for i in range(4):

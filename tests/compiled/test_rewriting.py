@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from agrad.compiled import hooks
-from agrad.compiled.hooks import HOOKS, NOW
+from agrad.compiled import instrumentation
+from agrad.compiled.instrumentation import CURRENT, HOOKS
 from agrad.compiled.rewriting import instrumented, is_instrumented, plain_code
 
 FILE = str(Path(__file__).parent / "syntax.py")
@@ -46,7 +46,7 @@ class Tracker:
         self.handled = []
         self.reasons = []
 
-    def no(self, reason):
+    def decline(self, reason):
         self.reasons.append(reason)
 
     def failed(self, error):
@@ -113,7 +113,7 @@ class Tracker:
 
     def compare(self, op, l, r):
         self.told["compare"] += 1
-        return hooks.COMPARE[op](l, r)
+        return instrumentation.COMPARE[op](l, r)
 
 
 def same(name):
@@ -156,11 +156,11 @@ def run(f, module, tracker=None):
     """Return all that a function says of what it did."""
     module.LOG.clear()
     lines = []
-    NOW.tracker = tracker
+    CURRENT.tracker = tracker
     try:
         outcome = f()
     except Exception as e:  # noqa: BLE001 - what it is, is compared
-        NOW.tracker = None
+        CURRENT.tracker = None
         outcome = type(e), str(e)
         tb = e.__traceback__
         while tb is not None:
@@ -168,7 +168,7 @@ def run(f, module, tracker=None):
                 lines.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
             tb = tb.tb_next
     finally:
-        NOW.tracker = None
+        CURRENT.tracker = None
     return [re.sub(" at 0x[0-9a-f]+", "", text) for text in (repr(outcome), *map(repr, module.LOG), repr(lines))]
 
 
@@ -202,8 +202,10 @@ def functions(module):
 @pytest.fixture(autouse=True)
 def hidden(monkeypatch):
     """Let the frames of the tracker here be hidden, as those of agrad's are."""
-    shown = hooks.is_shown
-    monkeypatch.setattr(hooks, "is_shown", lambda frame: shown(frame) and frame.f_code.co_filename != __file__)
+    shown = instrumentation.is_shown
+    monkeypatch.setattr(
+        instrumentation, "is_shown", lambda frame: shown(frame) and frame.f_code.co_filename != __file__
+    )
 
 
 @pytest.fixture(params=functions(syntax), ids=lambda f: f.__name__)
@@ -347,7 +349,9 @@ def code_in(code):
 # -- which code ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", [FILE, inspect.__file__, hooks.__file__, operator.__file__, collections.__file__])
+@pytest.mark.parametrize(
+    "file", [FILE, inspect.__file__, instrumentation.__file__, operator.__file__, collections.__file__]
+)
 def test_every_function_by_itself(file):
     """Each function of a file is found among its lines, however deep, and keeps what it is known by."""
     with open(file, encoding="utf-8") as opened:
@@ -454,12 +458,12 @@ def test_lambdas_on_one_line_are_told_apart():
         """,
     )
     tracker = Tracker()
-    NOW.tracker = tracker
+    CURRENT.tracker = tracker
     try:
         found = [twin(f)(10) for f in (*module.fs, module.default())]
         found += [*(twin(f)() for f in module.same), twin(twin(twin(module.deep)())())()]
     finally:
-        NOW.tracker = None
+        CURRENT.tracker = None
     assert found == [11, 12, 30, 9, 0, 0, 5]
     assert twin(module.C.f)(module.C()) == 3
 
@@ -612,13 +616,13 @@ def test_private_names():
     )
     outer = module._Outer()
     for tracker in (None, Tracker()):
-        NOW.tracker = tracker
+        CURRENT.tracker = tracker
         try:
             assert twin(module._Outer.f)(outer) == ([1, 1], 3, 4, 1)
             assert twin(module._Outer.h)(outer) == (1, "_Outer")
             assert twin(module.__.f)(module.__()) == {"__x": 1}
         finally:
-            NOW.tracker = None
+            CURRENT.tracker = None
     assert vars(module)["_Outer__made"] == 4
 
 
@@ -714,10 +718,10 @@ def counted(body, more=""):
     tracker = Tracker()
     f = twin(module.make())
     try:
-        NOW.tracker = tracker
+        CURRENT.tracker = tracker
         f(1, types.SimpleNamespace(), {})
     finally:
-        NOW.tracker = None
+        CURRENT.tracker = None
         del module.K.x
     assert not tracker.reasons
     return tracker.told
@@ -740,24 +744,24 @@ def test_statements_are_told(case):
 
 def test_yields_are_told():
     module = written("yields", "def f(x):\n    y = yield x\n    yield from [x]\n    return y\n")
-    tracker = NOW.tracker = Tracker()
+    tracker = CURRENT.tracker = Tracker()
     try:
         assert list(twin(module.f)(1)) == [1, 1]
     finally:
-        NOW.tracker = None
+        CURRENT.tracker = None
     assert tracker.told == {"returned": 2, "iterated": 1, "made": 1}
 
 
 def test_errors_are_told_and_go_on():
     for text in ("1 / l", "-D", "L[9]", "l.missing", "l < ''", "len(l)", "d['k']"):
         module = written(f"failing {text}", f"D, L = {{}}, []\ndef f(l, d):\n    return {text}\n")
-        tracker = NOW.tracker = Tracker()
+        tracker = CURRENT.tracker = Tracker()
         args = (1, {}) if text != "1 / l" else (0, {})
         try:
             with pytest.raises(Exception) as caught:
                 twin(module.f)(*args)
         finally:
-            NOW.tracker = None
+            CURRENT.tracker = None
         assert tracker.errors == [caught.value]
         with pytest.raises(type(caught.value), match=re.escape(str(caught.value))):
             module.f(*args)
@@ -778,11 +782,11 @@ def test_handled_errors_are_told():
         """,
     )
     errors = [ValueError(1), KeyError(2), ValueError(3)]
-    tracker = NOW.tracker = Tracker()
+    tracker = CURRENT.tracker = Tracker()
     try:
         twin(module.f)(errors)
     finally:
-        NOW.tracker = None
+        CURRENT.tracker = None
     assert tracker.handled == [errors[0], None, errors[2]]
 
 
@@ -804,24 +808,24 @@ def test_functions_that_are_global_have_no_name_of_a_scope():
 def test_what_asks_for_frames_is_no_call_that_can_be_repeated():
     for text in ("locals()", "globals()", "vars()", "dir()", "eval('1')", "exec('1')", "compile('1', '', 'eval')"):
         module = written(f"frames {text}", f"def f(x):\n    return {text}\n")
-        tracker = NOW.tracker = Tracker()
+        tracker = CURRENT.tracker = Tracker()
         try:
             got = twin(module.f)(1)
         finally:
-            NOW.tracker = None
+            CURRENT.tracker = None
         assert tracker.reasons == [f"{text.partition('(')[0]}() is called"]
         assert got == module.f(1)
 
 
 def test_trackers_of_threads():
-    tracker = NOW.tracker = Tracker()
+    tracker = CURRENT.tracker = Tracker()
     try:
         found = []
-        thread = threading.Thread(target=lambda: found.append((NOW.tracker, twin(syntax.arithmetic)())))
+        thread = threading.Thread(target=lambda: found.append((CURRENT.tracker, twin(syntax.arithmetic)())))
         thread.start()
         thread.join()
     finally:
-        NOW.tracker = None
+        CURRENT.tracker = None
     assert found == [(None, syntax.arithmetic())]
     assert not tracker.told
 
@@ -832,12 +836,12 @@ def test_what_parses_may_be_instrumented_itself():
     plain = getlines.__code__
     module = written("own tools", "def f(): return 1\n")
     getlines.__code__ = instrumented(plain)
-    tracker = NOW.tracker = Tracker()
+    tracker = CURRENT.tracker = Tracker()
     try:
         assert instrumented(module.f.__code__) is not None
-        assert NOW.tracker is tracker
+        assert CURRENT.tracker is tracker
     finally:
-        NOW.tracker = None
+        CURRENT.tracker = None
         getlines.__code__ = plain
     assert not tracker.told
 

@@ -1,4 +1,4 @@
-"""Each row of `agrad.compiled.table` is tried: what is read, written, given and called.
+"""Each row of `agrad.compiled.effects` is tried: what is read, written, given and called.
 
 Samples are texts of arguments, evaluated anew for each call. Every function is tried with the common ones, or with its own;
 it is checked with those it takes, and there has to be one.
@@ -24,8 +24,8 @@ import numpy as np
 import pytest
 
 import agrad as ag
-from agrad.compiled import table
-from agrad.compiled.table import Row, does_more, method_row, row_of
+from agrad.compiled import effects
+from agrad.compiled.effects import ArgumentEffects, does_more, effects_of, method_effects
 from agrad.core.cpython import uncollected
 
 #: Rows are there for modules that have been imported.
@@ -373,7 +373,7 @@ def selves(kind):
 
 def caller(kind, name):
     member = vars(kind).get(name)
-    if type(member) in table._DESCRIPTORS:
+    if type(member) in effects._DESCRIPTORS:
         return member
     if callable(getattr(kind, name, None)) and not isinstance(member, types.GetSetDescriptorType):
         return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
@@ -383,10 +383,10 @@ def caller(kind, name):
 @functools.cache
 def entries():
     """Return the entries of the table by home: module or class."""
-    table._TABLE.catch_up()
+    effects._TABLE.catch_up()
     found = collections.defaultdict(list)
-    for function, row in table._TABLE.functions.values():
-        if type(function) in table._DESCRIPTORS:
+    for function, row in effects._TABLE.functions.values():
+        if type(function) in effects._DESCRIPTORS:
             continue
         name = function.__name__
         home = getattr(function, "__module__", None) or "__new__"
@@ -394,8 +394,8 @@ def entries():
         if name == "__new__":
             samples = [text for text in samples if function.__self__.__name__ == text.partition(",")[0]]
         found[home].append(Entry(f"{home}.{name}", function, row, samples))
-    kinds = {id(kind): kind for kind in table._TABLE.kinds}
-    for address, rows in table._TABLE.members.items():
+    kinds = {id(kind): kind for kind in effects._TABLE.kinds}
+    for address, rows in effects._TABLE.members.items():
         kind = kinds[address]
         for name, row in rows.items():
             own = split(METHODS.get(f"{kind.__name__}.{name}", "")) + split(METHODS.get(name, ""))
@@ -406,7 +406,7 @@ def entries():
             ]
             entry = Entry(f"{kind.__name__}.{name}", caller(kind, name), row, samples, method=True)
             found[f"{kind.__module__}.{kind.__name__}"].append(entry)
-    for (address, name), row in table._TABLE.of_classes.items():
+    for (address, name), row in effects._TABLE.of_classes.items():
         function = getattr(kinds[address], name)
         found["class methods"].append(
             Entry(f"{kinds[address].__name__}.{name}", function, row, ["", *split(FUNCTIONS.get(name, ""))])
@@ -732,8 +732,8 @@ def test_what_is_said_to_be_changed_is(home):
 
 
 def test_names_are_those_of_something():
-    for home, text in {**table._FUNCTIONS, **table._NUMPY}.items():
-        for name, _ in table._rows(text):
+    for home, text in {**effects._FUNCTIONS, **effects._NUMPY}.items():
+        for name, _ in effects._rows(text):
             assert name in NOT_EVERYWHERE or hasattr(sys.modules[home], name), (home, name)
 
 
@@ -745,20 +745,20 @@ def test_names_are_those_of_something():
     *(same, Box, Box().__init__, [].append, functools.lru_cache(same), object.__eq__, object.__setattr__, tuple.__hash__, float.__hash__),
 ])  # fmt: skip
 def test_not_in_the_table(function):
-    assert row_of(function) is None
+    assert effects_of(function) is None
 
 
 @pytest.mark.parametrize(("text", "row"), [
-    ("list.append", Row("p", "plain", changes=True)),
-    ("dict.fromkeys", Row("dp", "new")),
-    ("float.__new__", Row("pd", "plain")),
-    ("Box.__init_subclass__", Row("p", "plain")),
-    ("np.add", Row("dd-d", "new", named={"where": "-"})),
-    ("np.sum", Row("ddd-d", "new")),
-    ("sorted", Row("d", "new", named={"key": "c"})),
+    ("list.append", ArgumentEffects("p", "plain", changes=True)),
+    ("dict.fromkeys", ArgumentEffects("dp", "new")),
+    ("float.__new__", ArgumentEffects("pd", "plain")),
+    ("Box.__init_subclass__", ArgumentEffects("p", "plain")),
+    ("np.add", ArgumentEffects("dd-d", "new", named={"where": "-"})),
+    ("np.sum", ArgumentEffects("ddd-d", "new")),
+    ("sorted", ArgumentEffects("d", "new", named={"key": "c"})),
 ])  # fmt: skip
 def test_functions(text, row):
-    assert row_of(eval(text, NAMES)) == row
+    assert effects_of(eval(text, NAMES)) == row
 
 
 class Mine(list):
@@ -772,35 +772,35 @@ class MyDict(dict):
 
 
 @pytest.mark.parametrize(("kind", "name", "row"), [
-    (Mine, "extend", Row("pe", "plain", changes=True)),
+    (Mine, "extend", ArgumentEffects("pe", "plain", changes=True)),
     (Mine, "append", None),
     (Mine, "something", None),
     (MyDict, "fromkeys", None),
-    (dict, "__getitem__", Row("ed", "member")),
-    (collections.OrderedDict, "get", Row("edp", "member")),
-    (collections.defaultdict, "__getitem__", Row("ed", "member", changes=True)),
+    (dict, "__getitem__", ArgumentEffects("ed", "member")),
+    (collections.OrderedDict, "get", ArgumentEffects("edp", "member")),
+    (collections.defaultdict, "__getitem__", ArgumentEffects("ed", "member", changes=True)),
     (collections.Counter, "update", None),
-    (np.float64, "__add__", Row("d", "new")),
-    (np.ndarray, "T", Row("nd", "view")),
+    (np.float64, "__add__", ArgumentEffects("d", "new")),
+    (np.ndarray, "T", ArgumentEffects("nd", "view")),
     (np.ndarray, "__repr__", None),
     (float, "__hash__", None),
-    (StopIteration, "value", Row("e", "member")),
+    (StopIteration, "value", ArgumentEffects("e", "member")),
     (ValueError, "value", None),
 ])  # fmt: skip
 def test_methods(kind, name, row):
-    assert method_row(kind, name) == row
+    assert method_effects(kind, name) == row
 
 
 def test_classes_that_make_more_than_is_known_have_none():
-    assert row_of(MyDict.fromkeys) is None
-    assert row_of(MyDict) is None
+    assert effects_of(MyDict.fromkeys) is None
+    assert effects_of(MyDict) is None
 
 
 def test_python_code_in_the_place_of_a_function_is_not_it(monkeypatch):
     monkeypatch.setattr(math, "sin", same)
     monkeypatch.setattr(heapq, "heappop", same)
     monkeypatch.setattr(np, "sum", same)
-    fresh = table._Table()
+    fresh = effects._EffectsTable()
     fresh.catch_up()
     assert id(same) not in fresh.functions
     assert id(math.cos) in fresh.functions
@@ -818,9 +818,9 @@ def test_asking_runs_no_code_of_what_is_asked_about():
         (),
         dict.fromkeys(("__hash__", "__eq__", "__getattr__", "__call__"), refuse) | {"__class__": property(refuse)},
     )
-    assert row_of(kind()) is None
-    assert row_of(kind) is None
-    assert method_row(kind, "append") is None
+    assert effects_of(kind()) is None
+    assert effects_of(kind) is None
+    assert method_effects(kind, "append") is None
     assert does_more(kind()) is None
 
 
@@ -842,7 +842,7 @@ def test_what_does_more(text, words):
 
 def test_what_does_more_is_there():
     importlib.import_module("agrad.compat.autograd.convention")
-    for module, reasons in table._MORE.items():
+    for module, reasons in effects._MORE.items():
         for names in reasons.values():
             for name in names.replace("*", "").split():
                 assert operator.attrgetter(name)(importlib.import_module(module)), (module, name)

@@ -143,10 +143,10 @@ def test_python_tells_of_calls():
         return 1
 
     before = sys.getprofile()
-    put_back = cpython.tell_of_calls(told)
+    put_back = cpython.report_calls(told)
     try:
         called()
-        with cpython.untold():
+        with cpython.unprofiled():
             inner()
     finally:
         is_whole = put_back()
@@ -160,7 +160,7 @@ def test_a_profile_function_is_still_told():
     sys.setprofile(lambda frame, event, argument: told.append(frame.f_code.co_name))
     try:
         before = sys.getprofile()
-        put_back = cpython.tell_of_calls(lambda frame: met.append(frame.f_code.co_name))
+        put_back = cpython.report_calls(lambda frame: met.append(frame.f_code.co_name))
         frame_of_caller()
         assert put_back()
         assert sys.getprofile() is before
@@ -171,14 +171,14 @@ def test_a_profile_function_is_still_told():
 
 
 def test_calls_that_were_not_told():
-    put_back = cpython.tell_of_calls(lambda frame: None)
+    put_back = cpython.report_calls(lambda frame: None)
     sys.setprofile(None)
     assert not put_back()
 
 
 def test_threads_have_profile_functions_of_their_own():
     met = []
-    put_back = cpython.tell_of_calls(lambda frame: met.append(frame.f_code.co_name))
+    put_back = cpython.report_calls(lambda frame: met.append(frame.f_code.co_name))
     other = threading.Thread(target=frame_of_caller)
     other.start()
     other.join()
@@ -194,7 +194,7 @@ def test_a_profiler_in_c_goes_on():
     profiler.enable()
     try:
         met = []
-        put_back = cpython.tell_of_calls(lambda frame: met.append(frame.f_code.co_name))
+        put_back = cpython.report_calls(lambda frame: met.append(frame.f_code.co_name))
         frame_of_caller()
         assert put_back()
         assert sys.getprofile() is profiler

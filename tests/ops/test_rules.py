@@ -45,7 +45,7 @@ def differentiable():
 # -- a sample as a function of arrays ---------------------------------------------------------------------------------
 
 
-class Call(calls.Call):
+class Call(calls.SampleCall):
     """A sample's call, on the backends of these tests."""
 
     def tensors(self, backend, operands, *, raw_indices=False, single=False):

@@ -15,7 +15,7 @@ import agrad as ag
 from agrad.compiled import adaptive
 from agrad.optim import minimizing
 from agrad.optim.minimizing import MATRICES, PRODUCTS, VALUES
-from agrad.program.executing import by_itself
+from agrad.program.executing import may_choose_native
 
 TARGET = np.array([[1.0, -2.0], [0.5, 3.0]])
 METHODS = ["CG", "BFGS", "L-BFGS-B", "TNC", "SLSQP", "Newton-CG", "trust-ncg", "trust-krylov", "trust-constr"]
@@ -156,7 +156,7 @@ def test_what_is_wrong_is_said(monkeypatch):
         ag.optim.minimize(lambda x: ag.sum(x), np.zeros(2))
 
 
-class Noted(adaptive.Often):
+class Noted(adaptive.AdaptiveFunction):
     """Notes what was made."""
 
     made: ClassVar[list] = []
@@ -169,7 +169,7 @@ class Noted(adaptive.Often):
 @pytest.fixture
 def made(monkeypatch):
     monkeypatch.setattr(Noted, "made", [])
-    monkeypatch.setattr(minimizing, "Often", Noted)
+    monkeypatch.setattr(minimizing, "AdaptiveFunction", Noted)
     return Noted.made
 
 
@@ -177,7 +177,7 @@ def made(monkeypatch):
 @pytest.mark.parametrize("method", ["BFGS", "Newton-CG", "trust-exact", "Nelder-Mead"])
 def test_what_is_called_often_becomes_a_program(method, executor, made, monkeypatch):
     """With the same bits, and as machine code where that is chosen, for a block or by the number of calls."""
-    if executor and not by_itself():
+    if executor and not may_choose_native():
         pytest.skip("there is no native executor here")
 
     def f(p):
@@ -185,28 +185,30 @@ def test_what_is_called_often_becomes_a_program(method, executor, made, monkeypa
 
     start = {"x": np.full((2, 2), 0.3), "b": 0.5}
     options = {"options": {"maxiter": 40}}
-    monkeypatch.setattr(adaptive, "BEFORE", 10**9)
+    monkeypatch.setattr(adaptive, "CALLS_BEFORE_CAPTURE", 10**9)
     wanted = ag.optim.minimize(f, start, method=method, **options)
-    assert not any(often._ways for often in made)
+    assert not any(adaptive._cached_programs for adaptive in made)
     made.clear()
-    monkeypatch.setattr(adaptive, "BEFORE", 3)
+    monkeypatch.setattr(adaptive, "CALLS_BEFORE_CAPTURE", 3)
     with ag.func.use_executor(executor) if executor else contextlib.nullcontext():
         found = ag.optim.minimize(f, start, method=method, **options)
     assert found.x.tobytes() == wanted.x.tobytes()
     assert found.nfev == wanted.nfev
-    kept = [kept for often in made for kept in often._ways]
+    kept = [kept for adaptive in made for kept in adaptive._cached_programs]
     assert kept
     assert all(one.options["executor"] == executor for one in kept)
     if executor:
         made.clear()
-        monkeypatch.setattr(adaptive, "BEFORE_C", 8)
+        monkeypatch.setattr(adaptive, "CALLS_BEFORE_C", 8)
         counted = ag.optim.minimize(f, start, method=method, **options)
         assert counted.x.tobytes() == wanted.x.tobytes()
-        assert any(one.options["executor"] == "native" and one.calls for often in made for one in often._ways)
+        assert any(
+            one.options["executor"] == "native" and one.calls for adaptive in made for one in adaptive._cached_programs
+        )
 
 
 def test_a_function_that_does_more_is_called_each_time(made, monkeypatch):
-    monkeypatch.setattr(adaptive, "BEFORE", 3)
+    monkeypatch.setattr(adaptive, "CALLS_BEFORE_CAPTURE", 3)
     seen = []
 
     def f(x):
@@ -215,4 +217,4 @@ def test_a_function_that_does_more_is_called_each_time(made, monkeypatch):
 
     found = ag.optim.minimize(f, np.full(3, 2.0), method="BFGS")
     assert len(seen) == found.nfev > 5
-    assert not any(often._ways for often in made)
+    assert not any(adaptive._cached_programs for adaptive in made)

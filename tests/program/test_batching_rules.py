@@ -28,7 +28,7 @@ ALL = [
 ]
 
 
-class Call(calls.Call):
+class Call(calls.SampleCall):
     """A sample's call as a function of its inexact arrays, on a backend."""
 
     def __init__(self, sample, backend):

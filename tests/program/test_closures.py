@@ -76,7 +76,7 @@ def test_each_value_is_looked_into_once(looked_into):
 
 def conditions(compiled):
     """Give the names of what the one program of a function asks for at each call."""
-    ((kept,),) = compiled._kept.values()
+    ((kept,),) = compiled._cached.values()
     return [link.name for link in kept.links]
 
 
@@ -110,7 +110,7 @@ def test_each_condition_is_asked_once():
     net = Net()
     compiled = ag.compile(lambda x: net.second(net.first(x) + net.first(x)))
     compiled(ag.ones(3, 2))
-    ((kept,),) = compiled._kept.values()
+    ((kept,),) = compiled._cached.values()
     places = [link.place for link in kept.links]
     assert len(places) == len(set(places)) > 10
 

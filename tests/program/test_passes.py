@@ -17,7 +17,7 @@ from agrad.core.errors import UnsupportedOp
 from agrad.program import passes
 from agrad.program.passes import PASSES, optimized
 from agrad.program.program import Program, Ref, Shaped, Step
-from agrad.testing.calls import Call
+from agrad.testing.calls import SampleCall
 from agrad.testing.samples import SAMPLES
 
 NUMPY = backend_of(np.ones(1))
@@ -248,7 +248,7 @@ def test_a_program_of_many_steps():
 @pytest.mark.parametrize("op", SAMPLES)
 def test_results_lie_where_they_are_said_to(op):
     for sample in SAMPLES[op]:
-        call, others = Call(sample), []
+        call, others = SampleCall(sample), []
         try:
             results = call.raw(call.arrays, lambda array, others=others: others.append(array) or array)
         except (ImportError, UnsupportedOp):

@@ -13,7 +13,7 @@ from support import some_of
 import agrad as ag
 from agrad.plugin import manager
 from agrad.program.source import written_out
-from agrad.testing.calls import SINGLE, Call
+from agrad.testing.calls import SINGLE, SampleCall
 from agrad.testing.samples import SAMPLES
 from agrad_numpy.export import is_spelled
 
@@ -160,7 +160,7 @@ def joint(call, dtype):
 def test_every_operation_forward_and_backward(dtype, samples, tmp_path):
     jobs, wanted, about = [], [], []
     for sample in (sample for of_one in SAMPLES.values() for sample in of_one[:samples]):
-        function, arrays = joint(Call(sample), dtype)
+        function, arrays = joint(SampleCall(sample), dtype)
         try:
             program = capture(function)(*(ag.tensor(a, requires_grad=a.dtype.kind in "fc") for a in arrays))
         except ag.func.CaptureError:  # its shape depends on values

@@ -8,7 +8,7 @@ import pytest
 import agrad as ag
 from agrad.plugin import manager
 from agrad.program.program import Program, Ref, Shaped, Step
-from agrad.program.writing import STEPS_PER_FUNCTION, Text
+from agrad.program.writing import STEPS_PER_FUNCTION, ProgramText
 
 NUMPY = manager.get("numpy")
 
@@ -111,7 +111,7 @@ def test_a_long_module_gives_draws_writes_and_arguments():
 
 
 def test_a_step_of_several_lines():
-    class Doubling(Text):
+    class Doubling(ProgramText):
         """Writes one step as a loop."""
 
         def statements(self, at, step):

@@ -16,9 +16,9 @@ from scipy import integrate as theirs
 import agrad as ag
 import agrad.numpy as anp
 from agrad.autograd import gradcheck, gradgradcheck
-from agrad.compiled import adaptive as often
+from agrad.compiled import adaptive
 from agrad.func import ImplicitError
-from agrad.program.executing import by_itself
+from agrad.program.executing import may_choose_native
 from agrad.scipy import integrate
 from agrad.scipy.integrate import odeint, solve_ivp
 
@@ -361,14 +361,16 @@ def bent(y, t, p):
 @pytest.mark.parametrize("run", [odeint, lambda f, y, t, args: ivp(f, y, t, args)])
 def test_programs_of_the_right_side_change_nothing(rhs, run, monkeypatch):
     def all_of(before):
-        monkeypatch.setattr(often, "BEFORE", before)
+        monkeypatch.setattr(adaptive, "CALLS_BEFORE_CAPTURE", before)
         p = {"a": ag.tensor(1.5, requires_grad=True), "c": ag.tensor(0.7, requires_grad=True)}
         y = run(rhs, ag.asarray([1.0, 0.5]), np.linspace(0, 1, 5), (p,))
         return [y.detach(), *ag.grad(y.sum(), [*p.values()])]
 
     recorded = []
-    original = often.Often._recorded
-    monkeypatch.setattr(often.Often, "_recorded", lambda self, *a: recorded.append(original(self, *a)) or recorded[-1])
+    original = adaptive.AdaptiveFunction._recorded
+    monkeypatch.setattr(
+        adaptive.AdaptiveFunction, "_recorded", lambda self, *a: recorded.append(original(self, *a)) or recorded[-1]
+    )
     expected = all_of(10**9)
     assert not recorded
     for found, known in zip(all_of(3), expected, strict=True):
@@ -473,11 +475,11 @@ class TestProgramsOfPlainArrays:
 
     @pytest.fixture(autouse=True, params=["text", "native"])
     def soon(self, monkeypatch, request):
-        monkeypatch.setattr(often, "BEFORE", 5)
+        monkeypatch.setattr(adaptive, "CALLS_BEFORE_CAPTURE", 5)
         if request.param == "native":
-            if not by_itself():
+            if not may_choose_native():
                 pytest.skip("there is no native executor here")
-            monkeypatch.setattr(often, "BEFORE_C", 20)
+            monkeypatch.setattr(adaptive, "CALLS_BEFORE_C", 20)
         return request.param
 
     def test_what_runs(self, run, soon):
@@ -485,11 +487,11 @@ class TestProgramsOfPlainArrays:
             return anp.stack([y[1], -p * anp.sin(y[0]) + t])
 
         self.runs(run, rhs, lambda y, t, p: np.array([y[1], -p * np.sin(y[0]) + t]), 2.0)
-        if "_often_plain" not in vars(rhs):  # a function that calls it
+        if "_adaptive_plain" not in vars(rhs):  # a function that calls it
             return
-        (kept,) = vars(rhs.__dict__["_often_plain"])["_programs"].programs
+        (kept,) = vars(rhs.__dict__["_adaptive_plain"])["_programs"].programs
         runs = [*vars(kept)["_runs"].values()]
-        natives = [one for one in runs if type(one).__name__ == "Asked"]
+        natives = [one for one in runs if type(one).__name__ == "ExecutorRun"]
         assert len(natives) == (soon == "native")
         assert all(one._run is not None and not one.why_not for one in natives)
 
@@ -761,12 +763,12 @@ class TestOftenInC:
     @pytest.fixture(autouse=True)
     def soon(self, monkeypatch):
         pytest.importorskip("llvmlite", reason="functions of C are made by llvmlite")
-        if not by_itself():
+        if not may_choose_native():
             pytest.skip("no function of C can be made here")
-        monkeypatch.setattr(often, "BEFORE_C", 50)
+        monkeypatch.setattr(adaptive, "CALLS_BEFORE_C", 50)
 
     def is_in_c(self, function):
-        return any(made is not None for _, made, _ in vars(function)["_often_in_c"]._kept)
+        return any(made is not None for _, made, _ in vars(function)["_adaptive_in_c"]._cached)
 
     @pytest.mark.parametrize("limits", [(-0.3, 1.2), (0.0, np.inf), (-np.inf, np.inf)])
     @pytest.mark.parametrize("args", [WAVE, (ag.tensor(0.7), WAVE[1]), (0.7, leaf(WAVE[1]))])

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from agrad.testing.places import Place, place_of
+from agrad.testing.places import MemoryRange, place_of
 
 X = np.arange(24.0).reshape(4, 6)
 
@@ -36,7 +36,7 @@ def test_places_meet_where_numpy_says_so(one, other):
 @pytest.mark.parametrize("name", ARRAYS)
 def test_a_place_is_from_the_first_byte_to_the_last(name):
     bounds = np.lib.array_utils.byte_bounds(ARRAYS[name])
-    assert place_of(ARRAYS[name]) == Place((1, 0), *bounds)
+    assert place_of(ARRAYS[name]) == MemoryRange((1, 0), *bounds)
 
 
 def test_some_do_not_say_where_they_lie():

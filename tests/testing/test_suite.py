@@ -16,7 +16,7 @@ import pytest
 import agrad as ag
 from agrad.core.op import OPS
 from agrad.testing import kit, report, reproducing, suite
-from agrad.testing.calls import Call
+from agrad.testing.calls import SampleCall
 from agrad.testing.samples import SAMPLES
 from agrad.testing.suite.running import any_data, is_complex
 
@@ -438,7 +438,7 @@ def test_programs_that_reproduce(op, test, capsys):
     for sample in SAMPLES[op]:
         if sample.op == "linalg.svd" and "complex" in repr(sample):
             continue
-        text = reproducing.program_of(Call(sample), "float32", test, "numpy")
+        text = reproducing.program_of(SampleCall(sample), "float32", test, "numpy")
         exec(compile(text, "program", "exec"), {})
         first, second = capsys.readouterr().out.split("numpy", 1)[1].split("numpy", 1)
         assert first == second
@@ -496,7 +496,7 @@ test_the_four_operations(TestBasics.on("mine"), op="add")'''
 
 
 def test_a_program_registers_the_plugin():
-    text = reproducing.program_of(Call(SAMPLES["exp"][0]), "float32", "values", "mine", ["mine.py:P"])
+    text = reproducing.program_of(SampleCall(SAMPLES["exp"][0]), "float32", "values", "mine", ["mine.py:P"])
     assert text.splitlines()[:4] == [
         "import agrad as ag",
         "from agrad.testing.kit import load_plugin",

@@ -26,7 +26,7 @@ from stateful import Seen, alike
 
 import agrad as ag
 from agrad import tree
-from agrad.compiled.compiling import Compiled
+from agrad.compiled.compiling import CompiledFunction
 from agrad.core import mode
 
 TALLY = Counter()
@@ -80,7 +80,7 @@ def runs(code, call, args, kwargs):
         sys.setprofile(None)
 
 
-class Step(Compiled):
+class Step(CompiledFunction):
     """A function that is compiled when it is first called with tensors; a call that only computes is repeated."""
 
     def __init__(self, function, code=None, *, needs_tensors=False):
@@ -133,15 +133,15 @@ class Step(Compiled):
 
     def _recorded(self, args, kwargs, leaves, treedef):
         """Capture a call, and note whether that gave a program."""
-        returned, kept, watcher = super()._recorded(args, kwargs, leaves, treedef)
+        returned, kept, tracer = super()._recorded(args, kwargs, leaves, treedef)
         self.why = "captured"
         if kept is None:
             self.why = "as it is"
-            self.reason = reason_of(str(watcher.failure))
+            self.reason = reason_of(str(tracer.failure))
             TALLY["functions that run as they are"] += not self.is_refused
             self.is_refused = True
             REASONS[self.reason] += 1
-        return returned, kept, watcher
+        return returned, kept, tracer
 
     def _eager(self, args, kwargs, leaves):
         """Call the function, and note that it was decided before."""

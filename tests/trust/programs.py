@@ -36,7 +36,7 @@ from agrad.autograd.function import once_differentiable
 from agrad.autograd.graph import saved_tensors_hooks
 from agrad.plugin.backend import Executor
 from agrad.program.recording import Recorder
-from agrad.testing.calls import Call
+from agrad.testing.calls import SampleCall
 from agrad.testing.samples import SAMPLES
 from agrad.utils.checkpoint import checkpoint
 
@@ -423,7 +423,7 @@ class Machine:
     def sample(self, op, number):
         key = op, number
         if key not in self.calls:
-            self.calls[key] = Call(SAMPLES[op][number])
+            self.calls[key] = SampleCall(SAMPLES[op][number])
         return self.calls[key]
 
     def base(self, sample, op, number):

@@ -10,7 +10,7 @@ from agrad.core.op import OPS
 from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
 from agrad.testing import samples as samples_module
-from agrad.testing.calls import Call
+from agrad.testing.calls import SampleCall
 
 
 def scribble(given):
@@ -44,7 +44,7 @@ INDEXED = [s for s in SAMPLES if OPS[s.op].rule.index and OPS[s.op].rule.kind !=
 
 
 def run(sample, *, change):
-    call = Call(sample)
+    call = SampleCall(sample)
     leaves = [ag.asarray(a, requires_grad=True) for a in call.arrays]
     given = []
 
@@ -156,7 +156,7 @@ def as_lists(value, kept):
 
 
 def listed(sample, *, change):
-    call, kept = Call(sample), []
+    call, kept = SampleCall(sample), []
     leaves = [ag.asarray(a, requires_grad=True) for a in call.arrays]
     slots = {a.name for a in call.op.arguments if a.kind == "param"}
 

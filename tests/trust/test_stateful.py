@@ -9,7 +9,7 @@ import stateful
 from stateful import CompileWarning, difference_of, drawn, judge, shrunk
 
 import agrad as ag
-from agrad.program.executing import by_itself
+from agrad.program.executing import may_choose_native
 
 SEEDS = range(100)
 
@@ -26,7 +26,7 @@ def test_functions_with_state():
 
 def test_functions_with_state_as_machine_code(monkeypatch):
     """Where the native executor is there, and bit for bit."""
-    if not by_itself():
+    if not may_choose_native():
         pytest.skip("there is no native executor here")
     monkeypatch.setattr(stateful, "OPTIONS", stateful.NATIVE)
     tally = Counter()

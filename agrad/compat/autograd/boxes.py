@@ -2,7 +2,7 @@
 
 HIPS autograd has a box per class. Here arrays are tensors, and only such objects have boxes. A box has a *token*, a
 number that represents it in agrad's graph: a primitive that returns arrays for a box has the token among its operands,
-and its vector-Jacobian product passes the object that it returns for the box to the box's node (`Came`). A primitive
+and its vector-Jacobian product passes the object that it returns for the box to the box's node (`BoxOrigin`). A primitive
 that returns an object for boxes and tensors creates another box, whose node holds the product.
 """
 
@@ -89,7 +89,7 @@ def unboxed(value: Any) -> Any:
     return value
 
 
-class Came:
+class BoxOrigin:
     """How a box came about.
 
     Attributes
@@ -124,7 +124,7 @@ class Objects:
         The function's result.
     outward : bool
         Whether it also depends on an outer value that is being differentiated.
-    came : list of Came
+    came : list of BoxOrigin
         How each box came about, the object's first.
     """
 
@@ -136,7 +136,7 @@ class Objects:
             )
         self.x = x
         floor = next_seq()
-        self.came = [Came()]
+        self.came = [BoxOrigin()]
         before = _open.set(self)
         try:
             self.end = fun(new_box(x, self, self.came[0]))
@@ -154,7 +154,7 @@ class Objects:
 
     def boxed(self, value: Any, parents: Sequence[Tensor], vjp: Callable[[Any], Sequence[Any]]) -> Box:
         """Return the box of an object that a primitive created."""
-        self.came.append(Came(parents, vjp))
+        self.came.append(BoxOrigin(parents, vjp))
         return new_box(value, self, self.came[-1])
 
     def back(self, g: Any) -> Any:

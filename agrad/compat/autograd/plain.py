@@ -15,7 +15,7 @@ from agrad.program.arguments import NUMBERS, bare_all, is_raw
 get_mode, transforming, choice = mode.get_mode, mode.transforming.get, manager.choice  # looked up once
 
 
-class Plain:
+class PlainFunction:
     """A function, or an object that is indexed, that returns what the array library would if none of its arguments is a tensor.
 
     Within a recording it returns tensors: its results belong to the program.
@@ -116,12 +116,12 @@ def _makes_numpys(_: Any) -> bool:
 
 
 @functools.cache
-def _plain(function: Any, own: Any) -> Plain:
-    return Plain(function, own)
+def _plain(function: Any, own: Any) -> PlainFunction:
+    return PlainFunction(function, own)
 
 
 def plain(value: Any, own: Any = None) -> Any:
-    """Return a function, or an object that is indexed, as `Plain`; a class, a module or a number unchanged."""
+    """Return a function, or an object that is indexed, as `PlainFunction`; a class, a module or a number unchanged."""
     if isinstance(value, type) or not (callable(value) or hasattr(value, "__getitem__")):
         return value
     return _plain(value, own)
@@ -134,13 +134,13 @@ def names_of(
 
     `own` is the NumPy module with functions of these names, which behave the same except for those in `differing`.
     """
-    known: dict[str, Plain] = {}
+    known: dict[str, PlainFunction] = {}
 
     def find(name: str) -> Any:
         found = known.get(name)
         if found is None:
             found = plain(getattr(source, name), None if name in differing else getattr(own, name, None))
-            if isinstance(found, Plain):  # an error class may differ between backends
+            if isinstance(found, PlainFunction):  # an error class may differ between backends
                 known[name] = found
         return found
 

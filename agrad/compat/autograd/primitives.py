@@ -43,7 +43,7 @@ def bare(value: Any) -> Any:
 # -- a call -------------------------------------------------------------------------------------------------------------
 
 
-class Call:
+class PrimitiveCall:
     """The arguments of one call of a primitive, and the structure of its result.
 
     Attributes
@@ -112,7 +112,7 @@ class Call:
         """Return a result with these in place of its arrays."""
         assert self.result is not None
         arrays = iter(values)
-        return tree.unflatten(self.result, [next(arrays) if isinstance(x, Array) else x for x in self.rest])
+        return tree.unflatten(self.result, [next(arrays) if isinstance(x, ArrayMark) else x for x in self.rest])
 
     def by_tensor(self, argnums: Sequence[int], found: Iterable[Any]) -> list[Any]:
         """Return, per tensor among the arguments, the value for it; None if its argument has none."""
@@ -154,10 +154,10 @@ class Call:
         )
         assert self.result is not None
         leaves = self.result._flatten_up_to(pushed, "")
-        return [as_tensor(t) for t, x in zip(leaves, self.rest, strict=True) if isinstance(x, Array)]
+        return [as_tensor(t) for t, x in zip(leaves, self.rest, strict=True) if isinstance(x, ArrayMark)]
 
 
-class Array:
+class ArrayMark:
     """Placeholder for an array in a result."""
 
 
@@ -176,7 +176,7 @@ def is_array(value: Any) -> bool:
     return isinstance(value, Tensor | float | complex) or backend_of(value) is not None
 
 
-def looped(cls: type[Function], info: Any, in_dims: tuple[Any, ...], call: Call, *tensors: Tensor) -> Any:
+def looped(cls: type[Function], info: Any, in_dims: tuple[Any, ...], call: PrimitiveCall, *tensors: Tensor) -> Any:
     """Run a Function over a batch, one after another: its code may know plain arrays only."""
     rows = [
         cls.apply(call, *(t if dim is None else t[i, ...] for t, dim in zip(tensors, in_dims[1:], strict=True)))
@@ -190,7 +190,7 @@ def looped(cls: type[Function], info: Any, in_dims: tuple[Any, ...], call: Call,
     return results, tuple(0 if s else None for s in several)
 
 
-def value_of(call: Call, tensors: Sequence[Tensor]) -> Any:
+def value_of(call: PrimitiveCall, tensors: Sequence[Tensor]) -> Any:
     """Return the result of a primitive's function for plain arrays and objects."""
     function: Any = call.function
     with enable_grad:  # to detect dependencies beside its arguments
@@ -200,7 +200,7 @@ def value_of(call: Call, tensors: Sequence[Tensor]) -> Any:
     return found
 
 
-def boxed_result(call: Call, tensors: Sequence[Tensor]) -> Box | None:
+def boxed_result(call: PrimitiveCall, tensors: Sequence[Tensor]) -> Box | None:
     """Return the box of the object that a primitive creates from others and from tensors; None if it returns arrays."""
     value = value_of(call, tensors)
     if type(value) not in Box.type_mappings:
@@ -210,16 +210,16 @@ def boxed_result(call: Call, tensors: Sequence[Tensor]) -> Box | None:
     return objects_of(call.boxes.values(), value).boxed(value, tensors, lambda g: call.pulled(arguments, value, g))
 
 
-class Called(Function):
+class PrimitiveFunction(Function):
     """A call of a primitive; each primitive has a subclass, which gives the nodes their name."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, *tensors: Tensor) -> Any:
+    def forward(ctx: Any, call: PrimitiveCall, *tensors: Tensor) -> Any:
         leaves, call.result = tree.flatten(value_of(call, tensors))
         for leaf in leaves:
             if type(leaf) in Box.type_mappings:
                 refuse_object(leaf)
-        call.rest = [Array() if is_array(x) else x for x in leaves]
+        call.rest = [ArrayMark() if is_array(x) else x for x in leaves]
         results = [asarray(x) for x in leaves if is_array(x)]
         ctx.call, ctx.count = call, len(tensors)
         ctx.save_for_backward(*tensors, *results)
@@ -231,7 +231,7 @@ class Called(Function):
         tensors, answer = saved[: ctx.count], saved[ctx.count :]
         if any(t._is_followed() or t._tangents for t in (*saved, *gs)):
             return (None, *ctx.call.pull(tensors, answer, gs))
-        return (None, *Pulled.apply(ctx.call, ctx.count, *saved, *gs))
+        return (None, *PrimitiveVjp.apply(ctx.call, ctx.count, *saved, *gs))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -242,11 +242,11 @@ class Called(Function):
         return tuple(ctx.call.push(*([bare(t) for t in part] for part in (tensors, answer, moved))))
 
 
-class Pulled(Function):
+class PrimitiveVjp(Function):
     """The vector-Jacobian product of a call, on plain arrays."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, count: int, *tensors: Tensor) -> Any:
+    def forward(ctx: Any, call: PrimitiveCall, count: int, *tensors: Tensor) -> Any:
         arrays = [bare(t) for t in tensors]
         results = (len(arrays) - count) // 2
         return tuple(call.pull(arrays[:count], arrays[count : count + results], arrays[count + results :]))
@@ -271,11 +271,11 @@ def primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
     """
     name = name_of(f_raw)
     members = {"vmap": staticmethod(lambda *args: looped(kind, *args))}
-    kind: type[Called] = type(name if name.isidentifier() else "Primitive", (Called,), members)
+    kind: type[PrimitiveFunction] = type(name if name.isidentifier() else "Primitive", (PrimitiveFunction,), members)
 
     @functools.wraps(f_raw)
     def f_wrapped(*args: Any, **kwargs: Any) -> Any:
-        call = Call(f_wrapped, args, kwargs)
+        call = PrimitiveCall(f_wrapped, args, kwargs)
         tensors = call.tensors()
         by_name = [key for key, x in kwargs.items() if any(map(is_followed, tree.flatten(x)[0]))]
         if by_name:
@@ -294,7 +294,7 @@ def primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
     return f_wrapped
 
 
-Pulled.vmap = staticmethod(lambda *args: looped(Pulled, *args))  # type: ignore[attr-defined]
+PrimitiveVjp.vmap = staticmethod(lambda *args: looped(PrimitiveVjp, *args))  # type: ignore[attr-defined]
 
 
 def is_followed(value: Any) -> bool:

@@ -9,7 +9,7 @@ from agrad.core import errors
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.nn.functional.checks import check_probability, check_real, differs
-from agrad.nn.functional.layers import dropout, kept_of
+from agrad.nn.functional.layers import dropout, dropout_mask
 from agrad.ops import linalg, manipulation, searching, statistical
 from agrad.ops import nn as ops
 
@@ -83,7 +83,7 @@ def scaled_dot_product_attention(
         stacks = (tuple(x.shape[:-2]) for x in (query, key, attn_mask) if x is not None)
         scores = *manipulation.broadcast_shapes(*stacks), query.shape[-2], key.shape[-2]
     if dropout_p:
-        kept = kept_of(query, scores, dropout_p)
+        kept = dropout_mask(query, scores, dropout_p)
     block = None if lazy or math.prod(scores) <= SCORES else max(1, SCORES * scores[-2] // math.prod(scores))
     result = ops.attention(query, key, value, mask, seen, kept, is_causal, block)
     return result * (0.0 if dropout_p == 1 else 1 / (1 - dropout_p)) if dropout_p else result

@@ -99,7 +99,7 @@ def dropout(
         return operand
     if not operand._spec.inexact:
         raise TypeError(f"dropout() takes floating point tensors, not {operand.dtype}{errors.called()}")
-    kept = kept_of(operand, tuple(operand.shape), p, generator)
+    kept = dropout_mask(operand, tuple(operand.shape), p, generator)
     result = ops.dropout(operand, kept, 0.0 if p == 1 else 1 / (1 - p))
     return put_in_place(input, result, "dropout()") if inplace else result
 
@@ -138,12 +138,12 @@ def dropout2d(
         )
     if not training or p == 0:
         return operand
-    kept = kept_of(operand, (*operand.shape[:2], *(1,) * (operand.ndim - 2)), p, generator)
+    kept = dropout_mask(operand, (*operand.shape[:2], *(1,) * (operand.ndim - 2)), p, generator)
     result = operand * astype(kept, operand.dtype) * (0.0 if p == 1 else 1 / (1 - p))
     return put_in_place(input, result, "dropout2d()") if inplace else result
 
 
-def kept_of(like: Tensor, shape: tuple[int, ...], p: float, generator: random.Generator | None = None) -> Tensor:
+def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float, generator: random.Generator | None = None) -> Tensor:
     """Return booleans on the device of a tensor, each false with probability `p`."""
     spec = like._spec
     dtype = "float64" if spec.backend.dtype_name(spec.dtype) in ("float64", "complex128") else "float32"

@@ -12,7 +12,7 @@ from typing import Any
 
 from agrad.core.spec import Spec
 from agrad.func.loops import traced
-from agrad.program.blanks import ShapeDtype
+from agrad.program.blank_recording import ShapeDtype
 from agrad.program.program import Body, spec_of_value
 
 
@@ -49,7 +49,7 @@ class Like:
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
+class SampleLoop:
     """Represents the body of a loop on arrays of these shapes, in any precision.
 
     Attributes
@@ -86,7 +86,7 @@ class Loop:
 
 
 @functools.cache
-def _body(loop: Loop, dtypes: tuple[str, ...]) -> Body:
+def _body(loop: SampleLoop, dtypes: tuple[str, ...]) -> Body:
     specs = [ShapeDtype(data.shape, dtype) for data, dtype in zip(loop.operands, dtypes, strict=True)]
     first = loop.carried + loop.rows
     rows = [ShapeDtype(spec.shape[1:], spec.dtype) for spec in specs[loop.carried : first]]
@@ -114,7 +114,7 @@ class Sample:
     op : str
         The op's name.
     args, kwargs
-        As the user would pass them, with `Data` for arrays, `Like` for specs and `Loop` for bodies of loops, also
+        As the user would pass them, with `Data` for arrays, `Like` for specs and `SampleLoop` for bodies of loops, also
         within tuples, lists and slices.
     beyond : str
         Why only some backends can run it: the feature it needs beyond the standard. Empty if every backend can.
@@ -142,7 +142,7 @@ def _text(value: Any) -> str:
 
 
 def resolve(value: Any, make: Callable[[Data], Any], spec: Callable[[Like], Any]) -> Any:
-    """Return an argument of a sample with arrays, specs and bodies in place of `Data`, `Like` and `Loop`.
+    """Return an argument of a sample with arrays, specs and bodies in place of `Data`, `Like` and `SampleLoop`.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def resolve(value: Any, make: Callable[[Data], Any], spec: Callable[[Like], Any]
         return make(value)
     if isinstance(value, Like):
         return spec(value)
-    if isinstance(value, Loop):
+    if isinstance(value, SampleLoop):
         return value.body(tuple(_dtype(make(data)) for data in value.operands))
     if isinstance(value, tuple | list):
         return type(value)(resolve(v, make, spec) for v in value)

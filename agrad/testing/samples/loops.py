@@ -10,7 +10,7 @@ from typing import Any
 from agrad.ops.elementwise import sin, tanh
 from agrad.ops.linalg import matmul
 from agrad.ops.statistical import sum as sum_of
-from agrad.testing.samples.data import Data, Loop, add
+from agrad.testing.samples.data import Data, SampleLoop, add
 
 Step = Callable[..., tuple[list[Any], list[Any]]]
 
@@ -31,7 +31,7 @@ def cplx(*shape: int) -> Data:
 def add_loop(step: Step, carried: list[Data], rows: list[Data], rest: list[Data], length: int, **more: Any) -> None:
     """Add a loop."""
     operands = [*carried, *rows, *rest]
-    add("func.scan", operands, Loop(step, operands, len(carried), len(rows), length, **more))
+    add("func.scan", operands, SampleLoop(step, operands, len(carried), len(rows), length, **more))
 
 
 def recurrent(carried: list[Any], rows: list[Any], rest: list[Any]) -> tuple[list[Any], list[Any]]:

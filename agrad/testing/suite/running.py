@@ -14,7 +14,7 @@ from agrad.core.backend import Backend
 from agrad.core.errors import UnsupportedOp
 from agrad.core.forward import with_tangent
 from agrad.core.kernels import forget_kernels
-from agrad.testing.calls import SINGLE, Call, Slopes, inner, library, slopes_of
+from agrad.testing.calls import SINGLE, SampleCall, Slopes, inner, library, slopes_of
 from agrad.testing.needs import of_dtype, of_sample
 from agrad.testing.samples import SAMPLES, Data, Sample
 from agrad.testing.suite.base import FEW, Conformance
@@ -99,7 +99,7 @@ class OfSamples(Conformance):
     counts: Counter[str]
 
     #: The call whose check failed, and the precision, for the program in the report.
-    failing: tuple[Call, str] | None = None
+    failing: tuple[SampleCall, str] | None = None
 
     def run(self, check: Callable[..., None], op: str, dtype: str, *, once: bool = False, few: bool = False) -> None:
         """Check all samples of an operation; errors name the sample.
@@ -126,7 +126,7 @@ class OfSamples(Conformance):
                 self.lacking(error)
             return
         for sample in samples:
-            run = Run(self, sample, dtype)
+            run = SampleRun(self, sample, dtype)
             with pytest.raises(UnsupportedOp):
                 run.call.tensors(run.leaves(()), run.tensor)
         reason = self.backend.lacks[op]
@@ -138,7 +138,7 @@ class OfSamples(Conformance):
     def call_and_check(self, check: Callable[..., None], samples: Sequence[Sample], dtype: str) -> None:
         """Call each sample, as some tests end before they do, and then check them."""
         for sample in samples:
-            run = Run(self, sample, dtype)
+            run = SampleRun(self, sample, dtype)
             self.hosts(run.results(run.leaves(())))
         self.run_samples(check, samples, dtype)
 
@@ -172,7 +172,7 @@ class OfSamples(Conformance):
     def run_samples(self, check: Callable[..., None], samples: Sequence[Sample], dtype: str) -> None:
         left_out = []
         for sample in samples:
-            run = Run(self, sample, dtype)
+            run = SampleRun(self, sample, dtype)
             if sample.beyond and not run.possible():
                 left_out.append(f"beyond the standard: {sample.beyond}")
                 continue
@@ -190,7 +190,7 @@ class OfSamples(Conformance):
             pytest.skip(left_out[0])
 
 
-class Run:
+class SampleRun:
     """One sample on the backend under test, in one precision.
 
     Attributes
@@ -205,7 +205,7 @@ class Run:
         self.kit: Conformance = kit
         self.dtype: str = dtype
         self.slopes: Slopes = slopes_of(sample, factor)
-        self.call: Call = self.slopes.call
+        self.call: SampleCall = self.slopes.call
         self.arrays: list[Any] = [self.rounded(a) for a in self.call.arrays]
         self.every: range = range(len(self.arrays))
 

@@ -15,8 +15,8 @@ from agrad.program.inference import infer
 from agrad.testing.calls import library, reference_array
 from agrad.testing.samples.data import Data, Like, resolve
 from agrad.testing.suite.base import same_shape
-from agrad.testing.suite.running import OfSamples, Run, of_rules
-from agrad.testing.suite.test_programs import Body, refused
+from agrad.testing.suite.running import OfSamples, SampleRun, of_rules
+from agrad.testing.suite.test_programs import SampleFunction, refused
 
 
 class TestInference(OfSamples):
@@ -26,7 +26,7 @@ class TestInference(OfSamples):
     def test_specs(self, op: str, dtype: str) -> None:
         """The specs of an operation's results, given those of its operands."""
 
-        def check(run: Run) -> None:
+        def check(run: SampleRun) -> None:
             def spec(data: Data) -> Any:
                 return run.tensor(reference_array(data))._spec
 
@@ -56,8 +56,8 @@ class TestInference(OfSamples):
         if self.backend.is_lazy:
             pytest.skip("lazy arrays need no data as they are")
 
-        def check(run: Run) -> None:
-            body = Body(run)
+        def check(run: SampleRun) -> None:
+            body = SampleFunction(run)
             if refused(run.call.sample) or not body.replays(run):
                 return
             given = run.leaves(()), run.cotangents(body.first)[0], body.extras

@@ -14,7 +14,7 @@ from agrad.core.errors import UnsupportedOp
 from agrad.testing.calls import library
 from agrad.testing.samples import SAMPLES, Data
 from agrad.testing.suite.base import FEW
-from agrad.testing.suite.running import OfSamples, Run
+from agrad.testing.suite.running import OfSamples, SampleRun
 
 #: Operations that may need the values of index arrays: to combine several, for a shape, or for the last of several
 #: writes.
@@ -53,7 +53,7 @@ class TestLaziness(OfSamples):
             for sample in samples[:FEW] if ag.rules[op].kind == "elementwise" else samples:
                 if declared is None and op in READS_INDICES and has_arrays([*sample.args, *sample.kwargs.values()]):
                     continue
-                run = Run(self, sample, dtype)
+                run = SampleRun(self, sample, dtype)
                 leaves = run.leaves(run.every)
                 try:
                     with self.harness.computing_nothing():

@@ -15,7 +15,7 @@ from agrad.core.tensor import Tensor
 from agrad.testing.needs import of_dtype
 from agrad.testing.places import place_of
 from agrad.testing.suite.base import Conformance
-from agrad.testing.suite.running import OfSamples, Run, cases
+from agrad.testing.suite.running import OfSamples, SampleRun, cases
 from agrad.testing.suite.test_creation import CREATED, MADE_OF
 
 #: Functions that create arrays, with and without another array as a model.
@@ -99,7 +99,7 @@ class TestPlaces(OfSamples):
         """A result that is declared to have its own memory shares none with an operand, or with another result."""
         self.need_places()
 
-        def check(run: Run) -> None:
+        def check(run: SampleRun) -> None:
             if run.call.sample.kwargs.get("copy", True) is not True:
                 run.outcome = "left out"  # the available results
                 return

@@ -16,7 +16,7 @@ from agrad.core.op import OPS
 from agrad.testing.calls import STEP, library
 from agrad.testing.samples import SAMPLES
 from agrad.testing.suite.base import Conformance
-from agrad.testing.suite.running import FIRST, Run, is_complex
+from agrad.testing.suite.running import FIRST, SampleRun, is_complex
 
 #: The operations whose samples are run: those whose rules know of missing elements, and elementwise ones.
 OF_MISSING = [
@@ -48,7 +48,7 @@ class TestMissing(Conformance):
         for sample in [s for s in SAMPLES[op] if not is_complex(s) and not s.beyond][: 1 if self.quick else None]:
             if sample.kwargs.get("dtype") is not None:
                 continue
-            run = Run(self, sample, "float64")
+            run = SampleRun(self, sample, "float64")
             sizes = [int(np.size(a)) for a in run.arrays]
             if not run.arrays or max(sizes) < 2 or str(run.arrays[sizes.index(max(sizes))].dtype) != "float64":
                 continue
@@ -66,7 +66,7 @@ class TestMissing(Conformance):
         if not ran:
             pytest.skip("no sample has an operand of several elements")
 
-    def check(self, run: Run, k: int, mask: Any) -> None:
+    def check(self, run: SampleRun, k: int, mask: Any) -> None:
         np = library()
 
         def results(array: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from agrad.core.op import OPS, facts_of
 from agrad.plugin.manager import executor_named, use_executor
 from agrad.testing.calls import library
 from agrad.testing.samples import Sample
-from agrad.testing.suite.running import FACTORS, VALUE, OfSamples, Run, any_data, is_mask, of_rules
+from agrad.testing.suite.running import FACTORS, VALUE, OfSamples, SampleRun, any_data, is_mask, of_rules
 from agrad.testing.suite.test_creation import CREATED, EMPTY, MADE_OF
 from agrad.testing.suite.test_in_place import START, WRITES
 
@@ -55,10 +55,10 @@ def refused(sample: Sample) -> bool:
     )
 
 
-class Body:
+class SampleFunction:
     """A sample's call as a function of all its inputs: operands, cotangents and other arguments."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: SampleRun) -> None:
         self.call = run.call
         self.extras: list[Any] = []
 
@@ -68,7 +68,7 @@ class Body:
 
         self.first = run.call.tensors(run.leaves(run.every), make)  # the other arguments are the same for all values
 
-    def replays(self, run: Run) -> bool:
+    def replays(self, run: SampleRun) -> bool:
         """Return whether a program can hold the call: no shape in it depends on values. Otherwise count it as refused."""
         if refused(run.call.sample):
             run.outcome = "refused"
@@ -167,8 +167,8 @@ class TestPrograms(OfSamples):
     def test_forward_and_backward(self, op: str, dtype: str) -> None:
         """An operation with its gradients; and the program of the operation alone is differentiated to the same gradients."""
 
-        def check(run: Run) -> None:
-            body, other = Body(run), Run(self, run.call.sample, dtype, FACTORS[1])
+        def check(run: SampleRun) -> None:
+            body, other = SampleFunction(run), SampleRun(self, run.call.sample, dtype, FACTORS[1])
             if refused(run.call.sample):
                 with pytest.raises(ag.func.CaptureError, match="depends on values"):
                     ag.func.capture(body.pulled)(run.leaves(()), run.cotangents(body.first)[0], body.extras)
@@ -192,8 +192,8 @@ class TestPrograms(OfSamples):
     def test_forward_mode(self, op: str, dtype: str) -> None:
         """Tangents."""
 
-        def check(run: Run) -> None:
-            body, other = Body(run), Run(self, run.call.sample, dtype, FACTORS[1])
+        def check(run: SampleRun) -> None:
+            body, other = SampleFunction(run), SampleRun(self, run.call.sample, dtype, FACTORS[1])
             if not body.replays(run):
                 return
             rest = run.directions(), body.extras
@@ -205,8 +205,8 @@ class TestPrograms(OfSamples):
     def test_second_order(self, op: str, dtype: str) -> None:
         """Gradients of gradients, with respect to operands and cotangents."""
 
-        def check(run: Run) -> None:
-            body, other = Body(run), Run(self, run.call.sample, dtype, FACTORS[1])
+        def check(run: SampleRun) -> None:
+            body, other = SampleFunction(run), SampleRun(self, run.call.sample, dtype, FACTORS[1])
             if not body.replays(run):
                 return
             cotangents, _ = run.cotangents(body.first, requires_grad=True)
@@ -221,8 +221,8 @@ class TestPrograms(OfSamples):
         """Gradients per example within a program, and the program of one example over a batch."""
         np = library()
 
-        def check(run: Run) -> None:
-            body, other = Body(run), Run(self, run.call.sample, dtype, FACTORS[1])
+        def check(run: SampleRun) -> None:
+            body, other = SampleFunction(run), SampleRun(self, run.call.sample, dtype, FACTORS[1])
             keyed = op == "setitem" and any_data(run.call.sample.args, lambda data: not data.inexact)
             if keyed:
                 run.outcome = "left out"
@@ -253,14 +253,14 @@ class TestPrograms(OfSamples):
             pytest.skip("bits are compared of real arrays that are not lazy: see COMPLEX")
         np = library()
 
-        def check(run: Run) -> None:
-            body = Body(run)
+        def check(run: SampleRun) -> None:
+            body = SampleFunction(run)
             keyed = op == "setitem" and any_data(run.call.sample.args, lambda data: not data.inexact)
             if keyed:
                 run.outcome = "left out"
             if keyed or not body.replays(run):
                 return
-            rows = [Run(self, run.call.sample, dtype, factor) for factor in 3 * FACTORS]
+            rows = [SampleRun(self, run.call.sample, dtype, factor) for factor in 3 * FACTORS]
             batch = [self.tensor(np.stack(of, axis=-1)) for of in zip(*(row.call.arrays for row in rows), strict=True)]
             cotangents, _ = run.cotangents(body.first)
             zeros = functools.partial(ag.zeros, dtype=getattr(self.xp, dtype), device=self.device)

@@ -27,7 +27,7 @@ from agrad.testing.suite.running import (
     SIGNS,
     VALUE,
     OfSamples,
-    Run,
+    SampleRun,
     any_data,
     cases,
     changed,
@@ -52,7 +52,7 @@ class TestRules(OfSamples):
     def test_values(self, op: str, dtype: str) -> None:
         """Forward: values, shapes and dtypes are those of the reference kernels; the operands are unchanged."""
 
-        def check(run: Run) -> None:
+        def check(run: SampleRun) -> None:
             operands = run.leaves(())
             results = run.results(operands)
             if not self.backend.is_lazy:  # of the same shapes: a kernel may overwrite its earlier buffers
@@ -76,7 +76,7 @@ class TestRules(OfSamples):
     def test_reverse(self, op: str, dtype: str) -> None:
         """Reverse: <gradient, direction> is <cotangent, slope> for every operand."""
 
-        def check(run: Run) -> None:
+        def check(run: SampleRun) -> None:
             leaves = run.leaves(run.every)
             results = run.results(leaves)
             if not results:
@@ -94,7 +94,7 @@ class TestRules(OfSamples):
     def test_forward_mode(self, op: str, dtype: str) -> None:
         """Forward mode: the tangents are the slopes; and both modes are adjoint to rounding."""
 
-        def check(run: Run) -> None:
+        def check(run: SampleRun) -> None:
             with level() as at:
                 results = run.results(run.duals(at, run.leaves(())))
                 pushed = [tangent_of(r, at) for r in results]
@@ -122,7 +122,7 @@ class TestRules(OfSamples):
     def test_second_order(self, op: str, dtype: str) -> None:
         """Second order: reverse over reverse (by operands and cotangents), forward over reverse, forward over forward."""
 
-        def check(run: Run) -> None:
+        def check(run: SampleRun) -> None:
             leaves = run.leaves(run.every)
             results = run.results(leaves)
             if not results:
@@ -190,7 +190,7 @@ class TestRules(OfSamples):
                 "its composition is a series, hundreds of lazy operations; the kernel is that of the blocks' backend"
             )
 
-        def check(run: Run) -> None:
+        def check(run: SampleRun) -> None:
             leaves = run.leaves(run.every)
             given, _ = run.cotangents(run.results(leaves))
 
@@ -228,7 +228,7 @@ class TestRules(OfSamples):
         """Several cotangents at once (jacrev), and vmap over examples along several axes: to each its own."""
         np = library()
 
-        def check(run: Run) -> None:
+        def check(run: SampleRun) -> None:
             leaves = run.leaves(run.every)
             results = run.results(leaves)
             if not results or any(n != n for r in results for n in r.shape):
@@ -243,7 +243,7 @@ class TestRules(OfSamples):
             if op in SIGNS or (op == "setitem" and keyed):  # a value per example at arrays: not in the standard
                 return
 
-            runs = [run, *(Run(self, run.call.sample, dtype, factor) for factor in FACTORS[1:])]
+            runs = [run, *(SampleRun(self, run.call.sample, dtype, factor) for factor in FACTORS[1:])]
             axes = tuple(k % 2 - 1 for k in run.every)  # -1 and 0 by turns
             leaves = [
                 self.tensor(np.stack([r.arrays[k] for r in runs], axis=axes[k]), requires_grad=True) for k in run.every
@@ -266,7 +266,7 @@ class TestRules(OfSamples):
     def test_single_operands(self, op: str, dtype: str) -> None:
         """One operand at a time, and all but one: only they get gradients, equal to those before."""
 
-        def check(run: Run) -> None:
+        def check(run: SampleRun) -> None:
             count = len(run.call.arrays)
             if count == 1:
                 return

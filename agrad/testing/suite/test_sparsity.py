@@ -11,8 +11,8 @@ import pytest
 import agrad as ag
 from agrad.plugin import manager
 from agrad.testing.calls import library
-from agrad.testing.suite.running import OfSamples, Run, of_rules
-from agrad.testing.suite.test_programs import Body
+from agrad.testing.suite.running import OfSamples, SampleRun, of_rules
+from agrad.testing.suite.test_programs import SampleFunction
 
 
 class TestSparsity(OfSamples):
@@ -60,8 +60,8 @@ class TestSparsity(OfSamples):
         if manager.get("numpy").module("scipy.sparse") is None:
             pytest.skip("requires SciPy")
 
-        def check(run: Run) -> None:
-            body = Body(run)
+        def check(run: SampleRun) -> None:
+            body = SampleFunction(run)
             if not body.replays(run):
                 return
             self.check_pattern(body.results, run.leaves(()), body.extras)

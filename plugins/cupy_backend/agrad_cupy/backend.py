@@ -282,7 +282,7 @@ class CupyBackend(Backend):
         as_graph = mode == "reduce-overhead" and not program.bodies
         if not codes and self._count < 2 and not as_graph:
             return None
-        kernels = _Kernels(self.xp, {name: _compiled(code) for name, code in codes.items()})
+        kernels = _ProgramKernels(self.xp, {name: _compiled(code) for name, code in codes.items()})
         made: dict[str, Callable[..., Any]] = {}  # by device, which holds the constants and new arrays
 
         def function(device: str) -> Callable[..., Any]:
@@ -543,7 +543,7 @@ def _compiled(code: Code) -> Callable[..., Any]:
     return functools.partial(kernel, axis=axis, keepdims=keepdims)
 
 
-class _Kernels:
+class _ProgramKernels:
     """The backend's kernels, and those of one program."""
 
     def __init__(self, xp: Any, own: Mapping[str, Callable[..., Any]]) -> None:

@@ -95,7 +95,7 @@ _BROADCASTS = frozenset({"broadcast_to", "broadcast_like"})
 _SAME = frozenset({"positive", "real", "conj", *_BROADCASTS})
 #: Arrays of one value.
 _FILLED = {name: float(known.facts.fills) for name, known in WITHOUT_OP.items() if known.facts.fills is not None}
-#: Operations that are written by a method of `Writer`.
+#: Operations that are written by a method of `CudaWriter`.
 _WRITTEN = frozenset({"astype", "clip", "full", "full_like", "negative", "reciprocal", "square", "where"})
 #: Negation of booleans, under the standard's and Python's names.
 _NOT = frozenset({"bitwise_invert", "logical_not"})
@@ -119,7 +119,7 @@ _COMPUTED = {"float16": "float", "float32": "float", "float64": "double"}
 # -- one kernel -------------------------------------------------------------------------------------------------------
 
 
-class Sum(NamedTuple):
+class Reduction(NamedTuple):
     """The reduction at the end of a kernel.
 
     Attributes
@@ -155,7 +155,7 @@ class Code:
         Whether there is a single result, rather than a tuple.
     computed : str
         The C++ type of its numbers.
-    sum : Sum or None
+    sum : Reduction or None
         The statement for the single result.
     """
 
@@ -166,10 +166,10 @@ class Code:
     steps: int
     single: bool
     computed: str
-    sum: Sum | None = None
+    sum: Reduction | None = None
 
 
-def emit(program: Program, name: str, *, single: bool | None = None, sum: Sum | None = None) -> Code:
+def emit(program: Program, name: str, *, single: bool | None = None, sum: Reduction | None = None) -> Code:
     """Return the kernel of a program that computes each element of its outputs from one element of each input.
 
     Parameters
@@ -180,7 +180,7 @@ def emit(program: Program, name: str, *, single: bool | None = None, sum: Sum | 
         Its name in profilers, after ``agrad_``.
     single : bool, optional
         Whether to return its single output itself. Default: if there is only one.
-    sum : Sum, optional
+    sum : Reduction, optional
         The statement for its single output.
 
     Returns
@@ -200,7 +200,7 @@ def emit(program: Program, name: str, *, single: bool | None = None, sum: Sum | 
         )
     except CaptureError as error:
         raise NotFusible(str(error)) from error
-    writer = Writer(optimized(plain))
+    writer = CudaWriter(optimized(plain))
     inputs = [f"{program.shapes[number].dtype} a{i}" for i, number in enumerate(program.inputs)]
     outputs = [f"{program.shapes[number].dtype} r{i}" for i, number in enumerate(program.outputs)]
     results = writer.results()
@@ -222,7 +222,7 @@ def emit(program: Program, name: str, *, single: bool | None = None, sum: Sum | 
     )
 
 
-class Writer:
+class CudaWriter:
     """Writes the steps of a program as lines of CUDA C++.
 
     Attributes
@@ -454,7 +454,7 @@ ARRAY = object()
 # -- the runs of a program --------------------------------------------------------------------------------------------
 
 
-class Run:
+class ElementwiseRun:
     """Elementwise steps of one shape and dtype that become one kernel.
 
     Attributes
@@ -479,14 +479,14 @@ class Run:
         taken = dict.fromkeys(number for step in self.steps for number in step.refs if number not in own)
         return [n for n in taken if n not in self.program.constants or shapes[n].shape]
 
-    def toward(self, number: int, stops: set[int]) -> Run:
+    def toward(self, number: int, stops: set[int]) -> ElementwiseRun:
         """Return the part that computes one value, from values that exist beforehand."""
         wanted, places = {number}, []
         for at, step in zip(reversed(self.places), reversed(self.steps), strict=True):
             if not wanted.isdisjoint(step.made):
                 places.append(at)
                 wanted |= {*step.refs} - stops
-        return Run(self.program, places)
+        return ElementwiseRun(self.program, places)
 
     def fits(self, outputs: int) -> bool:
         """Return whether one kernel can take these arrays, and whether they determine its size."""
@@ -495,7 +495,7 @@ class Run:
             return False
         return broadcast([shapes[n].shape for n in taken]) == shapes[self.made[-1]].shape
 
-    def code(self, outputs: Sequence[int], name: str, sum: Sum | None = None) -> Code:
+    def code(self, outputs: Sequence[int], name: str, sum: Reduction | None = None) -> Code:
         """Return its kernel, which returns some of its values."""
         inputs, program = tuple(self.taken), self.program
         used = {number for step in self.steps for number in step.refs}.union(self.made)
@@ -531,7 +531,9 @@ def fused(program: Program, composed: Callable[[str], bool] = is_composed) -> tu
     codes: dict[str, Code] = {}
     done: set[int] = set()
 
-    def add(run: Run, outputs: Sequence[int], places: Sequence[int], last: Step, sum: Sum | None = None) -> bool:
+    def add(
+        run: ElementwiseRun, outputs: Sequence[int], places: Sequence[int], last: Step, sum: Reduction | None = None
+    ) -> bool:
         """Turn a run, or a run that ends in a sum, into one step; return whether this is possible and worthwhile."""
         if not run.fits(len(outputs)):
             return False
@@ -564,7 +566,7 @@ def fused(program: Program, composed: Callable[[str], bool] = is_composed) -> tu
         if not kept:  # all results are in the sums
             done |= inside
             continue
-        needed = Run(program, sorted({at for number in kept for at in run.toward(number, set()).places}))
+        needed = ElementwiseRun(program, sorted({at for number in kept for at in run.toward(number, set()).places}))
         if add(needed, kept, needed.places, needed.steps[-1]):
             done |= inside
         elif len(needed.places) < len(run.places):
@@ -573,7 +575,7 @@ def fused(program: Program, composed: Callable[[str], bool] = is_composed) -> tu
     return program.replaced(steps=tuple(ordered(units, program))).needed(), codes
 
 
-def runs_of(program: Program, composed: Callable[[str], bool]) -> Iterator[Run]:
+def runs_of(program: Program, composed: Callable[[str], bool]) -> Iterator[ElementwiseRun]:
     """Return the runs of a program: connected steps, with no other step on any path between two of them."""
     kinds: dict[
         int, tuple[str, int, int]
@@ -606,7 +608,7 @@ def runs_of(program: Program, composed: Callable[[str], bool]) -> Iterator[Run]:
         yield from pieces(program, places)
 
 
-def pieces(program: Program, places: Sequence[int]) -> Iterator[Run]:
+def pieces(program: Program, places: Sequence[int]) -> Iterator[ElementwiseRun]:
     """Return connected steps as runs that are not too long, and leave room for their results."""
     piece: list[int] = []
     made: set[int] = set()
@@ -615,12 +617,12 @@ def pieces(program: Program, places: Sequence[int]) -> Iterator[Run]:
         step = program.steps[at]
         more = {*step.refs} - made
         if piece and (len(piece) >= LONGEST // 4 or len(taken | more) > ARRAYS // 2):  # a step may be a composition
-            yield Run(program, piece)
+            yield ElementwiseRun(program, piece)
             piece, made, taken, more = [], set(), set(), {*step.refs}
         piece.append(at)
         made |= {*step.made}
         taken |= more
-    yield Run(program, piece)
+    yield ElementwiseRun(program, piece)
 
 
 def computed_in(
@@ -644,7 +646,7 @@ def computed_in(
     return (numbers.pop(), step.region) if len(numbers) == 1 and numbers <= _COMPUTED.keys() else None
 
 
-def sum_of(program: Program, at: int) -> Sum | None:
+def sum_of(program: Program, at: int) -> Reduction | None:
     """Return the sum or mean of a step, None if it is not one that a kernel can end in."""
     step = program.steps[at]
     if step.op not in ("sum", "mean") or len(step.args) != 1 or not step.kwargs.keys() <= {"axis", "keepdims", "dtype"}:
@@ -655,7 +657,7 @@ def sum_of(program: Program, at: int) -> Sum | None:
     axis = step.kwargs.get("axis")
     axes = tuple(range(len(shape))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     count = math.prod(shape[i] for i in axes) if step.op == "mean" else 1
-    return Sum(axes, bool(step.kwargs.get("keepdims")), count) if count and axes else None
+    return Reduction(axes, bool(step.kwargs.get("keepdims")), count) if count and axes else None
 
 
 def ordered(units: Sequence[tuple[list[int], Step]], program: Program) -> Iterator[Step]:

@@ -67,7 +67,7 @@ class Launcher:
         waiting: Callable[[], bool],
     ) -> None:
         self.run, self.program, self.own, self.exact, self.waiting = run, program, own, exact, waiting
-        self.graph: Graph | None = None
+        self.graph: CudaGraph | None = None
         #: Whether no graph should be used.
         self.refused = not is_worth_it(program, own)
 
@@ -79,13 +79,13 @@ class Launcher:
             return self.run(*values)
         return graph(values)
 
-    def _captured(self, values: Sequence[Any]) -> Graph | None:
+    def _captured(self, values: Sequence[Any]) -> CudaGraph | None:
         """Return the graph, created by the first thread; None if there can be none, with a warning."""
         with IN_USE:
             if self.graph is None and not self.refused:
                 try:
                     check(self.program, self.own)
-                    self.graph = Graph(self.run, self.program, values)
+                    self.graph = CudaGraph(self.run, self.program, values)
                 except NotCaptured as error:
                     self.refused = True
                     warnings.warn(
@@ -96,7 +96,7 @@ class Launcher:
             return self.graph
 
 
-class Graph:
+class CudaGraph:
     """The kernels of a program, and the memory they work on.
 
     The memory comes from a pool that nothing else uses, and that releases none while the graph lives.

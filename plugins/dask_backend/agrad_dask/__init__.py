@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from agrad_dask.computing import steps as steps
     from agrad_dask.gufuncs import apply_gufunc as apply_gufunc
     from agrad_dask.lowering import value_and_grad as value_and_grad
-    from agrad_dask.second import fisher as fisher
-    from agrad_dask.second import gauss_newton as gauss_newton
-    from agrad_dask.second import hessian as hessian
-    from agrad_dask.second import hvp as hvp
+    from agrad_dask.second_order import fisher as fisher
+    from agrad_dask.second_order import gauss_newton as gauss_newton
+    from agrad_dask.second_order import hessian as hessian
+    from agrad_dask.second_order import hvp as hvp
     from agrad_dask.sources import from_npy as from_npy
     from agrad_dask.sources import from_npy_stack as from_npy_stack
     from agrad_dask.sources import from_xarray as from_xarray
@@ -34,14 +34,14 @@ _WHERE = {
     "ChunkWarning": "workers",
     "DaskBackend": "backend",
     "apply_gufunc": "gufuncs",
-    "fisher": "second",
+    "fisher": "second_order",
     "from_npy": "sources",
     "from_npy_stack": "sources",
     "from_xarray": "sources",
     "from_zarr": "sources",
-    "gauss_newton": "second",
-    "hessian": "second",
-    "hvp": "second",
+    "gauss_newton": "second_order",
+    "hessian": "second_order",
+    "hvp": "second_order",
     "map_blocks": "blocks",
     "map_overlap": "blocks",
     "steps": "computing",

@@ -30,13 +30,13 @@ from agrad import Tensor, tree
 from agrad.plugin.backend import NeedsValuesError, array_of, backend_of, called, internal, not_recorded, once
 from agrad.plugin.programs import CaptureError, Given, Kept, Leaf, Program, Shaped, spec_of_value
 from agrad_dask import origins
-from agrad_dask.borders import Assembled, Border, Exchange, Needed, Put, Source, cutting, putting, source
+from agrad_dask.borders import Assembled, BlockSource, Border, Exchange, Needed, Put, cutting, putting, source
 from agrad_dask.lowering import data_of
-from agrad_dask.programs import Kind, PerShape, like
+from agrad_dask.programs import BlockProgram, PerShape, like
 from agrad_dask.reductions import added_up
 
 #: For how many functions, and layouts of their arrays, programs are kept.
-KEPT = 16
+MAX_FUNCTIONS = 16
 
 #: Programs keep their buffers for blocks of at most this many bytes: there is one for each shape of block, and
 #: derivative.
@@ -137,7 +137,7 @@ class Blocks:
         self.outputs = tuple(self._layout(j, axes) for j, axes in enumerate(each))
         self.ins = tuple(ins) or (None,) * len(self.inputs)
         self.outs = (outs,) * count if isinstance(outs, Exchange) else tuple(outs) or (None,) * count
-        self._kinds: dict[Any, Kind] = {}
+        self._kinds: dict[Any, BlockProgram] = {}
 
     @property
     def first(self) -> tuple[int, ...]:
@@ -213,7 +213,7 @@ class Blocks:
         ]
         order = [i for some in alike.values() for i in some]
         numbers: dict[Any, int] = {}
-        runs: list[Running] = []
+        runs: list[BlockTask] = []
         every = list(itertools.product(*map(range, self.grid)))
         for at in every:
             refs: list[Any] = []
@@ -237,7 +237,7 @@ class Blocks:
         origins.note(self.name, (*operands, *(each.base for each in found)), tuple(results))
         return tuple(map(self._whole, results, made))
 
-    def _running(self, at: tuple[int, ...], puts: Sequence[Put], order: Sequence[int]) -> Running:
+    def _running(self, at: tuple[int, ...], puts: Sequence[Put], order: Sequence[int]) -> BlockTask:
         """Return the work at a place, and at similar ones: how it assembles blocks, and their order among the inputs."""
         kind = self._kinds.get(self.kind(at))
         if kind is None:
@@ -245,7 +245,7 @@ class Blocks:
             shapes = [layout.shape(at) for layout in layouts]
             kind = self._kinds[self.kind(at)] = _kind(self.program(at), shapes, layouts, self.used)
         inverse = sorted(range(len(order)), key=order.__getitem__)
-        return Running(kind, tuple(puts[i] for i in inverse))
+        return BlockTask(kind, tuple(puts[i] for i in inverse))
 
     def _result(self, graph: HighLevelGraph, name: str, j: int) -> Assembled:
         """Return the layer of one of the results, whose blocks are parts of the tasks' results."""
@@ -253,7 +253,7 @@ class Blocks:
         added = tuple(axis for axis, n in enumerate(self.grid) if n > 1 and axis not in layout.axes)
         chunks = layout.chunks if exchange is None else exchange.made
         said = {"chunks": (*((1,) * self.grid[axis] for axis in added), *chunks), "dtype": layout.meta.dtype}
-        made = Source(name, j, exchange, self.nbytes, graph)
+        made = BlockSource(name, j, exchange, self.nbytes, graph)
         return Assembled(f"{name}-{j}", made, self.grid, layout.axes, added, said)
 
     def _array(self, graph: HighLevelGraph, layer: Assembled, j: int) -> Any:
@@ -382,19 +382,23 @@ def _read(program: Program) -> set[int]:
     return {*program.outputs, *(number for step in program.steps for number in step.refs)}
 
 
-def _kind(program: Program, shapes: Sequence[tuple[int, ...]], layouts: Sequence[Layout], used: Sequence[bool]) -> Kind:
+def _kind(
+    program: Program, shapes: Sequence[tuple[int, ...]], layouts: Sequence[Layout], used: Sequence[bool]
+) -> BlockProgram:
     """Return the work on blocks of these shapes, for some of the inputs."""
     program = program.replaced(inputs=tuple(chosen(program.inputs, used)))
     blocks = tuple((shape, layout.meta.dtype) for layout, shape in zip(layouts, shapes, strict=True))
     places = tuple((i, i) for i in range(len(blocks)))
     small = all(math.prod(shape) * layout.meta.itemsize <= SMALL for layout, shape in zip(layouts, shapes, strict=True))
-    return Kind(program, blocks, [None] * len(blocks), places, (), tuple(range(len(program.outputs))), keep=small)
+    return BlockProgram(
+        program, blocks, [None] * len(blocks), places, (), tuple(range(len(program.outputs))), keep=small
+    )
 
 
-class Running(NamedTuple):
+class BlockTask(NamedTuple):
     """The work of a task: assemble its blocks, and run a program on them."""
 
-    kind: Kind
+    kind: BlockProgram
     puts: tuple[Put, ...]
 
     @property
@@ -409,7 +413,7 @@ class Running(NamedTuple):
         return [put.first for put in self.puts if put.assembly is None or put.assembly.is_view]
 
 
-def _run(table: Sequence[Running], number: int, *given: Any) -> list[Any]:
+def _run(table: Sequence[BlockTask], number: int, *given: Any) -> list[Any]:
     """Run one of the programs on a task's arguments."""
     kind, puts = table[number]
     blocks = [put(given) for put in puts]
@@ -545,7 +549,7 @@ class MapBlocks(ag.Function):
 # -- the calls ----------------------------------------------------------------------------------------------------------
 
 
-class Mapped(PerShape):
+class MappedFunction(PerShape):
     """A caller's function, with its programs."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -572,10 +576,10 @@ class Mapped(PerShape):
         return found
 
 
-@functools.lru_cache(maxsize=KEPT)
-def mapped(function: Callable[..., Any]) -> Mapped:
+@functools.lru_cache(maxsize=MAX_FUNCTIONS)
+def mapped(function: Callable[..., Any]) -> MappedFunction:
     """Return the cached data of a function."""
-    return Mapped(function)
+    return MappedFunction(function)
 
 
 class Unmapped(ag.Function):
@@ -583,7 +587,7 @@ class Unmapped(ag.Function):
 
     @staticmethod
     def vmap(
-        _info: Any, in_dims: Any, call: Call, work: Callable[[Call], list[Tensor]], *operands: Tensor
+        _info: Any, in_dims: Any, call: BlocksCall, work: Callable[[BlocksCall], list[Tensor]], *operands: Tensor
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         dims = in_dims[2:]
         whole = call.over(_axis_last(operands, dims), tuple(d is not None for d in dims))
@@ -592,7 +596,7 @@ class Unmapped(ag.Function):
         return made, (-1,) * len(made)
 
 
-class Call:
+class BlocksCall:
     """A call: Dask arrays among the arguments are cut, others are passed to every block.
 
     Parameters
@@ -641,19 +645,19 @@ class Call:
         #: The structure of the results, once it has run.
         self.results: tree.TreeDef | None = None
 
-    def through(self, work: Callable[[Call], list[Tensor]]) -> Any:
+    def through(self, work: Callable[[BlocksCall], list[Tensor]]) -> Any:
         """Return the assembled results of an action on a call; within vmap, on the call of all examples."""
         results = self.unmapped(work)
         assert self.results is not None
         return tree.unflatten(self.results, results)
 
-    def unmapped(self, work: Callable[[Call], list[Tensor]]) -> list[Tensor]:
+    def unmapped(self, work: Callable[[BlocksCall], list[Tensor]]) -> list[Tensor]:
         """Perform an action on a call without operands that vmap maps over."""
         if any(spec_of_value(x).backend.is_batched for x in self.operands):
             return list(Unmapped.apply(self, work, *self.operands))
         return work(self)
 
-    def over(self, operands: list[Tensor], which: tuple[bool, ...]) -> Call:
+    def over(self, operands: list[Tensor], which: tuple[bool, ...]) -> BlocksCall:
         """Return the call in which some operands have an additional last axis, which is mapped over."""
         call = copy.copy(self)
         call.operands = operands
@@ -794,7 +798,7 @@ class Call:
             made = Blocks(grid, steps[0], outputs, program, puts, outs, self.name)
             if isinstance(outs, Exchange):
                 self._check_lengths(made, outs, chunks)
-            while len(of_function.blocks) >= KEPT:
+            while len(of_function.blocks) >= MAX_FUNCTIONS:
                 of_function.blocks.pop(next(iter(of_function.blocks)), None)
             of_function.blocks[key] = made, kept  # while these live, they are not replaced by other programs
         first = next(iter(kept.values()))[0].program.results
@@ -804,7 +808,7 @@ class Call:
             made = made.batched((*which, *(False,) * (len(operands) - len(which))), lengths)
         return list(MapBlocks.apply(made, *operands))
 
-    def _kept(self, of_function: Mapped, layouts: Sequence[Layout], at: tuple[int, ...]) -> Kept:
+    def _kept(self, of_function: MappedFunction, layouts: Sequence[Layout], at: tuple[int, ...]) -> Kept:
         """Return the program for the blocks of a place."""
         try:
             return of_function.of(*self.with_blocks([like(layout.meta, layout.shape(at)) for layout in layouts]))
@@ -1026,7 +1030,7 @@ def map_blocks(
     _refuse("map_blocks", kwargs)
     _refuse_places(function, kwargs)
 
-    def work(call: Call) -> list[Tensor]:
+    def work(call: BlocksCall) -> list[Tensor]:
         ndim = len(call.sources)
         dropped = {axis % ndim for axis in _several(drop_axis)}
         for axis in dropped:
@@ -1053,7 +1057,7 @@ def map_blocks(
                 )
         return results
 
-    return Call("map_blocks", function, args, kwargs).through(work)
+    return BlocksCall("map_blocks", function, args, kwargs).through(work)
 
 
 def _several(axes: int | Sequence[int] | None) -> Sequence[int]:
@@ -1125,14 +1129,14 @@ def map_overlap(
         raise ValueError(f"steps is at least 1, and 1 where the function cuts the borders off, got {steps}{called()}")
     count = 1 if steps == 1 else 0
 
-    def work(call: Call) -> list[Tensor]:
+    def work(call: BlocksCall) -> list[Tensor]:
         nonlocal count
         borders = _borders(call.lead, len(call.sources), depth, boundary, min(steps, STEPS))
         count = count or call.together(steps, borders)
         return call.run(borders=borders[: min(count, steps)][::-1], trim=trim)
 
     while True:
-        made = Call("map_overlap", function, args, kwargs).through(work)
+        made = BlocksCall("map_overlap", function, args, kwargs).through(work)
         steps -= count
         if steps <= 0:
             return made

@@ -24,7 +24,7 @@ from agrad import Tensor
 from agrad.plugin.backend import called, internal, once
 
 #: For how many ways of cutting arrays the assembly of blocks is cached.
-KEPT = 256
+MAX_LAYOUTS = 256
 
 #: For larger blocks, in bytes, parts are copied by separate tasks: only these are sent between workers, and kept.
 LARGE = 2**19
@@ -367,7 +367,7 @@ class Exchange:
         return Assembly(shape, tuple(moves), whole, self.adds)
 
 
-@functools.lru_cache(maxsize=KEPT)
+@functools.lru_cache(maxsize=MAX_LAYOUTS)
 def exchange(along: tuple[Along, ...]) -> Exchange:
     """Return the exchange, one object for all that are equal."""
     return Exchange(along)
@@ -378,7 +378,7 @@ def same(lengths: tuple[int, ...]) -> Along:
     return Along(lengths, lengths, tuple((Piece(i, 0, n, 0),) for i, n in enumerate(lengths)))
 
 
-@functools.lru_cache(maxsize=KEPT)
+@functools.lru_cache(maxsize=MAX_LAYOUTS)
 def putting(
     chunks: tuple[tuple[int, ...], ...], axes: tuple[int | None, ...], borders: tuple[Border, ...]
 ) -> Exchange | None:
@@ -396,14 +396,14 @@ def putting(
     return exchange(tuple(own[a].put() if a in own else same(lengths) for lengths, a in cut))
 
 
-@functools.lru_cache(maxsize=KEPT)
+@functools.lru_cache(maxsize=MAX_LAYOUTS)
 def cutting(chunks: tuple[tuple[int, ...], ...], borders: tuple[Border, ...]) -> Exchange:
     """Return the map that trims borders from the blocks of an array with these chunks without them."""
     own = {border.axis: border for border in borders}
     return exchange(tuple(own[a].cut() if a in own else same(lengths) for a, lengths in enumerate(chunks)))
 
 
-@functools.lru_cache(maxsize=KEPT)
+@functools.lru_cache(maxsize=MAX_LAYOUTS)
 def both(first: Exchange | None, second: Exchange | None) -> Exchange | None:
     """Return the composition of two exchanges; None if it does not exist, or needs more than one step."""
     if first is None or second is None:
@@ -412,7 +412,7 @@ def both(first: Exchange | None, second: Exchange | None) -> Exchange | None:
     return None if None in along else exchange(tuple(each for each in along if each is not None))
 
 
-class Source(NamedTuple):
+class BlockSource(NamedTuple):
     """The source of an array's blocks.
 
     Attributes
@@ -436,7 +436,7 @@ class Source(NamedTuple):
     graph: HighLevelGraph
 
 
-def source(x: Any, exchange: Exchange | None) -> Source:
+def source(x: Any, exchange: Exchange | None) -> BlockSource:
     """Return the source of the blocks of an array after an exchange: not its own, if those are assembled from others."""
     layer = x.dask.layers[x.name]
     if isinstance(layer, Assembled) and layer.stands:
@@ -444,7 +444,7 @@ def source(x: Any, exchange: Exchange | None) -> Source:
         if joined is not None or exchange is None:
             return layer.source._replace(exchange=joined)
     nbytes = x.dtype.itemsize * math.prod(max(lengths, default=0) for lengths in x.chunks)
-    return Source(x.name, None, exchange, nbytes, x.dask)
+    return BlockSource(x.name, None, exchange, nbytes, x.dask)
 
 
 class Needed:
@@ -452,7 +452,7 @@ class Needed:
 
     Parameters
     ----------
-    source : Source
+    source : BlockSource
         The source blocks.
     parts : tuple of (int or None)
         The numbers of the results.
@@ -466,7 +466,7 @@ class Needed:
 
     def __init__(
         self,
-        source: Source,
+        source: BlockSource,
         parts: tuple[int | None, ...],
         name: str,
         tasks: dict[Any, Any],
@@ -540,7 +540,7 @@ class Assembled(Layer):
     ----------
     name : str
         Of the blocks.
-    source : Source
+    source : BlockSource
         Their source.
     grid : tuple of int
         The number of tasks along each axis.
@@ -555,7 +555,7 @@ class Assembled(Layer):
     def __init__(
         self,
         name: str,
-        source: Source,
+        source: BlockSource,
         grid: At,
         axes: tuple[int | None, ...],
         added: tuple[int, ...],

@@ -1,6 +1,6 @@
 """How values are computed: every pass over Dask's tasks goes through `realize`, except those of `lowering`.
 
-Dask optimises the graph as usual and passes it to `_Run`, which computes it in the passes of `staging` on the active
+Dask optimises the graph as usual and passes it to `_PassScheduler`, which computes it in the passes of `staging` on the active
 scheduler: the threads of this process, or a `distributed` cluster.
 """
 
@@ -32,7 +32,7 @@ from agrad import Tensor
 from agrad.plugin.backend import Outlook, in_dask, internal, is_asked, is_followed, once, told, uncollected
 from agrad_dask import fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
-from agrad_dask.workers import Block, Workers
+from agrad_dask.workers import LargestBlock, Workers
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
 
 internal(__file__)
@@ -59,7 +59,7 @@ def realize(
         raise ValueError(message)
     if not arrays:
         return ()
-    run = _Run(arrays, keep=keep, max_memory=max_memory, progress=progress, retries=retries)
+    run = _PassScheduler(arrays, keep=keep, max_memory=max_memory, progress=progress, retries=retries)
     layers = repeats.needed(run.written, [array.name for array in arrays if hasattr(array, "name")])
     repeats.warn(run.written, layers)
     made: tuple[Any, ...] = dask.persist(*arrays, scheduler=run)
@@ -71,7 +71,7 @@ def outlook(arrays: tuple[Any, ...], *, max_memory: int | str | None) -> Outlook
     """Return what a joint computation of arrays will read and hold."""
 
     def planned(arrays: tuple[Any, ...]) -> Outlook:
-        run = _Planned(arrays, keep="host", max_memory=max_memory, progress=False, retries=None)
+        run = _PlanningScheduler(arrays, keep="host", max_memory=max_memory, progress=False, retries=None)
         dask.persist(*arrays, scheduler=run)
         return run.found
 
@@ -88,7 +88,7 @@ def _as_stored(array: Any) -> Any:
 
     if array.npartitions < 2 or any(math.isnan(n) for n in array.shape):
         return array
-    return writing.written(array, writing.Nowhere(tuple(max(along) for along in array.chunks)))
+    return writing.written(array, writing.NullTarget(tuple(max(along) for along in array.chunks)))
 
 
 def is_held(array: Any) -> bool:
@@ -128,9 +128,9 @@ def run(
     nbytes : float
         and the memory for the largest rows that one of them gets.
     """
-    run = _Run(tuple(arrays), keep="host", max_memory=None, progress=None, retries=None)
+    run = _PassScheduler(tuple(arrays), keep="host", max_memory=None, progress=None, retries=None)
     if run.workers is not None:
-        run.what, run.block = what, Block(nbytes, f"the rows of a chunk, for {what}")
+        run.what, run.block = what, LargestBlock(nbytes, f"the rows of a chunk, for {what}")
         run.workers.refuse(run.block)
     whole = tasks | {k: DataNode(k, value) for k, value in given.items()}
     told(lambda: run.outlook_of([([key], whole)], [key], run.threads()))
@@ -163,7 +163,7 @@ def _check_config() -> None:
 STORED = 2**20
 
 
-class _Run:
+class _PassScheduler:
     """A scheduler for Dask: computes a graph, in as many passes as it takes, on the scheduler that is active."""
 
     def __init__(
@@ -189,7 +189,7 @@ class _Run:
         self.retries = dask.config.get("agrad.retries", 0) if retries is None else retries
         #: The work and its largest block, for errors, if the graph does not show them.
         self.what: str = ""
-        self.block: Block | None = None
+        self.block: LargestBlock | None = None
         #: The suffixes of the names of this run's tasks on a cluster, and of values kept there.
         self.mark, self.elsewhere = uuid.uuid4().hex, dict[Any, Any]()
         graphs = [array.dask for array in arrays if isinstance(getattr(array, "dask", None), HighLevelGraph)]
@@ -270,7 +270,7 @@ class _Run:
         if self.workers is not None:
             origin, _ = origins.of(peak.task, self.written)
             what = str(origin) if origin else self.largest(self.written.layers).what
-            self.workers.refuse(Block(peak.largest, what))
+            self.workers.refuse(LargestBlock(peak.largest, what))
 
     def counts(self) -> list[int]:
         """Return the possible numbers of concurrent tasks, the largest first: fewer than all only if agrad decides it."""
@@ -366,14 +366,14 @@ class _Run:
         self, parts: Iterable[tuple[list[Any], Mapping[Any, GraphNode]]], threads: int
     ) -> tuple[staging.Peak, dict[str, Any]]:
         """Return the largest peak of passes, to which allocators add, and its other properties."""
-        from agrad_dask import held  # noqa: PLC0415 (it knows all that tasks do, and some of that computes)
+        from agrad_dask import task_memory  # noqa: PLC0415 (it knows all that tasks do, and some of that computes)
 
         worst, kept, reads, known = staging.Peak(0, None, 0), 0, list[Any](), {"tasks": 0, "passes": 0, "sizes": {}}
         for targets, given in parts:
             part = staging.culled(given, targets)
             sizes = _Sizes(part, self.written)
-            effects = held.Effects(part, sizes.stated, self.written.layers)
-            found = held.peak(part, targets, effects, threads)
+            effects = task_memory.Effects(part, sizes.stated, self.written.layers)
+            found = task_memory.peak(part, targets, effects, threads)
             if worst.task is None or found.nbytes + kept > worst.nbytes:
                 worst = found._replace(nbytes=found.nbytes + kept, task=sizes.own(found.task))
             for key, node in part.items():
@@ -383,8 +383,8 @@ class _Run:
             known["passes"] += 1
             known["sizes"] |= {key: effects.size(key) for key in targets}
             kept = sum(known["sizes"].values())
-        known["chunks"], known["read"] = held.read(reads, self.written.layers)
-        return worst._replace(nbytes=held.taken(worst.nbytes, threads)), known
+        known["chunks"], known["read"] = task_memory.read(reads, self.written.layers)
+        return worst._replace(nbytes=task_memory.taken(worst.nbytes, threads)), known
 
     def threads(self) -> int:
         """How many tasks run at a time."""
@@ -469,14 +469,14 @@ class _Run:
         self, parts: Iterable[tuple[list[Any], Mapping[Any, GraphNode]]], keys: list[Any], threads: int
     ) -> Outlook:
         """Return what passes read and hold, given the targets of each and its tasks."""
-        from agrad_dask import held  # noqa: PLC0415 (as in `followed`)
+        from agrad_dask import task_memory  # noqa: PLC0415 (as in `followed`)
 
         peak, known = self.followed(parts, threads)
         origin, _exact = origins.of(peak.task, self.written)
         sizes = known.pop("sizes")
         return Outlook(
             threads=threads,
-            peak=peak.nbytes + held.BESIDE,
+            peak=peak.nbytes + task_memory.BESIDE,
             largest=peak.largest,
             task=str(origin or origins.array_of(peak.task)),
             result=sum(sizes.get(key, 0) for key in keys),
@@ -542,12 +542,12 @@ class _Run:
                 raise
         return list(made)
 
-    def largest(self, names: Iterable[str]) -> Block:
+    def largest(self, names: Iterable[str]) -> LargestBlock:
         """Return the largest block with one of some names, among those whose size is known."""
         sizes = {name: runs.block_bytes(self.written.layers[name]) for name in names if name in self.written.layers}
         name = max((name for name, size in sizes.items() if math.isfinite(size)), key=sizes.__getitem__, default="")
         origin = origins.of((name,), self.written)[0]
-        return Block(sizes.get(name, 0.0), str(origin or f"{name}, made outside agrad"))
+        return LargestBlock(sizes.get(name, 0.0), str(origin or f"{name}, made outside agrad"))
 
     def without_kept(self, graph: Mapping[Any, GraphNode]) -> dict[Any, GraphNode]:
         """Return a graph without the names of values that are kept on the cluster."""
@@ -623,7 +623,7 @@ _SMALLER = {
 }
 
 
-class _Planned(_Run):
+class _PlanningScheduler(_PassScheduler):
     """A scheduler that computes nothing, and reports what it would compute."""
 
     found = Outlook()
@@ -795,9 +795,9 @@ def _failed_in(error: BaseException) -> tuple[Any, int | None]:
     place, step = None, error.__traceback__
     while step is not None:
         task = step.tb_frame.f_locals.get("self")
-        if isinstance(task, fusing.Place):
+        if isinstance(task, fusing.PatternInstance):
             place = task.number
-        elif isinstance(task, GraphNode | fusing.Call) and getattr(task, "key", None) is not None:
+        elif isinstance(task, GraphNode | fusing.TaskCall) and getattr(task, "key", None) is not None:
             found = task.key
         step = step.tb_next
     return found, place

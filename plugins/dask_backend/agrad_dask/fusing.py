@@ -1,7 +1,7 @@
 """Several tasks as one, in an order computed once: depth first, releasing each value after its last use.
 
 A task that Dask fused costs as much again as the scheduler takes for it, because Dask orders the tasks in it every time
-it runs. A `Run` is the shared work of similar tasks; a `Fold` sums the results of all places, in these tasks and in a
+it runs. A `LayerRun` is the shared work of similar tasks; a `Fold` sums the results of all places, in these tasks and in a
 tree of others.
 """
 
@@ -67,7 +67,7 @@ class TaskList:
     def run(self, held: dict[Any, Any]) -> Any:
         """Run with the inputs under the keys of the steps; delete values there as soon as they are not needed."""
         for task, key, needs, done in self.steps:
-            if type(task) is Place:
+            if type(task) is PatternInstance:
                 held.update(task(held))
             elif isinstance(task, GraphNode):
                 held[key] = task({need: held[need] for need in needs})
@@ -78,7 +78,7 @@ class TaskList:
         return held[self.results[0]] if len(self.results) == 1 else tuple(held[key] for key in self.results)
 
 
-class Call:
+class TaskCall:
     """A task equivalent to Dask's, with half the overhead: it only looks up its operands."""
 
     __slots__ = "args", "function", "key", "kwargs"
@@ -95,7 +95,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class PatternInstance:
     """A task list that runs in the same way at many places, at one of them.
 
     Attributes
@@ -146,7 +146,7 @@ class Pattern(NamedTuple):
         """Return the work at a place."""
         names = (*((name, key(i)) for name, key in self.blocks), *self.shared)
         own = {name: value(i) for name, value in self.own.items()}
-        place = Place(self.task_list, i, names, own, tuple(key(i) for key in self.results))
+        place = PatternInstance(self.task_list, i, names, own, tuple(key(i) for key in self.results))
         return place, None, tuple(key for _, key in names)
 
 
@@ -187,7 +187,7 @@ def task_list_of(
             last[need] = at
             if need not in made and need not in given:
                 given[need] = (need, *places.get(need, (need, None)))
-        made.update(task.keys if type(task) is Place else (key,))
+        made.update(task.keys if type(task) is PatternInstance else (key,))
     done: list[list[Any]] = [[] for _ in steps]
     for key in last.keys() - set(results):
         done[last[key]].append(key)
@@ -209,13 +209,13 @@ def depth_first(graph: Graph, wanted: Iterable[Any], members: Collection[Any]) -
     return list(found.values())
 
 
-def direct(node: GraphNode) -> GraphNode | TaskList | Call:
+def direct(node: GraphNode) -> GraphNode | TaskList | TaskCall:
     """Return an equivalent of a task: a call, and for one that Dask fused a task list, ordered once."""
     if type(node) is not Task:
         return node
     if not node.has_subgraph():
         nested = [a for a in node.args if type(a) not in (TaskRef, DataNode)] + list(node.kwargs.values())
-        return node if any(isinstance(a, GraphNode | TaskRef) for a in nested) else Call(node)
+        return node if any(isinstance(a, GraphNode | TaskRef) for a in nested) else TaskCall(node)
     inner, result, names, *refs = node.args
     outer: dict[Any, tuple[Any, None]] = {}
     data: dict[Any, GraphNode] = {}
@@ -325,7 +325,7 @@ class Fold(Layer):
     @once
     def tasks(self) -> dict[Any, GraphNode]:
         """The tasks, if the blocks are computed by others."""
-        run = Run(f"{self.output}_.", math.prod(self.folded.sources[0][1]), FAN_IN, folds=(self.folded,))
+        run = LayerRun(f"{self.output}_.", math.prod(self.folded.sources[0][1]), FAN_IN, folds=(self.folded,))
         return run.tasks() | {self.key: taken(self.key, *run.handed[self.key])}
 
     def __getitem__(self, key: Any) -> GraphNode:
@@ -355,7 +355,7 @@ class Add(NamedTuple):
         values[TOTAL, self.fold].add(self.numbers, *([values[key] for key in keys] for keys in self.blocks))
 
 
-class Run:
+class LayerRun:
     """The work at similar places, some neighbours per task.
 
     Parameters
@@ -449,7 +449,7 @@ class Run:
             key = (self.name, at) if adders or len(results) > 1 else results[0]
             if key not in results:
                 self.handed.update((each, (key, j)) for j, each in enumerate(results))
-            made[key] = Task(key, run_group, adders, Group(self, places, kept), outer, *map(TaskRef, outer))
+            made[key] = Task(key, run_group, adders, LazyTaskList(self, places, kept), outer, *map(TaskRef, outer))
             if adders and results:  # adders of sums should not hold the neighbouring blocks until they have enough
                 key = (f"{self.name}_sums", at)
                 made[key] = Task(key, sums_of, TaskRef((self.name, at)))
@@ -466,12 +466,12 @@ class Run:
         return made
 
 
-class Group:
+class LazyTaskList:
     """The work of a task: a task list that is assembled where it first runs, or where it is sent from."""
 
     __slots__ = "kept", "places", "run", "task_list"
 
-    def __init__(self, run: Run | None, places: range, kept: bool, task_list: TaskList | None = None) -> None:
+    def __init__(self, run: LayerRun | None, places: range, kept: bool, task_list: TaskList | None = None) -> None:
         self.run, self.places, self.kept, self.task_list = run, places, kept, task_list
 
     def made(self) -> TaskList:
@@ -491,11 +491,11 @@ class Group:
         return str(id(self))  # its task has its own key: a cluster's client would otherwise search all contents
 
 
-def _sent(places: range, kept: bool, task_list: TaskList) -> Group:
-    return Group(None, places, kept, aligned(task_list))
+def _sent(places: range, kept: bool, task_list: TaskList) -> LazyTaskList:
+    return LazyTaskList(None, places, kept, aligned(task_list))
 
 
-def run_group(adders: tuple[Adder, ...], group: Group, keys: tuple[Any, ...], *values: Any) -> Any:
+def run_group(adders: tuple[Adder, ...], group: LazyTaskList, keys: tuple[Any, ...], *values: Any) -> Any:
     """Run a task of a run, with the inputs from others; return its results and, last, the sum of each adder."""
     given, task_list = dict(zip(keys, values, strict=True)), group.made()
     if not adders:
@@ -533,4 +533,4 @@ def alone(node: GraphNode, key: Any, handed: Mapping[Any, tuple[Any, int]]) -> T
     """Return a Dask task that receives some of several results of others."""
     task_list = task_list_of([(node, key, tuple(node.dependencies))], (key,), handed)
     outer = tuple(dict.fromkeys(each for _, each, _ in task_list.given))
-    return Task(key, run_group, (), Group(None, range(1), True, task_list), outer, *map(TaskRef, outer))
+    return Task(key, run_group, (), LazyTaskList(None, range(1), True, task_list), outer, *map(TaskRef, outer))

@@ -15,7 +15,7 @@ from dask.array.gufunc import _parse_gufunc_signature
 import agrad as ag
 from agrad import Tensor
 from agrad.plugin.backend import array_of, called, internal
-from agrad_dask.blocks import Axes, Call
+from agrad_dask.blocks import Axes, BlocksCall
 
 internal(__file__)
 
@@ -94,14 +94,14 @@ def apply_gufunc(
     results = given if isinstance(given, list) else [given]
     mapped = _over_cells(function, core) if vectorize else function
 
-    def work(call: Call) -> list[Tensor]:
+    def work(call: BlocksCall) -> list[Tensor]:
         loop = tuple(range(len(call.sources)))
         axes: list[Axes] = [(*loop, *(None,) * len(names)) for names in results]
         made = call.run(axes)
         _check(made, results, len(loop), output_dtypes, output_sizes or {})
         return made
 
-    return Call("apply_gufunc", mapped, args, kwargs, core).through(work)
+    return BlocksCall("apply_gufunc", mapped, args, kwargs, core).through(work)
 
 
 def _ndim(x: Any) -> int:

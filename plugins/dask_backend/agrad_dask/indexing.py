@@ -98,7 +98,7 @@ def values_of(*arrays: Any) -> list[Any]:
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 
-class Parsed(NamedTuple):
+class ParsedKey(NamedTuple):
     """A key in two steps.
 
     Attributes
@@ -126,7 +126,7 @@ def _consumes(part: Any) -> int:
     return part.ndim if is_mask(part) else 1
 
 
-def parse(shape: tuple[float, ...], key: Any) -> Parsed:
+def parse(shape: tuple[float, ...], key: Any) -> ParsedKey:
     """Take a key apart.
 
     Raises
@@ -173,7 +173,7 @@ def parse(shape: tuple[float, ...], key: Any) -> Parsed:
             basic.append(part)
             spots.append(i)
     together = bool(spots) and spots == list(range(spots[0], spots[-1] + 1))
-    return Parsed(tuple(basic), found, found[0][0] if found and together else 0)
+    return ParsedKey(tuple(basic), found, found[0][0] if found and together else 0)
 
 
 def _check_masks(parts: list[Any], shape: tuple[float, ...]) -> None:

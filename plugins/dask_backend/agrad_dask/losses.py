@@ -25,7 +25,7 @@ from agrad.plugin.programs import (
     name_of,
     split_aux,
 )
-from agrad_dask.programs import Kind, PerShape, like
+from agrad_dask.programs import BlockProgram, PerShape, like
 
 #: The rows of a run are limited to about this size in bytes, and its results to about this size, so that they stay in
 #: the processor's caches;
@@ -138,7 +138,7 @@ class Loss:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class BoundLoss:
     """A loss and its arguments except the data.
 
     Attributes
@@ -183,19 +183,19 @@ class Rows:
 # -- programs ---------------------------------------------------------------------------------------------------------
 
 
-class Filled(NamedTuple):
+class AuxValues(NamedTuple):
     """The auxiliary values computed by a program: for chunks of how many rows, and which values."""
 
     rows: int
     values: list[Any]
 
 
-class Captured(NamedTuple):
+class ChunkPrograms(NamedTuple):
     """The programs that run in the chunks of one call.
 
     Attributes
     ----------
-    kinds : dict of int to Kind
+    kinds : dict of int to BlockProgram
         By number of rows.
     most : int
         The largest number of rows of a run; 0: a run has a whole chunk.
@@ -205,17 +205,19 @@ class Captured(NamedTuple):
         Whether all numbers of rows are included.
     """
 
-    kinds: dict[int, Kind]
+    kinds: dict[int, BlockProgram]
     most: int
     reason: str
     whole: bool
 
 
 #: The programs if nothing is captured.
-NOTHING = Captured({}, 0, "", whole=False)
+NOTHING = ChunkPrograms({}, 0, "", whole=False)
 
 
-def captured(programs: PerShape, loss: Rows, arrays: Sequence[Any], sizes: Sequence[int], *, split: bool) -> Captured:
+def captured(
+    programs: PerShape, loss: BoundLoss, arrays: Sequence[Any], sizes: Sequence[int], *, split: bool
+) -> ChunkPrograms:
     """Capture the loss for all numbers of rows that its runs have, or find earlier captures.
 
     Parameters
@@ -236,7 +238,7 @@ def captured(programs: PerShape, loss: Rows, arrays: Sequence[Any], sizes: Seque
     return found
 
 
-def rows_of_runs(programs: PerShape, loss: Rows, arrays: Sequence[Any], largest: int) -> int:
+def rows_of_runs(programs: PerShape, loss: BoundLoss, arrays: Sequence[Any], largest: int) -> int:
     """Return the number of rows of a run, for chunks of at most a number of rows; 0 if a run takes a whole chunk."""
     row = max(1, sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays))
     most = min(largest, max(1, PIECE_BYTES // row))
@@ -256,13 +258,13 @@ def rows_of_runs(programs: PerShape, loss: Rows, arrays: Sequence[Any], largest:
 
 
 def _captured_pieces(
-    programs: PerShape, loss: Rows, arrays: Sequence[Any], sizes: Sequence[int], most: int
-) -> Captured:
+    programs: PerShape, loss: BoundLoss, arrays: Sequence[Any], sizes: Sequence[int], most: int
+) -> ChunkPrograms:
     """Capture the loss for pieces of chunks with at most this many rows; 0: for whole ones."""
     pieces = [(most, rows % most) if 0 < most < rows else (rows,) for rows in sizes]
     every = [rows for rows in dict.fromkeys(itertools.chain.from_iterable(pieces)) if rows]
     kept: dict[int, Kept] = {}
-    kinds: dict[int, Kind] = {}
+    kinds: dict[int, BlockProgram] = {}
     reason = f"its chunks have {len(every)} different numbers of rows" if len(every) > KINDS else ""
     for rows in every[:KINDS]:
         args, kwargs = loss.like(arrays, rows)
@@ -276,7 +278,7 @@ def _captured_pieces(
         places = [(at, loss.data.index(place)) for at, place in found.from_arguments if place in loss.data]
         for at, _ in places:
             given[at] = None
-        kinds[rows] = Kind(
+        kinds[rows] = BlockProgram(
             found.program,
             tuple(((rows, *array.shape[1:]), array.dtype) for array in arrays),
             given,
@@ -286,12 +288,12 @@ def _captured_pieces(
         )
     if kept:
         programs.confirm(kept[min(kept)], *loss.like(arrays, min(kept)))
-    return Captured(kinds, most if kinds else 0, reason, whole=bool(every) and len(kinds) == len(every))
+    return ChunkPrograms(kinds, most if kinds else 0, reason, whole=bool(every) and len(kinds) == len(every))
 
 
-def filled(aux: Any, kinds: dict[int, Kind], parameters: int) -> Any:
+def filled(aux: Any, kinds: dict[int, BlockProgram], parameters: int) -> Any:
     """Return the auxiliary values as the loss returned them, given those computed by a program."""
-    if not isinstance(aux, Filled):
+    if not isinstance(aux, AuxValues):
         return aux
     results = kinds[aux.rows].program.results
     assert results is not None

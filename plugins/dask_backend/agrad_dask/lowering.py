@@ -4,7 +4,7 @@ Recorded on Dask tensors, such a loss gives ten to thirty tasks per chunk, which
 every step. Here the loss is captured once for each number of rows that its runs have (`programs`, `losses`), and its
 program runs on the rows of every chunk; only its value and the gradients leave the task, and a tree of tasks adds them:
 a `Fold` of the data, like any sum over chunks. `runs` determines these tasks once, and they are remembered with the
-data (`Plan`); per call only the parameters (`Step`) are new. They are one node of the graph, which every task refers
+data (`TaskPlan`); per call only the parameters (`CallContext`) are new. They are one node of the graph, which every task refers
 to.
 
 May import Dask; imported when `agrad_dask.value_and_grad` is first used.
@@ -42,8 +42,8 @@ from agrad.plugin.programs import (
 )
 from agrad_dask import additive, computing, indexing, runs
 from agrad_dask.fusing import Adder, Fold, Folded, group_size
-from agrad_dask.losses import NOTHING, Captured, Filled, Loss, Rows, captured, filled
-from agrad_dask.programs import Kind, PerShape
+from agrad_dask.losses import NOTHING, AuxValues, BoundLoss, ChunkPrograms, Loss, captured, filled
+from agrad_dask.programs import BlockProgram, PerShape
 
 #: In a task, neighbours of at most this total size, in bytes, share one run of the loss: each run costs some tenths of
 #: a millisecond, however few rows it has.
@@ -60,18 +60,18 @@ internal(__file__)
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class CallContext:
     """The data shared by all tasks of one call.
 
     Attributes
     ----------
-    loss : Rows or None
+    loss : BoundLoss or None
         The function itself; None in another process, where nothing needs it.
     about : str
         Which function it is.
     caller : str
         The name of the user's call.
-    kinds : dict of int to Kind
+    kinds : dict of int to BlockProgram
         By the number of rows, the program for such chunks. Any others call the function.
     parameters : int
         The number of chunks.
@@ -91,12 +91,12 @@ class Step:
         The largest number of rows of a run; 0: a run has a whole chunk.
     """
 
-    loss: Rows | None
+    loss: BoundLoss | None
     about: str
     caller: str
     reduce: str
     has_aux: bool
-    kinds: dict[int, Kind]
+    kinds: dict[int, BlockProgram]
     parameters: int
     key: tuple[int, int]
     dtype: str
@@ -123,11 +123,11 @@ class Step:
         )
 
     def __repr__(self) -> str:  # shown by distributed if it cannot be pickled, usually because of the loss
-        return f"<Step: {self.about} and its arguments>"
+        return f"<CallContext: {self.about} and its arguments>"
 
     def __reduce__(self) -> Any:
         values = [getattr(self, each.name) for each in fields(self)]
-        return Step, (values[0] if self.sent else None, *values[1:])
+        return CallContext, (values[0] if self.sent else None, *values[1:])
 
     def __dask_tokenize__(self) -> str:
         return str(id(self))
@@ -156,7 +156,7 @@ class ChunkGenerator(random.Generator):
         return super().key()
 
 
-class Part(NamedTuple):
+class Contribution(NamedTuple):
     """The contribution of some rows.
 
     Attributes
@@ -166,7 +166,7 @@ class Part(NamedTuple):
     found : list of array
         Value and gradients: sums or means over them.
     aux : list
-        The auxiliary values of every run: themselves, or `Filled`.
+        The auxiliary values of every run: themselves, or `AuxValues`.
     samples : list of (range, list of array)
         Rows on which to check that the loss adds up.
     """
@@ -177,7 +177,7 @@ class Part(NamedTuple):
     samples: list[Any]
 
 
-class Sum:
+class GradientSum:
     """Sums value and gradients over consecutive rows; means are weighted by rows, in units of a number of rows."""
 
     def __init__(self, reduce: str, unit: int = 0) -> None:
@@ -197,19 +197,21 @@ class Sum:
         for i, g in enumerate(found[1:], 1):
             self.found[i] += g
 
-    def part(self, aux: list[Any], samples: list[Any]) -> Part | None:
+    def part(self, aux: list[Any], samples: list[Any]) -> Contribution | None:
         """Return the sums, or means; None if there were no rows."""
         if not self.rows:
             return None
         weight = self.rows / self.unit if self.mean else 1.0
-        return Part(self.rows, self.found if weight == 1.0 else [each / weight for each in self.found], aux, samples)
+        return Contribution(
+            self.rows, self.found if weight == 1.0 else [each / weight for each in self.found], aux, samples
+        )
 
 
 class Total:
     """Runs the loss on the chunks of one task and sums its results."""
 
-    def __init__(self, step: Step, first: int) -> None:
-        self.step, self.sum, self.source = step, Sum(step.reduce), ChunkGenerator(step.key)
+    def __init__(self, step: CallContext, first: int) -> None:
+        self.step, self.sum, self.source = step, GradientSum(step.reduce), ChunkGenerator(step.key)
         #: Which chunk is next.
         self.next = first
         self.aux: list[Any] = []
@@ -233,7 +235,7 @@ class Total:
                 self.step.check_additive(sample, self.source)
         self.next = chunks.stop
 
-    def result(self) -> Part | None:
+    def result(self) -> Contribution | None:
         """Return the result of the task; None if its chunks have no rows."""
         return self.sum.part(self.aux, self.samples)
 
@@ -245,7 +247,7 @@ class Total:
             found, aux = kind.run(blocks, self.source), None
             if step.has_aux:
                 count = 1 + step.parameters
-                found, aux = found[:count], Filled(rows, found[count:])
+                found, aux = found[:count], AuxValues(rows, found[count:])
         elif any(len(block) != rows for block in blocks):
             raise ValueError(f"the arrays have different numbers of rows here: {[len(b) for b in blocks]}")
         elif not rows:
@@ -270,7 +272,7 @@ class Chunks(Adder):
     Parameters
     ----------
     step : key
-        Of the `Step`.
+        Of the `CallContext`.
     several : int
         How many neighbours share a run of the loss.
     """
@@ -279,7 +281,7 @@ class Chunks(Adder):
         self.shared, self.several = (step,), several
 
     @contextlib.contextmanager
-    def begin(self, numbers: range, step: Step) -> Iterator[Total]:
+    def begin(self, numbers: range, step: CallContext) -> Iterator[Total]:
         if ag.get_default_dtype() != step.dtype:  # another process, which computes for this one
             ag.set_default_dtype(step.dtype)
         total = Total(step, numbers.start)
@@ -291,9 +293,9 @@ class Chunks(Adder):
                 error.add_note(step.where(range(total.next, min(total.next + self.several, numbers.stop))))
                 raise
 
-    def combine(self, parts: Sequence[Part | None], step: Step) -> Part | None:
+    def combine(self, parts: Sequence[Contribution | None], step: CallContext) -> Contribution | None:
         some = [part for part in parts if part is not None]
-        total = Sum(step.reduce, sum(part.rows for part in some))
+        total = GradientSum(step.reduce, sum(part.rows for part in some))
         for part in some:
             total.add(part.rows, part.found)
         return total.part([x for part in some for x in part.aux], [x for part in some for x in part.samples])
@@ -302,7 +304,7 @@ class Chunks(Adder):
 # -- the plan ---------------------------------------------------------------------------------------------------------
 
 
-class Plan(NamedTuple):
+class TaskPlan(NamedTuple):
     """The tasks that a call consists of: they depend on the data, and on how small chunks are joined.
 
     Attributes
@@ -329,7 +331,7 @@ class Plan(NamedTuple):
     checked: tuple[int, ...]
 
 
-def plan_of(arrays: Sequence[Any], join: float) -> Plan:
+def plan_of(arrays: Sequence[Any], join: float) -> TaskPlan:
     """Return the plan for data arrays, created once and kept with the first of them.
 
     Parameters
@@ -381,7 +383,7 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
     return [a if along == largest else a.rechunk({0: largest}) for a, along in zip(whole, rows, strict=True)]
 
 
-def make_plan(arrays: Sequence[Any], join: float) -> Plan:
+def make_plan(arrays: Sequence[Any], join: float) -> TaskPlan:
     """Create the tasks: each assembles the rows of some chunks and runs the loss on them; a tree of others sums."""
     ends = [0, *itertools.accumulate(arrays[0].chunks[0])]
     count = len(ends) - 1
@@ -399,7 +401,7 @@ def make_plan(arrays: Sequence[Any], join: float) -> Plan:
     rows = [ends[run.stop] - ends[run.start] for run in every]
     kinds = [int(each) for each, _ in Counter(rows).most_common() if each > 0]
     checked = tuple(every[i].start for i in additive.chosen(rows))
-    return Plan(tasks, step, handed[fold.key][0], ends, kinds, checked)
+    return TaskPlan(tasks, step, handed[fold.key][0], ends, kinds, checked)
 
 
 # -- the call ---------------------------------------------------------------------------------------------------------
@@ -514,7 +516,7 @@ def value_and_grad(
     >>> round(value.item(), 9), [round(g, 9) for g in gradient.tolist()]
     (9.0, [6.0, 6.0])
     """
-    lowered = Lowered.of(Loss(loss, argnums, reduce, has_aux), check=check, capture=capture, after=after)
+    lowered = LoweredLoss.of(Loss(loss, argnums, reduce, has_aux), check=check, capture=capture, after=after)
 
     @functools.wraps(loss)
     def both(*args: Any, **kwargs: Any) -> Any:
@@ -524,7 +526,7 @@ def value_and_grad(
 
 
 @dataclass(eq=False)
-class Lowered:
+class LoweredLoss:
     """The options of `value_and_grad`, or of another function of a loss over rows, and the state kept between its calls.
 
     Attributes
@@ -546,7 +548,9 @@ class Lowered:
     told: bool = False
 
     @classmethod
-    def of(cls, loss: Loss, *, check: bool, capture: bool, after: Callable[[Tensor], Tensor] | None = None) -> Lowered:
+    def of(
+        cls, loss: Loss, *, check: bool, capture: bool, after: Callable[[Tensor], Tensor] | None = None
+    ) -> LoweredLoss:
         """Return it for a loss that has not been called."""
         if loss.reduce not in ("mean", "sum"):
             raise ValueError(f'reduce is "mean" or "sum", got {loss.reduce!r}{called()}')
@@ -574,12 +578,12 @@ class Lowered:
         return collect(self, call, programs, part)
 
 
-class Parsed(NamedTuple):
+class ParsedCall(NamedTuple):
     """A call, with its arguments sorted.
 
     Attributes
     ----------
-    rows : Rows
+    rows : BoundLoss
         The loss and its arguments except the data.
     arrays : list of dask.array.Array
         The data.
@@ -591,14 +595,14 @@ class Parsed(NamedTuple):
         All parameters are arrays or numbers.
     """
 
-    rows: Rows
+    rows: BoundLoss
     arrays: list[Any]
     raw: bool
     gives: Any
     bare: bool
 
 
-def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Parsed:
+def parse(asked: LoweredLoss, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ParsedCall:
     """Sort the arguments into parameters, data and constants."""
     leaves, structure = tree.flatten((args, kwargs))
     loss = asked.loss
@@ -622,25 +626,25 @@ def parse(asked: Lowered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pars
     arrays = [data_of(leaves[place]) for place in data]
     for place in data:
         leaves[place] = None
-    return Parsed(Rows(loss, leaves, structure, places, data), arrays, raw, gives, bare)
+    return ParsedCall(BoundLoss(loss, leaves, structure, places, data), arrays, raw, gives, bare)
 
 
-def plan(asked: Lowered, call: Parsed, join: float) -> Plan:
+def plan(asked: LoweredLoss, call: ParsedCall, join: float) -> TaskPlan:
     """Return the tasks for the data; small neighbours share a run, unless the caller looks at chunks."""
     return plan_of(call.arrays, join if asked.check and not asked.loss.has_aux else 0)
 
 
-def capture(asked: Lowered, call: Parsed, planned: Plan) -> Captured:
+def capture(asked: LoweredLoss, call: ParsedCall, planned: TaskPlan) -> ChunkPrograms:
     """Return the programs of the loss for the numbers of rows that runs have; none if shapes are unknown."""
     if any(math.isnan(n) for array in call.arrays for n in array.shape[1:]):
         return NOTHING
     return captured(asked.programs, call.rows, call.arrays, planned.kinds, split=not asked.loss.has_aux)
 
 
-def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part:
+def run(asked: LoweredLoss, call: ParsedCall, planned: TaskPlan, programs: ChunkPrograms) -> Contribution:
     """Run the loss in every chunk; return the total contribution."""
     rows, arrays = call.rows, call.arrays
-    step = Step(
+    step = CallContext(
         rows,
         str(rows.loss),
         rows.loss.caller,
@@ -675,7 +679,7 @@ def run(asked: Lowered, call: Parsed, planned: Plan, programs: Captured) -> Part
     return found  # type: ignore[no-any-return]
 
 
-def collect(asked: Lowered, call: Parsed, programs: Captured, part: Part) -> Any:
+def collect(asked: LoweredLoss, call: ParsedCall, programs: ChunkPrograms, part: Contribution) -> Any:
     """Return value and gradients, or other requested results, in the form for the caller."""
     rows, loss = call.rows, call.rows.loss
     made = [ag.asarray(g) for g in part.found[1:]]
@@ -690,8 +694,8 @@ def collect(asked: Lowered, call: Parsed, programs: Captured, part: Part) -> Any
     return (bare_all(returned) if call.raw else returned, found) if loss.gives_value else found
 
 
-def _check(step: Step, chunks: range, sample: list[Any]) -> None:
-    """Call `Step.check_additive` for rows that came from another process."""
+def _check(step: CallContext, chunks: range, sample: list[Any]) -> None:
+    """Call `CallContext.check_additive` for rows that came from another process."""
     source = ChunkGenerator(step.key)
     with random.using(source):
         try:

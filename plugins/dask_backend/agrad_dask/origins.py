@@ -21,7 +21,7 @@ from agrad.plugin.backend import Spec, getframe, is_internal, line_of, lock, pla
 from agrad_dask.staging import name_of
 
 #: The number of arrays remembered, the latest ones.
-KEPT = 2**15
+MAX_ORIGINS = 2**15
 
 #: Between the user's line and an array are frames of agrad, this plugin, the namespace and Dask.
 _FOLDERS = tuple(os.path.dirname(str(m.__file__)) + os.sep for m in (array_api_compat, dask, sys.modules["agrad_dask"]))
@@ -66,7 +66,7 @@ def note(op: str, operands: tuple[Any, ...], result: Any) -> None:
         for name in made:
             _ORIGINS[name] = origin
             _ORIGINS.move_to_end(name)
-        while len(_ORIGINS) > KEPT:
+        while len(_ORIGINS) > MAX_ORIGINS:
             _ORIGINS.popitem(last=False)
 
 

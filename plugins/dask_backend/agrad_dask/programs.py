@@ -78,7 +78,7 @@ def like(meta: Any, shape: tuple[int, ...]) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class BlockProgram:
     """The program for blocks of some shapes.
 
     Attributes
@@ -133,9 +133,9 @@ class Kind:
         return kind_of, (text, self.blocks, self.given, self.places, self.keys, self.outs, self.keep)
 
 
-def kind_of(text: bytes, *rest: Any) -> Kind:
+def kind_of(text: bytes, *rest: Any) -> BlockProgram:
     """Return the form to send to another process."""
-    return Kind(program_of(text), *rest)
+    return BlockProgram(program_of(text), *rest)
 
 
 @functools.lru_cache(maxsize=64)

@@ -81,7 +81,7 @@ def _apart(layers: dict[str, Any]) -> set[str]:
     return found
 
 
-class _Seen:
+class _ReadMarker:
     """Called with each block that Dask computes of an array, and returns it; in another process it does nothing else."""
 
     def __init__(self, layers: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ class _Seen:
         return id(self)
 
     def __reduce__(self) -> Any:
-        return _Seen, ({},)
+        return _ReadMarker, ({},)
 
 
 def handed_over(array: Any) -> Any:
@@ -106,7 +106,7 @@ def handed_over(array: Any) -> Any:
     if not _gradients(layers.values()) and _on_what(array.dask, [array.name])[array.name] != (True, True):
         return array
     warn(array.dask, layers)
-    return array.map_blocks(_Seen(layers), dtype=array.dtype, meta=array._meta)
+    return array.map_blocks(_ReadMarker(layers), dtype=array.dtype, meta=array._meta)
 
 
 def needed(written: Any, names: Iterable[str]) -> dict[str, Any]:

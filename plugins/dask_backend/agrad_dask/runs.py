@@ -21,7 +21,18 @@ from dask.array.optimization import GETTERS, optimize
 from dask.blockwise import Blockwise, blockwise_token
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from agrad_dask.fusing import Fold, Grid, Pattern, Run, alone, depth_first, group_size, keys_of, taken, task_list_of
+from agrad_dask.fusing import (
+    Fold,
+    Grid,
+    LayerRun,
+    Pattern,
+    alone,
+    depth_first,
+    group_size,
+    keys_of,
+    taken,
+    task_list_of,
+)
 from agrad_dask.staging import name_of
 
 #: The smallest number of pieces of a run when deciding in which pass values are computed.
@@ -29,7 +40,7 @@ PIECES = 64
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class Layer:
     """A layer.
 
     Attributes
@@ -110,13 +121,13 @@ class Runs:
         self.written, self.targets = written, targets
         #: By the names of blocks: how many there are along each axis, and the layer that computes them.
         self.grid: dict[str, Grid] = {}
-        self.part: dict[str, Part] = {}
+        self.part: dict[str, Layer] = {}
         #: By the names of layers, in order.
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, Layer] = {}
         given = defaultdict[str, dict[Any, GraphNode]](dict)
         for key, value in (known or {}).items():
             given[name_of(key)][key] = DataNode(key, value)
-        joined: dict[int, list[Part]] = {}
+        joined: dict[int, list[Layer]] = {}
         for name in _needed(written, map(name_of, targets)):
             part = self.parts[name] = self._look(name, written.layers[name])
             for each in given.keys() & set(part.names):
@@ -126,7 +137,7 @@ class Runs:
         self._want()
         #: The layers of each run, in order, its number of places and how many share a task; by number, and by name of
         #: blocks.
-        self.runs: dict[int, tuple[list[Part], int, int]] = {}
+        self.runs: dict[int, tuple[list[Layer], int, int]] = {}
         self.of: dict[str, int] = {}
         self._choose(joined, chunks)
         #: The other layers.
@@ -150,11 +161,11 @@ class Runs:
         """Return how many blocks there are along the axes that have several."""
         return tuple(n for n in self.grid.get(name, ()) if n > 1)
 
-    def _look(self, name: str, layer: Any) -> Part:
+    def _look(self, name: str, layer: Any) -> Layer:
         """Return the facts about a layer; the layers it depends on have been processed."""
         if isinstance(layer, Fold):
             self.grid |= {layer.output: (1,) * (len(layer.key) - 1)} | dict(layer.folded.sources)
-            return Part(layer, None, set(layer.folded.names), layer.folded.names, (), (layer.output,))
+            return Layer(layer, None, set(layer.folded.names), layer.folded.names, (), (layer.output,))
         if isinstance(layer, Blockwise):
             arrays = [(arg, ind) for arg, ind in layer.indices if ind is not None and arg not in layer.io_deps]
             self.grid[layer.output] = tuple(layer.dims[i] for i in layer.output_indices)
@@ -163,9 +174,9 @@ class Runs:
             single = [arg.key for arg, _ in layer.indices if isinstance(arg, TaskRef)]
             single += [(arg, *(0,) * len(ind)) for arg, ind in arrays if arg not in (beside or ())]
             below = {arg for arg, _ in arrays}.union(map(name_of, single))
-            return Part(layer, None, below, beside, tuple(single), (layer.output,))
+            return Layer(layer, None, below, beside, tuple(single), (layer.output,))
         nodes = self._tasks(getattr(layer, "mapping", layer))
-        part = Part(layer, nodes, set(), names=tuple(dict.fromkeys(map(name_of, nodes))) or (name,))
+        part = Layer(layer, nodes, set(), names=tuple(dict.fromkeys(map(name_of, nodes))) or (name,))
         grid = _grid(nodes)
         if grid is not None:
             self.grid[part.name] = grid
@@ -207,7 +218,7 @@ class Runs:
                     return None, ()
         return tuple(beside), tuple(single)
 
-    def _give(self, part: Part, made: dict[Any, GraphNode], *, kept: bool) -> None:
+    def _give(self, part: Layer, made: dict[Any, GraphNode], *, kept: bool) -> None:
         """Replace tasks by values."""
         if part.nodes is not None or len(made) < math.prod(self.grid[part.name]):
             made = dict(part.layer if part.nodes is None else part.nodes) | made
@@ -215,7 +226,7 @@ class Runs:
         part.below = {name_of(d) for node in part.nodes.values() for d in node.dependencies}
         part.beside = None
 
-    def _join(self, part: Part, joined: dict[int, list[Part]]) -> None:
+    def _join(self, part: Layer, joined: dict[int, list[Layer]]) -> None:
         """Determine the generation of a layer, and the layers it is connected with."""
         below = [self.part[d] for d in part.below if d in self.part and self.part[d] is not part]
         if part.beside is None:
@@ -250,7 +261,7 @@ class Runs:
             for d in part.single:
                 self._ask(part, name_of(d), (d,))
 
-    def _ask(self, user: Part, name: str, keys: Iterable[Any] | None) -> None:
+    def _ask(self, user: Layer, name: str, keys: Iterable[Any] | None) -> None:
         """Record that a layer needs some blocks with a name, or all."""
         part = self.part.get(name)
         if part is None or part is user:
@@ -262,7 +273,7 @@ class Runs:
         elif not part.whole:
             part.wanted.update(keys)
 
-    def reached(self, part: Part) -> Mapping[Any, Collection[Any]]:
+    def reached(self, part: Layer) -> Mapping[Any, Collection[Any]]:
         """Return the dependencies of the needed blocks of a layer, by key, including those within the layer."""
         if part.nodes is None:
             found: Mapping[Any, Collection[Any]] = part.layer.cull(set(part.wanted), ())[1]
@@ -275,7 +286,7 @@ class Runs:
                 stack.extend(needs[key])
         return needs
 
-    def _choose(self, joined: Mapping[int, list[Part]], chunks: int) -> None:
+    def _choose(self, joined: Mapping[int, list[Layer]], chunks: int) -> None:
         """Choose the runs that give enough tasks, and fewer than Dask would create."""
         places = {
             run: self.extent((parts[0].beside if parts[0].is_fold else parts[0].names)[0])
@@ -293,11 +304,11 @@ class Runs:
                 self.runs[run] = members, count, size
                 self.of.update((part.name, run) for part in members)
 
-    def _ordered(self) -> list[tuple[list[Part], int, int]]:
+    def _ordered(self) -> list[tuple[list[Layer], int, int]]:
         """Return the runs, each after those it depends on."""
         return sorted(self.runs.values(), key=lambda run: run[0][0].generation)
 
-    def _leaving(self, parts: list[Part]) -> list[str]:
+    def _leaving(self, parts: list[Layer]) -> list[str]:
         """Return the names of the blocks of a run that others need, or that are wanted."""
         used = set(map(name_of, self.targets)).union(
             *(p.below for p in self.parts.values() if p.is_needed and p not in parts)
@@ -315,12 +326,14 @@ class Runs:
         """Return the tasks; and for each block that is one of several results, the task that computes it."""
         made: dict[Any, GraphNode] = {}
         handed: dict[Any, tuple[Any, int]] = {}
-        mark, runs = self._mark(), list[Run]()
+        mark, runs = self._mark(), list[LayerRun]()
         for number, (parts, count, size) in enumerate(self._ordered()):
             leaving, folds = self._leaving(parts), [part.layer.folded for part in parts if part.is_fold]
             pattern = self.pattern(parts, {*leaving, *(name for fold in folds for name in fold.names)})
             runs.append(
-                Run(f"agrad-run-{number}-{mark}", count, size, pattern, list(map(self.key, leaving)), folds, handed)
+                LayerRun(
+                    f"agrad-run-{number}-{mark}", count, size, pattern, list(map(self.key, leaving)), folds, handed
+                )
             )
         users = [run.needs(places) for run in runs for places in run.groups]
         users.append([*self.targets, *(key for run in runs for key in run.shared)])
@@ -354,7 +367,7 @@ class Runs:
         graph = HighLevelGraph(layers, {name: self.written.dependencies[name] & layers.keys() for name in layers})
         return convert_legacy_graph(optimize(graph, keys))
 
-    def pattern(self, parts: list[Part], wanted: Collection[str]) -> Pattern | None:
+    def pattern(self, parts: list[Layer], wanted: Collection[str]) -> Pattern | None:
         """Return the work of even layers at each of their places, to compute the wanted ones of their blocks."""
         own = dict[Any, Callable[[int], Any]]()
         tasks = {part.name: self._template(part, own) for part in parts if not part.is_fold}
@@ -369,7 +382,7 @@ class Runs:
             task_list, blocks, tuple((key, key) for key in given - beside), own, list(map(self.key, leaving))
         )
 
-    def _template(self, part: Part, own: dict[Any, Callable[[int], Any]]) -> Task:
+    def _template(self, part: Layer, own: dict[Any, Callable[[int], Any]]) -> Task:
         """Return the task of an even layer, with the names of arrays in place of keys, at any place.
 
         Parameters

@@ -2,7 +2,7 @@
 
 A *barrier* is a value that depends on many chunks and is combined, in one task, with something that needs few of the
 same chunks: the mean in ``x - mean(x)``. In one pass every chunk waits in memory for it. If it is computed in an
-earlier pass, each chunk can be read again, used and dropped. `stages` finds the barriers; `held` computes what the
+earlier pass, each chunk can be read again, used and dropped. `stages` finds the barriers; `task_memory` computes what the
 tasks of a pass hold.
 """
 

@@ -22,7 +22,7 @@ class ChunkWarning(UserWarning):
     """The chunks slow a computation down, or are too large for a worker; the message names better ones."""
 
 
-class Block(NamedTuple):
+class LargestBlock(NamedTuple):
     """The largest block of a computation.
 
     Attributes
@@ -58,7 +58,7 @@ class Workers(NamedTuple):
         limited = [cls(each["memory_limit"], each["nthreads"]) for each in found if each.get("memory_limit")]
         return min(limited, key=lambda each: each.memory / each.threads, default=cls(0, 1))
 
-    def fit(self, block: Block) -> str:
+    def fit(self, block: LargestBlock) -> str:
         """Return the advice that would make it fit."""
         # a task holds some such blocks, operands and results, and the process something itself
         times = max(2, math.ceil(4 * self.threads * block.nbytes / max(1, self.memory)))
@@ -72,7 +72,7 @@ class Workers(NamedTuple):
         tasks = "a task" if self.threads == 1 else f"{self.threads} tasks"
         return f"{format_bytes(self.memory)} for {tasks} at a time"
 
-    def lost(self, error: Any, what: str, block: Block) -> MemoryError:
+    def lost(self, error: Any, what: str, block: LargestBlock) -> MemoryError:
         """Create the error that names the operation in which a worker was lost.
 
         Parameters
@@ -94,11 +94,11 @@ class Workers(NamedTuple):
         ]
         return MemoryError("\n  ".join(lines))
 
-    def _large(self, block: Block) -> list[str]:
+    def _large(self, block: LargestBlock) -> list[str]:
         size = format_bytes(int(block.nbytes))
         return [f"The largest block takes {size}: {block.what}. A task holds several like it.", self.fit(block)]
 
-    def refuse(self, block: Block) -> None:
+    def refuse(self, block: LargestBlock) -> None:
         """Refuse a block that no worker can hold."""
         if self.memory and block.nbytes > self.memory:
             raise MemoryError(
@@ -106,7 +106,7 @@ class Workers(NamedTuple):
                 f" {self.fit(block)}{called()}"
             )
 
-    def warn(self, block: Block) -> None:
+    def warn(self, block: LargestBlock) -> None:
         """Warn about blocks so large that workers can hold at most one per thread: a task holds several."""
         if self.memory and 2 * self.threads * block.nbytes > self.memory:
             frame = origins.users_frame(getframe(1))

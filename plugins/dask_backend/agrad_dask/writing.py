@@ -37,7 +37,7 @@ def written(array: Any, target: Any) -> Any:
     )
 
 
-class Nowhere(NamedTuple):
+class NullTarget(NamedTuple):
     """A target for planning only."""
 
     chunks: tuple[int, ...]

@@ -178,14 +178,14 @@ class NumpyBackend(Backend):
     ) -> Callable[..., Any] | None:
         if not keep:  # the executor's purpose: buffers
             return None
-        from agrad_numpy.executor import Executor, default_threads  # noqa: PLC0415 (programs that are not recorded need none)
+        from agrad_numpy.executor import NumpyProgram, default_threads  # noqa: PLC0415 (programs that are not recorded need none)
 
-        return Executor(program, self, exact=exact, threads=default_threads() if threads is None else threads)
+        return NumpyProgram(program, self, exact=exact, threads=default_threads() if threads is None else threads)
 
     def source(self, program: Any, *, notes: bool = True) -> tuple[str, dict[str, Any]]:
-        from agrad_numpy.export import Module  # noqa: PLC0415 (as above)
+        from agrad_numpy.export import ModuleWriter  # noqa: PLC0415 (as above)
 
-        module = Module(program, notes=notes)
+        module = ModuleWriter(program, notes=notes)
         return module.text(), module.beside
 
     # entered in every pass: without a frame; `call` is never called, and distinguishes this state from a user's

@@ -47,7 +47,7 @@ from agrad.plugin.programs import (
 )
 from agrad_numpy import tiles
 from agrad_numpy.kernels import DOT_BELOW, HALF
-from agrad_numpy.tiles import Layout, Run, is_contiguous
+from agrad_numpy.tiles import Layout, TiledRun, is_contiguous
 
 #: The number of input layouts that text is written for; calls with further ones run the plain program.
 LAYOUTS = 8
@@ -66,11 +66,11 @@ LARGE = 2**12
 PASSED_ON_FROM = 2**17
 
 #: The limit, in bytes, for keeping values computed only from constants.
-KEPT = 2**16
+FOLDED_BYTES = 2**16
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where a value was in memory when the steps ran one by one.
 
     Attributes
@@ -88,7 +88,7 @@ class Place:
     offset: int
 
 
-class Executor:
+class NumpyProgram:
     """A program for NumPy arrays.
 
     Parameters
@@ -107,7 +107,7 @@ class Executor:
         self.program = program if exact else turned(program)
         self.backend, self.exact, self.threads = backend, exact, threads
         self._arrays = [i for i, number in enumerate(program.inputs) if number not in program.keys]
-        self._layouts: dict[Any, Bound] = {}
+        self._layouts: dict[Any, BoundText] = {}
         self._free: list[Callable[..., Any]] = []
         self._plain: Callable[..., Any] | None = None
 
@@ -142,9 +142,9 @@ class Executor:
                 if self._plain is None:
                     self._plain = self.program.function(self.backend)
                 return self._plain(*values)
-            trial = Trial(self.program, self.backend, values)
+            trial = StepwiseRun(self.program, self.backend, values)
             outs = trial.run()
-            self._layouts[key] = Bound(lambda: Text(self.program, trial, key, self.exact, self.threads))
+            self._layouts[key] = BoundText(lambda: NumpyText(self.program, trial, key, self.exact, self.threads))
             return outs
         self._free = free = bound.free
         if not free:
@@ -154,7 +154,7 @@ class Executor:
     def _explain(self, values: tuple[Any, ...]) -> None:
         """Raise the error of a run again, with the step that raised it."""
         try:
-            Trial(self.program, self.backend, values).run()
+            StepwiseRun(self.program, self.backend, values).run()
         except Exception as error:
             raise error from None
 
@@ -168,7 +168,7 @@ class Executor:
         return sum(len(bound.free) * bound.size for bound in list(self._layouts.values()))
 
 
-class Bound:
+class BoundText:
     """A text, and its functions with their own buffers: one for each concurrent call.
 
     No lock is held while the text is written, because a forked child would wait for it: concurrent threads each write
@@ -185,10 +185,10 @@ class Bound:
         Functions that no call is running.
     """
 
-    def __init__(self, make: Callable[[], Text]) -> None:
+    def __init__(self, make: Callable[[], NumpyText]) -> None:
         self._make = make
         self.free: list[Callable[..., Any]] = []
-        self._written: tuple[Text, Any] | None = None
+        self._written: tuple[NumpyText, Any] | None = None
 
     def another(self) -> Callable[..., Any]:
         """Return a function with new buffers."""
@@ -217,12 +217,12 @@ def default_threads() -> int:
 # -- one by one -------------------------------------------------------------------------------------------------------
 
 
-class Trial:
+class StepwiseRun:
     """A run step by step, which records where values are in memory.
 
     Attributes
     ----------
-    places : dict of int to Place
+    places : dict of int to Location
         By number.
     kept : dict of int to object
         Values that are the same in every call: constants, and values computed only from them.
@@ -234,7 +234,7 @@ class Trial:
         self.program, self.backend = program, backend
         device = backend.default_device()
         self.names = environment(backend, device, program)
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, Location] = {}
         self.kept: dict[int, Any] = {}
         self._values: dict[int, Any] = dict(zip(program.inputs, values, strict=True))
         self._roots: dict[int, tuple[int, Any]] = {}  # by id of an array: its number, and a weak reference to it
@@ -321,7 +321,7 @@ class Trial:
         if root == number and isinstance(base, np.ndarray):
             self._roots[id(base)] = number, weakref.ref(base)
         offset = address(value) - address(base) if root != number and isinstance(base, np.ndarray) else 0
-        self.places[number] = Place(layout, root, offset)
+        self.places[number] = Location(layout, root, offset)
 
     def _keep(self, step: Step, refs: Sequence[int]) -> None:
         """Keep a value that is the same in every call, if no output can see it."""
@@ -330,7 +330,7 @@ class Trial:
         if any(self._group(n) in self._visible or n not in self.places for n in step.made):
             return
         owned = (n for n in step.made if self.places[n].root == n)
-        if sum(getattr(self._values[n], "nbytes", 0) for n in owned) <= KEPT:
+        if sum(getattr(self._values[n], "nbytes", 0) for n in owned) <= FOLDED_BYTES:
             self.kept.update({n: np.asarray(self._values[n]) for n in step.made})
 
 
@@ -430,7 +430,7 @@ def turned(program: Program) -> Program:
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-class Text(Writer):
+class NumpyText(Writer):
     """The text of a program for inputs in one layout, and the buffers it needs.
 
     Attributes
@@ -445,7 +445,7 @@ class Text(Writer):
         The functions of tiled runs.
     """
 
-    def __init__(self, program: Program, trial: Trial, key: Any, exact: bool, threads: int) -> None:
+    def __init__(self, program: Program, trial: StepwiseRun, key: Any, exact: bool, threads: int) -> None:
         super().__init__(program)
         self.key, self.exact, self.threads = key, exact, threads
         self.places, self.kept = trial.places, trial.kept
@@ -530,7 +530,7 @@ class Text(Writer):
     def lines(self, start: int, stop: int) -> Iterator[str]:
         at = start
         while at < stop:
-            run = Run(self, at, stop) if self._is_cut(self.program.steps[at]) else None
+            run = TiledRun(self, at, stop) if self._is_cut(self.program.steps[at]) else None
             if run is not None and run.is_worth_it():
                 for ahead in run.ahead:
                     yield from self.statements(ahead, self.program.steps[ahead], alone=False)
@@ -694,7 +694,7 @@ class Text(Writer):
             return f"{x}[{self.part(more[0])}]"
         return None
 
-    def form(self, step: Step, place: Place) -> Form | None:
+    def form(self, step: Step, place: Location) -> OutForm | None:
         """Return the form in which a step writes its result to an existing array."""
         kernel, op = self._kernel_of(step), step.op
         if place.layout[2].kind not in "biufc":
@@ -711,7 +711,7 @@ class Text(Writer):
             ):
                 return None
             args = ", ".join(self.operand(a, beside) for a in step.args)
-            return Form(self.called(kernel.__name__, kernel), args)
+            return OutForm(self.called(kernel.__name__, kernel), args)
         make = FORMS.get(op)
         return None if make is None or not layouts or layouts[0] is None else make(self, step, layouts, place)
 
@@ -740,14 +740,14 @@ class Text(Writer):
 
     # -- buffers ------------------------------------------------------------------------------------------------------
 
-    def _take_over(self, at: int, step: Step, place: Place) -> bool:
+    def _take_over(self, at: int, step: Step, place: Location) -> bool:
         """Give a result the buffer of an operand that is not needed any more, if there is one."""
         return any(
             self._may_go_over(at, ref, step.refs, place) and self.move(self.places[ref].root, place.root)
             for ref in step.refs
         )
 
-    def _passes_on(self, number: int, place: Place) -> bool:
+    def _passes_on(self, number: int, place: Location) -> bool:
         """Return whether an array is returned as that of a result: the last step that takes it writes the result over it."""
         at = self._ends[number]
         if nbytes(place.layout) < PASSED_ON_FROM or at == len(self.program.steps):
@@ -798,7 +798,7 @@ class Text(Writer):
         """Return the position of the last step that takes a value sharing some value's memory."""
         return self._ends.get(root, -1)
 
-    def _may_go_over(self, at: int, ref: int, refs: Sequence[int], place: Place) -> bool:
+    def _may_go_over(self, at: int, ref: int, refs: Sequence[int], place: Location) -> bool:
         old = self.places.get(ref)
         if old is None or old.root not in self._rooms or self._ends[old.root] != at:
             return False
@@ -818,7 +818,7 @@ class Text(Writer):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class OutForm:
     """How to write a result to an array: by a function whose last argument is that array.
 
     Attributes
@@ -857,16 +857,18 @@ class Form:
         return f"{self.function}({self.args}, None{self.tail})" if self.tail else f"{self.function}({self.args})"
 
 
-def _matmul(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
+def _matmul(text: NumpyText, step: Step, layouts: Sequence[Any], place: Location) -> OutForm | None:
     a, b = layouts
     args = ", ".join(map(text.part, step.args))
     small = len(a[0]) == len(b[0]) == 2 and a[0][0] * b[0][1] < DOT_BELOW
     if not is_contiguous(place.layout) or not a[2] == b[2] == place.layout[2]:
         return None
-    return Form(text.called("dot", np.dot) if small else text.called("np_matmul", np.matmul), args, elementwise=False)
+    return OutForm(
+        text.called("dot", np.dot) if small else text.called("np_matmul", np.matmul), args, elementwise=False
+    )
 
 
-def _sum(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
+def _sum(text: NumpyText, step: Step, layouts: Sequence[Any], place: Location) -> OutForm | None:
     options = dict(step.kwargs)
     if len(step.args) != 1 or layouts[0][2] == HALF or not options.keys() <= {"axis", "dtype", "keepdims"}:
         return None
@@ -875,10 +877,10 @@ def _sum(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form |
         (axis,) = axis
     name = text.called("add_reduce", np.add.reduce)
     args = f"{text.part(step.args[0])}, {text.part(axis)}, {text.part(dtype)}"
-    return Form(name, args, f", {keep}", elementwise=False)
+    return OutForm(name, args, f", {keep}", elementwise=False)
 
 
-def _mean(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
+def _mean(text: NumpyText, step: Step, layouts: Sequence[Any], place: Location) -> OutForm | None:
     dtype = layouts[0][2]
     if dtype.kind not in "fc" or dtype.itemsize == 2 or "dtype" in step.kwargs:
         return None
@@ -888,21 +890,21 @@ def _mean(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form 
     size = math.prod(place.layout[0])
     count = text.constant(np.asarray(math.prod(layouts[0][0]) // size if size else 0, dtype))
     divide = f"{text.called('divide', np.divide)}({{out}}, {count}, {{out}})"
-    return Form(total.function, total.args, total.tail, elementwise=False, then=(divide,))
+    return OutForm(total.function, total.args, total.tail, elementwise=False, then=(divide,))
 
 
-def _relu(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
-    return Form(text.called("maximum", np.maximum), f"{text.part(step.args[0])}, {text.operand(0, layouts[0][2])}")
+def _relu(text: NumpyText, step: Step, layouts: Sequence[Any], place: Location) -> OutForm | None:
+    return OutForm(text.called("maximum", np.maximum), f"{text.part(step.args[0])}, {text.operand(0, layouts[0][2])}")
 
 
-def _astype(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
+def _astype(text: NumpyText, step: Step, layouts: Sequence[Any], place: Location) -> OutForm | None:
     if len(step.args) != 2 or not np.can_cast(layouts[0][2], place.layout[2], "same_kind"):
         return None
-    return Form(text.called("copyto", np.copyto), text.part(step.args[0]), first=True)
+    return OutForm(text.called("copyto", np.copyto), text.part(step.args[0]), first=True)
 
 
 #: By operation, the forms for those whose kernel is not a ufunc.
-FORMS: dict[str, Callable[[Text, Step, Sequence[Any], Place], Form | None]] = {
+FORMS: dict[str, Callable[[NumpyText, Step, Sequence[Any], Location], OutForm | None]] = {
     "astype": _astype,
     "matmul": _matmul,
     "mean": _mean,

@@ -90,7 +90,7 @@ def spelled_out(program: Program) -> Program:
 # -- the text ---------------------------------------------------------------------------------------------------------
 
 
-class Module(Writer):
+class ModuleWriter(Writer):
     """Writes a program as a module.
 
     Parameters
@@ -427,7 +427,7 @@ class Module(Writer):
         return self.program.shapes[part.number].dtype if type(part) is Ref else None
 
 
-def plain(writer: Module, step: Step, name: str = "", **other: str) -> str:
+def plain(writer: ModuleWriter, step: Step, name: str = "", **other: str) -> str:
     """Return the call of NumPy's function of the same name, or of another one."""
     return f"np.{name or step.op}({', '.join(writer.arguments(step, **other))})"
 
@@ -440,25 +440,25 @@ def arguments(step: Step, *names: str) -> list[Any]:
 # -- how NumPy spells it ----------------------------------------------------------------------------------------------
 
 
-def _astype(w: Module, s: Step) -> str:
+def _astype(w: ModuleWriter, s: Step) -> str:
     copy = s.kwargs.get("copy", True)
     return f"{w.part(s.args[0])}.astype({w.part(s.args[1])}{'' if copy is None or copy else ', copy=False'})"
 
 
-def _sort(w: Module, s: Step) -> str:
+def _sort(w: ModuleWriter, s: Step) -> str:
     name = w.use(f"{s.op}_descending") if s.kwargs.get("descending") else f"np.{s.op}"
     axis, stable = s.kwargs.get("axis", -1), s.kwargs.get("stable", True)
     return f"{name}({w.part(s.args[0])}, axis={axis}, stable={stable})"
 
 
-def _matmul(w: Module, s: Step) -> str:
+def _matmul(w: ModuleWriter, s: Step) -> str:
     """BLAS through ``dot`` if the result is small."""
     a, b = map(w.shape_of, s.args)
     small = len(a) == 2 and len(b) == 2 and a[0] * b[1] < DOT_BELOW
     return plain(w, s, name="dot" if small else "matmul")
 
 
-def _clip(w: Module, s: Step) -> str:
+def _clip(w: ModuleWriter, s: Step) -> str:
     x, low, high = arguments(s, "x", "min", "max")
     whole = not w.dtype_of(x).startswith(("float", "complex"))  # type: ignore[union-attr]
 
@@ -471,18 +471,18 @@ def _clip(w: Module, s: Step) -> str:
     return f"np.clip({w.part(x)}, {bound(low)}, {bound(high)})"
 
 
-def _broadcast_like(w: Module, s: Step) -> str:
+def _broadcast_like(w: ModuleWriter, s: Step) -> str:
     x, spec = s.args
     return w.part(x) if w.shape_of(x) == spec.shape else f"np.broadcast_to({w.part(x)}, {spec.shape!r})"
 
 
-def _scatter_add(w: Module, s: Step) -> str:
+def _scatter_add(w: ModuleWriter, s: Step) -> str:
     spec, key, values = s.args
     again = any(w.dtype_of(ref) != "bool" for ref in refs_in(key))
     return f"{w.use('scatter_add' if again else 'placed')}({spec.shape!r}, {w.part(key)}, {w.part(values)})"
 
 
-def _solve(w: Module, s: Step) -> str:
+def _solve(w: ModuleWriter, s: Step) -> str:
     """In double precision, as the standard's function on NumPy."""
     a, b = map(w.part, s.args)
     kind = w.dtype_of(s.args[0])
@@ -497,18 +497,18 @@ def _solve(w: Module, s: Step) -> str:
     return f"np.linalg.solve({a}.astype(np.{both[0]}), {b}.astype(np.{both[1]})).astype(np.{made}, copy=False)"
 
 
-def _eig(w: Module, s: Step) -> str:
+def _eig(w: ModuleWriter, s: Step) -> str:
     dtype = "complex64" if w.dtype_of(s.args[0]) in ("float32", "complex64") else "complex128"
     call = f"np.{s.op}({w.part(s.args[0])})"
     return f"{call}.astype(np.{dtype})" if s.op.endswith("vals") else f"(z.astype(np.{dtype}) for z in {call})"
 
 
-def _cholesky(w: Module, s: Step) -> str:
+def _cholesky(w: ModuleWriter, s: Step) -> str:
     lower = f"np.linalg.cholesky({w.part(s.args[0])})"
     return f"np.conj(np.matrix_transpose({lower}))" if s.kwargs.get("upper") else lower
 
 
-def _fft_over_axes(w: Module, s: Step) -> str:
+def _fft_over_axes(w: ModuleWriter, s: Step) -> str:
     """With the lengths of axes in full: -1 means the length without padding."""
     sizes, axes = s.kwargs.get("s"), s.kwargs.get("axes")
     shape = w.shape_of(s.args[0])
@@ -522,7 +522,7 @@ def _fft_over_axes(w: Module, s: Step) -> str:
     return plain(w, s, s=repr(full), axes=w.part(axes))
 
 
-def _mean(w: Module, s: Step) -> str:
+def _mean(w: ModuleWriter, s: Step) -> str:
     """For complex64, divided in its own precision."""
     if w.dtype_of(s.args[0]) != "complex64":
         return plain(w, s)
@@ -532,22 +532,22 @@ def _mean(w: Module, s: Step) -> str:
     return f"np.true_divide({plain(w, s, name='sum')}, {math.prod(shape[i] for i in axes)}, dtype=np.complex64)"
 
 
-def _round(w: Module, s: Step) -> str:
+def _round(w: ModuleWriter, s: Step) -> str:
     """For integers, the integers themselves."""
     kind = w.dtype_of(s.args[0]) or ""
     return w.part(s.args[0]) if kind == "bool" or "int" in kind else plain(w, s)
 
 
-def _draw(w: Module, s: Step) -> str:
+def _draw(w: ModuleWriter, s: Step) -> str:
     return f"{w.use('random')}({', '.join(w.arguments(s))})"
 
 
-def _helper(name: str) -> Callable[[Module, Step], str]:
+def _helper(name: str) -> Callable[[ModuleWriter, Step], str]:
     return lambda w, s: f"{w.use(name)}({', '.join(map(w.part, s.args))})"
 
 
 #: How to write a step that is not a call of NumPy's function of the same name.
-SPELLED: Mapping[str, Callable[[Module, Step], str]] = {
+SPELLED: Mapping[str, Callable[[ModuleWriter, Step], str]] = {
     "add_into": lambda w, s: f"np.add({w.part(s.args[0])}, {w.part(s.args[1])})",
     "argsort": _sort,
     "astype": _astype,

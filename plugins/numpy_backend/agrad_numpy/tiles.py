@@ -21,7 +21,7 @@ import numpy as np
 from agrad.plugin.programs import STOP, Ref, Step, is_elementwise
 
 if TYPE_CHECKING:
-    from agrad_numpy.executor import Text
+    from agrad_numpy.executor import NumpyText
 
 #: An array's shape, strides and dtype.
 Layout = tuple[tuple[int, ...], tuple[int, ...], Any]
@@ -47,7 +47,7 @@ AHEAD = 2**12
 PATIENCE = 64
 
 
-class Run:
+class TiledRun:
     """Steps between two positions of a program that are run tile by tile.
 
     Attributes
@@ -72,7 +72,7 @@ class Run:
         The number of leading axes that are merged and cut.
     """
 
-    def __init__(self, text: Text, start: int, stop: int) -> None:
+    def __init__(self, text: NumpyText, start: int, stop: int) -> None:
         self.text = text
         self.members: list[int] = []
         self.ahead: list[int] = []
@@ -258,7 +258,7 @@ class _Tiles:
         The buffers of values of a tile that nobody needs after it.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TiledRun) -> None:
         self.run, self.text = run, run.text
         self.arguments: dict[str, str] = {}
         self.before: list[str] = []

@@ -14,7 +14,7 @@ from typing import Any
 
 import agrad.numpy as _names
 from agrad.compat.autograd.numpy import numpy_wrapper as _wrapper
-from agrad.compat.autograd.plain import Plain as _Plain
+from agrad.compat.autograd.plain import PlainFunction as _Plain
 from agrad.compat.autograd.plain import plain as _plain
 from agrad.numpy.table import EFFECT as _EFFECT
 from agrad.numpy.table import REFUSED as _REFUSED

@@ -45,11 +45,11 @@ class NativeExecutor(Executor):
         """Return the program as native code; `threads`: how many threads run large loops."""
         from agrad_numpy.executor import default_threads  # noqa: PLC0415 (as above)
         from agrad_numpy.native import spreading  # noqa: PLC0415 (as above)
-        from agrad_numpy.native.running import Running, plain  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.running import NativeProgram, plain  # noqa: PLC0415 (as above)
 
         count = (default_threads() if threads is None else threads) if spreading.available() else 1
         lowered = _exactly(program) if exact else _loosely(program)
-        running = Running(lowered, backend, own=not exact, plain=program, threads=count)
+        running = NativeProgram(lowered, backend, own=not exact, plain=program, threads=count)
         native = running.native([plain(value) for value in values])
         if len(native.python) > max(4, len(program.steps) // self.share):
             raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")
@@ -60,9 +60,9 @@ class NativeExecutor(Executor):
     ) -> tuple[float, Callable[..., Any]]:
         """Return how to run a program of small arrays with the bits of its text."""
         from agrad_numpy.executor import turned  # noqa: PLC0415 (as above)
-        from agrad_numpy.native.entry import flags  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.builtin import flags  # noqa: PLC0415 (as above)
         from agrad_numpy.native.lowering import predicted_seconds  # noqa: PLC0415 (as above)
-        from agrad_numpy.native.running import Native, plain  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.running import NativeCode, plain  # noqa: PLC0415 (as above)
         from agrad_numpy.tiles import CUT_FROM  # noqa: PLC0415 (as above)
 
         largest = max(
@@ -77,13 +77,13 @@ class NativeExecutor(Executor):
         same_bits = _exactly(program if exact else turned(program))
 
         def make(values: Sequence[Any]) -> Callable[..., Any]:
-            return Native(same_bits, backend, list(map(plain, values)), own=False, whole=True, tells=not quiet).call
+            return NativeCode(same_bits, backend, list(map(plain, values)), own=False, whole=True, tells=not quiet).call
 
         return predicted_seconds(same_bits), make
 
     def in_c(self, program: Any, backend: Any, *, exact: bool = False, **options: Any) -> tuple[int, Any]:
         """Return the program as a C function."""
-        from agrad_numpy.native.in_c import in_c  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.c_functions import in_c  # noqa: PLC0415 (as above)
 
         return in_c(_exactly(program) if exact else _loosely(program), backend, own=not exact)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from agrad.plugin.programs import Program, Ref, Shaped, Step, is_number
-from agrad_numpy.native.expanding import DIAGONALS, REQUIRED, Writing
+from agrad_numpy.native.expanding import DIAGONALS, REQUIRED, StepRewriter
 from agrad_numpy.native.ir import FLOATS
 from agrad_numpy.native.repeating import TINY
 
@@ -68,7 +68,7 @@ class Banded:
         return not any(type(part) is Ref for part in (*self.on.values(), self.beside))
 
 
-class Diagonals(Writing):
+class Diagonals(StepRewriter):
     """A program's steps, with those of such values on their diagonals.
 
     Parameters

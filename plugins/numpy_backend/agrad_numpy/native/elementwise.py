@@ -8,7 +8,7 @@ from typing import Any
 
 from agrad.plugin.programs import DType, Ref, Shaped, Step, is_number
 from agrad_numpy.native import vector_math
-from agrad_numpy.native.ir import FLOATS, TYPES, Arithmetic, Function, literal, vector
+from agrad_numpy.native.ir import FLOATS, TYPES, Arithmetic, IRFunction, literal, vector
 
 #: Comparisons: of floats, of integers. NaN is unequal to everything.
 COMPARISONS = {
@@ -137,7 +137,7 @@ def _casts(before: str, after: str) -> bool:
 
 
 def value(
-    f: Function, step: Step, operand: Operand, dtypes: Callable[[int], str], width: int, math_: vector_math.Math
+    f: IRFunction, step: Step, operand: Operand, dtypes: Callable[[int], str], width: int, math_: vector_math.Math
 ) -> str:
     """Return the result of a step, which `supports` accepts; `operand` returns an argument as a value of a dtype."""
     op, made = step.op, dtypes(step.made[0])
@@ -180,7 +180,7 @@ def value(
     return found
 
 
-def converted(f: Function, found: str, before: str, after: str, width: int) -> str:
+def converted(f: IRFunction, found: str, before: str, after: str, width: int) -> str:
     """Return a value converted to another dtype."""
     if before == after:
         return found

@@ -66,7 +66,7 @@ def expanded(program: Program) -> Program:
     program = program.replaced(outputs=(*program.outputs, *(n for n in shown if n is not None)))
     program = written_out(program, lambda step, _: not _is_written_out(step))
     required = (Step(REQUIRED, (Ref(n),), {}, (), several=True) for n in program.outputs[count:])
-    writing = Writing(program)
+    writing = StepRewriter(program)
     for step in program.steps:
         writing.write(step)
     return program.replaced(steps=(*writing.steps, *required), shapes=writing.shapes, outputs=program.outputs[:count])
@@ -74,7 +74,7 @@ def expanded(program: Program) -> Program:
 
 def exactly(program: Program) -> Program:
     """Return a program with the same bits, with layers of small matrices and losses of classes in the steps of their kernels."""
-    writing = Exact(program)
+    writing = ExactRewriter(program)
     for step in program.steps:
         writing.write(step)
     constants = {**program.constants, **writing.constants}
@@ -86,7 +86,7 @@ def _is_written_out(step: Step) -> bool:
     return step.op in WRITTEN_OUT or (step.op == "nn.softplus" and step.args[1:2] not in ((), (1,)))
 
 
-class Writing:
+class StepRewriter:
     """Writes a program's steps anew, one by one.
 
     Attributes
@@ -222,7 +222,7 @@ class Writing:
         return True
 
 
-class Exact(Writing):
+class ExactRewriter(StepRewriter):
     """The same, with the bits of the kernels.
 
     Attributes

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from agrad_numpy.native.ir import WIDTHS, Arithmetic, Function
+from agrad_numpy.native.ir import WIDTHS, Arithmetic, IRFunction
 from agrad_numpy.native.kernels import Kernel, copied_as
-from agrad_numpy.native.lowering import Group, Lowered, collapsed
+from agrad_numpy.native.lowering import FusionGroup, LoweredProgram, collapsed
 from agrad_numpy.native.vector_math import Math
 
 
-class Indexed(Kernel):
+class IndexingKernel(Kernel):
     """Parts of an array are read, or added to zeros, one index after the other, in C order."""
 
-    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+    def __init__(self, low: LoweredProgram, group: FusionGroup, math_: Math) -> None:
         super().__init__(low, group, math_)
         (step,) = self.steps
         self.adds = step.op == "scatter_add"
@@ -41,7 +41,7 @@ class Indexed(Kernel):
         layouts = tuple(self.outer), tuple(self.outer_strides), tuple(self.inner), tuple(self.inner_strides)
         self.key = "indexed", self.adds, self.dtype, tuple(self.kinds), tuple(self.along), self.zeros, layouts
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+    def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         *indices, whole, part, status = pointers
         if self.adds:
             f.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
@@ -70,7 +70,7 @@ class Indexed(Kernel):
         f.nest(self.outer, self.outer_strides, 0, one)
         return []
 
-    def _place(self, f: Function, pointer: str, kind: str, count: int, stride: int, status: str) -> str:
+    def _place(self, f: IRFunction, pointer: str, kind: str, count: int, stride: int, status: str) -> str:
         """Return the offset of an index, which counts from the end if it is negative; that of 0 for an invalid one."""
         index = f.load(pointer, kind)
         if kind == "int32":

@@ -45,7 +45,7 @@ def integer(value: int, kind: str, width: int = 0) -> str:
     return f"splat ({kind} {int(value)})" if width else str(int(value))
 
 
-class Function:
+class IRFunction:
     """The lines of a function, and the functions that they call.
 
     Attributes
@@ -263,7 +263,7 @@ class Arithmetic:
 
     Parameters
     ----------
-    f : Function
+    f : IRFunction
         The function they are added to.
     dtype : str
         ``"float32"`` or ``"float64"``.
@@ -271,7 +271,7 @@ class Arithmetic:
         The width of vectors; 0 for scalars.
     """
 
-    def __init__(self, f: Function, dtype: str, width: int) -> None:
+    def __init__(self, f: IRFunction, dtype: str, width: int) -> None:
         self.f, self.dtype, self.width = f, dtype, width
         self.kind = vector(TYPES[dtype], width)
         self.bits = 32 if dtype == "float32" else 64

@@ -6,7 +6,7 @@ import functools
 import sys
 from typing import Any
 
-from agrad_numpy.native import keeping
+from agrad_numpy.native import disk_cache
 
 #: LLVM's optimisation level: a higher one takes longer and makes nothing here faster.
 EFFORT = 1
@@ -57,7 +57,7 @@ def vector_bytes() -> int:
     return 64 if {"+avx512f", "+avx512bw", "+avx512dq", "+avx512vl"} <= features else 32
 
 
-class Compiled:
+class CompiledModule:
     """A compiled LLVM module; its code is freed with it.
 
     Parameters
@@ -72,12 +72,12 @@ class Compiled:
         llvm, target, cpu, features = _llvm()
         machine = target.create_target_machine(cpu=cpu, features=features, opt=EFFORT, jit=True)
         self._context = llvm.create_context()  # a shared one would keep the names of each module, and is for one thread
-        key = keeping.key_of(text, *_made_by()) if kept else b""
-        code = keeping.read(key) if kept else None
+        key = disk_cache.key_of(text, *_made_by()) if kept else b""
+        code = disk_cache.read(key) if kept else None
         if code is None:
             code = self._code(text, machine)
             if kept:
-                keeping.write(key, code)
+                disk_cache.write(key, code)
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", self._context), machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()

@@ -15,8 +15,8 @@ import numpy as np
 from agrad.plugin.programs import Ref, Step
 from agrad_numpy.native import elementwise, linalg, spreading
 from agrad_numpy.native.expanding import DIAGONALS, LARGEST
-from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, literal, vector
-from agrad_numpy.native.lowering import Group, Lowered, Place, collapsed, contiguous
+from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, IRFunction, literal, vector
+from agrad_numpy.native.lowering import FusionGroup, LoweredProgram, Placement, collapsed, contiguous
 from agrad_numpy.native.vector_math import Math, any_of
 
 #: Sums of up to this many elements are computed sequentially in eight lanes, and longer ones in halves: NumPy's order.
@@ -58,7 +58,7 @@ class Kernel:
         Slots and offsets.
     """
 
-    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+    def __init__(self, low: LoweredProgram, group: FusionGroup, math_: Math) -> None:
         self.low, self.group, self.math = low, group, math_
         self.steps = [low.steps[at] for at in group.steps]
         self.args: list[tuple[int, int]] = []
@@ -72,23 +72,23 @@ class Kernel:
             found = self._like.text(name)
             self.declared = self._like.declared
             return found
-        f = Function()
+        f = IRFunction()
         before = self.write(f, self.pointers_of(f), name)
         self.declared |= f.declared
         return "\n".join([*before, f"define void @{name}(ptr %slots, ptr %args) {{", *f.lines, "  ret void", "}"])
 
-    def pointers_of(self, f: Function) -> list[str]:
+    def pointers_of(self, f: IRFunction) -> list[str]:
         """Return the position of an operand."""
         return [self.pointer(f, 16 * at) for at in range(len(self.args))]
 
-    def pointer(self, f: Function, at: str | int) -> str:
+    def pointer(self, f: IRFunction, at: str | int) -> str:
         """Return the position of an argument this many bytes further on."""
         pair = f.at("%args", at)
         slot, offset = f.get(f"load i64, ptr {pair}"), f.get(f"load i64, ptr {f.at(pair, 8)}")
         base = f.get(f"load ptr, ptr {f.get(f'getelementptr ptr, ptr %slots, i64 {slot}')}")
         return f.at(base, offset)
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+    def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         """Write the kernel's lines; return the lines of functions that precede it."""
         raise NotImplementedError
 
@@ -152,10 +152,10 @@ class Kernel:
         return place.shape, place.strides, place.dtype.name
 
 
-class Tiny(Kernel):
+class TinyKernel(Kernel):
     """Values of a few elements, each one vector, in C order: views are shuffles."""
 
-    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+    def __init__(self, low: LoweredProgram, group: FusionGroup, math_: Math) -> None:
         super().__init__(low, group, math_)
         if self._follows():
             return
@@ -167,7 +167,7 @@ class Tiny(Kernel):
         if self.fails:
             self.args.append(low.status)
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+    def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         low = self.low
         self.f, self.values = f, dict[int, str]()
         *pointers, self.status = pointers if self.fails else [*pointers, ""]
@@ -190,7 +190,7 @@ class Tiny(Kernel):
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def _load(self, place: Place, pointer: str) -> str:
+    def _load(self, place: Placement, pointer: str) -> str:
         dtype, count, f = place.dtype.name, place.size, self.f
         kind, width = TYPES[dtype], count if count > 1 else 0
         offsets = offsets_of(place)
@@ -204,7 +204,7 @@ class Tiny(Kernel):
             found = f.put(found, f.load(f.at(pointer, offset), dtype), at, kind, width)
         return found
 
-    def _store(self, value: str, place: Place, pointer: str) -> None:
+    def _store(self, value: str, place: Placement, pointer: str) -> None:
         dtype, count = place.dtype.name, place.size
         offsets = offsets_of(place)
         order = np.argsort(offsets)
@@ -428,7 +428,7 @@ def together(e: Arithmetic, op: str, sums: Sequence[str]) -> str:
     return joined(e, op, joined(e, op, one, two), joined(e, op, three, four))
 
 
-def offsets_of(place: Place) -> list[int]:
+def offsets_of(place: Placement) -> list[int]:
     """Return the offsets of a value's elements, in C order."""
     found = np.zeros(place.shape, np.int64)
     for axis, (n, stride) in enumerate(zip(place.shape, place.strides, strict=True)):
@@ -456,10 +456,10 @@ def view_of(step: Step, array: Any, shape: tuple[int, ...]) -> Any:
     return array.reshape(shape)  # reshape, expand_dims, squeeze
 
 
-class Loop(Kernel):
+class ElementwiseLoop(Kernel):
     """Elementwise steps over one shape, in vectors; and sums of their results."""
 
-    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+    def __init__(self, low: LoweredProgram, group: FusionGroup, math_: Math) -> None:
         super().__init__(low, group, math_)
         if self._follows():
             return
@@ -494,7 +494,7 @@ class Loop(Kernel):
         strides = low.places[self.stored[0] if self.stored else self.made[-1]].strides
         return sorted(range(len(strides)), key=lambda i: (-strides[i], i))
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+    def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         low = self.low
         shape, strides = collapsed(self.shape, self.strides)
         found = dict(zip((*self.taken, *self.stored), pointers, strict=True))
@@ -508,7 +508,7 @@ class Loop(Kernel):
         if self.sums:
             return self._sums(f, shape, strides, width, name)
 
-        def over(f: Function, sizes: Sequence[int], pointers: list[str]) -> None:
+        def over(f: IRFunction, sizes: Sequence[int], pointers: list[str]) -> None:
             f.nest(sizes, strides, width, lambda offsets, w: self._body(f, pointers, offsets, strides, w) and None)
 
         if not self.spread:
@@ -520,19 +520,19 @@ class Loop(Kernel):
         if left:
             behind = zip(self.pointers, steps, strict=True)
             over(f, [left, *shape[1:]], [f.at(p, whole * rows * step) for p, step in behind])
-        part = Function()
+        part = IRFunction()
         starts = [part.get(f"mul i64 %k, {rows * step}") for step in steps]
         over(part, [rows, *shape[1:]], [part.at(p, s) for p, s in zip(self._pointers_in(part), starts, strict=True)])
         return self._spread(f, part, "null", whole, name)
 
     # -- on several threads -------------------------------------------------------------------------------------------
 
-    def _pointers_in(self, f: Function) -> list[str]:
+    def _pointers_in(self, f: IRFunction) -> list[str]:
         """Return the positions of everything in such a function."""
         found = dict(zip((*self.taken, *self.stored), self.pointers_of(f), strict=True))
         return [found[number] for number in (*self.read, *self.written, *(step.made[0] for step in self.sums))]
 
-    def _spread(self, f: Function, part: Function, room: str, count: int, name: str) -> list[str]:
+    def _spread(self, f: IRFunction, part: IRFunction, room: str, count: int, name: str) -> list[str]:
         """Write the call that runs the parts; return the lines of the function that runs one."""
         self.declared |= {spreading.TEXT, *part.declared}
         given = f"ptr @{name}.part, ptr %slots, ptr %args, ptr {room}, i64 {count}, i64 {self.low.threads}"
@@ -541,7 +541,12 @@ class Loop(Kernel):
         return [head, *part.lines, "  ret void", "}"]
 
     def _body(
-        self, f: Function, pointers: Sequence[str], offsets: Sequence[str], strides: Sequence[Sequence[int]], width: int
+        self,
+        f: IRFunction,
+        pointers: Sequence[str],
+        offsets: Sequence[str],
+        strides: Sequence[Sequence[int]],
+        width: int,
     ) -> Callable[[int], str]:
         """Write the steps except sums at one position; return the function that returns a value there."""
         low, values = self.low, dict[int, str]()
@@ -569,7 +574,7 @@ class Loop(Kernel):
         return value_of
 
     def _sums(
-        self, f: Function, shape: list[int], strides: Sequence[Sequence[int]], width: int, name: str
+        self, f: IRFunction, shape: list[int], strides: Sequence[Sequence[int]], width: int, name: str
     ) -> list[str]:
         """Write sums: rows are added in pairs, other axes sequentially."""
         low = self.low
@@ -629,10 +634,10 @@ class Loop(Kernel):
             f.nest(outer, steps, 0, divide)
         return before
 
-    def _row_in_parts(self, f: Function, count: int, dtype: str, name: str) -> tuple[str, list[str]]:
+    def _row_in_parts(self, f: IRFunction, count: int, dtype: str, name: str) -> tuple[str, list[str]]:
         """Write the sum of a row on several threads, in the same halves; return the sums, and lines of functions."""
         kinds, parts = self._results(dtype), spreading.halves(0, count)
-        part = Function()
+        part = IRFunction()
         table = part.get(f"getelementptr [2 x i64], ptr @{name}.parts, i64 %k")
         start, size = part.get(f"load i64, ptr {table}"), part.get(f"load i64, ptr {part.at(table, 8)}")
         given = ", ".join(f"ptr {p}" for p in self._pointers_in(part))
@@ -665,7 +670,7 @@ class Loop(Kernel):
         kind, kinds = TYPES[dtype], self._results(dtype)
         names = [f"%p{k}" for k in range(len(self.pointers))]
         given = ", ".join(f"ptr {p}" for p in names)
-        f = Function()
+        f = IRFunction()
         eight, one = Arithmetic(f, dtype, 8), Arithmetic(f, dtype, 0)
         strides = [[step] for step in steps]
         wide = [f.get(f"alloca {eight.kind}, align 32") for _ in self.sums]
@@ -701,7 +706,7 @@ class Loop(Kernel):
         leaf = [f"define internal {kinds} @{name}.leaf{head} noinline {{", *f.lines, f"  ret {kinds} {found}", "}"]
         return [*leaf, *self._halving(name, given, kinds, dtype)]
 
-    def _if(self, f: Function, condition: str, then: Callable[[], None]) -> None:
+    def _if(self, f: IRFunction, condition: str, then: Callable[[], None]) -> None:
         name, truth = f.name("if"), f.get(condition)
         f.do(f"br i1 {truth}, label %{name}.then, label %{name}.after")
         f.label(f"{name}.then")
@@ -710,7 +715,7 @@ class Loop(Kernel):
         f.label(f"{name}.after")
 
     def _eights(
-        self, f: Function, middle: str, body: Callable[[str], None], wide: list[str], totals: list[str], dtype: str
+        self, f: IRFunction, middle: str, body: Callable[[str], None], wide: list[str], totals: list[str], dtype: str
     ) -> None:
         """Write the loop over vectors of eight, and add the eight sums."""
         f.loop("%start", middle, 8, body)
@@ -721,7 +726,7 @@ class Loop(Kernel):
             f.do(f"store {TYPES[dtype]} {total}, ptr {t}, align 8")
 
     def _halving(self, name: str, given: str, kinds: str, dtype: str) -> list[str]:
-        kind, f = TYPES[dtype], Function()
+        kind, f = TYPES[dtype], IRFunction()
         lines = [
             f"define internal {kinds} @{name}.row({given}, i64 %start, i64 %count) noinline {{",
             f"  %short = icmp ule i64 %count, {LEAF}",
@@ -745,10 +750,10 @@ class Loop(Kernel):
         return [*lines, *f.lines, f"  ret {kinds} {made}", "}"]
 
 
-class Called(Kernel):
+class NumpyLoop(Kernel):
     """An inner loop of NumPy's, called on whole arrays; the kernel itself contains no address."""
 
-    def __init__(self, low: Lowered, group: Group, math_: Math, address: Address,
+    def __init__(self, low: LoweredProgram, group: FusionGroup, math_: Math, address: Address,
                  constant: Callable[[Any, str], tuple[int, int]]) -> None:  # fmt: skip
         super().__init__(low, group, math_)
         (step,), (at,) = self.steps, group.steps
@@ -771,7 +776,7 @@ class Called(Kernel):
         self.shape, self.strides = collapsed([shape[i] for i in order], [[row[i] for i in order] for row in strides])
         self.key = "called", tuple(self.shape), tuple(self.strides)
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+    def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         *operands, function, data = pointers
         count = len(operands)
         places = f.get(f"alloca [{count} x ptr], align 8")
@@ -811,7 +816,7 @@ class Generalized(Kernel):
     inner: tuple[int, ...]
     fails = False
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+    def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         if self.fails:
             *pointers, status = pointers
         *operands, function, data = pointers
@@ -843,10 +848,10 @@ class Generalized(Kernel):
         return []
 
 
-class Product(Generalized):
+class MatrixProduct(Generalized):
     """Products of matrices, by the loop of NumPy's ``matmul``, which calls BLAS as NumPy does."""
 
-    def __init__(self, low: Lowered, group: Group, math_: Math, address: Address) -> None:
+    def __init__(self, low: LoweredProgram, group: FusionGroup, math_: Math, address: Address) -> None:
         super().__init__(low, group, math_)
         (step,) = self.steps
         a, b = (low.places[n] for n in step.refs)
@@ -859,7 +864,7 @@ class Product(Generalized):
         outer = made.shape[:count]
 
         def over(own: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[int, ...]:
-            return Place(own[0][:-2], own[1][:-2], made.dtype, 0, 0).over(outer)
+            return Placement(own[0][:-2], own[1][:-2], made.dtype, 0, 0).over(outer)
 
         self.outer, self.strides = collapsed(outer, [over(left), over(right), made.strides[:count]])
         self.sizes = left[0][-2], left[0][-1], right[0][-1]
@@ -868,12 +873,12 @@ class Product(Generalized):
         self.key = "product", self.sizes, self.inner, tuple(self.outer), tuple(self.strides), made.dtype.itemsize
 
 
-class Solved(Generalized):
+class LinalgKernel(Generalized):
     """Linear algebra by the loops of ``numpy.linalg``, which call LAPACK as NumPy does and return NaN on failure."""
 
     fails = True
 
-    def __init__(self, low: Lowered, group: Group, math_: Math, address: Address) -> None:
+    def __init__(self, low: LoweredProgram, group: FusionGroup, math_: Math, address: Address) -> None:
         super().__init__(low, group, math_)
         (step,) = self.steps
         called = low.lapack(step)
@@ -883,7 +888,7 @@ class Solved(Generalized):
         made = places[-1]
         outer = made.shape[: len(made.shape) - cores[-1]]
         rows = [
-            Place(p.shape[: len(p.shape) - k], p.strides[: len(p.shape) - k], p.dtype, 0, 0).over(outer)
+            Placement(p.shape[: len(p.shape) - k], p.strides[: len(p.shape) - k], p.dtype, 0, 0).over(outer)
             for p, k in zip(places, cores, strict=True)
         ]
         self.outer, self.strides = collapsed(outer, rows)
@@ -895,10 +900,10 @@ class Solved(Generalized):
         self.key = "solved", called.__name__, self.sizes, self.inner, tuple(self.outer), tuple(self.strides)
 
 
-class Copied(Kernel):
+class CopyKernel(Kernel):
     """Operands are put into parts of a result; zeros elsewhere."""
 
-    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+    def __init__(self, low: LoweredProgram, group: FusionGroup, math_: Math) -> None:
         super().__init__(low, group, math_)
         (step,) = self.steps
         made = step.made[0]
@@ -975,10 +980,10 @@ class Copied(Kernel):
             del self.parts[1:]
         self.key = "copied", self.zeros, self.dtype, tuple((tuple(a), tuple(b)) for a, b in self.parts), self.count
 
-    def pointers_of(self, f: Function) -> list[str]:
+    def pointers_of(self, f: IRFunction) -> list[str]:
         return super().pointers_of(f) if self.count == 1 else []
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+    def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         if self.zeros:
             f.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
             f.do(f"call void @llvm.memset.p0.i64(ptr align 8 {pointers[-1]}, i8 0, i64 {self.zeros}, i1 false)")
@@ -994,7 +999,7 @@ class Copied(Kernel):
         f.loop(0, self.count, 1, one)
         return []
 
-    def _part(self, f: Function, part: tuple[list[int], list[tuple[int, ...]]], source: str, target: str) -> None:
+    def _part(self, f: IRFunction, part: tuple[list[int], list[tuple[int, ...]]], source: str, target: str) -> None:
         """Copy one operand."""
         shape, strides = part
         from_, to = (row[-1] if row else 0 for row in strides)
@@ -1006,10 +1011,10 @@ class Copied(Kernel):
         f.nest(shape, strides, WIDTHS[self.dtype], move)
 
 
-class Required(Kernel):
+class NanCheck(Kernel):
     """Records whether a value has a NaN element."""
 
-    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+    def __init__(self, low: LoweredProgram, group: FusionGroup, math_: Math) -> None:
         super().__init__(low, group, math_)
         (number,) = self.steps[0].refs
         place = low.places[number]
@@ -1018,7 +1023,7 @@ class Required(Kernel):
         self.args = [low.where(number), low.status]
         self.key = "required", self.dtype, tuple(self.shape), tuple(self.strides)
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+    def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         value, status = pointers
         step = self.strides[0][-1] if self.shape else 0
 
@@ -1041,7 +1046,7 @@ def copied_as(dtype: Any) -> str:
     return dtype.name if dtype.name in TYPES else {4: "int32", 8: "int64"}[dtype.itemsize]
 
 
-def region_of(place: Place, key: Any) -> Place:
+def region_of(place: Placement, key: Any) -> Placement:
     """Return the part of a value that an index selects."""
     whole = np.empty(1, place.dtype)
     whole = np.lib.stride_tricks.as_strided(whole, place.shape, place.strides)  # never read
@@ -1049,8 +1054,8 @@ def region_of(place: Place, key: Any) -> Place:
     if not isinstance(part, np.ndarray):  # one element: an array of it has an address
         part = whole[(*key, ...) if isinstance(key, tuple) else (key, ...)]
     offset = int(part.__array_interface__["data"][0]) - int(whole.__array_interface__["data"][0])
-    return Place(part.shape, part.strides, place.dtype, place.root, offset)
+    return Placement(part.shape, part.strides, place.dtype, place.root, offset)
 
 
 #: The kinds of kernels that need nothing but a group.
-KINDS = {"tiny": Tiny, "loop": Loop, "copy": Copied, "required": Required}
+KINDS = {"tiny": TinyKernel, "loop": ElementwiseLoop, "copy": CopyKernel, "required": NanCheck}

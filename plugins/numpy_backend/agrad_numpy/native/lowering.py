@@ -45,7 +45,7 @@ from agrad_numpy.native.numpy_loops import loop_of, resolves
 from agrad_numpy.native.repeating import TINY, Stretch, Stretches, signatures
 
 #: The limit, in bytes, for keeping values computed only from constants.
-KEPT = 2**17
+FOLDED_BYTES = 2**17
 
 #: Products with fewer multiplications are unrolled, if the matrices have at least this many columns. Wide vectors gain
 #: more: with vectors half as wide, NumPy's BLAS is as fast.
@@ -73,7 +73,7 @@ VIEWS = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     """How a value lies in memory.
 
     Attributes
@@ -135,7 +135,7 @@ class Place:
         """Return its strides when broadcast to a shape, without leading axes of one element."""
         missing = len(shape) - len(self.shape)
         if missing < 0:
-            return Place(self.shape[-missing:], self.strides[-missing:], self.dtype, 0, 0).over(shape)
+            return Placement(self.shape[-missing:], self.strides[-missing:], self.dtype, 0, 0).over(shape)
         own = (0 if n == 1 and m != 1 else s for s, n, m in zip(self.strides, self.shape, shape[missing:], strict=True))
         return (*(0,) * missing, *own)
 
@@ -145,18 +145,18 @@ def contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     return tuple(math.prod(shape[i + 1 :]) * itemsize for i in range(len(shape)))
 
 
-class Tried:
+class NativeStepwiseRun:
     """A run of the steps one by one.
 
     Attributes
     ----------
-    places : dict of int to Place
+    places : dict of int to Placement
         By number.
     kept : dict of int to array
         Values that are the same in every call.
     kernels : list of callable
         Per step.
-    loops : dict of int to Lowered
+    loops : dict of int to LoweredProgram
         By the position of a step that is a loop, the lowered form of one of its calls, if all of it has kernels.
     followed : dict of int to int
         By the position of a step that did not run, that of the similar one, whose results have the same layout.
@@ -166,9 +166,9 @@ class Tried:
         self, program: Program, backend: Any, values: Sequence[Any], stretches: Sequence[Stretch], *, own: bool
     ) -> None:
         self.program, self.backend, self.own = program, backend, own
-        self.loops: dict[int, Lowered] = {}
+        self.loops: dict[int, LoweredProgram] = {}
         self.names = environment(backend, backend.default_device(), program)
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, Placement] = {}
         self.kept: dict[int, Any] = {}
         self.kernels: list[Any] = []
         self._values: dict[int, Any] = dict(zip(program.inputs, values, strict=True))
@@ -225,7 +225,7 @@ class Tried:
                 k = next(k for k, ref in enumerate(other.refs) if self.places[ref].root == place.root)
                 now, then = self.places[step.refs[k]], self.places[other.refs[k]]
                 root, offset = now.root, now.offset + place.offset - then.offset
-            found.append((number, Place(place.shape, place.strides, place.dtype, root, offset)))
+            found.append((number, Placement(place.shape, place.strides, place.dtype, root, offset)))
         self.places.update(found)
         self.kernels.append(self.kernels[before])
         self.followed[at] = before
@@ -268,7 +268,7 @@ class Tried:
                 ):
                     raise Refused(f"{step.op} gives another shape or dtype than the program states")
                 self._note(number, made, step.refs)
-        if same and sum(self._values[n].nbytes for n in step.made) <= KEPT:
+        if same and sum(self._values[n].nbytes for n in step.made) <= FOLDED_BYTES:
             for number in step.made:
                 self.kept[number] = self._values[number] = kept = self._values[number].copy(order="K")
                 self._note(number, kept, ())
@@ -292,7 +292,7 @@ class Tried:
             return None
         try:
             one = [*carried, *(row[0, ...] for row in rows), *rest]
-            low = Lowered(inside(body, own=self.own), self.backend, one, own=self.own, in_order=True)
+            low = LoweredProgram(inside(body, own=self.own), self.backend, one, own=self.own, in_order=True)
         except Refused:
             return None
         natural = all(low.before[n].in_order for n in low.program.outputs[: body.carried])
@@ -330,7 +330,7 @@ class Tried:
             if other is value or (base_of(other) is below and value.size):
                 root, offset = self.places[ref].root, self.places[ref].offset + address(value) - address(other)
                 break
-        self.places[number] = Place(value.shape, value.strides, value.dtype, root, offset)
+        self.places[number] = Placement(value.shape, value.strides, value.dtype, root, offset)
 
 
 def inside(body: Body, *, own: bool) -> Program:
@@ -348,10 +348,10 @@ def base_of(array: Any) -> Any:
 
 def dense(array: Any) -> Any:
     """Return an array, copied if its elements do not fill their memory."""
-    return array if Place(array.shape, array.strides, array.dtype, 0, 0).is_dense else array.copy(order="K")
+    return array if Placement(array.shape, array.strides, array.dtype, 0, 0).is_dense else array.copy(order="K")
 
 
-class Group:
+class FusionGroup:
     """Steps that become one kernel.
 
     Attributes
@@ -361,7 +361,7 @@ class Group:
         ``"required"``, ``"view"`` or ``"python"``.
     steps : list of int
         Their positions in the program.
-    like : Group or None
+    like : FusionGroup or None
         A group of a similar stretch.
     numbers : dict of int to int
         From the numbers of its values to those of this group.
@@ -373,23 +373,23 @@ class Group:
 
     def __init__(self, kind: str, steps: list[int], shape: tuple[int, ...] = ()) -> None:
         self.kind, self.steps, self.shape = kind, steps, shape
-        self.like: Group | None = None
+        self.like: FusionGroup | None = None
         self.numbers: Mapping[int, int] = {}
         self.kernel: Any = None
 
 
-class Lowered:
+class LoweredProgram:
     """A program, lowered for inputs that lie as in one call.
 
     Attributes
     ----------
-    groups : list of Group
+    groups : list of FusionGroup
         In the order in which they run.
     slots : dict of int to int
         By the number of a value with memory of its own outside the workspace, the slot of its address.
     workspace : int
         Bytes of the workspace, whose address is slot 0; the status follows it.
-    before : dict of int to Place
+    before : dict of int to Placement
         How values lay when steps ran one by one.
     threads : int
         The number of threads that run large loops.
@@ -415,13 +415,13 @@ class Lowered:
         self.in_order = in_order  # outputs lie in C's order, whatever they would
         stretches = Stretches(program.steps, program.shapes).all
         try:
-            self.tried = tried = Tried(program, backend, values, stretches, own=own)
+            self.tried = tried = NativeStepwiseRun(program, backend, values, stretches, own=own)
         except Exception:
             if not any(stretch.like for stretch in stretches):
                 raise
             for stretch in stretches:  # substitutes for values that were not computed may have been the cause
                 stretch.like = None
-            self.tried = tried = Tried(program, backend, values, stretches, own=own)
+            self.tried = tried = NativeStepwiseRun(program, backend, values, stretches, own=own)
         self.program, self.shapes = program, dict(program.shapes)
         self.places = tried.places
         for number in (*program.inputs, *tried.kept):
@@ -435,8 +435,8 @@ class Lowered:
             self.kinds.append(self._kind(at) if before is None else self.kinds[before])
         self._turn_once()
         self.outputs = self._with_outputs()
-        self.groups: list[Group] = []
-        groups: dict[int, list[Group]] = {}  # by the position where a stretch begins
+        self.groups: list[FusionGroup] = []
+        groups: dict[int, list[FusionGroup]] = {}  # by the position where a stretch begins
         for stretch in (*stretches, Stretch(len(program.steps), len(self.steps), [], [])):
             groups[stretch.start] = self._following(stretch, groups) or self._grouped(stretch.start, stretch.stop)
             self.groups += groups[stretch.start]
@@ -584,7 +584,7 @@ class Lowered:
             if turned and place.strides[1] != place.dtype.itemsize:
                 self.kinds[at] = "copy"
                 strides = contiguous(place.shape, place.dtype.itemsize)
-                self.places[number] = Place(place.shape, strides, place.dtype, number, 0)
+                self.places[number] = Placement(place.shape, strides, place.dtype, number, 0)
 
     def _is_copy(self, step: Step) -> bool:
         """Return whether a step puts operands into parts of its result, element by element, unchanged."""
@@ -702,14 +702,14 @@ class Lowered:
             place = self.places[out]
             kept = place.is_dense and not self.in_order
             strides = place.strides if kept else contiguous(place.shape, place.dtype.itemsize)
-            self.places[number] = Place(place.shape, strides, place.dtype, number, 0)
+            self.places[number] = Placement(place.shape, strides, place.dtype, number, 0)
             found.append(number)
             number += 1
         return found
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
-    def _following(self, stretch: Stretch, groups: Mapping[int, list[Group]]) -> list[Group]:
+    def _following(self, stretch: Stretch, groups: Mapping[int, list[FusionGroup]]) -> list[FusionGroup]:
         """Return the groups of a stretch that is similar to an earlier one; none if they differ."""
         like = stretch.like
         if like is None or self.kinds[stretch.start : stretch.stop] != self.kinds[like.start : like.stop]:
@@ -717,13 +717,13 @@ class Lowered:
         found = []
         for group in groups[like.start]:
             on = stretch.start - like.start
-            found.append(Group(group.kind, [at + on for at in group.steps], group.shape))
+            found.append(FusionGroup(group.kind, [at + on for at in group.steps], group.shape))
             found[-1].like, found[-1].numbers = group, stretch.numbers
         return found
 
-    def _grouped(self, start: int, stop: int) -> list[Group]:
+    def _grouped(self, start: int, stop: int) -> list[FusionGroup]:
         """Return groups of the steps of a stretch."""
-        found: list[Group] = []
+        found: list[FusionGroup] = []
         inside = {n: at for at in range(start, stop) for n in self.steps[at].made}
         needs = {at: {inside[r] for r in self.steps[at].refs if r in inside} - {at} for at in range(start, stop)}
         done: set[int] = {at for at in range(start, stop) if self.kinds[at] == "kept"}
@@ -732,7 +732,7 @@ class Lowered:
             first = next(at for at in todo if needs[at] <= done)
             kind = self.kinds[first]
             if kind == "tiny":
-                group = Group("tiny", [])
+                group = FusionGroup("tiny", [])
                 for at in todo:
                     if self.kinds[at] == "tiny" and needs[at] <= done | {*group.steps}:
                         group.steps.append(at)
@@ -741,7 +741,7 @@ class Lowered:
             elif kind == "small":
                 group = self._with_what_follows(first, todo, needs, done)
             else:
-                group = Group(kind, [first])
+                group = FusionGroup(kind, [first])
             done.update(group.steps)
             todo = [at for at in todo if at not in done]
             found.append(group)
@@ -752,9 +752,11 @@ class Lowered:
         step = self.steps[at]
         return self.shapes[step.refs[0] if self.is_sum(step) else step.made[0]].shape
 
-    def _loops(self, todo: list[int], needs: Mapping[int, set[int]], done: set[int], shape: tuple[int, ...]) -> Group:
+    def _loops(
+        self, todo: list[int], needs: Mapping[int, set[int]], done: set[int], shape: tuple[int, ...]
+    ) -> FusionGroup:
         """Return a group of steps computed in one loop over a shape: elementwise steps, and sums over the same axes."""
-        group = Group("loop", [], shape)
+        group = FusionGroup("loop", [], shape)
         members: set[int] = set()
         sums: Any = None  # axes, order and dtype of the sums in it
         made: set[int] = set()
@@ -778,9 +780,11 @@ class Lowered:
             group.steps = [at for at in group.steps if at in members]
         return group
 
-    def _with_what_follows(self, first: int, todo: list[int], needs: Mapping[int, set[int]], done: set[int]) -> Group:
+    def _with_what_follows(
+        self, first: int, todo: list[int], needs: Mapping[int, set[int]], done: set[int]
+    ) -> FusionGroup:
         """Return a group of a small product and the simple elementwise steps that take its result."""
-        group = Group("small", [first], self.loop_shape(first))
+        group = FusionGroup("small", [first], self.loop_shape(first))
         made = {*self.steps[first].made}
         for at in todo:
             step = self.steps[at]
@@ -791,7 +795,7 @@ class Lowered:
                 made.update(step.made)
         return group
 
-    def _goes_as_alone(self, group: Group, members: set[int]) -> bool:
+    def _goes_as_alone(self, group: FusionGroup, members: set[int]) -> bool:
         """Return whether a loop traverses the operand of a sum as NumPy does in isolation, which determines the bits."""
         sums = [at for at in group.steps if at not in members]
         step = self.steps[sums[0]]
@@ -835,27 +839,27 @@ class Lowered:
             self.slots.setdefault(number, len(self.slots) + 1)
         self._share()
 
-    def _has_memory(self, group: Group, at: int, number: int) -> bool:
+    def _has_memory(self, group: FusionGroup, at: int, number: int) -> bool:
         """Return whether a value is written to memory."""
         if group.kind in ("tiny", "loop", "small"):
             return number in self.needed or (group.kind == "loop" and self.is_sum(self.steps[at]))
         return True
 
-    def _settle(self, group: Group, at: int, number: int) -> None:
+    def _settle(self, group: FusionGroup, at: int, number: int) -> None:
         """Give a value memory of its own, in NumPy's layout, unless it shares another one's."""
         place = self.places[number]
         if group.kind != "view":
             # a product is computed differently for other strides, so even copied views keep their strides
             kept = place.is_dense or (group.kind == "tiny" and min(place.strides, default=1) > 0)
             strides = place.strides if kept else contiguous(place.shape, place.dtype.itemsize)
-            self.places[number] = Place(place.shape, strides, place.dtype, number, 0)
+            self.places[number] = Placement(place.shape, strides, place.dtype, number, 0)
             return
         step = self.steps[at]
         ref = next(r for r in step.refs if self.before[r].root == self.before[number].root)
         now, then = self.places[ref], self.before[ref]
         if now.strides == then.strides:
             offset = now.offset + place.offset - then.offset
-            self.places[number] = Place(place.shape, place.strides, place.dtype, now.root, offset)
+            self.places[number] = Placement(place.shape, place.strides, place.dtype, now.root, offset)
             return
         # it was a view of a view, which is now copied: a view of such a copy shows its layout
         reach = [(n - 1) * s for n, s in zip(now.shape, now.strides, strict=True)]
@@ -867,7 +871,7 @@ class Lowered:
         if base_of(part) is not memory:
             raise Refused(f"{step.op} is no view of a copy of its operand")
         offset = now.offset + address(part) - address(operand)
-        self.places[number] = Place(part.shape, part.strides, part.dtype, now.root, offset)
+        self.places[number] = Placement(part.shape, part.strides, part.dtype, now.root, offset)
 
     def _share(self) -> None:
         """Lay out the workspace: memory is reused after the last use of its value."""
@@ -900,7 +904,7 @@ class Lowered:
         loops = [Scratch(self.steps[at].args[1], low).total for at, low in self.tried.loops.items()]
         self.workspace += max(loops, default=0)
 
-    def _is_stored(self, group: Group, at: int, number: int) -> bool:
+    def _is_stored(self, group: FusionGroup, at: int, number: int) -> bool:
         """Return whether a value has a part of the workspace."""
         return self.places[number].root == number and number not in self.slots and self._has_memory(group, at, number)
 
@@ -980,7 +984,7 @@ class Scratch:
         Bytes of all.
     """
 
-    def __init__(self, body: Body, low: Lowered) -> None:
+    def __init__(self, body: Body, low: LoweredProgram) -> None:
         self.total = 0
         self._reserve(low.workspace + 8)
         rooms = [low.places[n].nbytes for n in low.outputs]

@@ -11,9 +11,9 @@ from typing import Any
 
 from agrad.plugin.programs import Ref
 from agrad_numpy.native import elementwise
-from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, Function, literal
+from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, IRFunction, literal
 from agrad_numpy.native.kernels import Kernel, Key
-from agrad_numpy.native.lowering import Group, Lowered
+from agrad_numpy.native.lowering import FusionGroup, LoweredProgram
 from agrad_numpy.native.vector_math import Math
 
 #: The number of rows in registers at a time, and of all vectors.
@@ -23,7 +23,7 @@ ROWS, VECTORS = 4, 8
 TERMS = 4
 
 
-class Small(Kernel):
+class SmallProduct(Kernel):
     """A product and the steps that follow, tile by tile.
 
     A tile holds some rows, each in vectors along the columns of the right operand. If these are not contiguous, as in
@@ -31,7 +31,7 @@ class Small(Kernel):
     transposed back.
     """
 
-    def __init__(self, low: Lowered, group: Group, math_: Math) -> None:
+    def __init__(self, low: LoweredProgram, group: FusionGroup, math_: Math) -> None:
         super().__init__(low, group, math_)
         if self._follows():
             return
@@ -46,7 +46,7 @@ class Small(Kernel):
         self.each = next(u for u in range(min(TERMS, self.terms), 0, -1) if self.terms % u == 0)
         self.key = Key(("small", self._structure(), tuple(self._layout(n) for n in (*self.taken, *self.stored))))
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+    def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         self.f = f
         self.at = dict(zip((*self.taken, *self.stored), pointers, strict=True))
         a, b = self.steps[0].refs
@@ -196,7 +196,7 @@ class Small(Kernel):
                 f.store_strided(values[made], pointer, along, low.dtype(made), width)
 
 
-def transposed(f: Function, lines: Sequence[str], kind: str, width: int) -> list[str]:
+def transposed(f: IRFunction, lines: Sequence[str], kind: str, width: int) -> list[str]:
     """Return the columns of vectors of a width as vectors."""
     count = len(lines)
     if not width or count == 1:

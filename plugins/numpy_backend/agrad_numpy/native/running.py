@@ -11,13 +11,13 @@ import numpy as np
 from agrad.plugin.backend import Refused, once
 from agrad.plugin.programs import Program
 from agrad_numpy.executor import address, aligned
-from agrad_numpy.native.entry import entry, flags
-from agrad_numpy.native.indexing import Indexed
-from agrad_numpy.native.jit import Compiled
-from agrad_numpy.native.kernels import KINDS, Called, Kernel, Product, Solved
-from agrad_numpy.native.lowering import Group, Lowered
+from agrad_numpy.native.builtin import entry, flags
+from agrad_numpy.native.indexing import IndexingKernel
+from agrad_numpy.native.jit import CompiledModule
+from agrad_numpy.native.kernels import KINDS, Kernel, LinalgKernel, MatrixProduct, NumpyLoop
+from agrad_numpy.native.lowering import FusionGroup, LoweredProgram
 from agrad_numpy.native.numpy_loops import loop_of
-from agrad_numpy.native.products import Small
+from agrad_numpy.native.products import SmallProduct
 from agrad_numpy.native.scanning import Scan
 from agrad_numpy.native.vector_math import Math
 
@@ -92,17 +92,17 @@ class Schedule:
         The addresses that are the same in every call, 0 for others.
     entries : list of Kernel
         The kernels, without Python's steps.
-    python : list of (int, Group)
+    python : list of (int, FusionGroup)
         Steps of Python, each with the position among the entries before which it runs, ascending.
     within : list of Schedule
         Those of loops.
     """
 
-    def __init__(self, low: Lowered, math_: Math) -> None:
+    def __init__(self, low: LoweredProgram, math_: Math) -> None:
         self.low, self._math = low, math_
         self.slots: list[int] = [0] * (len(low.slots) + 1)
         self.entries: list[Kernel] = []
-        self.python: list[tuple[int, Group]] = []
+        self.python: list[tuple[int, FusionGroup]] = []
         self.within: list[Schedule] = []
         self._extra: dict[Any, int] = {}
         self._held: list[Any] = []
@@ -117,13 +117,13 @@ class Schedule:
         self.template = np.array(self.slots, np.int64)
         self.table = np.zeros((max(len(self.entries), 1), 2), np.int64)
 
-    def _kernel(self, group: Group) -> Kernel:
+    def _kernel(self, group: FusionGroup) -> Kernel:
         if group.kind == "call":
-            return Called(self.low, group, self._math, self._loop, self._number)
+            return NumpyLoop(self.low, group, self._math, self._loop, self._number)
         if group.kind in ("product", "solved"):
-            return (Product if group.kind == "product" else Solved)(self.low, group, self._math, self._loop)
+            return (MatrixProduct if group.kind == "product" else LinalgKernel)(self.low, group, self._math, self._loop)
         if group.kind in ("small", "indexed"):
-            return (Small if group.kind == "small" else Indexed)(self.low, group, self._math)
+            return (SmallProduct if group.kind == "small" else IndexingKernel)(self.low, group, self._math)
         if group.kind != "scan":
             return KINDS[group.kind](self.low, group, self._math)
         inner = Schedule(self.low.tried.loops[group.steps[0]], self._math)
@@ -168,14 +168,14 @@ class Schedule:
             start += 16 * len(kernel.args)
 
 
-class Native:
+class NativeCode:
     """A program as native code, for inputs that lie as in one call.
 
     Attributes
     ----------
     backend : Backend
         NumPy's.
-    python : list of (int, Group)
+    python : list of (int, FusionGroup)
         Steps of Python, each with the position of the schedule before which it runs, ascending.
     kernels : int
         How many distinct kernels there are.
@@ -187,7 +187,7 @@ class Native:
     Parameters
     ----------
     program, backend, own, threads
-        Those of `Running`; a program that reports errors runs on one thread, because each thread has its own error
+        Those of `NativeProgram`; a program that reports errors runs on one thread, because each thread has its own error
         flags.
     values : sequence of array
         Of a call.
@@ -209,7 +209,9 @@ class Native:
         tells: bool = False,
     ) -> None:
         firsts, self.backend = [*dict.fromkeys(program.outputs)], backend
-        self.low = low = Lowered(program.replaced(outputs=tuple(firsts)), backend, values, own=own, threads=threads)
+        self.low = low = LoweredProgram(
+            program.replaced(outputs=tuple(firsts)), backend, values, own=own, threads=threads
+        )
         self.outputs = [low.outputs[firsts.index(number)] for number in program.outputs]
         math_ = Math()
         self._schedule = Schedule(low, math_)
@@ -227,7 +229,7 @@ class Native:
         self.text = "\n".join(
             [*sorted(declared), *math_.variables(), *math_.texts.values(), *texts, self._calling(), RUN]
         )
-        self._code = Compiled(self.text)
+        self._code = CompiledModule(self.text)
         for op, dtype in math_.loops:
             found = loop_of(getattr(np, op), (dtype, dtype))
             if found is None:
@@ -242,9 +244,9 @@ class Native:
         for each in whole:
             each.fill(at)
         if self.python:
-            self.call: Callable[..., Any] = Apart(lambda: Workspace(self))
+            self.call: Callable[..., Any] = ConcurrentCalls(lambda: Workspace(self))
         elif low.work() > LONG:  # other threads may run meanwhile
-            self.call = Apart(lambda: self.entry(releases=True))
+            self.call = ConcurrentCalls(lambda: self.entry(releases=True))
         else:
             self.call = self.entry(releases=False)
 
@@ -307,7 +309,7 @@ class Native:
         return len(self._schedule.entries)
 
 
-class Apart:
+class ConcurrentCalls:
     """Calls a program of which several calls run at a time, each with memory of its own.
 
     Parameters
@@ -337,11 +339,11 @@ class Workspace:
 
     Parameters
     ----------
-    native : Native
+    native : NativeCode
         The program.
     """
 
-    def __init__(self, native: Native) -> None:
+    def __init__(self, native: NativeCode) -> None:
         self._native = native
         slots, work = native.memory()
         self._work, self._status = work, work[native.low.workspace : native.low.workspace + 8]
@@ -395,7 +397,7 @@ class Workspace:
         return found
 
 
-class Running:
+class NativeProgram:
     """The result of an executor: a program, with code for each layout of its inputs.
 
     Parameters
@@ -417,7 +419,7 @@ class Running:
     ) -> None:
         self._program, self._backend, self._own, self._threads = program, backend, own, threads
         self._plain = plain or program
-        self._natives: dict[Any, Native] = {}
+        self._natives: dict[Any, NativeCode] = {}
         self._call: Callable[..., Any] | None = None
 
     def __call__(self, *values: Any) -> Any:
@@ -428,7 +430,7 @@ class Running:
         with self._backend.quiet():
             return self._otherwise(values)
 
-    def native(self, values: Sequence[Any]) -> Native:
+    def native(self, values: Sequence[Any]) -> NativeCode:
         """Return the code for inputs that lie as these arrays do."""
         key = tuple(value.strides for value in values)
         found = self._natives.get(key)
@@ -436,7 +438,7 @@ class Running:
             if len(self._natives) >= LAYOUTS:
                 raise Refused(f"the inputs lie in more than {LAYOUTS} ways")
             found = self._natives.setdefault(
-                key, Native(self._program, self._backend, values, own=self._own, threads=self._threads)
+                key, NativeCode(self._program, self._backend, values, own=self._own, threads=self._threads)
             )
         return found
 

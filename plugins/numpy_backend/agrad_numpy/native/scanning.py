@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from agrad_numpy.native.ir import WIDTHS, Function
+from agrad_numpy.native.ir import WIDTHS, IRFunction
 from agrad_numpy.native.kernels import Kernel, copied_as
-from agrad_numpy.native.lowering import Group, Lowered, Place, Scratch, contiguous
+from agrad_numpy.native.lowering import FusionGroup, LoweredProgram, Placement, Scratch, contiguous
 from agrad_numpy.native.vector_math import Math
 
 
@@ -25,8 +25,8 @@ class Scan(Kernel):
 
     def __init__(
         self,
-        low: Lowered,
-        group: Group,
+        low: LoweredProgram,
+        group: FusionGroup,
         math_: Math,
         tables: tuple[tuple[int, int], tuple[int, int]],
         slots: int,
@@ -44,7 +44,7 @@ class Scan(Kernel):
         self.args += [(0, low.scratch), *tables, low.status]
         self.key = "scan", id(self.inner)
 
-    def write(self, f: Function, pointers: list[str], name: str) -> list[str]:
+    def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         body, inner = self.body, self.inner
         *pointers, work, template, schedule, status = pointers
         given, made = pointers[: len(self.given)], iter(pointers[len(self.given) :])
@@ -88,7 +88,7 @@ class Scan(Kernel):
         f.do(f"store i64 {f.get(f'or i64 {failed}, {before}')}, ptr {status}")
         return []
 
-    def _copy(self, f: Function, place: Place, source: str, target: str) -> None:
+    def _copy(self, f: IRFunction, place: Placement, source: str, target: str) -> None:
         """Copy a value into C's order."""
         dtype = copied_as(place.dtype)
         rows = [place.strides, contiguous(place.shape, place.dtype.itemsize)]
@@ -110,7 +110,7 @@ class Carried:
         Where the last call writes it.
     """
 
-    def __init__(self, scan: Scan, k: int, f: Function, work: str, outs: list[Any]) -> None:
+    def __init__(self, scan: Scan, k: int, f: IRFunction, work: str, outs: list[Any]) -> None:
         body, first = scan.body, len(scan.inner.outputs)
         self._f, self._work = f, work
         self._size = scan.inner.places[scan.inner.outputs[k]].nbytes

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from agrad_numpy.native.ir import Arithmetic, Function
+from agrad_numpy.native.ir import Arithmetic, IRFunction
 
 #: By dtype: bits of the fraction, the exponent's bias.
 FRACTION = {"float32": 23, "float64": 52}
@@ -330,7 +330,7 @@ def power(e: Arithmetic, x: str, exponent: float) -> str:
     return e.multiply(root, e.called("fabs", x)) if exponent == 1.5 else e.divide(e.number(1.0), root)
 
 
-def any_of(f: Function, truths: str, width: int) -> str:
+def any_of(f: IRFunction, truths: str, width: int) -> str:
     """Return whether one of a vector of booleans is true."""
     f.declared.add(f"declare i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1>)")
     return f.get(f"call i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1> {truths})")
@@ -506,7 +506,7 @@ class Math:
         return e.f.get(f"call {e.kind} {name}({e.kind} {a})")
 
     def _text(self, name: str, op: str, dtype: str, width: int) -> str:
-        f = Function()
+        f = IRFunction()
         e = Arithmetic(f, dtype, width)
         found = FUNCTIONS[op](e, "%x")
         if op in FAR_AWAY:

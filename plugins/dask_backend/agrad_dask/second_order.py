@@ -21,7 +21,7 @@ from agrad import Tensor, func, tree
 from agrad.plugin.backend import called, internal
 from agrad.plugin.programs import Argnums, bare_all
 from agrad_dask.losses import Loss
-from agrad_dask.lowering import Lowered, data_of
+from agrad_dask.lowering import LoweredLoss, data_of
 
 #: The largest number of parameters for which every task builds a matrix.
 MOST = 1024
@@ -30,7 +30,7 @@ internal(__file__)
 
 
 @dataclass(frozen=True, eq=False)
-class Product(Loss):
+class HessianProduct(Loss):
     """The Hessian of a loss times a vector, which is the first argument."""
 
     caller = "hvp"
@@ -238,7 +238,7 @@ def hvp(
     >>> product((ag.asarray([1.0, 2.0]), X), ag.asarray([1.0, 0.0]))
     tensor([108., 108.])
     """
-    lowered = Lowered.of(Product(loss, argnums, reduce, has_aux=False), check=check, capture=capture)
+    lowered = LoweredLoss.of(HessianProduct(loss, argnums, reduce, has_aux=False), check=check, capture=capture)
 
     @functools.wraps(loss)
     def product(primals: Any, tangents: Any, **kwargs: Any) -> Any:
@@ -415,7 +415,7 @@ def fisher(
 
 def _matrix(loss: Loss, *, check: bool, capture: bool) -> Callable[..., Any]:
     """Return the function that the user calls for a matrix."""
-    lowered = Lowered.of(loss, check=check, capture=capture)
+    lowered = LoweredLoss.of(loss, check=check, capture=capture)
 
     @functools.wraps(loss.function)
     def matrix(*args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ import agrad as ag
 
 pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip install agrad-numpy[native]")
 
-from agrad_numpy.native import jit, keeping
+from agrad_numpy.native import disk_cache, jit
 
 if not jit.availability()[0]:
     pytest.skip(jit.availability()[1], allow_module_level=True)
@@ -29,26 +29,26 @@ TEXT = "define i64 @f() {\n  ret i64 7\n}"
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Return a directory that is not there yet."""
-    monkeypatch.setenv(keeping.VARIABLE, str(tmp_path / "some" / "where"))
-    keeping._refuse.cache_clear()
+    monkeypatch.setenv(disk_cache.VARIABLE, str(tmp_path / "some" / "where"))
+    disk_cache._refuse.cache_clear()
     return tmp_path / "some" / "where"
 
 
 @pytest.fixture
 def compiles(monkeypatch):
     """Return a list that grows with what LLVM compiles."""
-    found, code = [], jit.Compiled._code
+    found, code = [], jit.CompiledModule._code
 
     def counted(self, text, machine):
         found.append(text)
         return code(self, text, machine)
 
-    monkeypatch.setattr(jit.Compiled, "_code", counted)
+    monkeypatch.setattr(jit.CompiledModule, "_code", counted)
     return found
 
 
 def run(text=TEXT):
-    compiled = jit.Compiled(text)
+    compiled = jit.CompiledModule(text)
     return ctypes.CFUNCTYPE(ctypes.c_int64)(compiled.address("f"))()
 
 
@@ -87,8 +87,8 @@ import numpy as np
 import agrad as ag
 from agrad_numpy.native import jit
 
-compiles, code = [], jit.Compiled._code
-jit.Compiled._code = lambda self, text, machine: (compiles.append(text), code(self, text, machine))[1]
+compiles, code = [], jit.CompiledModule._code
+jit.CompiledModule._code = lambda self, text, machine: (compiles.append(text), code(self, text, machine))[1]
 x = np.linspace(0.1, 1.0, 9)
 function = ag.compile(lambda x: (ag.log(x) * x, x * x * x, 1.0 / x, ag.sqrt(x)), check=False)
 for _ in range(3):
@@ -99,7 +99,7 @@ for bad in (0.5, 0.0, -1.0, 1e308, 0.5):
         warnings.simplefilter("always")
         found = function(x)
     print([np.asarray(part).tobytes().hex() for part in found], sorted(str(one.message) for one in seen))
-((kept,),) = function._kept.values()
+((kept,),) = function._cached.values()
 print(kept.runner, getattr(kept.runner, "_misses", 0), len(compiles), any("flags.test" in text for text in compiles), sep=",")
 """
 
@@ -191,40 +191,40 @@ def test_a_directory_that_is_a_link_is_refused(folder, tmp_path):
 
 
 def test_it_can_be_turned_off(monkeypatch, compiles, tmp_path):
-    monkeypatch.setenv(keeping.VARIABLE, "off")
+    monkeypatch.setenv(disk_cache.VARIABLE, "off")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert keeping.directory() is None
+    assert disk_cache.directory() is None
     assert [run(), run()] == [7, 7]
     assert len(compiles) == 2
     assert not [*tmp_path.iterdir()]
 
 
 def test_the_users_own_directory(monkeypatch, tmp_path):
-    monkeypatch.delenv(keeping.VARIABLE, raising=False)
+    monkeypatch.delenv(disk_cache.VARIABLE, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert keeping.directory() == tmp_path / ".cache" / "agrad" / "native"
+    assert disk_cache.directory() == tmp_path / ".cache" / "agrad" / "native"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
-    assert keeping.directory() == tmp_path / "other" / "agrad" / "native"
+    assert disk_cache.directory() == tmp_path / "other" / "agrad" / "native"
     monkeypatch.setattr("sys.platform", "darwin")
-    assert keeping.directory() == tmp_path / "Library" / "Caches" / "agrad" / "native"
+    assert disk_cache.directory() == tmp_path / "Library" / "Caches" / "agrad" / "native"
 
 
 def test_the_oldest_go_where_there_is_too_much(folder, monkeypatch):
-    monkeypatch.setattr(keeping, "LIMIT", 5000)
-    keys = [keeping.key_of(str(k)) for k in range(10)]
+    monkeypatch.setattr(disk_cache, "LIMIT", 5000)
+    keys = [disk_cache.key_of(str(k)) for k in range(10)]
     for at, key in enumerate(keys[:4]):
-        keeping.write(key, b"x" * 1000)
+        disk_cache.write(key, b"x" * 1000)
         os.utime(folder / key.hex(), (at, at))
-    assert keeping.read(keys[0]) == b"x" * 1000  # and so the newest
-    keeping.write(keys[4], b"x" * 1000)
-    assert [keeping.read(key) is not None for key in keys[:5]] == [True, False, False, True, True]
+    assert disk_cache.read(keys[0]) == b"x" * 1000  # and so the newest
+    disk_cache.write(keys[4], b"x" * 1000)
+    assert [disk_cache.read(key) is not None for key in keys[:5]] == [True, False, False, True, True]
 
 
 def test_threads_write_at_the_same_time(folder):
-    key = keeping.key_of("all")
+    key = disk_cache.key_of("all")
     with ThreadPoolExecutor(8) as pool:
-        [*pool.map(lambda k: keeping.write(key, b"y" * 100_000), range(40))]
-    assert keeping.read(key) == b"y" * 100_000
+        [*pool.map(lambda k: disk_cache.write(key, b"y" * 100_000), range(40))]
+    assert disk_cache.read(key) == b"y" * 100_000
     assert only(folder).name == key.hex()

@@ -1,7 +1,7 @@
 """A table of how functions written in C treat their arguments: read, keep, change, return. Functions that are not in it are unknown.
 
 A line of the table is ``reads gives [keyword=letter ...]: names``, with "!" after ``gives`` if the first argument is
-changed; see `Row` for the words. A block of lines belongs to a module or to a class. Names that this version of Python
+changed; see `ArgumentEffects` for the words. A block of lines belongs to a module or to a class. Names that this version of Python
 or NumPy lacks are skipped, and so are those that somebody has replaced by Python code.
 
 Array libraries are looked up only once the program has imported them: nothing here imports one.
@@ -25,12 +25,12 @@ from types import (
 )
 from typing import Any, NamedTuple, cast
 
-__all__ = ["Row", "catch_up", "does_more", "method_row", "row_of"]
+__all__ = ["ArgumentEffects", "catch_up", "does_more", "effects_of", "method_effects"]
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
-class Row(NamedTuple):
+class ArgumentEffects(NamedTuple):
     """How a function treats its arguments.
 
     Attributes
@@ -492,26 +492,26 @@ _NUMPY_FIELDS = {
 }
 
 
-def _rows(text: str) -> Iterator[tuple[str, Row]]:
+def _rows(text: str) -> Iterator[tuple[str, ArgumentEffects]]:
     """Yield the names of a block of the table, each with its row; later lines override."""
     for line in filter(None, map(str.strip, text.splitlines())):
         row, _, names = line.partition(": ")
         reads, gives, *named = row.split()
         letters = MappingProxyType(dict(pair.split("=") for pair in named)) if named else _NONE
-        made = Row(reads, gives.removesuffix("!"), gives.endswith("!"), letters)
+        made = ArgumentEffects(reads, gives.removesuffix("!"), gives.endswith("!"), letters)
         for name in names.split():
             yield name, made
 
 
-class _Table:
+class _EffectsTable:
     """The rows, by their objects; those of a module are added once the program has imported it."""
 
     def __init__(self) -> None:
         # By address, with the object itself: the hash of an unknown object may be Python code.
-        self.functions: dict[int, tuple[object, Row]] = {}
+        self.functions: dict[int, tuple[object, ArgumentEffects]] = {}
         #: By class, with `self`; class methods, which are called without their class, in `of_classes`.
-        self.members: dict[int, dict[str, Row]] = {}
-        self.of_classes: dict[tuple[int, str], Row] = {}
+        self.members: dict[int, dict[str, ArgumentEffects]] = {}
+        self.of_classes: dict[tuple[int, str], ArgumentEffects] = {}
         self.kinds: list[type] = []
         #: The number of modules when they were last searched for those of the table.
         self.modules = 0
@@ -537,7 +537,7 @@ class _Table:
             elif module is not None:
                 self.modules = 0
 
-    def add(self, function: object, row: Row) -> None:
+    def add(self, function: object, row: ArgumentEffects) -> None:
         self.functions[id(function)] = function, row
 
     def add_members(self, kind: type, text: str) -> None:
@@ -546,7 +546,7 @@ class _Table:
             if name in names:
                 self.add_member(kind, name, row)
 
-    def add_member(self, kind: type, name: str, row: Row) -> None:
+    def add_member(self, kind: type, name: str, row: ArgumentEffects) -> None:
         if id(kind) not in self.members:
             self.kinds.append(kind)
         self.members.setdefault(id(kind), {})[name] = row
@@ -580,7 +580,7 @@ class _Table:
     def _add_arithmetic(self, module: ModuleType) -> None:
         for function in vars(module).values():
             if type(function) is BuiltinFunctionType:
-                self.add(function, Row("d", "member" if function.__name__ in _GIVING_WHATEVER else "plain"))
+                self.add(function, ArgumentEffects("d", "member" if function.__name__ in _GIVING_WHATEVER else "plain"))
 
     def _add_builtins(self, module: ModuleType) -> None:
         self._add_functions(module)
@@ -598,14 +598,14 @@ class _Table:
             kind = vars(builtins)[name]
             for member in vars(kind).keys() - _OTHER.split():
                 if not isinstance(vars(kind)[member], staticmethod | ClassMethodDescriptorType):
-                    self.add_member(kind, member, Row("d", "plain"))
+                    self.add_member(kind, member, ArgumentEffects("d", "plain"))
             self.add_members(kind, _LESS_PLAIN.get(name, ""))
         errors = dict(_rows(_METHODS["BaseException"]))
         for kind in vars(builtins).values():
             if type(kind) is type and issubclass(kind, BaseException):
                 reads = "d" if issubclass(kind, _READING_ERRORS) else "p"
-                self.add(kind, Row(reads, "new"))
-                rows = errors | {"__init__": Row(f"p{reads}", "plain", changes=True)}
+                self.add(kind, ArgumentEffects(reads, "new"))
+                rows = errors | {"__init__": ArgumentEffects(f"p{reads}", "plain", changes=True)}
                 for member in vars(kind).keys() & rows.keys():
                     self.add_member(kind, member, rows[member])
 
@@ -621,7 +621,7 @@ class _Table:
         for function in vars(numpy).values():
             if isinstance(function, numpy.ufunc):
                 reads = "d" * function.nin + "-" * function.nout + "d"
-                self.add(function, Row(reads, "new", named=_WHERE))
+                self.add(function, ArgumentEffects(reads, "new", named=_WHERE))
         for name, text in _NUMPY_METHODS.items():
             self.add_members(vars(numpy)[name], text)
         for name, text in _NUMPY_FIELDS.items():
@@ -671,19 +671,19 @@ _STATEFUL = ("count", "cycle", "tee", "_tee", "_tee_dataobject")
 #: A ufunc leaves its result uninitialised where `where` is false.
 _WHERE = MappingProxyType({"where": "-"})
 
-_TABLE = _Table()
+_TABLE = _EffectsTable()
 
 
 def catch_up() -> None:
-    """Add the rows of modules that the program has imported since the last time, as `row_of` does."""
+    """Add the rows of modules that the program has imported since the last time, as `effects_of` does."""
     _TABLE.catch_up()
 
 
-def row_of(function: object) -> Row | None:
+def effects_of(function: object) -> ArgumentEffects | None:
     """Return how a function treats its arguments, or None if it is unknown.
 
     Functions of modules, classes as constructors, functions of classes (`list.append`, with the list among the
-    arguments) and class methods (`dict.fromkeys`, without). For `xs.append` see `method_row`.
+    arguments) and class methods (`dict.fromkeys`, without). For `xs.append` see `method_effects`.
     """
     _TABLE.catch_up()
     found = _TABLE.functions.get(id(function))
@@ -699,7 +699,7 @@ def row_of(function: object) -> Row | None:
 _INHERITED = ("__init_subclass__", "__subclasshook__")
 
 
-def method_row(kind: type, name: str) -> Row | None:
+def method_effects(kind: type, name: str) -> ArgumentEffects | None:
     """Return how a method, slot or attribute of a class treats its arguments, or None if it is unknown, or Python code."""
     _TABLE.catch_up()
     for owner in kind.__mro__:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agrad_numpy.native.jit import Compiled
+from agrad_numpy.native.jit import CompiledModule
 
 #: The position of ``PyArray_New`` in NumPy's table of C functions, which is fixed.
 _NEW = 93
@@ -54,7 +54,7 @@ class _Method(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("call", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
-class Flags(NamedTuple):
+class FloatFlags(NamedTuple):
     """Floating-point errors, as numbered by C, and the addresses of functions that clear, test and raise them."""
 
     which: int
@@ -64,12 +64,12 @@ class Flags(NamedTuple):
 
 
 @functools.cache
-def flags() -> Flags | None:
+def flags() -> FloatFlags | None:
     """Return which floating-point errors are reported, and the C functions for that; None: these are unknown."""
     try:
         process = ctypes.CDLL(None)
         clear, test, again = process.feclearexcept, process.fetestexcept, process.feraiseexcept
-        return Flags(_RAISED, address_of(clear), address_of(test), address_of(again))
+        return FloatFlags(_RAISED, address_of(clear), address_of(test), address_of(again))
     except (OSError, TypeError, AttributeError):
         return None
 
@@ -80,12 +80,12 @@ class Table(np.ndarray[Any, Any]):
     held: Any
 
 
-class Entry:
+class BuiltinFunction:
     """The builtin function's code, compiled once in a process."""
 
     def __init__(self) -> None:
         fields = Fields()
-        self._code = Compiled(text(fields))
+        self._code = CompiledModule(text(fields))
         self._method = _Method(b"program", self._code.address("entry"), _FASTCALL, b"Run a program of agrad's.")
         api = ctypes.pythonapi
         self._make = api.PyCMethod_New
@@ -117,7 +117,7 @@ class Entry:
         *,
         releases: bool,
         held: Any,
-        flags: Flags | None = None,
+        flags: FloatFlags | None = None,
     ) -> Any:
         """Return a builtin function for a program.
 
@@ -136,7 +136,7 @@ class Entry:
             Whether other threads may run meanwhile.
         held : object
             Objects that must live as long.
-        flags : Flags, optional
+        flags : FloatFlags, optional
             Also return None if one of these floating-point errors occurred.
         """
         arrays: list[Any] = [slots, held]
@@ -166,11 +166,11 @@ def address_of(function: Any) -> int:
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
-entry = functools.cache(Entry)
+entry = functools.cache(BuiltinFunction)
 
 
 def text(fields: Fields) -> str:
-    """Return the entry as LLVM's text; a table has numbers in the order of `Entry.function`."""
+    """Return the entry as LLVM's text; a table has numbers in the order of `BuiltinFunction.function`."""
     names = ("inputs", "outputs", "slots", "run", "schedule", "count", "array", "none", "new", "tuple", "set", "get", "retain", "release",
              "save", "restore", "releases", "status", "flags", "clear", "test")  # fmt: skip
     kinds = dict.fromkeys(names, "ptr") | dict.fromkeys(

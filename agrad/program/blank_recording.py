@@ -27,7 +27,7 @@ from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.plugin.manager import default_backend
 from agrad.program.inference import OUTLINES, keyed
-from agrad.program.outlines import Counted, Outline
+from agrad.program.outlines import CountedOutline, Outline
 from agrad.program.program import Program, Shaped, mapped
 from agrad.program.recording import CaptureError, Recorded, Recorder, grad_of, recording_backend
 
@@ -200,7 +200,7 @@ class BlankRecorder(Recorder):
             constant = self.constants.get(part.ref.number)
             if constant is None or not (op == "repeat" or (by_key and is_mask(constant))):
                 return Outline(shape, dtype)
-            return Counted(shape, dtype, int(inner.item(inner.xp.sum(constant))))
+            return CountedOutline(shape, dtype, int(inner.item(inner.xp.sum(constant))))
 
         given = [mapped(outline, part) for part in args]
         if by_key:

@@ -10,10 +10,10 @@ import numpy as np
 
 from agrad.plugin.backend import Refused
 from agrad.plugin.programs import Program, Ref, Shaped, Step
-from agrad_numpy.native.entry import address_of
-from agrad_numpy.native.ir import SIZES, TYPES, Function, literal
-from agrad_numpy.native.jit import Compiled
-from agrad_numpy.native.running import Native
+from agrad_numpy.native.builtin import address_of
+from agrad_numpy.native.ir import SIZES, TYPES, IRFunction, literal
+from agrad_numpy.native.jit import CompiledModule
+from agrad_numpy.native.running import NativeCode
 
 #: Larger workspaces, in bytes, are not put on the stack, which the user's threads may have little of.
 STACK = 2**15
@@ -25,7 +25,7 @@ def in_c(program: Program, backend: Any, *, own: bool) -> tuple[int, Any]:
     """Return the address of a program as a C function, and the objects that must live as long; see `Executor.in_c`."""
     program = flat(program)
     with backend.quiet():  # the values only determine the layout
-        native = Native(program, backend, [np.ones(*program.shapes[n]) for n in program.inputs], own=own)
+        native = NativeCode(program, backend, [np.ones(*program.shapes[n]) for n in program.inputs], own=own)
     if native.python:
         step = native.low.steps[native.python[0][1].steps[0]]
         line = f", recorded at {step.line}" if step.line else ""
@@ -33,7 +33,7 @@ def in_c(program: Program, backend: Any, *, own: bool) -> tuple[int, Any]:
             f"{step.op} of {', '.join(str(native.low.shapes[n]) for n in step.refs)} is no machine code{line}"
         )
     slots = np.array(native.slots, np.int64)
-    code = Compiled(text(native, int(slots.ctypes.data)), kept=False)
+    code = CompiledModule(text(native, int(slots.ctypes.data)), kept=False)
     return code.address("call"), (code, slots, native.held)
 
 
@@ -50,17 +50,17 @@ def flat(program: Program) -> Program:
     return program.replaced(steps=tuple(steps), shapes=shapes, outputs=tuple(outputs))
 
 
-class Writer:
+class CWriter:
     """Writes the C function of a program.
 
     Parameters
     ----------
-    native : Native
+    native : NativeCode
         The program.
     """
 
-    def __init__(self, native: Native) -> None:
-        self.f, self.low = Function(), native.low
+    def __init__(self, native: NativeCode) -> None:
+        self.f, self.low = IRFunction(), native.low
         self.room = -(-(native.low.workspace + 8) // 64) * 64  # the workspace followed by the status, then the others
 
     def reserve(self, count: int, dtype: str) -> int:
@@ -84,17 +84,17 @@ class Writer:
         f.loop(0, count, 1, one)
 
 
-def text(native: Native, slots: int) -> str:
+def text(native: NativeCode, slots: int) -> str:
     """Return the function as LLVM's text.
 
     Parameters
     ----------
-    native : Native
+    native : NativeCode
         The program.
     slots : int
         The address of the contents that slots have in every call.
     """
-    w = Writer(native)
+    w = CWriter(native)
     f, low = w.f, native.low
     inputs, outputs = low.program.inputs, low.outputs
     size = sum(map(w.count, inputs))
@@ -166,7 +166,7 @@ def text(native: Native, slots: int) -> str:
     return "\n".join([*f.declared, f"define double @call(i32 %n, ptr %x{more}) {{", *f.lines, "}"])
 
 
-def _targets(w: Writer, rest: Sequence[int], nowhere: int) -> dict[int, str]:
+def _targets(w: CWriter, rest: Sequence[int], nowhere: int) -> dict[int, str]:
     """Return where to write the outputs besides the value: one after the other, or nowhere."""
     if not rest:
         return {}

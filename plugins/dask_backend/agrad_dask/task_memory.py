@@ -180,8 +180,8 @@ class Effects:
 
     @staticmethod
     def _needs(node: Any) -> tuple[Any, ...]:
-        """Return the keys that a `Call` looks up."""
-        return tuple(a for given, a in getattr(node, "args", ()) if given) if isinstance(node, fusing.Call) else ()
+        """Return the keys that a `TaskCall` looks up."""
+        return tuple(a for given, a in getattr(node, "args", ()) if given) if isinstance(node, fusing.TaskCall) else ()
 
     def _of_group(self, node: Task, key: Any) -> Effect:
         adders, task_list = node.args[0], node.args[1].made()
@@ -210,7 +210,7 @@ class Effects:
     def _step_of(self, adder: Any) -> Any:
         for key in adder.shared:
             node = self.graph.get(key)
-            if isinstance(node, DataNode) and isinstance(node.value, lowering.Step):
+            if isinstance(node, DataNode) and isinstance(node.value, lowering.CallContext):
                 return node.value
         return None
 
@@ -259,7 +259,7 @@ class Effects:
         for name, own in outer.items():
             memory.given(name, own)
         for task, at, needs, done in steps:
-            if type(task) is fusing.Place:
+            if type(task) is fusing.PatternInstance:
                 self._place(task, memory, made, reads, sized)
             elif type(task) is fusing.Add:
                 memory.most = max(memory.most, memory.now + self._added(self._adders[task.fold], task, sized))
@@ -277,7 +277,9 @@ class Effects:
         said = self.stated(at)
         return max(map(sized, needs), default=0) if said is None else said
 
-    def _place(self, place: fusing.Place, memory: _Memory, made: dict[Any, int], reads: list[Any], sized: Size) -> None:
+    def _place(
+        self, place: fusing.PatternInstance, memory: _Memory, made: dict[Any, int], reads: list[Any], sized: Size
+    ) -> None:
         names = dict(place.names)
         inside = _Memory()
         own: dict[Any, int] = {}
@@ -369,7 +371,7 @@ class Effects:
 
     @staticmethod
     def _arguments(node: Any) -> list[Any]:
-        if isinstance(node, fusing.Call):
+        if isinstance(node, fusing.TaskCall):
             return [TaskRef(a) if given else a for given, a in node.args]
         return list(getattr(node, "args", ()))
 

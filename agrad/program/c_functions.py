@@ -103,7 +103,7 @@ def _header(name: str, size: int, gives: int | None, inputs: list[Shaped], outpu
 
 
 @attached
-class InC:
+class CFunctionMethods:
     """Methods of programs."""
 
     def cfunc(self: Any, *, name: str = "program", executor: Any = NATIVE, **options: Any) -> CFunction:

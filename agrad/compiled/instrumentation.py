@@ -18,24 +18,24 @@ from agrad.core.cpython import getframe
 
 def own_files(*names: str) -> frozenset[str]:
     """Return the paths of files beside this one."""
-    return frozenset(f"{__file__.removesuffix('hooks.py')}{name}.py" for name in names)
+    return frozenset(f"{__file__.removesuffix('instrumentation.py')}{name}.py" for name in names)
 
 
 #: The files of the hooks and the trackers, whose frames are between a function and its callees.
-FILES = own_files("calling", "capturing", "hooks", "purity", "reading", "rewriting", "table", "tracking")
+FILES = own_files("calling", "capturing", "instrumentation", "purity", "reading", "rewriting", "effects", "tracking")
 
 FUTURE = 0
 for _name in __future__.all_feature_names:
     FUTURE |= getattr(__future__, _name).compiler_flag
 
 
-class Now(threading.local):
+class CurrentCapture(threading.local):
     """The state of this thread."""
 
     tracker: Any = None
 
 
-NOW = Now()
+CURRENT = CurrentCapture()
 
 #: Python's operators by the hooks' names for them.
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -57,7 +57,7 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 Pattern = tuple[tuple[Any, ...], int]
 
 
-class Hooks:
+class InstrumentationHooks:
     """The functions that instrumented code calls; `HOOKS` is among its constants.
 
     Each returns its value, unless stated otherwise. The tracker decides about errors: it is notified, and the error
@@ -71,16 +71,16 @@ class Hooks:
     # -- names --------------------------------------------------------------------------------------------------------
 
     def load_global(self, name: str, value: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return value if tracker is None else tracker.load_global(getframe(1), name, value)
 
     def load_free(self, name: str, value: Any, reader: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return value if tracker is None else tracker.load_free(name, value, reader.__closure__[0])
 
     def load_name(self, name: str, value: Any, reader: Any = None) -> Any:
         """Load a name in the body of a class, from there if it is defined there."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is None or name in getframe(1).f_locals:
             return value
         if reader is None:
@@ -89,7 +89,7 @@ class Hooks:
 
     def before_store(self, name: str, kind: str, reader: Any) -> None:
         """Announce that a name, "global" or "nonlocal", is about to be bound or deleted."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is not None:
             tracker.before_store(getframe(1), name, None if reader is None else reader.__closure__[0])
 
@@ -97,7 +97,7 @@ class Hooks:
 
     def attribute(self, o: Any, name: str) -> Any:
         """Return an attribute."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is None:
             return getattr(o, name)
         try:
@@ -108,7 +108,7 @@ class Hooks:
 
     def history(self, o: Any) -> Any:
         """Return ``o.grad_fn`` if only its being None is used."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is None:
             return o.grad_fn
         try:
@@ -119,7 +119,7 @@ class Hooks:
 
     def item(self, o: Any, key: Any) -> Any:
         """Return an entry."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is None:
             return o[key]
         try:
@@ -129,20 +129,20 @@ class Hooks:
             raise
 
     def writing_attribute(self, o: Any, name: str) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return o if tracker is None else tracker.writing_attribute(o, name)
 
     def deleting_attribute(self, o: Any, name: str) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return o if tracker is None else tracker.deleting_attribute(o, name)
 
     def writing_item(self, o: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return o if tracker is None else tracker.writing_item(o)
 
     def hashed(self, key: Any) -> Any:
         """Announce that an entry is about to be set or deleted by a key."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is not None:
             tracker.hashed(key)
         return key
@@ -163,16 +163,16 @@ class Hooks:
         return augment
 
     def iterated(self, v: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return v if tracker is None else tracker.iterated(v)
 
     def unpacked(self, v: Any, pattern: Pattern) -> Any:
         """Return an object that unpacks like a value, and reports the unpacking within it."""
-        return v if NOW.tracker is None else Unpacked(v, pattern)
+        return v if CURRENT.tracker is None else Unpacked(v, pattern)
 
     def unpacking(self, v: Any, pattern: Pattern) -> Any:
         """Return an object that iterates like a value, and reports the unpacking of its elements."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return v if tracker is None else Unpacking(iter(tracker.iterated(v)), pattern)
 
     # -- calls and operators ------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Hooks:
             return of_frame(f, getframe(1), args, kwargs)
         if f is super and not args:
             return super_of(getframe(1))
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is None:
             return f(*args, **kwargs)
         try:
@@ -194,7 +194,7 @@ class Hooks:
 
     def binary(self, op: str, l: Any, r: Any) -> Any:
         """Return the result of an operator."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is None:
             return BINARY[op](l, r)
         try:
@@ -205,7 +205,7 @@ class Hooks:
 
     def inplace(self, op: str, l: Any, r: Any) -> Any:
         """Return the result of an in-place operator."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is None:
             return INPLACE[op](l, r)
         try:
@@ -216,7 +216,7 @@ class Hooks:
 
     def unary(self, op: str, v: Any) -> Any:
         """Return the result of a unary operator."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is None:
             return UNARY[op](v)
         try:
@@ -227,7 +227,7 @@ class Hooks:
 
     def compare(self, op: str, l: Any, r: Any) -> Any:
         """Return the result of a comparison."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is None:
             return COMPARE[op](l, r)
         try:
@@ -236,69 +236,69 @@ class Hooks:
             tracker.failed(e)
             raise
 
-    def compared(self, v: Any, op: str | None, is_tested: bool) -> "Compared":
+    def compared(self, v: Any, op: str | None, is_tested: bool) -> "ChainedOperand":
         """Return an operand of a chained comparison."""
-        return Compared(v, op, is_tested)
+        return ChainedOperand(v, op, is_tested)
 
     def truth(self, v: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return v if tracker is None else tracker.truth(v)
 
     def formatted(self, v: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return v if tracker is None else tracker.formatted(v)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def entering(self, manager: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return manager if tracker is None else tracker.entering(manager)
 
     def entered(self, v: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return v if tracker is None else tracker.entered(v)
 
     def importing(self, module: str, names: tuple[str, ...], level: int) -> None:
         """Announce that a module is about to be imported, and these names from it."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is not None:
             tracker.importing(module, names, level)
 
     def caught(self, e: Any) -> None:
         """Report that an error is handled, None if it has no name."""
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         if tracker is not None:
             tracker.caught(e)
 
     def made(self, v: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return v if tracker is None else tracker.made(v)
 
     def decorating(self, decorator: Any) -> Any:
         """Return a function that calls a decorator."""
-        return decorator if NOW.tracker is None else lambda f: self.call(decorator, f)
+        return decorator if CURRENT.tracker is None else lambda f: self.call(decorator, f)
 
     def returned(self, v: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return v if tracker is None else tracker.returned(v)
 
     def matched(self, v: Any) -> Any:
-        tracker = NOW.tracker
+        tracker = CURRENT.tracker
         return v if tracker is None else tracker.matched(v)
 
-    def holding(self, v: Any) -> "Held":
+    def holding(self, v: Any) -> "PatternValue":
         """Return an object that has the value of a pattern as its attribute, because patterns are dotted names."""
-        return Held(v)
+        return PatternValue(v)
 
     def unmatched(self, kind: Any) -> bool:
         """Take the class of a pattern, which was loaded only to be reported, and match nothing."""
         return False
 
 
-HOOKS = Hooks()
+HOOKS = InstrumentationHooks()
 
 
-class Held:
+class PatternValue:
     """The value that a pattern compares with."""
 
     __slots__ = ("value",)
@@ -307,7 +307,7 @@ class Held:
         self.value: Any = value
 
 
-class Compared:
+class ChainedOperand:
     """An operand of a chained comparison, which is rewritten to ``a < b < c`` whatever the operators are.
 
     So each operand is evaluated once, and none after a comparison that is false.
@@ -322,7 +322,7 @@ class Compared:
         #: Whether the comparison of the previous operand with it decides a branch.
         self.is_tested: bool = is_tested
 
-    def __lt__(self, other: "Compared") -> Any:
+    def __lt__(self, other: "ChainedOperand") -> Any:
         assert self.op is not None
         made = HOOKS.compare(self.op, self.value, other.value)
         return HOOKS.truth(made) if other.is_tested else made
@@ -419,8 +419,8 @@ def is_shown(frame: types.FrameType) -> bool:
 
 def of_frame(f: Any, frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function as if a frame did."""
-    if NOW.tracker is not None:
-        NOW.tracker.no(f"{f.__name__}() is called")
+    if CURRENT.tracker is not None:
+        CURRENT.tracker.decline(f"{f.__name__}() is called")
     if f is sys._getframe:
         return _frame(frame, *args, **kwargs)
     if f is warnings.warn:

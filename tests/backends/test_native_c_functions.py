@@ -229,7 +229,7 @@ class TestRefusals:
             return ag.sum(ag.sort(x) * ag.arange(40, dtype=ag.float64))
 
         line = sorted_sum.__code__.co_firstlineno + 1
-        with pytest.raises(CFunctionError, match=rf"sort.* of float64\[40\].*test_native_in_c\.py:{line}"):
+        with pytest.raises(CFunctionError, match=rf"sort.* of float64\[40\].*test_native_c_functions\.py:{line}"):
             cfunc(sorted_sum, vector(40))
 
     def test_draws(self):
