@@ -160,7 +160,7 @@ def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool =
     >>> ag.explain(ag.sum(x @ w), backward=True).result  # the loss, and the gradient
     88
     >>> ag.explain(ag.ones(3))
-    nothing is to be computed
+    nothing is to be computed: everything is in memory
     """
     before: list[Any] = []
     if tensors and callable(tensors[0]) and not _is_data(tensors[0]):
@@ -280,9 +280,8 @@ class InChunks:
         if module.startswith("blosc2.") and self._is_followed():  # an expression of its arrays takes any operand
             raise in_expression("blosc2")
         is_xarray = module.startswith("xarray.")
-        if (
-            is_xarray and asking.f_code.co_name == "chunks"
-        ):  # for its own objects: those that have some are passed to a manager of their own
+        # For its own objects: those that have some are passed to a manager of their own
+        if is_xarray and asking.f_code.co_name == "chunks":
             return None  # type: ignore[return-value]
         if is_xarray or not backend.is_chunked:
             raise AttributeError(

@@ -523,9 +523,8 @@ class Tracker(ReadingHooks):
         reason = does_more(f)
         if reason is not None:
             self.decline(reason)
-        is_kept = str(getattr(f, "__name__", "")).startswith(
-            "register_"
-        )  # functions passed to it are called later, if at all
+        # Functions passed to it are called later, if at all
+        is_kept = str(getattr(f, "__name__", "")).startswith("register_")
         for part in (*full, *kwargs.values()):
             if type(part) not in PLAIN:
                 self.handed(part)

@@ -33,6 +33,7 @@ from agrad.core import errors
 from agrad.core.cpython import report_calls, uncollected
 from agrad.core.tensor import Tensor
 from agrad.core.tree import children_of
+from agrad.plugin import manager
 from agrad.program.closures import Found, Reach
 from agrad.program.recording import CaptureError, Recorded, RecordingBackend
 
@@ -307,6 +308,13 @@ def _is_called_by_agrad(frame: types.FrameType | None) -> bool:
     return whose(file) in ("agrad", "arrays") and file not in FILES
 
 
+def _is_in_a_hook(frame: types.FrameType | None) -> bool:
+    """Return whether code runs for a plugin's hook, whose answer agrad keeps for all calls."""
+    while frame is not None and not is_instrumented(frame.f_code) and whose(frame.f_code.co_filename) != "agrad":
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == manager.__file__
+
+
 def _hand_over(tracker: Tracker, frame: types.FrameType) -> None:
     """Record what agrad's own code passes to a function that it calls back: unknown objects are agrad's own."""
     code = frame.f_code
@@ -349,6 +357,8 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
     if tracker.beneath and kind == "user" and may_be_kernel(code.co_filename) and _is_agrads(frame.f_back):
         return False
     if tracker.runs_kernels and tracker.beneath and kind == "user" and _is_step(tracker, frame.f_back):
+        return False
+    if _is_in_a_hook(frame.f_back):
         return False
     if kind == "library" and frame.f_back is not None:
         if frame.f_back.f_code.co_filename in OURS:

@@ -103,7 +103,7 @@ class CompiledFunction:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the parts of a copy: programs are captured anew, and the function comes with its own attributes."""
-        own = ("_kept", "_refused", "_failures", "_quick", "_lock", "_is_left")
+        own = ("_cached", "_refused", "_failures", "_quick", "_lock", "_is_left")
         given = getattr(self.function, "__dict__", {})
         return {name: v for name, v in vars(self).items() if name not in own and given.get(name, own) is not v}
 

@@ -376,9 +376,8 @@ class GuardWriter:
         if type(link.get) is types.FunctionType and link.get in MOSTLY:
             there = f"{self.called(link.key)}.{MOSTLY[link.get]} is not {value} and {there}"
         kind = type(link.value)
-        if kind in (int, str, bytes) or (
-            kind is float and link.value and math.isfinite(link.value)
-        ):  # equality is sufficient
+        # Equality is sufficient
+        if kind in (int, str, bytes) or (kind is float and link.value and math.isfinite(link.value)):
             other = f"(type(now) is not {self.called(kind)} or now != {value})"
             self.refuse(f"(now := {there}) is not {value} and {other}", link.name)
         elif is_plain(link.value) and kind not in (bool, type(None)):

@@ -476,9 +476,8 @@ def _run(f: Any, frame: types.FrameType, source: Any, globals: Any = None, local
         locals = names_in(frame) if globals is None else globals
     if globals is None:
         globals = frame.f_globals
-    if not isinstance(
-        source, types.CodeType
-    ):  # otherwise it would have this file's future statements, not the caller's
+    # Otherwise it would have this file's future statements, not the caller's
+    if not isinstance(source, types.CodeType):
         if f is eval and isinstance(source, str | bytes):
             source = source.lstrip(" \t" if isinstance(source, str) else b" \t")  # type: ignore[arg-type]
         source = _compile(frame, source, "<string>", f.__name__)

@@ -136,9 +136,8 @@ class ReadingHooks(Knowledge):
         """
         kind = type(o)
         if kind in PLAIN:
-            if not callable(
-                getattr(kind, name, len)
-            ):  # a method reads it where it is called; nothing checks whether there is one
+            # A method reads it where it is called; nothing checks whether there is one
+            if not callable(getattr(kind, name, len)):
                 self.use(o)
             return getattr(o, name)
         if isinstance(o, Tensor):

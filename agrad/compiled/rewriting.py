@@ -304,9 +304,8 @@ def _compiled(node: ast.FunctionDef | ast.Lambda, code: CodeType, imported: froz
         else:
             body = [ast.FunctionDef(name, _arguments(bound), body, [], **NO_PARAMETERS)]
         depth += 1
-    if code.co_flags & NESTED and all(
-        is_class for _, is_class in scopes
-    ):  # in type parameters, or global in spite of that
+    # In type parameters, or global in spite of that
+    if code.co_flags & NESTED and all(is_class for _, is_class in scopes):
         name = scopes[0][0] if scopes else code.co_name
         body = [ast.FunctionDef("around", _arguments(bound), [ast.Global([name]), *body], [], **NO_PARAMETERS)]
         depth += 1

@@ -579,9 +579,8 @@ class Knowledge:
             return Tracked(value, FRESH) if all(self.is_known(inside) for inside in value) else None
         if kind in CONSTANT:
             return Tracked(value, FRESH)
-        if kind is types.FunctionType and (
-            id(value) in self._ensured or whose(value.__code__.co_filename) != "user"
-        ):  # a method of a known class, or a constant
+        # A method of a known class, or a constant
+        if kind is types.FunctionType and (id(value) in self._ensured or whose(value.__code__.co_filename) != "user"):
             return Tracked(value, FOUND, Found(value))
         if isinstance(value, type | types.ModuleType | enum.Enum) or reports_own_settings(value):
             return Tracked(value, FOUND, Found(value))

@@ -171,7 +171,7 @@ class Outlook:
         if self.kept >= 2**20:
             kept = f"\nthe graph keeps {_bytes(self.kept)} in memory beside that, most of it for {self.keeper}"
         if not self.passes:
-            return f"nothing is to be computed{kept}"
+            return f"nothing is to be computed: everything is in memory{kept}"
         passes = "1 pass" if self.passes == 1 else f"{self.passes} passes"
         stored = f"; written to a store by ag.to_zarr, at most {_bytes(self.stored)}" if self.stored < self.peak else ""
         return (

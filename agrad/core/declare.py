@@ -401,9 +401,16 @@ def primitive(
 
     Raises
     ------
+    TypeError
+        If `name` is not a str.
     RuleError
         If an op or kernel of that name exists already.
     """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"primitive: name must be a str, not {type(name).__name__}\n  HIPS autograd's decorator is"
+            f" agrad.compat.autograd.primitive.{errors.called()}"
+        )
     if name in OPS or name in WITHOUT_OP:
         raise errors.RuleError(f"{name} is declared already")
     WITHOUT_OP[name] = Primitive(_lying(facts, memory), batch)

@@ -172,7 +172,8 @@ def no_grad_fn(index: int) -> RuntimeError:
     return RuntimeError(
         f"element {index} of tensors does not require grad and does not have a grad_fn"
         "\n  Nothing was recorded for it: no operand had requires_grad=True, or it was made under no_grad or detached,"
-        " or by a function that returns the gradient too, as value_and_grad does."
+        " or by a function that returns the gradient too, as value_and_grad does, or from a comparison, an index or an"
+        " integer, which have no derivative."
     )
 
 

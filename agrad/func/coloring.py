@@ -396,9 +396,8 @@ def _apart(pattern: Any, best: float, *, turned: bool) -> Iterable[tuple[Any, An
     order = np.argsort(-_sizes(pattern), kind="stable")
     sizes = _sizes(pattern)[order]
     counts = np.arange(m)
-    bounds = (
-        counts + sizes
-    )  # dense rows are assumed to meet, and the fullest other row determines the number of colours
+    # Dense rows are assumed to meet, and the fullest other row determines the number of colours
+    bounds = counts + sizes
     ends = np.flatnonzero(np.diff(sizes, append=-1)) + 1  # all rows of one size are treated together
     ends = ends[ends < m]
     for count in sorted(ends[np.argsort(bounds[ends], kind="stable")][:TRIED].tolist()):

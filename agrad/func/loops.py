@@ -392,9 +392,8 @@ def traced(
         met = [tensor for tensor, _, _ in recorder.met.values()]
         del nexts, results
         apart = recorder.draws or recorder.seeds or recorder.functions or recorder.hooked or recorder.also
-        is_seen = isinstance(
-            CURRENT.tracker, LoopBodyTracker
-        )  # otherwise it would have refused the value that keeps an array
+        # Otherwise it would have refused the value that keeps an array
+        is_seen = isinstance(CURRENT.tracker, LoopBodyTracker)
         if apart or recorder.has_moved or (not is_seen and recorder.escaped({*outputs, *numbers}) is not None):
             raise CaptureError(
                 "scan: a call draws random numbers, writes to values it did not create, or keeps values it creates"

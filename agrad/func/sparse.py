@@ -654,9 +654,8 @@ class SparseDerivative:
         apart = away > eps**0.5 * np.maximum(scale, abs(wanted))
         if not apart.any():
             return True
-        clear = apart & (
-            away > eps**0.5 * scale.max()
-        )  # else it may be what rounding left of a 0, as pattern and entries say
+        # Else it may be what rounding left of a 0, as pattern and entries say
+        clear = apart & (away > eps**0.5 * scale.max())
         if kept.own and kept.calls > 1 and clear.any():
             return False
         for line in np.flatnonzero(clear if clear.any() else apart)[:LINES].tolist():

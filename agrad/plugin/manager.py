@@ -472,9 +472,8 @@ def _claimed(array_type: type) -> str | None:
     ]
     _report()
     first = [(name, one.plugin_name) for name, one in claims if one.plugin_name in _sources and not one.trylast]
-    if (
-        first and first[0][0] == claims[0][0] and len({name for name, _ in first}) > 1
-    ):  # otherwise one was registered by hand
+    # Otherwise one was registered by hand
+    if first and first[0][0] == claims[0][0] and len({name for name, _ in first}) > 1:
         told = " and ".join(
             f"{plugin!r} of the distribution {_sources[plugin]!r}, for {name!r}" for name, plugin in first
         )

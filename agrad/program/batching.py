@@ -454,9 +454,8 @@ class BatchedBackend(Backend):
 
     @once
     def _on_one_device(self) -> bool:
-        of_names = (
-            type(self.base).creation is Backend.creation
-        )  # otherwise arrays may carry a context, which specs distinguish
+        # Otherwise arrays may carry a context, which specs distinguish
+        of_names = type(self.base).creation is Backend.creation
         return of_names and not self.base.is_lazy and len(self.base.devices()) == 1
 
     def beside(self, array: Any) -> dict[str, Any]:

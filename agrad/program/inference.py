@@ -148,9 +148,8 @@ def infer(op: str, arguments: Sequence[Any], parameters: Mapping[str, Any] | Non
             values[i] = keyed(values[i])
     operands = [values[i] if argument.kind == "sequence" else [values[i]] for i, argument in declared.operand_slots]
     arrays = [value for members in operands for value in members if isinstance(value, Outline)] or [_outlined(specs[0])]
-    beside = max(
-        map(OUTLINES.spec, arrays), key=lambda spec: spec.inexact
-    )  # the first floating-point one, if there is one
+    # The first floating-point one, if there is one
+    beside = max(map(OUTLINES.spec, arrays), key=lambda spec: spec.inexact)
     for i, argument in declared.operand_slots:  # kernels receive arrays
         if argument.kind == "operand" and isinstance(values[i], bool | int | float | complex):
             values[i] = OUTLINES.scalar(values[i], beside)

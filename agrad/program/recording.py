@@ -692,10 +692,8 @@ class Recorder:
         """Return the result of a kernel or rule, with the inner arrays, whose numbers are known from now on."""
         if isinstance(value, Recorded):
             data = value.data
-            if self.number_of(data) not in (
-                None,
-                value.ref.number,
-            ):  # a step returned its operand: two values need two arrays
+            # A step returned its operand: two values need two arrays
+            if self.number_of(data) not in (None, value.ref.number):
                 data = self.copied(value.backend.inner, data)
             self.know(data, value.ref.number)
             return data

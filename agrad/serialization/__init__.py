@@ -148,9 +148,8 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
             os.fsync(draft.fileno())
             if there:
                 os.chmod(draft.name, os.stat(path).st_mode & 0o7777)
-            if (
-                os.name == "nt"
-            ):  # Windows cannot replace open files; elsewhere the draft stays locked until it is in place.
+            # Windows cannot replace open files; elsewhere the draft stays locked until it is in place.
+            if os.name == "nt":
                 draft.close()
             os.replace(draft.name, path)
     except BaseException:

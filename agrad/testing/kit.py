@@ -268,11 +268,8 @@ class Kit:
 
     def _note(self, done: pytest.TestReport) -> None:
         about: Any = dict(done.user_properties).get("agrad")
-        if about is None and done.when not in (
-            "setup",
-            "call",
-            "teardown",
-        ):  # this is how pytest-xdist reports that a process ended
+        # This is how pytest-xdist reports that a process ended
+        if about is None and done.when not in ("setup", "call", "teardown"):
             about = self._crash(done)
         self.others = self.others or (about is None and done.when == "call" and done.passed)
         if about is None or (done.when != "call" and done.passed):

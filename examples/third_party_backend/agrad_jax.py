@@ -22,9 +22,7 @@ class JaxBackend(Backend):
         """The library. Importing it takes a second, so it waits for the first array."""
         import jax.scipy.linalg
 
-        jax.config.update(
-            "jax_enable_x64", True
-        )  # otherwise float64 becomes float32; the choice applies to the whole process
+        jax.config.update("jax_enable_x64", True)  # else float64 becomes float32, in the whole process
         return jax
 
     def namespace(self):

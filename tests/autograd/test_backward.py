@@ -234,6 +234,12 @@ def test_a_root_without_history_is_named_by_its_index(index):
         grad(roots, roots[index - 1])
 
 
+def test_a_share_of_right_answers_has_no_derivative():
+    x = leaf(1.0, -2.0)
+    with pytest.raises(RuntimeError, match="or from a comparison, an index or an integer, which have no derivative"):
+        ag.mean(ag.astype(x > 0, "float64")).backward()
+
+
 def test_roots_made_without_recording():
     x = leaf(1.0, 2.0)
     with ag.no_grad():

@@ -247,6 +247,10 @@ class TestRefusals:
             cfunc(add, NUMBER)
         assert total.item() == 0.0
 
+    def test_options_that_there_are_not(self):
+        with pytest.raises(CFunctionError, match=r"there is no option 'grad': .* and agrad\.func\.cfunc gradient="):
+            cfunc(lambda x: ag.sum(x * x), vector(3), grad=True)
+
     def test_dtypes(self):
         with pytest.raises(CFunctionError, match=r"takes int64\[3\]"):
             cfunc(lambda x: ag.sum(ag.astype(x, ag.float64)), ShapeDtype((3,), "int64"))

@@ -313,7 +313,9 @@ def test_the_limit_of_the_configuration_holds_for_backward_too():
         assert ag.compute(ag.sum(ag.asarray(x)), max_memory="1GiB").item() == 5120
     with (
         dask.config.set({"agrad.maxmemory": 1}),
-        pytest.warns(UserWarning, match=r'nothing reads "agrad\.maxmemory".* there are max_memory, progress, retries'),
+        pytest.warns(
+            UserWarning, match=r'nothing reads "agrad\.maxmemory".* the known keys are max_memory, progress, retries'
+        ),
     ):
         manager.get("dask").realize(x.sum())
 

@@ -193,7 +193,7 @@ def test_explain_says_what_is_read_and_held_and_computes_nothing():
         thrice = ag.explain(ag.sum(ag.softmax(x, axis=0) ** 2))
         assert thrice.passes > 1
         assert thrice.read == thrice.passes * x.nbytes
-    assert repr(ag.explain(loss.compute())) == "nothing is to be computed"
+    assert repr(ag.explain(loss.compute())) == "nothing is to be computed: everything is in memory"
     assert ag.explain(ag.ones(3)).passes == 0
     with pytest.raises(MemoryError, match="max_memory"):
         ag.explain(ag.sum(x * x), max_memory=1000)
@@ -262,7 +262,9 @@ def test_explain_says_what_graphs_keep_in_memory():
     big = ag.ones(1024, 1024, requires_grad=True)
     seen = ag.explain(ag.sum(ag.exp(big)))
     assert (seen.passes, seen.kept) == (0, 2**23)
-    assert repr(seen).startswith("nothing is to be computed\nthe graph keeps 8.0 MiB in memory beside that")
+    assert repr(seen).startswith(
+        "nothing is to be computed: everything is in memory\nthe graph keeps 8.0 MiB in memory beside that"
+    )
     assert "ExpBackward0, recorded at " in repr(seen)
     assert "test_tensors_in_chunks.py" in seen.keeper
     data = ag.asarray(da.ones((1024, 1024), chunks=512))
@@ -339,7 +341,7 @@ def test_xarray_groups_tensors(device):
 
 @pytest.mark.parametrize(("function", "words"), [
     (lambda x: ag.linalg.svd(x)[1], r"svd\(x, full_matrices=False\)"),
-    (lambda x: ag.linalg.qr(x, mode="complete")[1], r"qr\(x\) gives"),
+    (lambda x: ag.linalg.qr(x, mode="complete")[1], r"qr\(x\) returns"),
     (lambda x: ag.einsum("i,j->ij", x[:, 0], x[:, 1]).rechunk(-1), "Make the chunks smaller"),
 ])  # fmt: skip
 def test_a_remedy_for_what_does_not_fit_is_one(function, words):

@@ -1198,3 +1198,40 @@ assert f(x).tolist() == [10.0], f(x)
         file.write_text(program, encoding="utf-8")
         done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_hooks_of_plugins_run_within_a_captured_call(tmp_path):
+    """Their answers are kept, so a compiled function does not depend on when they are given."""
+    plugin = """
+        import pluggy
+
+        hookimpl = pluggy.HookimplMarker("agrad")
+        ASKED = []
+
+        @hookimpl
+        def agrad_kernel(op, backend):
+            return found(op)
+
+        def found(op):
+            ASKED.append(op)
+
+        @hookimpl
+        def agrad_backend_of(array_type):
+            ASKED.append(array_type)
+    """
+    (tmp_path / "agrad_that_listens.py").write_text(textwrap.dedent(plugin), encoding="utf-8")
+    code = """
+        import agrad as ag, agrad_that_listens as plugin, numpy as np
+
+        ag.register(plugin)
+        f = ag.compile(ag.value_and_grad(lambda x: ag.sum(ag.exp(x) * ag.tanh(x))))
+        w = np.asarray([0.5, 1.0])
+        for _ in range(3):
+            value, grad = f(w)
+        assert {"exp", "tanh"} <= {*plugin.ASKED}
+        (program,) = f.programs
+        np.testing.assert_allclose(value, np.sum(np.exp(w) * np.tanh(w)))
+        np.testing.assert_allclose(grad, np.exp(w) * (np.tanh(w) + 1 - np.tanh(w) ** 2))
+    """
+    (tmp_path / "user.py").write_text(textwrap.dedent(code), encoding="utf-8")
+    subprocess.run([sys.executable, "-W", "error", "user.py"], check=True, cwd=tmp_path)

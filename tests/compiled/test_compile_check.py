@@ -21,7 +21,7 @@ def test_a_difference_is_a_warning_and_the_function_runs_as_it_is():
     compiled, state = changing(check="first")
     assert compiled(X).tolist() == [1.0, 2.0]
     state[0] = 3.0
-    with pytest.warns(CompileWarning, match=r"what it returns, by up to 4 where the largest is 6") as told:
+    with pytest.warns(CompileWarning, match=r"in its result, by up to 4 where the largest is 6") as told:
         assert compiled(X).tolist() == [3.0, 6.0]
     assert told[0].filename == __file__
     assert not compiled.programs
@@ -129,7 +129,7 @@ def test_effects_of_a_compared_call_are_the_functions():
 
     step(X)
     state[0] = 10.0
-    with pytest.warns(CompileWarning, match="what it writes to weight.data"):
+    with pytest.warns(CompileWarning, match="in the value it writes to weight.data"):
         step(X)
     step(X)
     assert weight.tolist() == [22.0]

@@ -241,9 +241,9 @@ EFFECTS = {
     "an array": (lambda g: g * ARRAY, "reads the array ARRAY"),
     "a hook in a hook": (lambda g: g.register_hook(print), r"uses \.register_hook"),
     "setattr": (lambda g: setattr(g, "seen", 1), "the attribute seen of a tensor is set"),
-    "a branch by value": (lambda g: g * 2.0 if ag.sum(g) > 0.0 else g, "by a value"),
-    "a number": (lambda g: g * int(ag.sum(g)), "by a value"),
-    "an item": (lambda g: g * (1.0 / (1.0 + ag.sum(g * g).item())), "by a value"),
+    "a branch by value": (lambda g: g * 2.0 if ag.sum(g) > 0.0 else g, "branches on a value"),
+    "a number": (lambda g: g * int(ag.sum(g)), "branches on a value"),
+    "an item": (lambda g: g * (1.0 / (1.0 + ag.sum(g * g).item())), "branches on a value"),
     "values": (lambda g: g * float(g.tolist()[0]), "gives Python values of a tensor"),
 }
 

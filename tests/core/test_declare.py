@@ -553,6 +553,11 @@ def test_a_write_to_what_is_a_view_elsewhere_warns():
     assert x.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
+def test_the_decorator_of_hips_autograd_is_another():
+    with pytest.raises(TypeError, match=r"name must be a str, not function\n.*agrad.compat.autograd.primitive"):
+        ag.primitive(lambda x: x)
+
+
 def test_kernels_without_an_op_are_declared_once():
     assert facts_of("zeros").creates == "here"
     assert facts_of("ones_like").fills == 1

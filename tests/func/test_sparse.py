@@ -247,7 +247,7 @@ def test_a_pattern_that_is_too_small_is_found_at_first_use():
     x = points(6)
     small = sp.eye_array(6)
     with pytest.raises(
-        ValueError, match=r"the pattern of tridiagonal is too small, in 6 rows, as in row 0: columns 1 are not 0 there"
+        ValueError, match=r"the pattern of tridiagonal is too small, in 6 rows, as in row 0: there columns 1 are not 0"
     ):
         func.sparse_jacobian(tridiagonal, sparsity=small)(x)
     with pytest.raises(ValueError, match="too small, in 6 columns, as in column 0"):

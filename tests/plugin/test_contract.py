@@ -460,8 +460,8 @@ NAMES_2 = {
     "agrad.plugin.backend": """
         Backend Blank CONTRACT Device Executor MaskedCotangents MissingName NeedsValuesError OPS Outlook PRIMITIVES Padding Pair Place Refused
         SPECS_KEPT
-        SUBNAMESPACES Spec TAIL TAIL_END TAIL_K WITHOUT_OP ancestors array_of backend_of called check_bounds facts_of
-        forget_kernels getframe in_dask inexact_only internal is_followed is_internal is_mask key_parts line_of lock
+        SUBNAMESPACES Spec TAIL TAIL_END TAIL_K WITHOUT_OP ancestors array_of backend_of called check_bounds computing_anyway facts_of
+        forget_kernels getframe in_dask inexact_only internal is_asked is_followed is_internal is_mask key_parts line_of lock
         more_than_numbers node_of not_recorded once output_size place_in spec_of told uncollected user_frame visits_once
     """,
     "agrad.plugin.programs": """

@@ -176,7 +176,7 @@ class TestCurves:
             assert gradcheck(fit, data, check_forward_ad=errors.ndim == 1, fast_mode=True, eps=1e-4)
 
     def test_what_is_wrong(self):
-        with pytest.raises(ValueError, match="give p0"):
+        with pytest.raises(ValueError, match="pass p0"):
             optimize.curve_fit(lambda t, *p: p[0] * t, TIMES, DATA)
         with pytest.raises(RuntimeError, match="Optimal parameters not found"):
             optimize.curve_fit(lambda t, a, b: a * ag.exp(-b * t), TIMES, DATA, max_nfev=1)

@@ -28,9 +28,8 @@ class CubedHarness(Harness):
     """Arrays in several chunks, and an executor that refuses to compute."""
 
     def __init__(self):
-        shutil.rmtree(
-            TMPFS / CONTEXT_ID, ignore_errors=True
-        )  # each test has a harness: delete the files of earlier ones
+        # Each test has a harness: delete the files of earlier ones
+        shutil.rmtree(TMPFS / CONTEXT_ID, ignore_errors=True)
 
     def specimen(self, backend, buffer, device):
         host = np.asarray(buffer)

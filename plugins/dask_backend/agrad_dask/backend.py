@@ -237,9 +237,8 @@ class DaskBackend(Backend):
             repeats.watch(array)
 
     def _came_from(self, gradient: Any, losses: Sequence[Any]) -> None:
-        if hasattr(
-            gradient, "dask"
-        ):  # as above: arrays held by a recording, and scalars kept on the host, have no graph
+        # As above: arrays held by a recording, and scalars kept on the host, have no graph
+        if hasattr(gradient, "dask"):
             repeats.came_from(gradient, [loss for loss in losses if hasattr(loss, "dask")])
 
     def _handed_over(self, array: Any) -> Any:

@@ -442,7 +442,8 @@ class _PassScheduler:
         if len(keys) != 1 or 4 * size < limit:
             return ""
         return (
-            f"{origins.array_of(key)} is one chunk of {format_bytes(size)}: create it with chunks=, as (100_000, -1)."
+            f"{origins.array_of(key)} is one chunk of {format_bytes(size)}: create it with chunks=, or, if it is a product"
+            " of arrays in memory, give one of its factors chunks before."
         )
 
     def lost(self, error: Any) -> MemoryError:

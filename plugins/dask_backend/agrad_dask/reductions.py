@@ -99,9 +99,8 @@ def reduction(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if (
             (not reduced or len(reduced) < len(axes) or 0 in x.shape)
             or (over and (len(several) > 1 or several - reduced))
-            or (
-                name in ("max", "min") and any(not n > 0 for a in reduced for n in x.chunks[a])
-            )  # an empty reduction has no result
+            # An empty reduction has no result
+            or (name in ("max", "min") and any(not n > 0 for a in reduced for n in x.chunks[a]))
         ):
             return function(x, axis=axis, keepdims=keepdims, **options)
         kept = keepdims or over

@@ -22,9 +22,8 @@ def kernel(op: str) -> Callable[..., Any] | None:
     block = functools.partial(on_block, op)
 
     def blockwise(*values: Any) -> Any:
-        with np.errstate(
-            all="ignore"
-        ):  # raises the library's own refusal: Dask would turn a TypeError into dtype object
+        # Raises the library's own refusal: Dask would turn a TypeError into dtype object
+        with np.errstate(all="ignore"):
             dtype = block(*map(_sample, values)).dtype
         return da.core.elemwise(block, *values, dtype=dtype, name=f"agrad-{op}-{tokenize(op, *values)}")
 

@@ -360,9 +360,8 @@ class Effects:
     @staticmethod
     def _unwrapped(node: Any, function: Any) -> Any:
         """Return the function that Dask calls for a task, under what it wraps functions in."""
-        if (
-            getattr(function, "__name__", "") == "_enforce_dtype"
-        ):  # which converts a result of another dtype; few have one
+        # Which converts a result of another dtype; few have one
+        if getattr(function, "__name__", "") == "_enforce_dtype":
             function = node.kwargs["enforce_dtype_function"]
             function = function.value if isinstance(function, DataNode) else function
         while isinstance(function, functools.partial):

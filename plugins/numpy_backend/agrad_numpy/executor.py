@@ -470,9 +470,8 @@ class NumpyText(Writer):
             for number in step.outs:
                 if number in self.places:
                     self._ends.setdefault(self.places[number].root, step_at)
-        for step in reversed(
-            program.steps
-        ):  # a user's kernel may return an operand, which lives longer than the result
+        # A user's kernel may return an operand, which lives longer than the result
+        for step in reversed(program.steps):
             if is_foreign(step.op):
                 roots = [self.places[n].root for n in step.made if n in self.places]
                 after = min(max((self._ends[root] for root in roots), default=-1) + 1, len(program.steps))
@@ -779,9 +778,8 @@ class NumpyText(Writer):
             room, start = self._free.pop(found)
         else:
             room, start = size, self.size
-            self.size += size + (
-                2 * ALIGNED if size >= LARGE else 0
-            )  # large ones do not begin at the same offset in a page
+            # Large ones do not begin at the same offset in a page
+            self.size += size + (2 * ALIGNED if size >= LARGE else 0)
         self._slots[number], self._rooms[number] = start, room
         return self.name(number)
 

@@ -351,9 +351,8 @@ class ModuleWriter(Writer):
             yield gone.removeprefix("; ")
 
     def dropped(self, at: int, step: Step) -> str:
-        return (
-            "" if self.depth else super().dropped(at, step)
-        )  # results of one call are released when the next call computes them
+        # Results of one call are released when the next call computes them
+        return "" if self.depth else super().dropped(at, step)
 
     def loop(self, step: Step) -> Iterator[str]:
         """Return the lines of a loop."""

@@ -641,9 +641,8 @@ def _cross_entropy(
     lse += most
     losses = lse[:, 0] - logits.reshape(-1).take(_picks(flat, classes))
     loss = _class_loss(losses, rows, reduction, target.shape)
-    if (
-        rows is None
-    ):  # there may be ignored targets, whatever these are: a program runs with others, some of which may be ignored
+    # There may be ignored targets, whatever these are: a program runs with others, some of which may be ignored
+    if rows is None:
         rows = np.ones(flat.shape, logits.dtype)
     if input.ndim == 2:
         return loss, lse, rows

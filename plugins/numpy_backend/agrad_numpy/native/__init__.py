@@ -83,6 +83,10 @@ class NativeExecutor(Executor):
 
     def in_c(self, program: Any, backend: Any, *, exact: bool = False, **options: Any) -> tuple[int, Any]:
         """Return the program as a C function."""
+        if options:
+            raise Refused(
+                f"there is no option {next(iter(options))!r}: machine code has exact=, and agrad.func.cfunc gradient="
+            )
         from agrad_numpy.native.c_functions import in_c  # noqa: PLC0415 (as above)
 
         return in_c(_exactly(program) if exact else _loosely(program), backend, own=not exact)

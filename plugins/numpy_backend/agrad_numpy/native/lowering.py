@@ -807,9 +807,8 @@ class LoweredProgram:
         alone = [[self.places[step.refs[0]].strides[i] for i in order], [k * (2**40 - i) for i, k in enumerate(kept)]]
         others = {r for at in group.steps for r in self.steps[at].refs if r not in inside}
         given = {*self.program.inputs, *self.tried.kept}
-        if any(
-            min(self.places[r].strides, default=1) <= 0 for r in others - given
-        ):  # it may get memory, in another layout
+        # It may get memory, in another layout
+        if any(min(self.places[r].strides, default=1) <= 0 for r in others - given):
             return False
         together = [*alone, *([self.places[r].over(group.shape)[i] for i in order] for r in others)]
         together += [[self.places[n].strides[i] for i in order] for n in inside]
