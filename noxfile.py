@@ -79,7 +79,7 @@ QUICK = {
     "numpy": "not batches",
     "strict": "not batches",
     "dask": "not batches and not (test_programs and (second_order or forward_mode))"
-    " and not (test_rules and second_order and special)",
+    " and not (test_rules and second_order)",
 }
 
 
@@ -88,7 +88,7 @@ def tests(session: nox.Session) -> None:
     """Lint, check types, run tests, doctests and quick kits on three backends; arguments replace pytest's default ones.
 
     A quick kit runs one sample per operation, without batches, and on Dask only programs of gradients and no second
-    derivatives of special functions; the whole kits are parts of `everything`, and so are the tests marked ``long``.
+    derivatives; the whole kits are parts of `everything`, and so are the tests marked ``long``.
 
     ``nox -s tests -- tests/test_house.py -k layers`` runs part of them.
     """

@@ -36,8 +36,8 @@ def compute(*tensors: Any, max_memory: int | str | None = None, progress: bool |
     progress : bool, optional
         Whether to show the progress. Default: the backend's own choice.
     Returns: The argument, or a tuple of all of them: the same objects.
-    TypeError: If a lazy array is passed that is not a Tensor: it cannot store a value. A user's array is never changed:
-    its tensor gets another array, of the same backend.
+    TypeError: If a lazy array is passed that is not a Tensor: it cannot store a value. A user's
+        array is never changed: its tensor gets another array, of the same backend.
 
     >>> w = ag.tensor([1.0, 2.0], device="dask", requires_grad=True)
     >>> loss = (w * w).sum()
@@ -146,8 +146,7 @@ def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool =
         Include the backward pass from tensors that require grad to all their leaves: if these are in memory,
         ``backward()`` computes it when it ends. The graph is kept, and no `.grad` changes.
     Returns: Prints as text; its attributes are the numbers. `peak` bounds the growth of the process, `stored` the same
-    if the
-        results are written to a store instead of kept, see `to_zarr`.
+        if the results are written to a store instead of kept, see `to_zarr`.
     MemoryError: If `max_memory` is too little, as `compute` would raise it.
     TypeError: If a Dask object is passed that is not an array, such as a bag.
     RuntimeError: If hooks prevent a backward pass: it would call them.
