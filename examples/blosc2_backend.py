@@ -137,9 +137,8 @@ def agrad_backends():
 
 @hookimpl
 def agrad_backend_of(array_type):
-    return (
-        "blosc2" if ("blosc2.ndarray", "NDArray") in ((t.__module__, t.__name__) for t in array_type.__mro__) else None
-    )
+    kinds = ((t.__module__, t.__name__) for t in array_type.__mro__)
+    return "blosc2" if ("blosc2.ndarray", "NDArray") in kinds else None
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What functions that tasks call make in memory, declared where they are defined; `held` adds it up.
+"""The memory that functions called by tasks allocate, declared where they are defined; `task_memory` adds it up.
 
-Of functions of array libraries it follows from what is declared about agrad's operations, see `held`.
+For functions of array libraries it follows from the declarations of agrad's operations, see `task_memory`.
 """
 
 from __future__ import annotations
