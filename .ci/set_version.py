@@ -31,7 +31,7 @@ def set_version(root: Path, new: str, day: dt.date) -> None:
     Raises
     ------
     ValueError
-        If `new` is no such version or the present one, a file does not state the present one, or the changelog has no
+        If `new` is no such version or is released already, a file does not state the present one, or the changelog has no
         open section or nothing in it.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", new):
@@ -39,19 +39,19 @@ def set_version(root: Path, new: str, day: dt.date) -> None:
     (old,) = re.findall(
         r'^__version__ = "(.+)"$', (root / "agrad/__init__.py").read_text(encoding="utf-8"), re.MULTILINE
     )
-    if new == old:
-        raise ValueError(f"the version is {old} already")
+    changelog = root / "CHANGELOG.md"
+    text = changelog.read_text(encoding="utf-8")
+    if new == old and f"## [{old}]" in text:
+        raise ValueError(f"{old} is released already")
     states = rf'(?<=^version = "){re.escape(old)}(?="$)|(?<=^version: ){re.escape(old)}$|(?<=^__version__ = "){re.escape(old)}(?="$)'
     pins = rf"(?<===){re.escape(old)}(?=\")"
     written = {}
     stating = ["agrad/__init__.py", "CITATION.cff", "pyproject.toml"]
     for file in (*(root / name for name in stating), *sorted(root.glob("plugins/*/pyproject.toml"))):
-        text, count = re.subn(states, new, file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        stated, count = re.subn(states, new, file.read_text(encoding="utf-8"), flags=re.MULTILINE)
         if count != 1:
             raise ValueError(f"{file.relative_to(root)} states the version {old} {count} times, not once")
-        written[file] = re.sub(pins, new, text)
-    changelog = root / "CHANGELOG.md"
-    text = changelog.read_text(encoding="utf-8")
+        written[file] = re.sub(pins, new, stated)
     if not re.search(r"^## \[Unreleased\]\n\n###", text, re.MULTILINE):
         raise ValueError("CHANGELOG.md has no section [Unreleased] with something in it")
     written[changelog] = text.replace("## [Unreleased]\n", f"## [Unreleased]\n\n## [{new}] - {day.isoformat()}\n", 1)

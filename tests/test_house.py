@@ -1095,6 +1095,14 @@ def test_one_script_sets_every_version(releasing):
     assert changelog == "# Changelog\n\n## [Unreleased]\n\n## [7.8.9] - 2030-01-02\n\n### Added\n\n- X.\n"
 
 
+def test_the_first_release_has_the_version_that_stands_there(releasing):
+    place, set_version = releasing
+    now = project("pyproject.toml")["version"]
+    set_version(place, now, dt.date(2030, 1, 2))
+    assert f"## [Unreleased]\n\n## [{now}] - 2030-01-02\n" in (place / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f'version = "{now}"' in (place / "pyproject.toml").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("version", "spoilt", "message"),
     [
@@ -1108,6 +1116,9 @@ def test_a_version_that_cannot_be_set_changes_nothing(releasing, version, spoilt
     place, set_version = releasing
     if spoilt:
         (place / spoilt).write_text("", encoding="utf-8")
+    elif version is None:  # the present one, once it is released
+        with (place / "CHANGELOG.md").open("a", encoding="utf-8") as changelog:
+            changelog.write(f"\n## [{project('pyproject.toml')['version']}] - 2030-01-02\n")
     before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
     with pytest.raises(ValueError, match=message):
         set_version(place, version or project("pyproject.toml")["version"], dt.date(2030, 1, 2))
