@@ -10,6 +10,7 @@ import contextlib
 import functools
 import gc
 import opcode
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -23,12 +24,9 @@ from typing import Any
 getframe: Callable[[int], FrameType] = sys._getframe
 
 
-def place_in(frame: FrameType) -> tuple[CodeType, int]:
-    """Return the code that a frame runs and its current instruction.
-
-    Generated entries store these two: the frame would keep all of its locals alive and move on to later lines.
-    """
-    return frame.f_code, frame.f_lasti
+#: ``place_in(frame)`` is the code that a frame runs and its current instruction. Nodes store these two: the frame would keep
+#: all of its locals alive and move on to later lines.
+place_in: Callable[[FrameType], tuple[CodeType, int]] = operator.attrgetter("f_code", "f_lasti")
 
 
 def line_number(code: CodeType, instruction: int) -> int:

@@ -555,7 +555,7 @@ def _backends_in(op: Op, values: tuple[Any, ...]) -> tuple[dict[str, Backend], S
 def _mixed_kernel(op: Op, backends: Mapping[str, Backend]) -> Callable[..., Any] | None:
     """Return the kernel of a backend that takes operands of these backends unconverted, None if there is none."""
     simple = op.rule.outputs is None and not op.rule.residuals and all(a.kind == "operand" for _, a in op.array_slots)
-    for one in backends.values() if simple else ():
+    for one in [one for one in backends.values() if type(one).mixed is not Backend.mixed] if simple else ():
         kernel = one.mixed(op.name, [other for other in backends.values() if other is not one])
         if kernel is not None:
             return kernel
