@@ -717,7 +717,10 @@ class Backend:
     def item(self, array: Any) -> Any:
         """Return the only element as a Python number."""
         convert = {"bool": bool, "int": int, "float": float, "complex": complex}[self.kind(array.dtype)]
-        return convert(self.xp.reshape(array, ()))
+        element = self.xp.reshape(array, ())
+        if not hasattr(element, f"__{convert.__name__}__"):  # bool() of such an object would be True
+            return self._host_list(element)
+        return convert(element)
 
     def truth(self, array: Any) -> bool:
         """Return the truth value of the only element: it may decide a branch of the program."""
@@ -727,7 +730,13 @@ class Backend:
         """Return the value as nested lists of Python numbers."""
         if not array.shape:
             return self.item(array)
+        if not hasattr(array, "__getitem__"):
+            return self._host_list(array)
         return [self.tolist(self.xp.getitem(array, (i, ...))) for i in range(array.shape[0])]
+
+    def _host_list(self, array: Any) -> Any:
+        """Return the value as nested lists of Python numbers, as the host has it."""
+        return plugins().get("numpy").receive(self, array, "numpy").tolist()
 
     def text_of(self, array: Any) -> str | None:
         """Return the text that shows a tensor of this array; None: the text of its elements, as returned by `tolist`."""

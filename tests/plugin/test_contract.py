@@ -587,12 +587,6 @@ class Boxed:
     def __array__(self, dtype=None, copy=None):
         return np.array(self.value)
 
-    def __getitem__(self, key):
-        return Boxed(self.value[key])
-
-    def __float__(self):
-        return float(self.value)
-
 
 def boxed(function):
     def call(*args, dtype=None, **kwargs):
@@ -641,6 +635,15 @@ def test_what_does_not_come_back_from_a_pickle_goes_by_way_of_numpy(registered):
     made = pickle.loads(pickle.dumps(ag.asarray(Boxed(np.asarray([1.0, 2.0])))))
     assert (made.device, made.tolist()) == ("boxed", [1.0, 2.0])
     assert manager.get("numpy").pickles
+
+
+@pytest.mark.parametrize("number", [False, True, 3, 2.5, 1 - 2j])
+def test_numbers_of_an_array_without_their_methods_are_read_on_the_host(number, registered):
+    registered(BoxedPlugin())
+    x = ag.asarray(Boxed(np.asarray([number])))
+    assert (x.item(), x.tolist(), bool(x)) == (number, [number], bool(number))
+    assert type(x.item()) is type(number)
+    assert repr(x).startswith(repr(ag.asarray([number]))[:-1])
 
 
 @pytest.mark.parametrize("given", ["float32", ag.float32, np.float32, np.dtype("float32"), BOXED_DTYPES["float32"]])
