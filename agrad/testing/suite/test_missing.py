@@ -55,7 +55,8 @@ class TestMissing(Conformance):
             k = sizes.index(max(sizes))
             mask = np.reshape(np.arange(sizes[k]) == 1, run.arrays[k].shape)
             try:
-                self.check(run, k, mask)
+                with self.backend.quiet():  # what stands for a missing element may overflow
+                    self.check(run, k, mask)
             except UnsupportedOp as error:
                 self.lacking(error)
             except NotImplementedError as error:  # the library's own refusal
