@@ -678,6 +678,20 @@ def test_caught(fault, test, says, run):
         run(Plugin(fault()), test)
 
 
+def test_memory_that_nobody_sees_may_be_shared(run, monkeypatch):
+    """As with MLX: an array that is written to gets memory of its own."""
+    kind = type(array_api_strict.ones(1))
+    write = kind.__setitem__
+
+    def moves(array, key, value):
+        array._array = array._array.copy()
+        write(array, key, value)
+
+    monkeypatch.setattr(kind, "__setitem__", moves)
+    with pytest.raises(pytest.skip.Exception, match="written to moves"):
+        run(Plugin(OwnOperand()), (suite.TestPlaces, "test_fresh", "positive", "float64"))
+
+
 def test_a_claim_on_everything(run):
     with pytest.raises(CAUGHT, match="object is claimed as an array"):
         run(Greedy(Sound()), (suite.TestRegistration, "test_claims_nothing_else", object))

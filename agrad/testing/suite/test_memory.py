@@ -125,13 +125,16 @@ class TestPlaces(OfSamples):
 
     def need_places(self) -> None:
         """Skip the test if shared memory cannot be detected."""
-        one = self.backend.asarray(self.tensor([1.0])._raw, copy=True)
-        if self.backend.is_lazy or place_of(one) is None:
+        one, other = (self.backend.asarray(self.tensor([value])._raw, copy=True) for value in (1.0, 2.0))
+        before = place_of(one)
+        if self.backend.is_lazy or before is None:
             pytest.skip("arrays do not say where they lie")
         try:
-            one[...] = one
+            one[...] = other
         except TypeError:
             pytest.skip("no array can be written to: nobody sees what they share")
+        if place_of(one) != before:
+            pytest.skip("an array that is written to moves: nobody sees what they share")
 
     def check_fresh(self, name: str, results: Sequence[Tensor], taken: Sequence[Tensor]) -> None:
         """Check that results share memory with no operand, and with no other result."""
