@@ -17,7 +17,7 @@ import dask.array as da
 import numpy as np
 
 from agrad import Tensor, UnsupportedOp
-from agrad.plugin.backend import Backend, Outlook, Spec, backend_of, in_dask, internal, is_followed, more_than_numbers
+from agrad.plugin.backend import OPS, Backend, Outlook, Spec, backend_of, in_dask, internal, is_followed, more_than_numbers
 from agrad_dask import computing, factors, indexing, kernels, origins, repeats, scipy_kernels, special_kernels
 from agrad_dask.indexing import UnknownSizes
 from agrad_dask.sampling import sample
@@ -50,6 +50,8 @@ class DaskBackend(Backend):
             found = self.namespace()
             for part in op.split("."):
                 found = getattr(found, part, None)
+        if op in OPS and OPS[op].rule.kind == "elementwise" and callable(found):
+            found = indexing.meeting(found)
         return _refusing(op, found) if callable(found) and not isinstance(found, type) else None
 
     def dtype(self, dtype: Any) -> Any:

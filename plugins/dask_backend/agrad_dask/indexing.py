@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -415,6 +416,47 @@ def _merged(x: Any, axis: int, count: int) -> Any:
         return x
     shape = (*x.shape[:axis], math.prod(x.shape[axis : axis + count]), *x.shape[axis + count :])
     return empty_like(x, shape) if 0 in x.shape else da.reshape(x, shape)
+
+
+def meeting(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an elementwise kernel to give operands whose chunks begin a few elements apart, as slices have, the same ones.
+
+    Dask cuts such operands where any of them ends: twice as many chunks, whose results have to be joined again for the
+    gradient. Here one operand gets the other's chunks, and all work on a chunk remains one task.
+    """
+
+    @functools.wraps(kernel)
+    def met(*args: Any, **kwargs: Any) -> Any:
+        arrays = [arg for arg in args if getattr(arg, "npartitions", 1) > 1]
+        if len(arrays) < 2 or all(each.chunks == arrays[0].chunks for each in arrays):
+            return kernel(*args, **kwargs)
+        return kernel(*_in_common_chunks(args, arrays), **kwargs)
+
+    return met
+
+
+def _in_common_chunks(args: tuple[Any, ...], arrays: list[Any]) -> list[Any]:
+    wanted: dict[int, tuple[int, ...]] = {}  # by the axis from the right
+    for axis in range(-max(each.ndim for each in arrays), 0):
+        cuts = {each.chunks[axis] for each in arrays if each.ndim >= -axis and each.numblocks[axis] > 1}
+        if len(cuts) > 1 and not _has_nan(tuple(map(sum, cuts))) and len(set(map(sum, cuts))) == 1:
+            first = max(cuts)  # slices that begin where the array does: whatever meets later meets in these
+            if all(_is_shifted(first, each) for each in cuts):
+                wanted[axis] = first
+    if not wanted:
+        return list(args)
+    return [
+        arg.rechunk({axis: along for axis, along in wanted.items() if arg.ndim >= -axis and arg.shape[axis] > 1})
+        if any(arg is each for each in arrays)
+        else arg
+        for arg in args
+    ]
+
+
+def _is_shifted(cut: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Return whether chunks are others shifted by at most half of one."""
+    ends = zip(itertools.accumulate(cut), itertools.accumulate(other), strict=False)
+    return abs(len(cut) - len(other)) <= 1 and all(2 * abs(a - b) <= max(cut) for a, b in ends)
 
 
 def _has_nan(shape: tuple[float, ...]) -> bool:
