@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from agrad.core.backend import Backend
 from agrad.core.engine import Pass, Total, running
+from agrad.core.executor import Kept
 from agrad.core.hooks import Hooks
 from agrad.core.node import AccumulateGrad, Constants, Freed, Node, ancestors
 from agrad.program.program import DETACH, DType, Program, Ref, Shaped, Step
@@ -75,11 +77,14 @@ class PartialBackward(NamedTuple):
         The positions of the saved values that it takes among all of them.
     gradients : tuple of (int or None)
         For each of all targets, the position of its gradient among the program's outputs; None if it gets none.
+    taken : tuple of int
+        The first of these saved values: those that are kept for nothing else.
     """
 
     program: Program
     saved: tuple[int, ...]
     gradients: tuple[int | None, ...]
+    taken: tuple[int, ...]
 
 
 @dataclass
@@ -92,7 +97,9 @@ class CapturedBackward:
         From the values kept by the forward pass, and a cotangent per result, to a gradient per target, with all its
         steps.
     saved : tuple of int
-        The numbers of the values kept by the forward pass.
+        The numbers of the values kept by the forward pass; first those that it keeps for nothing else.
+    kept : int
+        How many these are.
     cotangents : tuple of int
         The numbers of the cotangents, one per result.
     parts : sequence of NodeSteps
@@ -112,6 +119,7 @@ class CapturedBackward:
     uses: Sequence[SavingNodes]
     reach: Sequence[int]
     dropped: Sequence[int] = ()
+    kept: int = 0
     _some: dict[tuple[int, int], PartialBackward | None] = field(default_factory=dict)
     _visited: dict[tuple[int, int], int] = field(default_factory=dict)
     _left: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -138,11 +146,49 @@ class CapturedBackward:
         saved = [number for number in self.saved if number in used]
         keys = tuple(number for number in self.whole.keys if number in saved)
         places = {number: at for at, number in enumerate(outputs)}
+        positions = tuple(at for at, number in enumerate(self.saved) if number in used)
         return PartialBackward(
             program.replaced(inputs=(*saved, *given), keys=keys),
-            tuple(at for at, number in enumerate(self.saved) if number in used),
+            positions,
             tuple(None if number is None else places[number] for number in found),
+            tuple(at for at in positions if at < self.kept),
         )
+
+    def flat(self, saved: Sequence[Any], layout: Any) -> Sequence[Any]:
+        """Return the saved values of a node one by one; `layout`: that of its `Kept`, if it has one."""
+        if layout is None:
+            return saved
+        end = self.end_of_kept(saved)
+        freed = any(array is None for array in saved[:end])
+        return [*([None] * self.kept if freed else layout.values(tuple(saved[:end]))), *saved[end:]]
+
+    def run(
+        self,
+        some: PartialBackward,
+        saved: Sequence[Any],
+        layout: Any,
+        cotangents: Sequence[Any],
+        backend: Backend,
+        options: Mapping[str, Any],
+    ) -> Sequence[Any]:
+        """Run one of its programs on the saved values of a node, and cotangents."""
+        if layout is None:
+            return some.program.run(backend, [*map(saved.__getitem__, some.saved), *cotangents], **options)
+        end = self.end_of_kept(saved)
+        others = [saved[at - self.kept + end] for at in some.saved[len(some.taken) :]]
+        if not some.taken:
+            return some.program.run(backend, [*others, *cotangents], **options)
+        run = some.program.chosen(backend, taken=some.taken, **options)
+        try:
+            return run(Kept(saved[:end], layout), *others, *cotangents)
+        except Exception as error:
+            each = self.flat(saved, layout)
+            some.program.explain(error, backend, [*map(each.__getitem__, some.saved), *cotangents])
+            raise
+
+    def end_of_kept(self, saved: Sequence[Any]) -> int:
+        """Return how many of a node's saved arrays are those of its `Kept`."""
+        return len(saved) - (len(self.saved) - self.kept)
 
     def visited(self, results: int, targets: int) -> int:
         """Return the uses that a pass reaches; -1 means all targets, and everything that leads to none."""
@@ -330,7 +376,11 @@ def release(node: Any, backward: CapturedBackward, visited: int) -> None:
     node.spent |= visited
     node.freed = task.freed
     needed = backward.left(node.spent)
-    if needed:
-        node.saved = Constants(value if at in needed else None for at, value in enumerate(node.saved))
-    else:
+    if not needed:
         node.saved = task.freed
+        return
+    if node.layout is not None:  # its `Kept` goes as a whole
+        end = backward.end_of_kept(node.saved)
+        whole = range(end) if any(at < backward.kept for at in needed) else ()
+        needed = {*whole, *(at - backward.kept + end for at in needed if at >= backward.kept)}
+    node.saved = Constants(value if at in needed else None for at, value in enumerate(node.saved))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from agrad import tree
+from agrad.compiled.backward import CapturedBackward
 from agrad.compiled.cached import CachedProgram
 from agrad.compiled.capturing import CaptureResult
 from agrad.compiled.guards import (
@@ -113,6 +115,7 @@ def build_program(call: TracedCall, options: Mapping[str, Any]) -> CachedProgram
     refuse_escaped(call, program)
     if backward is not None:
         refuse_changes(tracer, program)
+        program, backward = kept_last(program, backward)
     ways = OutsidePaths(call)
     the_same = ways.to_returned(results)
     outside = ways.to_outside(program)
@@ -145,7 +148,6 @@ def build_program(call: TracedCall, options: Mapping[str, Any]) -> CachedProgram
         held=[*{id(one): one for one in tracer.held_by_python}.values()],
         followed=tuple(number for number, _ in results.followed),
         targets=targets,
-        saved=saved,
         same=the_same,
         firsts=results.firsts(),
         hooks=[(one.number, hook) for one in hooks if one.number is not None and (hook := one.hook) is not None],
@@ -153,6 +155,21 @@ def build_program(call: TracedCall, options: Mapping[str, Any]) -> CachedProgram
         goes_on=any(map(may_catch, call.captured.codes)),
         function=call.function,
         options=options,
+    )
+
+
+def kept_last(program: Program, backward: CapturedBackward) -> tuple[Program, CapturedBackward]:
+    """Return a program whose last outputs are the values that it keeps for nothing but its backward pass, and that pass.
+
+    `program` ends with all that it keeps: those among them that are inputs, or outputs for another reason, are in no need of that.
+    """
+    whole = program.outputs[: len(program.outputs) - len(backward.saved)]
+    known = {*whole, *program.inputs}
+    kept = [number for number in backward.saved if number not in known]
+    others = [number for number in backward.saved if number in known]
+    return (
+        program.replaced(outputs=(*whole, *kept)),
+        replace(backward, saved=(*kept, *others), kept=len(kept)),
     )
 
 

@@ -7,7 +7,6 @@ represents one call of it in the graph.
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
@@ -22,6 +21,7 @@ from agrad.core.backend import Backend, backend_of, joined
 from agrad.core.buffers import assign_data
 from agrad.core.engine import run as run_backward
 from agrad.core.engine import running
+from agrad.core.executor import Kept
 from agrad.core.history import restore
 from agrad.core.node import Constants, Freed, Node, next_seq, output_of
 from agrad.core.once import once
@@ -70,7 +70,7 @@ class CachedProgram:
     Attributes
     ----------
     program : Program
-        The program; its outputs are the results, the writes, the conditions, and the values that `backward` needs.
+        The program; its outputs are the results, the writes, the conditions, and the values that only `backward` needs.
     backend : Backend
         The backend whose kernels it runs.
     backward : CapturedBackward or None
@@ -109,8 +109,6 @@ class CachedProgram:
         The numbers of the results that may be differentiated.
     targets : tuple of int
         The inputs that receive gradients.
-    saved : tuple of int
-        The values of `program` that `backward` needs.
     same : dict of int to Link
         For each result that is itself an outer tensor, its position among the results, and where it is found.
     firsts : list of int
@@ -149,7 +147,6 @@ class CachedProgram:
     held: list[dict[Any, Any]]
     followed: tuple[int, ...]
     targets: tuple[int, ...]
-    saved: tuple[int, ...]
     same: dict[int, Link]
     firsts: list[int]
     hooks: list[tuple[int, Callable[..., Any]]]
@@ -185,8 +182,13 @@ class CachedProgram:
         self.assigned: list[tuple[Any, int | None, int | None, Any]] = [
             (link, puts.get("data"), puts.get("grad"), puts.get("given")) for link, puts in by_place.values()
         ]
-        #: Of a call's outputs, what its backward pass may need.
-        self.kept_outs: Callable[[Sequence[Any]], tuple[Any, ...]] = chosen_from([outs[n] for n in self.saved])
+        kept, others = (0, ()) if self.backward is None else (self.backward.kept, self.backward.saved[self.backward.kept :])
+        #: How many outputs precede those that only the backward pass needs.
+        self.whole: int = len(program.outputs) - kept
+        #: What else it needs: the position among the inputs, or among the outputs.
+        self.needs_too: list[tuple[bool, int]] = [
+            (True, place[number]) if number in place else (False, outs[number]) for number in others
+        ]
         self.followed_outs: list[Any] = [outs[number] for number in self.followed]
         leaves = program.arguments.leaves
         arguments = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Leaf}
@@ -286,7 +288,8 @@ class CachedProgram:
     @once
     def runner(self) -> Callable[..., Sequence[Any]]:
         """Runs the program on raw values; without floating-point warnings if it has a backward pass, because that pass gives none."""
-        return self.stopping.chosen(self.backend, quiet=self.silent, **self.options)
+        kept = len(self.program.outputs) - self.whole
+        return self.stopping.chosen(self.backend, quiet=self.silent, kept=kept, **self.options)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run the program on raw values; raise `Stopped` at a value other than the one by which Python branched."""
@@ -445,7 +448,10 @@ class CachedProgram:
         node: CompiledNode = _new(CompiledNode)
         node.seq = next_seq()
         node.edges, node.second = tuple(at_place(place, leaves)._node for place in self.differentiated), None
-        node.saved = Constants(self.kept_outs(outs))  # `release` frees them
+        kept: Any = outs[-1]
+        kept, node.layout = kept if type(kept) is Kept else (outs[self.whole :], None)
+        others = [values[at] if given else outs[at] for given, at in self.needs_too]
+        node.saved = Constants((*kept, *others))  # `release` frees them
         node.spent, node.freed = 0, None
         node.vjp = _backward
         node.spec = Specs(specs) if len(specs) > 1 else specs[0]
@@ -456,13 +462,6 @@ class CachedProgram:
         node.given = tuple(values)
         node.leaves = tuple(leaves) if self.program.functions else ()
         return node
-
-
-def chosen_from(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """Return what gives the values at some places of a sequence."""
-    if len(places) > 1:
-        return operator.itemgetter(*places)
-    return lambda values: tuple(values[at] for at in places)
 
 
 def brought_by(make: Callable[[float], Any], backend: Backend, program: Program) -> Callable[[float], Any]:
@@ -498,11 +497,12 @@ def rewind_generators(cached: CachedProgram, values: list[Any]) -> None:
 class CompiledNode(Node):
     """One call of a cached program whose results are differentiated: runs the captured backward pass of the chosen results."""
 
-    __slots__ = ("cached", "freed", "given", "leaves", "spent")
+    __slots__ = ("cached", "freed", "given", "layout", "leaves", "spent")
     title = "CompiledBackward0"
 
     cached: CachedProgram
     given: tuple[Any, ...]
+    layout: Any  # of the `Kept` whose arrays are the first saved ones; None if these are the values
     leaves: tuple[Any, ...]  # of the arguments, if the function may run again
     spent: int  # the uses of saved values, as bits, that passes have freed
     freed: Freed | None  # knows of the last of these passes
@@ -541,11 +541,13 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: boo
         given = gs if on_tensors else [None if p is None else from_raw(p) for p in gs]
         found = _recorded_backward(given, node, masked=masked)
     else:
-        values = [*map(saved.__getitem__, some.saved), *(part for part in gs if part is not None)]
-        if any(backend_of(part) is not backend for part in gs if part is not None):  # batched
+        taken = [part for part in gs if part is not None]
+        if any(backend_of(part) is not backend for part in taken):  # batched
+            each = backward.flat(saved, node.layout)
+            values = [*map(each.__getitem__, some.saved), *taken]
             made = [t._raw for t in some.program.on_tensors(backend, list(map(from_raw, values)))]
         else:
-            made = list(map(backend.as_array, some.program.run(backend, values, **cached.options)))
+            made = list(map(backend.as_array, backward.run(some, saved, node.layout, taken, backend, cached.options)))
         found = tuple(None if at is None else made[at] for at in some.gradients)
     release(node, backward, visited)
     if task is not None:

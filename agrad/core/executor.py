@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agrad.core.backend import CONTRACT, Backend
 
@@ -14,6 +14,21 @@ class Refused(Exception):
     If raised by `Executor.build`, or in the first call of the function it returned, the program goes to the next executor for
     good; if raised in a later call, only that call does.
     """
+
+
+class Kept(NamedTuple):
+    """What a program keeps for its backward program, as an executor holds it: in one array, say, instead of one for each value.
+
+    Attributes
+    ----------
+    arrays : tuple of array
+        What holds the values. The graph keeps these alive, and counts their bytes.
+    layout : object
+        Where they are: ``layout.values(arrays)`` returns a list of all values, as arrays.
+    """
+
+    arrays: tuple[Any, ...]
+    layout: Any
 
 
 class Executor:
@@ -34,6 +49,8 @@ class Executor:
         to rounding where they are not.
     quiet : bool
         Whether what it gives never warns of floating-point errors, whatever the library is set to do about them.
+    keeps : bool
+        Whether `build` takes the options `kept` and `taken`.
     """
 
     name: str = ""
@@ -42,6 +59,7 @@ class Executor:
     loops: bool = False
     exact: bool = False
     quiet: bool = False
+    keeps: bool = False
 
     def availability(self) -> tuple[bool, str]:
         """Return whether it works here; the second item is a version, or why it does not work and what to install."""
@@ -79,6 +97,9 @@ class Executor:
         **options
             Those of `Backend.compile`, and further ones from the program's caller. With ``exact=True`` results
             must be bitwise the same as operation by operation; an executor that cannot do that refuses.
+            Only where the executor `keeps`: ``kept=n``, if nothing but a backward program takes the last `n` outputs, which the
+            function then returns as one `Kept` after the others; and, for such a backward program, ``taken``, a tuple of
+            positions: its first inputs are the values at these positions, and the function takes the `Kept` in place of them.
         """
         raise NotImplementedError
 

@@ -18,7 +18,7 @@ from agrad.core.errors import (
     more_than_numbers,
     user_frame,
 )
-from agrad.core.executor import Executor, Refused
+from agrad.core.executor import Executor, Kept, Refused
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.kernels import PRIMITIVES, SUBNAMESPACES, check_bounds, forget_kernels, is_mask, key_parts, visits_once
 from agrad.core.materialize import computing_anyway, is_asked, told
@@ -52,6 +52,7 @@ __all__ = [
     "Padding",
     "Pair",
     "Place",
+    "Kept",
     "Refused",
     "Spec",
     "ancestors",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agrad.core.backend import Backend
-from agrad.core.executor import Executor, Refused
+from agrad.core.executor import Executor, Kept, Refused
 from agrad.core.once import once
 from agrad.plugin.manager import executor_named, executors
 from agrad.program.program import DRAW, STOP, DType, Program, Step, Stopped, environment, mapped, refs_in, stop_unless
@@ -55,6 +55,8 @@ class ExecutorRun:
         The options of the call that runs the program.
     following : callable
         Returns the function that runs the program without the executor.
+    kept, taken
+        Those of `Executor.build`.
     """
 
     def __init__(
@@ -64,11 +66,17 @@ class ExecutorRun:
         backend: Backend,
         options: Mapping[str, Any],
         following: Callable[[], Callable[..., Any]],
+        *,
+        kept: int = 0,
+        taken: tuple[int, ...] = (),
     ) -> None:
         self.executor = executor
-        self.following: Callable[..., Any] = functools.cache(following)
+        self.following: Callable[..., Any] = functools.cache(
+            (lambda: taking_apart(following(), taken)) if taken else following
+        )
         self.why_not = ""  # why another one runs the program
         self._program, self._backend, self._options = program, backend, options
+        self._kept, self._taken = kept, taken
         self._run: Callable[..., Any] | None = None
         self._quiet: Callable[..., Any] | None = None  # the same, of an executor's that gives no warnings
 
@@ -114,12 +122,14 @@ class ExecutorRun:
 
     def _made(self, values: Sequence[Any]) -> Callable[..., Any]:
         """Return the function by which the executor runs the program."""
-        prepared = PreparedProgram(self._program(), self._backend)
+        prepared = PreparedProgram(self._program(), self._backend, kept=self._kept, taken=len(self._taken))
         given = prepared.values(values)
         name = self.executor.name
-        if not self.executor.supports(prepared.program, **self._options):
+        options: dict[str, Any] = dict(self._options)
+        options |= {"kept": self._kept} if self._kept else {"taken": self._taken} if self._taken else {}
+        if not self.executor.supports(prepared.program, **options):
             raise Refused(f"the executor {name!r} does not support the program")
-        run = self.executor.build(prepared.program, self._backend, given, **self._options)
+        run = self.executor.build(prepared.program, self._backend, given, **options)
         if run is None:
             raise Refused(f"the executor {name!r} returned nothing that runs the program")
         return prepared.around(run)
@@ -218,6 +228,16 @@ class AutomaticRun:
         return f"<{NATIVE}, chosen{f': no, {self.why_not}' if self.why_not else ''}>"
 
 
+def taking_apart(run: Callable[..., Any], taken: tuple[int, ...]) -> Callable[..., Any]:
+    """Return a function that takes a `Kept`, and hands on the values at some of its positions."""
+
+    def apart(kept: Kept, *others: Any) -> Any:
+        values = kept.layout.values(kept.arrays)
+        return run(*map(values.__getitem__, taken), *others)
+
+    return apart
+
+
 def without_warnings(run: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
     """Return a function that runs a program without floating-point warnings of its library."""
     if isinstance(run, ExecutorRun):
@@ -239,15 +259,26 @@ class PreparedProgram:
     ----------
     program : Program
         Without keys, draws and ends.
+
+    Parameters
+    ----------
+    program : Program
+        Any.
+    backend : Backend
+        Its backend.
+    kept, taken : int
+        How many of its last outputs are one `Kept`, after all others, and how many of its first inputs.
     """
 
-    def __init__(self, program: Program, backend: Backend) -> None:
+    def __init__(self, program: Program, backend: Backend, *, kept: int = 0, taken: int = 0) -> None:
         self._draws = [step for step in program.steps if step.op == DRAW]
         self._stops = [step for step in program.steps if step.op == STOP]
         self._backend = backend
         self._before = program
         keys = {*program.keys}
-        self._kept = [at for at, number in enumerate(program.inputs) if number not in keys]
+        #: Of the inputs that are given, those that are no keys.
+        self._given = [at for at, number in enumerate(program.inputs) if number not in keys]
+        self._taken, self._count = taken, len(program.outputs) - kept
         taken = {
             ref.number for step in self._draws for part in (*step.args, *step.kwargs.values()) for ref in refs_in(part)
         }
@@ -255,17 +286,22 @@ class PreparedProgram:
             raise Refused("a draw depends on a value")
         drawn = [number for step in self._draws for number in step.made]
         self.program: Program = program.replaced(
-            inputs=(*(program.inputs[at] for at in self._kept), *drawn),
-            outputs=(*program.outputs, *(step.args[0].number for step in self._stops)),
+            inputs=(*(program.inputs[at] for at in self._given), *drawn),
+            outputs=(
+                *program.outputs[: self._count],
+                *(step.args[0].number for step in self._stops),
+                *program.outputs[self._count :],
+            ),
             steps=tuple(step for step in program.steps if step.op not in (DRAW, STOP)),
             keys=(),
         )
 
     def values(self, given: Sequence[Any]) -> list[Any]:
         """Return the inputs: those that are not keys, and the values drawn from these."""
-        found = [given[at] for at in self._kept]
+        each = [*given[:1] * self._taken, *given[1:]] if self._taken else given
+        found = [each[at] for at in self._given[max(self._taken - 1, 0) :]]  # a `Kept` is one
         if self._draws:
-            keys = dict(zip(self._before.inputs, given, strict=True))
+            keys = dict(zip(self._before.inputs, each, strict=True))
             found += [self._draw(step, keys) for step in self._draws]
         return found
 
@@ -286,16 +322,17 @@ class PreparedProgram:
         """Return the function that runs the program that this one was made from, given the one that runs this program."""
         if not self._before.keys and not self._stops:  # a key may belong to a draw that no result needs
             return run
-        count = len(self._before.outputs)
+        count = self._count
         stops = [step.args[1] for step in self._stops]
+        end = count + len(stops)
         item = self._backend.item
 
         def program(*given: Any) -> tuple[Any, ...] | None:
             outs = run(*self.values(given))
             if outs is None:  # if agrad chose the executor: left to the fallback
                 return None
-            for array, value in zip(outs[count:], stops, strict=True):
+            for array, value in zip(outs[count:end], stops, strict=True):
                 stop_unless(item, array, value)
-            return tuple(outs[:count])
+            return (*outs[:count], *outs[end:])
 
         return program

@@ -51,13 +51,22 @@ def optimized(program: Program) -> Program:
 class RunMethods:
     """Runs programs on raw arrays."""
 
-    def runner(self: Any, backend: Backend, *, executor: Any = None, **options: Any) -> Callable[..., tuple[Any, ...]]:
+    def runner(
+        self: Any,
+        backend: Backend,
+        *,
+        executor: Any = None,
+        kept: int = 0,
+        taken: tuple[int, ...] = (),
+        **options: Any,
+    ) -> Callable[..., tuple[Any, ...]]:
         """Return the function that runs the program on raw arrays of a backend with given options, created at first use.
 
-        An executor, by its name or itself, is asked before the backend.
+        An executor, by its name or itself, is asked before the backend. If it does so, it returns the last `kept` outputs as one
+        `Kept`; `taken`: that takes the place of as many of the first inputs, which are always at these positions in it.
         """
         runs: dict[Any, Any] = self.__dict__.setdefault("_runs", {})
-        key = backend, executor, *options.items()
+        key = backend, executor, kept, bool(taken), *options.items()
         found = runs.get(key)
         if found is None:
             asked = None if executor is None else executor_named(executor)
@@ -66,18 +75,26 @@ class RunMethods:
             else:
                 program = functools.partial(fewer, self, getattr(asked, "loops", False), options)
                 following = functools.partial(self.runner, backend, **options)
-                found = ExecutorRun(asked, program, backend, options, following)
+                kept = kept if getattr(asked, "keeps", False) else 0
+                found = ExecutorRun(asked, program, backend, options, following, kept=kept, taken=taken)
             found = runs.setdefault(key, found)
         return found  # type: ignore[no-any-return]
 
     def chosen(
-        self: Any, backend: Backend, *, executor: Any = None, quiet: bool = False, **options: Any
+        self: Any,
+        backend: Backend,
+        *,
+        executor: Any = None,
+        quiet: bool = False,
+        kept: int = 0,
+        taken: tuple[int, ...] = (),
+        **options: Any,
     ) -> Callable[..., tuple[Any, ...]]:
         """Return the same; if no executor is named, one that agrad may choose takes over from the second call on.
 
         `quiet`: suppress floating-point warnings.
         """
-        run = self.runner(backend, executor=executor, **options)
+        run = self.runner(backend, executor=executor, kept=kept, taken=taken, **options)
         if executor is not None or backend.name not in CHOSEN_FOR or not chooses_native():
             return without_warnings(run, backend) if quiet else run
         runs: dict[Any, Any] = self.__dict__["_runs"]

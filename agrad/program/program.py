@@ -407,11 +407,26 @@ class Program:
         def sparsity(self, *args: Any, argnums: int | tuple[int, ...] | None = None, local: bool = False) -> Any:
             """Return which elements of the results depend on which elements of the arguments."""
 
-        def runner(self, backend: Backend, *, executor: Any = None, **options: Any) -> Callable[..., tuple[Any, ...]]:
+        def runner(
+            self,
+            backend: Backend,
+            *,
+            executor: Any = None,
+            kept: int = 0,
+            taken: tuple[int, ...] = (),
+            **options: Any,
+        ) -> Callable[..., tuple[Any, ...]]:
             """Return the function that runs the program on raw arrays of a backend."""
 
         def chosen(
-            self, backend: Backend, *, executor: Any = None, quiet: bool = False, **options: Any
+            self,
+            backend: Backend,
+            *,
+            executor: Any = None,
+            quiet: bool = False,
+            kept: int = 0,
+            taken: tuple[int, ...] = (),
+            **options: Any,
         ) -> Callable[..., tuple[Any, ...]]:
             """Return the same, or an executor that agrad chooses."""
 

@@ -13,7 +13,7 @@ import pytest
 
 import agrad as ag
 from agrad.plugin import manager
-from agrad.plugin.backend import Executor, Refused
+from agrad.plugin.backend import Executor, Kept, Refused
 from agrad.plugin.hookspecs import hookimpl
 
 
@@ -136,6 +136,99 @@ class TestCompiled:
             found = [np.asarray(program(X)) for _ in range(2)]
         assert steps.calls == 2
         assert all(np.array_equal(one, np.asarray(X) * 2.0) for one in found)
+
+
+class Pile:
+    """Where the values are that `Keeping` keeps: one after the other, on one array."""
+
+    def __init__(self, shapes):
+        self.shapes = shapes
+
+    def values(self, arrays):
+        (pile,), found, at = arrays, [], 0
+        for shape in self.shapes:
+            size = int(np.prod(shape))
+            found.append(pile[at : at + size].reshape(shape))
+            at += size
+        return found
+
+
+class Keeping(Steps):
+    """Keeps float64 values in one array."""
+
+    keeps, fails = True, False
+
+    def build(self, program, backend, values, *, kept=0, taken=(), **options):
+        self.programs.append(program)
+        self.options.append({"kept": kept, "taken": taken})
+        run = program.function(backend)
+        count = len(program.outputs) - kept
+        layout = Pile([program.shapes[n].shape for n in program.outputs[count:]])
+
+        def call(*values):
+            self.calls += 1
+            if taken:
+                assert type(values[0]) is Kept
+                if self.fails:
+                    raise Refused("not now")
+                each = values[0].layout.values(values[0].arrays)
+                values = [*map(each.__getitem__, taken), *values[1:]]
+            outs = run(*values)
+            if not kept:
+                return outs
+            return (*outs[:count], Kept((np.concatenate([np.ravel(out) for out in outs[count:]]),), layout))
+
+        return call
+
+
+class TestKept:
+    def test_it_gives_and_takes_them_in_its_own_way(self):
+        steps = Keeping()
+
+        def function(x, w):
+            y = ag.sin(x)
+            return ag.sum(ag.exp(y * w) * y)
+
+        compiled = ag.compile(function, executor=steps)
+        w = X[::-1].copy()
+        for fails in (False, False, False, True, False):
+            steps.fails = fails
+            x = ag.tensor(X, requires_grad=True)
+            result = compiled(x, ag.asarray(w))
+            result.backward()
+            y, c = np.sin(X), np.cos(X)
+            np.testing.assert_allclose(np.asarray(x.grad), np.exp(y * w) * (1 + y * w) * c, rtol=1e-14)
+        forward, backward = steps.options
+        assert forward["kept"] >= 2
+        assert forward["taken"] == ()
+        assert len(backward["taken"]) >= 2
+        assert not {*steps.programs[0].outputs} & {*steps.programs[0].inputs}  # an argument is no output
+
+    def test_branches_and_draws(self):
+        steps = Keeping()
+
+        def function(x):
+            y = ag.exp(x * ag.rand(5))
+            return ag.sum(ag.sin(y)) if ag.sum(y) > 8.0 else ag.sum(ag.cos(y) * y)
+
+        found, wanted = [], []
+        for made, f in ((found, ag.compile(function, executor=steps, check=False)), (wanted, function)):
+            ag.manual_seed(1)
+            for factor in (0.5, 3.0) * 3:
+                x = ag.tensor(factor * X, requires_grad=True)
+                f(x).backward()
+                made.append(np.asarray(x.grad))
+        assert any(option["taken"] for option in steps.options)
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-14)
+
+    def test_one_that_keeps_nothing_is_not_asked_to(self):
+        steps = Steps()
+        x = ag.tensor(X, requires_grad=True)
+        compiled = ag.compile(wave, executor=steps)
+        for _ in range(3):
+            compiled(x).backward()
+        assert all(not {"kept", "taken"} & {*options} for options in steps.options)
 
 
 class TestProgramsCalled:

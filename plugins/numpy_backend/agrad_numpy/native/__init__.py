@@ -20,7 +20,7 @@ class NativeExecutor(Executor):
 
     name = "native"
     backends = ("numpy",)
-    loops = quiet = True
+    loops = quiet = keeps = True
     #: With this many steps, one may be NumPy's; of few steps, four.
     share = 8
 
@@ -40,17 +40,20 @@ class NativeExecutor(Executor):
         *,
         exact: bool = False,
         threads: int | None = None,
+        kept: int = 0,
+        taken: Sequence[int] = (),
         **options: Any,
     ) -> Callable[..., Any]:
         """Return the program as native code; `threads`: how many threads run large loops."""
         from agrad_numpy.executor import default_threads  # noqa: PLC0415 (as above)
         from agrad_numpy.native import spreading  # noqa: PLC0415 (as above)
-        from agrad_numpy.native.running import NativeProgram, plain  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.running import NativeProgram  # noqa: PLC0415 (as above)
 
         count = (default_threads() if threads is None else threads) if spreading.available() else 1
         lowered = _exactly(program) if exact else _loosely(program)
-        running = NativeProgram(lowered, backend, own=not exact, plain=program, threads=count)
-        native = running.native([plain(value) for value in values])
+        how: dict[str, Any] = {"own": not exact, "plain": program, "threads": count, "kept": kept, "taken": taken}
+        running = NativeProgram(lowered, backend, **how)
+        native = running.native(running.arrays(values))
         if len(native.python) > max(4, len(program.steps) // self.share):
             raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")
         return running

@@ -41,6 +41,7 @@ from agrad_numpy.native import elementwise
 from agrad_numpy.native.expanding import DIAGONALS, KERNELS, LARGEST, REQUIRED, expanded
 from agrad_numpy.native.ir import FLOATS, TYPES
 from agrad_numpy.native.jit import vector_bytes
+from agrad_numpy.native.keeping import BLOCK, BlockLayout, Taken, starts_in
 from agrad_numpy.native.numpy_loops import loop_of, resolves
 from agrad_numpy.native.repeating import TINY, Stretch, Stretches, signatures
 
@@ -386,7 +387,7 @@ class LoweredProgram:
     groups : list of FusionGroup
         In the order in which they run.
     slots : dict of int to int
-        By the number of a value with memory of its own outside the workspace, the slot of its address.
+        By the number of a value with memory of its own outside the workspace and the block, the slot of its address.
     workspace : int
         Bytes of the workspace, whose address is slot 0; the status follows it.
     before : dict of int to Placement
@@ -395,6 +396,21 @@ class LoweredProgram:
         The number of threads that run large loops.
     outputs : list of int
         The returned values, each with memory that no other one shares.
+    layout : BlockLayout
+        Where the last of these are, which are kept.
+    block : dict of int to int
+        By the number of a value in the block of what is kept, or of what is taken, from which byte on it lies.
+
+    Parameters
+    ----------
+    program, backend, values, own, threads
+        Those of `NativeCode`.
+    in_order : bool
+        Whether outputs lie in C's order, whatever they would.
+    kept : int
+        How many of the last outputs are kept.
+    taken : Taken, optional
+        What is taken, the first inputs.
     """
 
     def __init__(
@@ -406,13 +422,16 @@ class LoweredProgram:
         own: bool,
         in_order: bool = False,
         threads: int = 1,
+        kept: int = 0,
+        taken: Taken | None = None,
     ) -> None:
         if len(program.steps) > STEPS:
             raise Refused(f"it has {len(program.steps)} steps")
         if any(is_foreign(step.op) for step in program.steps):
             raise Refused("it calls kernels of the user's, which may keep what they are given")
         self.own, self.threads = own, threads
-        self.in_order = in_order  # outputs lie in C's order, whatever they would
+        self.in_order = in_order
+        self._kept, self.block = kept, dict(taken.starts) if taken else {}
         stretches = Stretches(program.steps, program.shapes).all
         try:
             self.tried = tried = NativeStepwiseRun(program, backend, values, stretches, own=own)
@@ -833,9 +852,14 @@ class LoweredProgram:
                 for number in self.steps[at].made:
                     if self._has_memory(group, at, number):
                         self._settle(group, at, number)
+        kept = self.outputs[len(self.outputs) - self._kept :]
+        self.layout = BlockLayout([self.places[number] for number in kept])
+        self.block.update(starts_in(self.layout, kept))
         self.slots: dict[int, int] = {}
-        for number in (*self.program.inputs, *self.tried.kept, *self.outputs):
-            self.slots.setdefault(number, len(self.slots) + 1)
+        block = [BLOCK] if self._kept or self.block else []
+        for number in (*block, *self.program.inputs, *self.tried.kept, *self.outputs):
+            if number not in self.block:
+                self.slots.setdefault(number, len(self.slots) + 1)
         self._share()
 
     def _has_memory(self, group: FusionGroup, at: int, number: int) -> bool:
@@ -905,7 +929,8 @@ class LoweredProgram:
 
     def _is_stored(self, group: FusionGroup, at: int, number: int) -> bool:
         """Return whether a value has a part of the workspace."""
-        return self.places[number].root == number and number not in self.slots and self._has_memory(group, at, number)
+        outside = number in self.slots or number in self.block
+        return self.places[number].root == number and not outside and self._has_memory(group, at, number)
 
     def _room(self, number: int) -> int:
         size = self.places[number].span
@@ -933,13 +958,15 @@ class LoweredProgram:
     def is_in_memory(self, number: int) -> bool:
         """Return whether a value can be read from memory."""
         root = self.places[number].root
-        return root in self.slots or root in self.starts
+        return root in self.slots or root in self.starts or root in self.block
 
     def where(self, number: int) -> tuple[int, int]:
         """Return the slot and the offset of a value in memory."""
         place = self.places[number]
         if place.root in self.slots:
             return self.slots[place.root], place.offset
+        if place.root in self.block:
+            return self.slots[BLOCK], self.block[place.root] + place.offset
         return 0, self.starts[place.root] + place.offset
 
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from agrad.plugin.backend import Refused, once
+from agrad.plugin.backend import Kept, Refused, once
 from agrad.plugin.programs import Program
 from agrad_numpy.executor import address, aligned
 from agrad_numpy.native.builtin import entry, flags
 from agrad_numpy.native.indexing import IndexingKernel
 from agrad_numpy.native.jit import CompiledModule
+from agrad_numpy.native.keeping import BLOCK, BlockLayout, Taken
 from agrad_numpy.native.kernels import KINDS, Kernel, LinalgKernel, MatrixProduct, NumpyLoop
-from agrad_numpy.native.lowering import FusionGroup, LoweredProgram
+from agrad_numpy.native.lowering import FusionGroup, LoweredProgram, Placement
 from agrad_numpy.native.numpy_loops import loop_of
 from agrad_numpy.native.products import SmallProduct
 from agrad_numpy.native.scanning import Scan
@@ -195,6 +196,8 @@ class NativeCode:
         Refuse a program with steps of Python, and one whose results have another layout than those of its text.
     tells : bool, optional
         Return None if a floating-point error occurred.
+    kept, taken
+        Those of `LoweredProgram`: what is kept is one `Kept` after the other results, and what is taken the first argument.
     """
 
     def __init__(
@@ -207,12 +210,31 @@ class NativeCode:
         threads: int = 1,
         whole: bool = False,
         tells: bool = False,
+        kept: int = 0,
+        taken: Taken | None = None,
     ) -> None:
-        firsts, self.backend = [*dict.fromkeys(program.outputs)], backend
+        count = len(program.outputs) - kept
+        given, self.backend = program.outputs[:count], backend
+        firsts = [*dict.fromkeys(given)]
         self.low = low = LoweredProgram(
-            program.replaced(outputs=tuple(firsts)), backend, values, own=own, threads=threads
+            program.replaced(outputs=(*firsts, *program.outputs[count:])),
+            backend,
+            values,
+            own=own,
+            threads=threads,
+            kept=kept,
+            taken=taken,
         )
-        self.outputs = [low.outputs[firsts.index(number)] for number in program.outputs]
+        self.outputs = [*map(dict(zip(firsts, low.outputs, strict=False)).__getitem__, given)]
+        #: The numbers of the arrays that the entry takes and gives; `BLOCK` is one.
+        self.takes = [number for number in low.program.inputs if number not in low.block]
+        self.gives = list(self.outputs)
+        if kept:
+            self.gives += [BLOCK, *(number for number in low.outputs[len(firsts) :] if number not in low.block)]
+        if taken is not None:
+            self.takes.insert(0, BLOCK)
+        #: How the block lies.
+        self.block = Placement(((taken.layout if taken else low.layout).size,), (1,), np.dtype(np.uint8), BLOCK, 0)
         math_ = Math()
         self._schedule = Schedule(low, math_)
         self.slots, self.python = self._schedule.slots, self._schedule.python
@@ -249,6 +271,10 @@ class NativeCode:
             self.call = ConcurrentCalls(lambda: self.entry(releases=True))
         else:
             self.call = self.entry(releases=False)
+        if kept:
+            self.call = keeping(self.call, count, low.layout)
+        if taken is not None:
+            self.call = taking(self.call, taken)
 
     def _refuse_what_shows(self, outputs: Sequence[int]) -> None:
         """Refuse a program with steps of Python, or with results whose layout would differ from its text's."""
@@ -281,8 +307,11 @@ class NativeCode:
         Unless it `releases` Python's lock, no other thread runs meanwhile. `count`: how much of the schedule it runs.
         """
         slots, work = memory or self.memory()
-        inputs = [(self.low.slots[n], self.low.places[n]) for n in self.low.program.inputs]
-        outputs = [(self.low.slots[n], self.low.places[n]) for n in self.outputs]
+        places = {BLOCK: self.block}
+        inputs, outputs = (
+            [(self.low.slots[n], places.get(n) or self.low.places[n]) for n in numbers]
+            for numbers in (self.takes, self.gives)
+        )
         run, table, whole = self.schedule
         schedule = run, table, whole if count is None else count
         how = {"releases": releases, "held": (work, *self.held), "flags": self._flags}
@@ -334,6 +363,27 @@ class ConcurrentCalls:
                 self._free.append(run)
 
 
+def keeping(call: Callable[..., Any], count: int, layout: BlockLayout) -> Callable[..., Any]:
+    """Return a function whose results from one position on are one `Kept`."""
+
+    def run(*values: Any) -> tuple[Any, ...] | None:
+        outs = call(*values)
+        return None if outs is None else (*outs[:count], Kept(outs[count:], layout))
+
+    return run
+
+
+def taking(call: Callable[..., Any], taken: Taken) -> Callable[..., Any]:
+    """Return a function whose first argument is a `Kept`; it returns None for one with another layout."""
+    arrays = [0, *taken.arrays]
+
+    def run(kept: Kept, *others: Any) -> tuple[Any, ...] | None:
+        held, layout = kept
+        return call(*map(held.__getitem__, arrays), *others) if layout is taken.layout else None
+
+    return run
+
+
 class Workspace:
     """Runs a program some of whose steps are Python's: the memory of one call, with the arrays on it that they take.
 
@@ -358,8 +408,8 @@ class Workspace:
         outs: tuple[Any, ...] | None = self._begin(*values)
         if outs is None:
             return None
-        arrays = dict(zip(native.low.program.inputs, values, strict=True))
-        arrays |= zip(native.outputs, outs, strict=True)
+        arrays = dict(zip(native.takes, values, strict=True))
+        arrays |= zip(native.gives, outs, strict=True)
         at = native.python[0][0]
         with native.backend.quiet():
             for stop, group in native.python:
@@ -386,7 +436,9 @@ class Workspace:
             return found
         low = self._native.low
         place = low.places[number]
-        if place.root == number:
+        if number in low.block:
+            found = np.ndarray(place.shape, place.dtype, arrays[BLOCK], low.block[number], place.strides)
+        elif place.root == number:
             found = np.ndarray(place.shape, place.dtype, self._work, low.starts[number], place.strides)
         else:  # a view: its step returns it again
             at = self._makers[number]
@@ -412,12 +464,25 @@ class NativeProgram:
         Runs step by step if native code failed; the program itself by default.
     threads : int
         The number of threads that run large loops; no bit depends on it.
+    kept : int
+        How many of the last outputs are one `Kept`, after the others.
+    taken : sequence of int
+        The positions of the first inputs in a `Kept`, which is the first argument.
     """
 
     def __init__(
-        self, program: Program, backend: Any, *, own: bool, plain: Program | None = None, threads: int = 1
+        self,
+        program: Program,
+        backend: Any,
+        *,
+        own: bool,
+        plain: Program | None = None,
+        threads: int = 1,
+        kept: int = 0,
+        taken: Sequence[int] = (),
     ) -> None:
         self._program, self._backend, self._own, self._threads = program, backend, own, threads
+        self._kept, self._taken = kept, taken
         self._plain = plain or program
         self._natives: dict[Any, NativeCode] = {}
         self._call: Callable[..., Any] | None = None
@@ -431,28 +496,39 @@ class NativeProgram:
             return self._otherwise(values)
 
     def native(self, values: Sequence[Any]) -> NativeCode:
-        """Return the code for inputs that lie as these arrays do."""
-        key = tuple(value.strides for value in values)
+        """Return the code for inputs that lie as these arrays do, the first of which may be a `Kept`."""
+        layout = values[0].layout if self._taken else None
+        key = layout, tuple(value.strides for value in (values[1:] if self._taken else values))
         found = self._natives.get(key)
         if found is None:
             if len(self._natives) >= LAYOUTS:
                 raise Refused(f"the inputs lie in more than {LAYOUTS} ways")
-            found = self._natives.setdefault(
-                key, NativeCode(self._program, self._backend, values, own=self._own, threads=self._threads)
-            )
+            taken = None if layout is None else Taken(layout, self._taken, self._program.inputs)
+            if taken is not None:
+                values = [*taken.values(values[0], apart=True), *values[1:]]
+            how = {"own": self._own, "threads": self._threads, "kept": self._kept, "taken": taken}
+            found = self._natives.setdefault(key, NativeCode(self._program, self._backend, values, **how))
         return found
+
+    def arrays(self, values: Sequence[Any]) -> list[Any]:
+        """Return inputs as arrays of NumPy's own class; a `Kept` as it is."""
+        return [*values[: bool(self._taken)], *map(plain, values[bool(self._taken) :])]
 
     def _otherwise(self, values: Sequence[Any]) -> Any:
         """Run on inputs that are scalars, or have another layout than the last ones; and if native code failed."""
-        arrays = list(map(plain, values))
-        shapes = self._program.shapes
-        for number, array in zip(self._program.inputs, arrays, strict=True):
+        arrays = self.arrays(values)
+        shapes, taken = self._program.shapes, bool(self._taken)
+        for number, array in zip(self._program.inputs[len(self._taken) :], arrays[taken:], strict=True):
             if (array.shape, array.dtype.name) != shapes[number] or not array.dtype.isnative:
                 raise Refused("the inputs are others than the program's")
         native = self.native(arrays)
         outs = native.call(*arrays)
         if outs is None:  # a matrix is singular, or nearly: NumPy's own functions raise their errors
-            return self._steps(*arrays)
+            if self._taken:
+                arrays[:1] = Taken(arrays[0].layout, self._taken, ()).values(arrays[0])
+            outs = self._steps(*arrays)
+            count = len(outs) - self._kept
+            return (*outs[:count], native.low.layout.kept(outs[count:])) if self._kept else outs
         self._call = native.call
         return outs
 

@@ -1,0 +1,100 @@
+"""What a program keeps for its backward program: one block of memory, in which each value has its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agrad.plugin.backend import Kept
+
+#: Stands for the block among the numbers of values.
+BLOCK = -1
+
+#: Larger values, in bytes, are arrays of their own, which are freed alone.
+LARGEST_IN_BLOCK = 2**15
+
+#: The alignment of values, in bytes.
+ALIGNED = 16
+
+
+class BlockLayout:
+    """Where the values are that a program keeps: in its block, or in one of the arrays that follow it.
+
+    Attributes
+    ----------
+    rows : list of (int, int, Placement)
+        For each value, which of the arrays holds it, from which byte on, and how it lies there.
+    size : int
+        Bytes of the block, the first array.
+    """
+
+    def __init__(self, places: Sequence[Any]) -> None:
+        self.rows: list[tuple[int, int, Any]] = []
+        self.size = self.count = 0
+        for place in places:
+            if 0 < place.span <= LARGEST_IN_BLOCK and place.size:
+                self.rows.append((0, self.size, place))
+                self.size += -(-place.span // ALIGNED) * ALIGNED
+            else:
+                self.count += 1
+                self.rows.append((self.count, 0, place))
+
+    def values(self, arrays: Sequence[Any]) -> list[Any]:
+        """Return the values as arrays."""
+        return values_of(self.rows, arrays)
+
+    def kept(self, values: Sequence[Any]) -> Kept:
+        """Return copies of values as a program keeps them."""
+        arrays = [np.empty(self.size, np.uint8)]
+        arrays += [np.empty_like(value) for value, (at, *_) in zip(values, self.rows, strict=True) if at]
+        for target, value in zip(self.values(arrays), values, strict=True):
+            np.copyto(target, value)
+        return Kept(tuple(arrays), self)
+
+
+class Taken:
+    """The values that a backward program takes of what a forward program kept: its first inputs.
+
+    Attributes
+    ----------
+    layout : BlockLayout
+        Of what was kept.
+    positions : tuple of int
+        Which values.
+    starts : dict of int to int
+        By the number of an input in the block, from which byte on it lies.
+    arrays : list of int
+        Which of the arrays hold the others, in the order of the inputs.
+    """
+
+    def __init__(self, layout: BlockLayout, positions: Sequence[int], inputs: Sequence[int]) -> None:
+        self.layout, self.positions = layout, positions
+        rows = [layout.rows[at] for at in positions]
+        self.starts = {number: start for number, (at, start, _) in zip(inputs, rows, strict=False) if at == 0}
+        self.arrays = [at for at, *_ in rows if at]
+
+    def values(self, kept: Kept, *, apart: bool = False) -> list[Any]:
+        """Return the values as arrays; `apart`: each on memory of its own."""
+        rows, arrays = [self.layout.rows[at] for at in self.positions], kept.arrays
+        if not apart:
+            return values_of(rows, arrays)
+        copied = [arrays[0][start : start + place.span].copy() if at == 0 else arrays[at] for at, start, place in rows]
+        return [
+            np.ndarray(place.shape, place.dtype, copy, 0, place.strides) if at == 0 else copy
+            for copy, (at, _, place) in zip(copied, rows, strict=True)
+        ]
+
+
+def values_of(rows: Sequence[tuple[int, int, Any]], arrays: Sequence[Any]) -> list[Any]:
+    """Return arrays for the rows of a layout."""
+    return [
+        np.ndarray(place.shape, place.dtype, arrays[0], start, place.strides) if at == 0 else arrays[at]
+        for at, start, place in rows
+    ]
+
+
+def starts_in(layout: BlockLayout, numbers: Sequence[int]) -> Mapping[int, int]:
+    """Return by number from which byte on the values lie that are in the block."""
+    return {number: start for number, (at, start, _) in zip(numbers, layout.rows, strict=True) if at == 0}
