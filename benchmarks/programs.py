@@ -74,7 +74,8 @@ SAMPLE = 5e-3
 class Row:
     """A program, with what is to be reached by eager agrad, of PyTorch's time, and compiled and native, of NumPy's by hand.
 
-    Of native also what is to be reached of PyTorch's eager time, and of JAX's.
+    Of native also what is to be reached of PyTorch's eager time, and of JAX's. `forward`: only its forward pass is compiled, and its
+    backward pass is called from outside.
     """
 
     title: str
@@ -85,6 +86,7 @@ class Row:
     exact: float | None = None
     of_torch: float | None = None
     of_jax: float | None = None
+    forward: bool = False
 
 
 ROWS = {
@@ -120,14 +122,15 @@ ROWS = {
         "Runge-Kutta over 200 steps, two states", lambda: w.RungeKutta(200), 0.9, 1.0, 0.005, of_jax=0.05
     ),
     "kalman": Row("Kalman filter, 100 steps of 4 x 4", lambda: w.Kalman(100), 0.9, 1.0, 0.005, of_jax=0.05),
+    "kalman-forward": Row("the same, its forward pass alone compiled", lambda: w.Kalman(100), 0.9, 1.0, 0.012, forward=True),
 }
 
 
 # --- in a process of its own -------------------------------------------------------------------------------------------
 
 
-def step_of(side: str, program: w.Program) -> tuple[w.Step, str]:
-    """Return a step of a program as a side makes it, and that side's version."""
+def step_of(side: str, program: w.Program, *, forward: bool = False) -> tuple[w.Step, str]:
+    """Return a step of a program as a side makes it, and that side's version; `forward`: its forward pass alone is compiled."""
     library = LIBRARIES.get(side, side)
     if side in COMPILERS:  # on one thread, as the others
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
@@ -136,18 +139,22 @@ def step_of(side: str, program: w.Program) -> tuple[w.Step, str]:
     if side == "torch-compile":
         inner = getattr(program, "program", program)
         inner.forward = lib.compile(inner.forward)
+    compiles = {"native": {"executor": "native"}, "exact": {"executor": "native", "exact": True}, "compiled": {}}
+    how = compiles.get(side)
+    if forward and how is not None:
+        inside = program.forward
+        compiled = lib.compile(lambda *leaves: inside(lib, *leaves), **how)
+        program.forward = lambda _, *leaves: compiled(*leaves)  # type: ignore[method-assign]
     step = program.step(library, lib)
-    if side in ("native", "exact"):
-        step = lib.compile(step, executor="native", exact=side == "exact")
-    elif side == "compiled":
-        step = lib.compile(step)
+    if not forward and how is not None:
+        step = lib.compile(step, **how)
     return step, f"{library} {version_of(lib)}"
 
 
 def measure(side: str, name: str, save: str | None) -> None:
     """Print the median CPU time of a step in seconds, as JSON; write what a later step gives to a file."""
-    program = ROWS[name].program()
-    step, version = step_of(side, program)
+    row = ROWS[name]
+    step, version = step_of(side, row.program(), forward=row.forward)
     for _ in range(3):  # what compiles, does so at its first calls
         step()
     if save is not None:

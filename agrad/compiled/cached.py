@@ -229,6 +229,8 @@ class CachedProgram:
         self._result_makers: dict[bool, ResultMaker | None] = {}  # by whether all that is given is raw
         #: What gives the results as tensors, where none of them is differentiated.
         self.gives: ResultMaker | None = None
+        #: The same, where a call does nothing else, and is compared no more.
+        self.gives_at_once: ResultMaker | None = None
         #: Of a number, or a Python float, of that very class: the input.
         #: As at every call: they are part of what programs are found by.
         self.defaults = defaults()

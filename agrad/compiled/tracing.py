@@ -289,7 +289,8 @@ class Tracer(Recorder):
 
     def part(self, inner: Backend, op: str, part: Any) -> Any:
         """Return an argument in the form for a step; a number of the program that is a parameter of an operation is a condition."""
-        if isinstance(part, TracedFloat | TracedInt) and self.is_open:
+        kind = type(part)
+        if (kind is TracedFloat or kind is TracedInt) and self.is_open:
             self.condition(part)
             return as_plain(part)
         return super().part(inner, op, part)

@@ -767,7 +767,7 @@ def key_of(part: Any) -> Any:
     """Return an argument as a lookup key, which distinguishes 1, 1.0 and True, and 0.0 and -0.0."""
     kind = type(part)
     if kind is Ref:
-        return part
+        return part.number  # a literal is a tuple; plain tuples of numbers are no work for the garbage collector
     if kind is tuple or kind is list:
         return kind, tuple(map(key_of, part))
     if kind is slice:

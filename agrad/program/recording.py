@@ -553,7 +553,7 @@ class Recorder:
         """Record a step; return its results as recorded arrays."""
         inner = backend.inner
         several = isinstance(result, tuple | list)
-        parts = list(result) if several else [result]
+        parts = result if several else (result,)
         made: list[Any] = []
         outs: list[int | None] = []
         for part in parts:
@@ -565,14 +565,14 @@ class Recorder:
             number = self.new(array, inner)
             made.append(backend.kind_of_array(array, number))
             outs.append(number)
-        if not any(number is not None for number in outs):
+        if outs.count(None) == len(outs):
             return result
         if facts_of(op).creates == "here":  # created where the program runs: the program does not name the device
             (array,) = (part for part in parts if part is not None)
             where = {"device", *inner.creation(inner.device_of(inner.as_array(array)))}
             kwargs = {name: value for name, value in kwargs.items() if name not in where}
-        step_args = tuple(self.part(inner, op, a) for a in args)
-        step_kwargs = {
+        step_args = tuple([self.part(inner, op, a) for a in args])
+        step_kwargs = kwargs and {
             name: HERE if name == "device" and v is not None else self.part(inner, op, v) for name, v in kwargs.items()
         }
         line = self.line or self.line_of(*errors.caller())
@@ -586,7 +586,9 @@ class Recorder:
         self, inner: Backend, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Return the result of an operation's kernel for the arrays inside recorded ones."""
-        return function(*(_bare(a) for a in args), **{name: _bare(v) for name, v in kwargs.items()})
+        if not kwargs:
+            return function(*map(_bare, args))
+        return function(*map(_bare, args), **{name: _bare(v) for name, v in kwargs.items()})
 
     def copied(self, inner: Backend, array: Any) -> Any:
         """Return a copy of an array: the same value under another number."""
@@ -599,10 +601,13 @@ class Recorder:
     def check_shape(self, op: str, args: tuple[Any, ...]) -> None:
         """Refuse a kernel whose result has a shape that depends on values of these arguments."""
 
+        known, by_values, chosen = OPS.get(op), facts_of(op).dynamic, False
+        if not by_values and (known is None or not known.has_key):
+            return
+
         def varies(part: Any) -> bool:
             return isinstance(part, Recorded) and part.ref.number not in self.constants
 
-        known, by_values, chosen = OPS.get(op), facts_of(op).dynamic, False
         if known is not None and (known.has_key or isinstance(by_values, str)):
             named = {of.name: (of.kind, arg) for of, arg in zip(known.arguments, args, strict=False)}
             keys = (part for kind, arg in named.values() if kind == "key" for part in key_parts(arg))
@@ -614,9 +619,9 @@ class Recorder:
 
     def part(self, inner: Backend, op: str, part: Any) -> Any:
         """Return an argument in the form for a step."""
-        kind = type(part)
         if isinstance(part, Recorded):
             return part.ref
+        kind = type(part)
         if kind in LITERALS or kind is Body:
             return part
         if kind is tuple or kind is list:
