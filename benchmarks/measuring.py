@@ -82,8 +82,11 @@ class WrongGradientError(AssertionError):
     """A library's gradients differ from those written by hand."""
 
 
-def check(peer: str, got: Sequence[Any], expected: Sequence[np.ndarray]) -> None:
-    """Raise `WrongGradientError` unless the gradients agree up to rounding, relative to each one's largest entry."""
+def check(peer: str, got: Sequence[Any], expected: Sequence[np.ndarray], terms: Sequence[float] = ()) -> None:
+    """Raise `WrongGradientError` unless the gradients agree up to rounding, relative to each one's largest entry.
+
+    Where a gradient is a sum that cancels, `terms` has the sum of its terms' sizes, whose rounding is granted too.
+    """
     if len(got) != len(expected):
         raise WrongGradientError(f"{len(got)} gradients, not {len(expected)}")
     for number, (g, e) in enumerate(zip(got, expected, strict=True)):
@@ -98,7 +101,8 @@ def check(peer: str, got: Sequence[Any], expected: Sequence[np.ndarray]) -> None
             agree = np.array_equal(array, e)
         else:
             rtol = 1e-4 if e.dtype == np.float32 else 1e-10
-            agree = np.allclose(array, e, rtol=rtol, atol=rtol * float(np.max(np.abs(e))))
+            rounding = 16 * float(np.finfo(e.dtype).eps) * terms[number] if terms else 0.0
+            agree = np.allclose(array, e, rtol=rtol, atol=max(rtol * float(np.max(np.abs(e))), rounding))
         if not agree:
             raise WrongGradientError(f"gradient {number} differs from the one by hand")
 

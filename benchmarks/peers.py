@@ -38,6 +38,42 @@ class Names:
         return getattr(self._names, name)
 
 
+def jax_transformer(jax: Any, heads: int, eps: float, x: Any, y: Any) -> Any:
+    """Return the loss of `Transformer` as a function of its leaves."""
+    xp = jax.numpy
+
+    def norm(x: Any, w: Any, b: Any) -> Any:
+        return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + eps) * w + b
+
+    def loss(*leaves: Any) -> Any:
+        n1w, n1b, qkv_w, qkv_b, out_w, out_b, n2w, n2b, up_w, up_b, down_w, down_b = leaves
+        batch, length, width = x.shape
+        h = norm(x, n1w, n1b) @ qkv_w.T + qkv_b
+        q, k, v = h.reshape(batch, length, 3, heads, -1).transpose(2, 0, 3, 1, 4)
+        h = jax.nn.softmax(q @ k.mT * (width // heads) ** -0.5) @ v
+        after = x + h.transpose(0, 2, 1, 3).reshape(batch, length, width) @ out_w.T + out_b
+        h = norm(after, n2w, n2b) @ up_w.T + up_b
+        after = after + jax.nn.gelu(h, approximate=True) @ down_w.T + down_b
+        return xp.mean((after - y) ** 2)
+
+    return loss
+
+
+def jax_convolutions(jax: Any, x: Any, labels: Any) -> Any:
+    """Return the loss of `Cnn` as a function of its leaves."""
+    nn, lax = Names(jax).nn.functional, jax.lax
+
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        y = nn.relu(lax.conv_general_dilated(x, w, (1, 1), "SAME") + b[:, None, None])
+        return lax.reduce_window(y, -math.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+
+    def loss(w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any) -> Any:
+        h = layer(layer(x, w1, b1), w2, b2)
+        return nn.cross_entropy(nn.linear(h.reshape(len(x), -1), w3, b3), labels)
+
+    return loss
+
+
 # --- numba: loops where a user of it writes loops, products where these are ---------------------------------------------
 
 

@@ -20,10 +20,11 @@ Sides: ``agrad`` is the eager library, ``compiled`` the same step through ``agra
 ``executor="native"`` (it needs llvmlite), ``exact`` that with ``exact=True``, ``torch`` PyTorch's eager mode, ``hand`` the gradient of the suite's own in plain
 NumPy (``workloads.py``), and ``again`` the same once more, which shows what of a ratio is chance. The goals are: eager beside PyTorch, compiled and native beside NumPy by hand. Three sides more take
 part where they are asked for, in columns of their own beside
-``compiled`` and ``native``: ``torch-compile``, the same step with the loss through ``torch.compile`` (which needs a C compiler), ``jax``,
-``jax.jit`` of ``jax.grad``, with ``lax.scan`` where a program is a loop, and ``numba``, the gradients by hand in loops that numba
-compiles; on one thread too. What they compile is not timed, but a process that is not done within ``--limit`` seconds is
-out. Some programs have no form for JAX, and some none for numba.
+``compiled`` and ``native``: ``torch-compile``, the same step with the loss through ``torch.compile`` (which needs a C++ compiler), ``jax``,
+``jax.jit`` of ``jax.grad``, and ``numba``, the gradients by hand in loops that numba
+compiles; on one thread too. JAX's form of a program that is a loop is the quicker in the first round of two, the loop written out and
+``lax.scan``; what is noted of the former has the name ``jax-unrolled``. What they compile is not timed, but a process that is not done within ``--limit`` seconds of CPU time is
+out. Some programs have no form for numba.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import math
 import os
 import platform
 import shlex
@@ -43,6 +45,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+try:
+    import resource
+except ImportError:  # on Windows no process is ended
+    resource = None  # type: ignore[assignment]
+
 from measuring import WrongGradientError, cell, check, describe, environment, in_turn, interval, load_peer, version_of
 
 import numpy as np  # isort: skip (after the number of threads is set)
@@ -54,17 +61,26 @@ RESULTS = HERE.parent / "results" / "programs.md"
 SIDES = ("agrad", "compiled", "native", "exact", "torch", "hand", "again")
 COMPILERS = ("torch-compile", "jax", "numba")
 
+#: The form of ``jax`` in which a loop is written out.
+UNROLLED = "jax-unrolled"
+
 LIBRARIES = {
     "compiled": "agrad",
     "native": "agrad",
     "exact": "agrad",
     "hand": "NumPy",
     "again": "NumPy",
-    "torch-compile": "torch",
+    UNROLLED: "jax",
 }
 
-#: Seconds of CPU time that a process warms up and measures, at least; and steps of these.
-WARM, MEASURED, FEWEST = 0.3, 1.0, 5
+#: What a process gives back that the system has ended for its CPU time.
+ENDED = (-24, -9)  # SIGXCPU, SIGKILL
+
+#: Steps that a process warms up and measures, at least; and what of the time that it measures it warms up first.
+FEWEST, WARM = 5, 0.3
+
+#: Seconds that a process measures in the first round, which is not counted.
+FIRST = 0.1
 
 #: A sample of several steps lasts at least so many seconds.
 SAMPLE = 5e-3
@@ -132,13 +148,12 @@ ROWS = {
 def step_of(side: str, program: w.Program, *, forward: bool = False) -> tuple[w.Step, str]:
     """Return a step of a program as a side makes it, and that side's version; `forward`: its forward pass alone is compiled."""
     library = LIBRARIES.get(side, side)
-    if side in COMPILERS:  # on one thread, as the others
+    if side in (*COMPILERS, UNROLLED):  # on one thread, as the others
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    lib = load_peer(library)
-    if side == "torch-compile":
-        inner = getattr(program, "program", program)
-        inner.forward = lib.compile(inner.forward)
+    if side == UNROLLED:
+        program.unroll = True
+    lib = load_peer("torch" if side == "torch-compile" else library)
     compiles = {"native": {"executor": "native"}, "exact": {"executor": "native", "exact": True}, "compiled": {}}
     how = compiles.get(side)
     if forward and how is not None:
@@ -148,11 +163,16 @@ def step_of(side: str, program: w.Program, *, forward: bool = False) -> tuple[w.
     step = program.step(library, lib)
     if not forward and how is not None:
         step = lib.compile(step, **how)
-    return step, f"{library} {version_of(lib)}"
+    return step, f"{lib.__name__.replace('numpy', 'NumPy')} {version_of(lib)}"
 
 
-def measure(side: str, name: str, save: str | None) -> None:
-    """Print the median CPU time of a step in seconds, as JSON; write what a later step gives to a file."""
+def measure(side: str, name: str, seconds: float, limit: float, save: str | None) -> None:
+    """Print the median CPU time of a step in seconds, as JSON; write what a later step gives to a file.
+
+    The system ends the process when it has taken `limit` seconds of CPU time.
+    """
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 1))
     row = ROWS[name]
     step, version = step_of(side, row.program(), forward=row.forward)
     for _ in range(3):  # what compiles, does so at its first calls
@@ -161,17 +181,18 @@ def measure(side: str, name: str, save: str | None) -> None:
         np.savez(save, *(np.array(g.detach() if hasattr(g, "detach") else g) for g in step()))
     clock = time.process_time
     start, count = clock(), 0
-    while clock() - start < WARM or count < FEWEST:
+    while clock() - start < WARM * seconds or count < FEWEST:
         step()
         count += 1
     repeats = max(1, round(SAMPLE * count / (clock() - start)))
     times: list[float] = []
-    while sum(times) < MEASURED or len(times) < FEWEST:
+    while sum(times) < seconds or len(times) < FEWEST:
         start = clock()
         for _ in range(repeats):
             step()
         times.append(clock() - start)
-    print(json.dumps({"seconds": statistics.median(times) / repeats, "version": version}))
+    found = {"seconds": statistics.median(times) / repeats, "version": version, "loop": program.unroll is not None}
+    print(json.dumps({**found, "terms": [*program.terms]}))
 
 
 # --- in turn -----------------------------------------------------------------------------------------------------------
@@ -185,52 +206,72 @@ class Comparison:
     seconds : dict
         Per side the time of a step, one per round.
     failures : dict
-        Per side that is out, why.
+        Per form of a side that is out, why.
+    forms : dict
+        Per side the form that it runs in.
     """
 
-    def __init__(self, name: str, sides: Sequence[str], pythons: dict[str, str], limit: float = 300) -> None:
-        self.name, self.row, self.pythons, self.limit = name, ROWS[name], pythons, limit
+    def __init__(
+        self,
+        name: str,
+        sides: Sequence[str],
+        pythons: dict[str, str],
+        limit: float = 300,
+        measured: float = 1,
+        unrolled: bool = True,
+    ) -> None:
+        self.name, self.row, self.pythons, self.limit, self.measured = name, ROWS[name], pythons, limit, measured
+        self.unrolled, self.loop = unrolled, False
+        self.terms: Sequence[float] = ()
         self.sides = sides
         self.seconds: dict[str, list[float]] = {side: [] for side in sides}
         self.failures: dict[str, str] = {}
+        self.forms: dict[str, str] = {}
         self.versions: set[str] = set()
 
-    def sample(self, side: str, save: str | None = None) -> float:
+    def sample(self, form: str, save: str | None = None) -> float:
         """Run one process."""
-        python = self.pythons.get(side, sys.executable)
-        command = [python, str(HERE), "--measure", side, self.name, *([] if save is None else ["--save", save])]
+        python = self.pythons.get(form, sys.executable)
+        measured = self.measured if save is None else FIRST
+        command = [python, str(HERE), "--measure", form, self.name, f"--seconds={measured}", f"--limit={self.limit}"]
+        command += [] if save is None else ["--save", save]
         place = environment(HERE.parents[1])
-        done = subprocess.run(command, env=place, capture_output=True, text=True, check=False, timeout=self.limit)
+        done = subprocess.run(command, env=place, capture_output=True, text=True, check=False)
         if done.returncode:
+            if done.returncode in ENDED:
+                raise TimeoutError(f"not done within {self.limit:g} s of CPU time")
             raise RuntimeError((done.stderr.strip().splitlines() or ["no message"])[-1])
         found = json.loads(done.stdout)
         self.versions.add(found["version"])
+        self.loop, self.terms = found["loop"], found["terms"]
         return float(found["seconds"])
 
     def compare(self) -> None:
-        """Compare what each side computes with what is computed by hand."""
+        """Compare what each side computes with what is computed by hand, and choose its form."""
         with tempfile.TemporaryDirectory() as folder:
-            files = {side: f"{folder}/{side}.npz" for side in {*self.seconds, "hand"}}
-            for side in ("hand", *(side for side in self.seconds if side != "hand")):
-                try:
-                    self.sample(side, files[side])
-                    with np.load(files[side]) as got, np.load(files["hand"]) as expected:
-                        check(side, list(got.values()), list(expected.values()))
-                except WrongGradientError as error:
-                    self.failures[side] = f"WRONG: {error}"
-                except subprocess.TimeoutExpired:
-                    self.failures[side] = f"not done within {self.limit:g} s"
-                except Exception as error:
-                    self.failures[side] = describe(error)
+            for side in ("hand", *(side for side in self.sides if side != "hand")):
+                found: dict[str, float] = {}
+                for form in (side, UNROLLED) if side == "jax" and self.loop and self.unrolled else (side,):
+                    try:
+                        seconds = self.sample(form, f"{folder}/{form}.npz")
+                        with np.load(f"{folder}/{form}.npz") as got, np.load(f"{folder}/hand.npz") as expected:
+                            check(form, list(got.values()), list(expected.values()), self.terms)
+                        found[form] = seconds
+                    except WrongGradientError as error:
+                        self.failures[form] = f"WRONG: {error}"
+                    except TimeoutError as error:
+                        self.failures[form] = str(error)
+                    except Exception as error:
+                        self.failures[form] = describe(error)
+                if found:
+                    self.forms[side] = min(found, key=found.__getitem__)
 
     def run(self, pairs: int) -> None:
         """Take samples."""
         self.compare()
-        for side in self.failures:
-            self.seconds.pop(side, None)
-        for _, order in in_turn(list(self.seconds), pairs, ()):
+        for _, order in in_turn([side for side in self.sides if side in self.forms], pairs, ()):
             for side in order:
-                self.seconds[side].append(self.sample(side))
+                self.seconds[side].append(self.sample(self.forms[side]))
 
     def ratio(self, side: str, other: str, goal: float | None) -> str:
         """Return the ratio of two sides beside its goal."""
@@ -284,7 +325,10 @@ def main() -> int:
     parser.add_argument("--torch-compile", action="store_true", help="also PyTorch's loss through torch.compile")
     parser.add_argument("--jax-python", help="also jax.jit, by the Python that has JAX")
     parser.add_argument("--numba-python", help="also the gradients by hand through numba, by the Python that has it")
-    parser.add_argument("--limit", type=float, default=300, help="seconds that a process may take")
+    parser.add_argument("--limit", type=float, default=300, help="seconds of CPU time that a process may take")
+    parser.add_argument(
+        "--scan-only", action="store_true", help="of loops in JAX only lax.scan, which compiles at once"
+    )
     parser.add_argument("--pairs", type=int, default=9, help="rounds, of a process per side each")
     parser.add_argument("--torch-python", default=sys.executable, help="the Python that has PyTorch")
     parser.add_argument(
@@ -294,14 +338,15 @@ def main() -> int:
         type=Path,
         help=f"write the table to a file, {RESULTS.relative_to(HERE.parents[1])} if none is named",
     )
+    parser.add_argument("--seconds", type=float, default=1.0, help="CPU time that a process measures, at least")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--save", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        measure(*options.measure, options.save)
+        measure(*options.measure, options.seconds, options.limit, options.save)
         return 0
     pythons = {"torch": options.torch_python, "torch-compile": options.torch_python}
-    pythons |= {"jax": options.jax_python, "numba": options.numba_python}
+    pythons |= {"jax": options.jax_python, UNROLLED: options.jax_python, "numba": options.numba_python}
     asked = {"torch-compile": options.torch_compile, "jax": options.jax_python, "numba": options.numba_python}
     compilers = [side for side in COMPILERS if asked[side]]
     sides = [*(options.side or SIDES), *compilers]
@@ -312,18 +357,21 @@ def main() -> int:
     versions: set[str] = set()
     loads = [os.getloadavg()[0]]
     for name in options.only or ROWS:
-        comparison = Comparison(name, sides, pythons, options.limit)
+        comparison = Comparison(name, sides, pythons, options.limit, options.seconds, not options.scan_only)
         comparison.run(options.pairs)
         lines.append(comparison.line())
         print(lines[-1], flush=True)
-        for side, why in comparison.failures.items():
-            notes.setdefault(f"{side}: {why}", []).append(name)
+        for form, why in comparison.failures.items():
+            notes.setdefault(f"{form}: {why}", []).append(name)
+        for side, form in comparison.forms.items():
+            if form != side:
+                notes.setdefault(f"{side} is {form}", []).append(name)
         versions |= comparison.versions
         loads.append(os.getloadavg()[0])
     missing = [f"{note} ({', '.join(names)})" for note, names in notes.items()]
     facts = (
         f"{dt.datetime.now(tz=dt.UTC).date()}, {processor()}, one thread, Python {platform.python_version()},"
-        f" {', '.join(sorted(versions))}; {options.pairs} rounds; load of the machine {min(loads):.1f} to {max(loads):.1f}."
+        f" {', '.join(sorted(versions))}; {options.pairs} rounds of {options.seconds:g} s; load of the machine {min(loads):.1f} to {max(loads):.1f}."
     )
     print("", facts, *missing, sep="\n")
     if options.write:

@@ -21,6 +21,10 @@ class Program:
     leaves: list[np.ndarray]
     constants: Sequence[np.ndarray] = ()
     settings: Sequence[Any] = ()  # numbers that the forms for numba take first
+    terms: Sequence[float] = ()  # of gradients that cancel, the sums of their terms' sizes
+    unroll: bool | None = (
+        None  # of a program that is a loop: whether JAX's form writes it out, in place of ``lax.scan``
+    )
 
     def forward(self, xp: Any, *leaves: Any) -> Any:
         """Return the scalar to differentiate; `xp` is agrad, torch or ``autograd.numpy``."""
@@ -34,7 +38,8 @@ class Program:
         """Return the function to time for one library; it returns the gradients."""
         if peer == "NumPy":
             return self.by_hand
-        return {"HIPS": self.hips, "jax": self.jax, "numba": self.numba}.get(peer, self.tensors)(lib)
+        forms = {"HIPS": self.hips, "torch-compile": self.torch_compile, "jax": self.jax, "numba": self.numba}
+        return forms.get(peer, self.tensors)(lib)
 
     def tensors(self, lib: Any) -> Step:
         """Return forward and backward in PyTorch's form; gradients do not outlive the step."""
@@ -51,6 +56,11 @@ class Program:
 
         return step
 
+    def torch_compile(self, torch: Any) -> Step:
+        """Return forward and backward in PyTorch's form, the loss through ``torch.compile``."""
+        self.forward = torch.compile(self.forward)  # type: ignore[method-assign]
+        return self.tensors(torch)
+
     def hips(self, autograd: Any) -> Step:
         """Return forward and backward in HIPS autograd's form."""
 
@@ -65,6 +75,10 @@ class Program:
         leaves = self._in_jax(jax)
         gradient = jax.jit(jax.grad(self._function(jax), tuple(range(len(leaves)))))
         return lambda: jax.block_until_ready(gradient(*leaves))
+
+    def _scan(self, jax: Any, body: Callable[[Any, Any], Any], init: Any, rows: Any, length: int | None = None) -> Any:
+        """Call ``lax.scan``, or unroll it."""
+        return jax.lax.scan(body, init, rows, length, unroll=bool(self.unroll))
 
     def _in_jax(self, jax: Any) -> list[Any]:
         """Put the constants among the inputs, and return the leaves, as JAX's arrays of their dtypes."""
@@ -82,7 +96,7 @@ class Program:
         function = getattr(peers, name or type(self).__name__.lower(), None)
         if function is None:
             raise NotImplementedError("there is no form for numba")
-        compiled = numba.njit(function)
+        compiled = numba.njit(function, cache=True)
         given = (*self.settings, *self.leaves, *self.constants)
         return lambda: compiled(*given)[: len(self.leaves)]
 
@@ -95,30 +109,47 @@ def leaf(lib: Any, array: np.ndarray) -> Any:
 class Chain(Program):
     """Tiny ops one after another, eight kinds in turn.
 
-    With these values a turn multiplies the gradient by about -0.99, so that it neither vanishes nor explodes.
+    With these values a turn multiplies the gradient by about -0.99, so that it neither vanishes nor explodes; what the
+    turns add to the gradients of w, of some 0.1, and of b, of some 1, cancels.
     """
 
     ops_per_turn = 8
+    unroll = False
 
     def __init__(self, ops: int, shape: tuple[int, ...] = (4,), dtype: str = "float64") -> None:
         self.turns = ops // self.ops_per_turn
-        self.settings = (self.turns,)
+        self.terms = (0.0, 0.1 * self.turns, self.turns)
         spread = np.linspace(-0.004, 0.004, int(np.prod(shape)), dtype=dtype).reshape(shape)
         self.leaves = [0.15 + spread, 0.66 + spread, -0.1 - spread]
 
     def forward(self, xp: Any, x: Any, w: Any, b: Any) -> Any:
-        tanh, sin = xp.tanh, xp.sin
         y = x
         for _ in range(self.turns):
-            y = y * w
-            y = y + b
-            y = tanh(y)
-            y = y * 1.5
-            y = sin(y)
-            y = y - b
-            y = -y
-            y = y + 0.25
+            y = self._turned(xp, y, w, b)
         return xp.sum(y)
+
+    def _turned(self, xp: Any, y: Any, w: Any, b: Any) -> Any:
+        y = y * w
+        y = y + b
+        y = xp.tanh(y)
+        y = y * 1.5
+        y = xp.sin(y)
+        y = y - b
+        y = -y
+        return y + 0.25
+
+    def _function(self, jax: Any) -> Callable[..., Any]:
+        def function(x: Any, w: Any, b: Any) -> Any:
+            y, _ = self._scan(jax, lambda y, _: (self._turned(jax.numpy, y, w, b), None), x, None, self.turns)
+            return jax.numpy.sum(y)
+
+        return function
+
+    def numba(self, numba: Any) -> Step:
+        """Return the loops that numba compiles, on arrays of one axis."""
+        compiled = numba.njit(peers.chain, cache=True)
+        flat, shape = [array.reshape(-1) for array in self.leaves], self.leaves[0].shape
+        return lambda: [g.reshape(shape) for g in compiled(self.turns, *flat)]
 
     def by_hand(self) -> Sequence[np.ndarray]:
         tanh, sin, cos = np.tanh, np.sin, np.cos
@@ -148,6 +179,8 @@ class Chain(Program):
 class RungeKutta(Program):
     """Predator and prey over time, by the classical method of fourth order: arrays of two elements."""
 
+    unroll = False
+
     def __init__(self, steps: int, dt: float = 0.05) -> None:
         self.steps, self.dt = self.settings = steps, dt
         self.leaves = [np.array([1.1, 0.4, 0.4, 0.1]), np.array([1.0, 0.8])]
@@ -171,16 +204,12 @@ class RungeKutta(Program):
         k4 = slope(u + k3 * dt)
         return u + (k1 + k2 * 2.0 + k3 * 2.0 + k4) * (dt / 6)
 
-    def jax(self, jax: Any) -> Step:
-        """Return forward and backward by ``lax.scan``, compiled."""
-        leaves = self._in_jax(jax)
-
+    def _function(self, jax: Any) -> Callable[..., Any]:
         def function(rates: Any, start: Any) -> Any:
-            last, _ = jax.lax.scan(lambda u, _: (self._moved(jax.numpy, rates, u), None), start, length=self.steps)
+            last, _ = self._scan(jax, lambda u, _: (self._moved(jax.numpy, rates, u), None), start, None, self.steps)
             return jax.numpy.sum(last * last)
 
-        gradient = jax.jit(jax.grad(function, (0, 1)))
-        return lambda: jax.block_until_ready(gradient(*leaves))
+        return function
 
     def by_hand(self) -> Sequence[np.ndarray]:
         rates, u = self.leaves
@@ -221,6 +250,8 @@ class RungeKutta(Program):
 class Kalman(Program):
     """The likelihood of a linear model of four states and two observations, by its filter: matrices of four rows."""
 
+    unroll = False
+
     def __init__(self, steps: int) -> None:
         rng = np.random.default_rng(0)
         moves = np.eye(4) + 0.05 * rng.standard_normal((4, 4))
@@ -246,9 +277,7 @@ class Kalman(Program):
         total = total + xp.sum(xp.log(xp.linalg.diagonal(xp.linalg.cholesky(s))))
         return x + gain @ e, p - gain @ cross.T, total
 
-    def jax(self, jax: Any) -> Step:
-        """Return forward and backward by ``lax.scan``, compiled, in double precision as the others."""
-        leaves = self._in_jax(jax)
+    def _function(self, jax: Any) -> Callable[..., Any]:
         seen, x, p, q, r = self.inputs
 
         def function(moves: Any, sees: Any) -> Any:
@@ -256,10 +285,9 @@ class Kalman(Program):
                 *state, more = self._filtered(jax.numpy, moves, sees, state, row, q, r)
                 return tuple(state), more
 
-            return jax.lax.scan(one, (x, p), seen)[1].sum()
+            return self._scan(jax, one, (x, p), seen)[1].sum()
 
-        gradient = jax.jit(jax.grad(function, (0, 1)))
-        return lambda: jax.block_until_ready(gradient(*leaves))
+        return function
 
     def by_hand(self) -> Sequence[np.ndarray]:
         moves, sees = self.leaves
@@ -340,6 +368,8 @@ class Shifts(Program):
 class Leaves(Program):
     """Many small leaves added up one by one."""
 
+    unroll = False
+
     def __init__(self, count: int, shape: tuple[int, ...] = (4,)) -> None:
         self.leaves = list(np.random.default_rng(0).standard_normal((count, *shape)))
 
@@ -348,6 +378,17 @@ class Leaves(Program):
         for x in leaves[1:]:
             s = s + x
         return xp.sum(s)
+
+    def _function(self, jax: Any) -> Callable[..., Any]:
+        if self.unroll:
+            return super()._function(jax)
+
+        def function(*leaves: Any) -> Any:
+            rows = jax.numpy.stack(leaves)
+            s, _ = self._scan(jax, lambda s, x: (s + x, None), rows[0], rows[1:])
+            return jax.numpy.sum(s)
+
+        return function
 
     def by_hand(self) -> Sequence[np.ndarray]:
         s = self.leaves[0]
@@ -582,6 +623,11 @@ class Descent(Program):
 
         return step
 
+    def torch_compile(self, torch: Any) -> Step:
+        """Return the step with the program's loss through ``torch.compile``."""
+        self.program.forward = torch.compile(self.program.forward)  # type: ignore[method-assign]
+        return self.tensors(torch)
+
     def jax(self, jax: Any) -> Step:
         """Return gradients and the leaves after a step, compiled as one."""
         leaves = self.program._in_jax(jax)
@@ -658,6 +704,8 @@ class LeastSquares(Program):
 class Rnn(Program):
     """A plain recurrent network over a sequence, and the squared error of a linear output at every step, float32."""
 
+    unroll = False
+
     def __init__(self, steps: int, batch: int = 16, width: int = 32, hidden: int = 64) -> None:
         rng = np.random.default_rng(0)
 
@@ -677,9 +725,7 @@ class Rnn(Program):
             states.append(h)
         return xp.nn.functional.mse_loss(xp.stack(states) @ v, y)
 
-    def jax(self, jax: Any) -> Step:
-        """Return forward and backward by ``lax.scan``, compiled."""
-        leaves = self._in_jax(jax)
+    def _function(self, jax: Any) -> Callable[..., Any]:
         x, y, zeros = self.inputs
 
         def function(w: Any, u: Any, b: Any, v: Any) -> Any:
@@ -687,10 +733,9 @@ class Rnn(Program):
                 h = jax.numpy.tanh(x_t @ w + h @ u + b)
                 return h, h
 
-            return jax.numpy.mean((jax.lax.scan(one, zeros, x)[1] @ v - y) ** 2)
+            return jax.numpy.mean((self._scan(jax, one, zeros, x)[1] @ v - y) ** 2)
 
-        gradient = jax.jit(jax.grad(function, (0, 1, 2, 3)))
-        return lambda: jax.block_until_ready(gradient(*leaves))
+        return function
 
     def by_hand(self) -> Sequence[np.ndarray]:
         x, y, h = self.constants
@@ -727,6 +772,8 @@ class Rnn(Program):
 class Lstm(Program):
     """A long short-term memory over a sequence, and the mean square of its states, float32; its gates are written out, except for PyTorch."""
 
+    unroll = False
+
     def __init__(self, steps: int, batch: int = 16, width: int = 32, hidden: int = 64) -> None:
         rng = np.random.default_rng(0)
 
@@ -748,15 +795,22 @@ class Lstm(Program):
             given = w.T, u.T, b, xp.zeros_like(b)
             states = xp.lstm(x, (h[None], h[None]), given, True, 1, 0.0, False, False, False)[0]
             return xp.sum(xp.mean(states * states, dim=(1, 2)))
+        return self._written_out(xp, w, u, b)
+
+    def _written_out(self, xp: Any, w: Any, u: Any, b: Any) -> Any:
+        x, h = self.inputs
         c, total = h, 0.0
         for x_t in x.unbind(0):
             h, c = self._cell(xp, xp.sigmoid, x_t @ w + h @ u + b, c)
             total = total + xp.mean(h * h)
         return total
 
-    def jax(self, jax: Any) -> Step:
-        """Return forward and backward by ``lax.scan``, compiled."""
-        leaves = self._in_jax(jax)
+    def torch_compile(self, torch: Any) -> Step:
+        """Return the step with the written-out loss compiled: ``torch.lstm`` cannot be."""
+        self.forward = torch.compile(self._written_out)  # type: ignore[method-assign]
+        return self.tensors(torch)
+
+    def _function(self, jax: Any) -> Callable[..., Any]:
         x, zeros = self.inputs
 
         def function(w: Any, u: Any, b: Any) -> Any:
@@ -765,10 +819,9 @@ class Lstm(Program):
                 h, c = self._cell(jax.numpy, jax.nn.sigmoid, x_t @ w + h @ u + b, c)
                 return (h, c), jax.numpy.mean(h * h)
 
-            return jax.lax.scan(one, (zeros, zeros), x)[1].sum()
+            return self._scan(jax, one, (zeros, zeros), x)[1].sum()
 
-        gradient = jax.jit(jax.grad(function, (0, 1, 2)))
-        return lambda: jax.block_until_ready(gradient(*leaves))
+        return function
 
     def by_hand(self) -> Sequence[np.ndarray]:
         x, h = self.constants
@@ -838,6 +891,9 @@ class Transformer(Program):
         h = nn.linear(nn.layer_norm(x, (width,), n2w, n2b), up_w, up_b)
         x = x + nn.linear(nn.gelu(h, approximate="tanh"), down_w, down_b)
         return nn.mse_loss(x, y)
+
+    def _function(self, jax: Any) -> Callable[..., Any]:
+        return peers.jax_transformer(jax, self.heads, self.eps, *self.inputs)
 
     def by_hand(self) -> Sequence[np.ndarray]:
         x, y = self.constants
@@ -935,6 +991,9 @@ class Cnn(Program):
         h = nn.max_pool2d(nn.relu(nn.conv2d(h, w2, b2, padding=1)), 2)
         return nn.cross_entropy(nn.linear(h.flatten(1), w3, b3), labels)
 
+    def _function(self, jax: Any) -> Callable[..., Any]:
+        return peers.jax_convolutions(jax, *self.inputs)
+
     def by_hand(self) -> Sequence[np.ndarray]:
         x, labels = self.constants
         w1, b1, w2, b2, w3, b3 = self.leaves
@@ -1015,6 +1074,13 @@ class HessianProduct(Program):
 
         return step
 
+    def torch_compile(self, torch: Any) -> Step:
+        """Return the product by forward over reverse mode, compiled."""
+        gradient = torch.func.grad(lambda x: self.forward(torch, x))
+        product = torch.compile(lambda x, v: torch.func.jvp(gradient, (x,), (v,))[1])
+        given = [torch.asarray(array) for array in (*self.leaves, *self.constants)]
+        return lambda: [product(*given)]
+
     def jax(self, jax: Any) -> Step:
         """Return the product by forward over reverse mode, compiled."""
         leaves = self._in_jax(jax)
@@ -1044,6 +1110,12 @@ class Hessian(Program):
     def tensors(self, lib: Any) -> Step:
         (x,) = (lib.asarray(array) for array in self.leaves)
         hessian = lib.func.hessian(lambda x: self.forward(lib, x))
+        return lambda: [hessian(x)]
+
+    def torch_compile(self, torch: Any) -> Step:
+        """Return the Hessian, compiled."""
+        (x,) = (torch.asarray(array) for array in self.leaves)
+        hessian = torch.compile(torch.func.hessian(lambda x: self.forward(torch, x)))
         return lambda: [hessian(x)]
 
     def jax(self, jax: Any) -> Step:
@@ -1078,6 +1150,13 @@ class Jacobian(Program):
         self.inputs = [lib.asarray(array) for array in self.constants]
         (x,) = (lib.asarray(array) for array in self.leaves)
         jacobian = lib.func.jacrev(lambda x: self.forward(lib, x))
+        return lambda: [jacobian(x)]
+
+    def torch_compile(self, torch: Any) -> Step:
+        """Return the Jacobian, compiled."""
+        self.inputs = [torch.asarray(array) for array in self.constants]
+        (x,) = (torch.asarray(array) for array in self.leaves)
+        jacobian = torch.compile(torch.func.jacrev(lambda x: self.forward(torch, x)))
         return lambda: [jacobian(x)]
 
     def jax(self, jax: Any) -> Step:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import agrad as ag
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 try:
+    import programs
     import workloads as w
     from measuring import check
 finally:
@@ -18,6 +21,8 @@ finally:
 
 PROGRAMS = {
     "chain": lambda: w.Chain(40, dtype="float32"),
+    "chain of numbers": lambda: w.Chain(40, (), dtype="float32"),
+    "leaves": lambda: w.Leaves(5),
     "perceptron": lambda: w.Mlp(8, (12, 7, 6, 5)),
     "perceptron in plain operations": lambda: w.PlainMlp(8, (12, 7, 6, 5)),
     "descent by the optimizer": lambda: w.Descent(w.Mlp(8, (12, 7, 6, 5))),
@@ -43,3 +48,52 @@ def test_gradients_are_those_by_hand(make):
     for _ in range(2):  # a second step starts from what the first has left
         found, expected = (step() for step in steps)
         check("agrad", [g.detach().numpy() for g in found], expected)
+
+
+#: Those whose gradients are also written as loops.
+LOOPS = ("chain", "chain of numbers", "elementwise", "logistic regression", "Hessian-vector product", "Hessian")
+LOOPS += ("Jacobian", "recurrent", "Runge-Kutta", "Kalman filter")
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_for_numba_give_the_gradients_by_hand(name):
+    numba = SimpleNamespace(njit=lambda function, **_: function)  # Python runs the same loops
+    make = PROGRAMS[name]
+    found = make().step("numba", numba)()
+    check("HIPS", found, make().step("NumPy", None)())  # float64 for what Python computes of numbers
+
+
+def sampled(monkeypatch, samples):
+    """Compare sides whose processes take the seconds, and give the gradient, of `samples`, or raise."""
+
+    def sample(self, form, save=None):
+        self.loop = True
+        if isinstance(samples[form], Exception):
+            raise samples[form]
+        seconds, gradient = samples[form]
+        if save is not None:
+            np.savez(save, np.asarray(gradient))
+        return seconds
+
+    monkeypatch.setattr(programs.Comparison, "sample", sample)
+    found = programs.Comparison("chain", ("native", "hand", "jax"), {})
+    found.run(2)
+    return found
+
+
+@pytest.mark.parametrize(("seconds", "form"), [(1.0, "jax-unrolled"), (3.0, "jax")])
+def test_jax_takes_the_quicker_form_of_a_loop(monkeypatch, seconds, form):
+    samples = {"native": (1.0, 5.0), "hand": (4.0, 5.0), "jax": (2.0, 5.0), "jax-unrolled": (seconds, 5.0)}
+    found = sampled(monkeypatch, samples)
+    assert (found.forms["jax"], found.failures) == (form, {})
+    assert found.seconds["jax"] == [min(2.0, seconds)] * 2
+
+
+def test_a_side_with_a_wrong_gradient_is_not_timed(monkeypatch):
+    ended = TimeoutError("not done within 60 s of CPU time")
+    samples = {"native": (1.0, 5.0), "hand": (4.0, 5.0), "jax": (2.0, 5.1), "jax-unrolled": ended}
+    found = sampled(monkeypatch, samples)
+    assert found.seconds == {"native": [1.0] * 2, "hand": [4.0] * 2, "jax": []}
+    assert found.failures["jax"].startswith("WRONG: ")
+    assert found.failures["jax-unrolled"] == "not done within 60 s of CPU time"
+    assert "| - (goal 0.3) |" in found.line()
