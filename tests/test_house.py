@@ -202,6 +202,7 @@ TABLES = {
     ("agrad.testing.suite.test_creation", "CREATED"): "calls of a test",
     ("agrad.testing.suite.test_creation", "MADE_OF"): "calls of a test",
     ("agrad.testing.suite.test_laziness", "READS_INDICES"): "what a test may not ask",
+    ("agrad.utils.unwinding", "_operators"): "Python's operators",
     ("agrad.testing.suite.test_namespace", "CALLS"): "calls of a test",
     ("agrad.testing.suite.test_namespace", "DATA_DEPENDENT"): "calls of a test",
     ("agrad.testing.suite.test_namespace", "test_nothing_has_no_largest"): "calls of a test",

@@ -212,7 +212,7 @@ def _done(program: Program, inputs: Mapping[int, Any]) -> Iterator[tuple[str, An
         if kind is slice:
             return kind, plain([part.start, part.stop, part.step])
         if kind is Body:
-            about = part.carried, part.rows, part.length, part.reverse, part.cached
+            about = part.carried, part.rows, part.length, part.reverse, part.kept
             return kind, about, [done for _, done in _done(part.program, {})]
         return kind, repr(part) if isinstance(part, float | complex) else part
 

@@ -67,7 +67,7 @@ def _outlines(_operands: Sequence[Outline], body: Body) -> list[Outline]:
 WRITTEN[LOOP] = _outlines
 
 
-def _by_operands(
+def by_operands(
     xp: Any, g: Sequence[Any], ans: Sequence[Any], operands: Sequence[Any], body: Body, masked: bool
 ) -> list[Any]:
     """Return the cotangents of the operands: a loop in the other direction."""
@@ -89,7 +89,7 @@ def _by_operands(
     return made
 
 
-def _along(xp: Any, ans: Sequence[Any], operands: Sequence[Any], t_operands: Sequence[Any], body: Body) -> list[Any]:
+def along(xp: Any, ans: Sequence[Any], operands: Sequence[Any], t_operands: Sequence[Any], body: Body) -> list[Any]:
     """Return the tangents of the results: a loop that carries values and tangents along."""
     ahead = forward_of(body, tuple(t is not None for t in t_operands))
     tangents = [None if t is None and k not in ahead.carried else t for k, t in enumerate(t_operands)]
@@ -104,14 +104,14 @@ def _along(xp: Any, ans: Sequence[Any], operands: Sequence[Any], t_operands: Seq
     return made
 
 
-def _batch(b: BatchedCall, operands: Sequence[Any], body: Body) -> list[Any]:
+def batched(b: BatchedCall, operands: Sequence[Any], body: Body) -> list[Any]:
     """Run the loop of all examples at once; all carried values have the batch."""
     carried, rows, rest = body.split(operands)
     inside = batched_of(body, (*map(b.has, rows), *map(b.has, rest)), b.size)
     given = [b.data(x) for x in carried]
     given += [b.xp.moveaxis(x.data, 0, 1) if b.has(x) else x for x in rows]
     given += [x.data if b.has(x) else x for x in rest]
-    found = b.kernel(given, inside)
+    found = b.xp.func.scan(given, inside)
     return [*found[: body.carried], *(b.xp.moveaxis(x, 1, 0) for x in found[body.carried :])]
 
 
@@ -119,10 +119,10 @@ def _batch(b: BatchedCall, operands: Sequence[Any], body: Body) -> list[Any]:
     name=LOOP,
     sequence="operands",
     outputs=0,
-    vjp={"operands": _by_operands},
-    jvp=_along,
+    vjp={"operands": by_operands},
+    jvp=along,
     kernel=_kernel,
-    batch=_batch,
+    batch=batched,
     memory="fresh",
 )
 def loop(operands: list[Any], body: Body, /) -> Any:
@@ -420,7 +420,32 @@ def as_step(
     """Run a loop as one step of the program that is being recorded; return None if it must be unrolled.
 
     It must be unrolled if a call does something that no body can hold, or if two calls differ in more than their
-    arguments; this is found by capturing two. A compiled function sees everything that Python does, so one is enough.
+    arguments.
+    """
+    try:
+        body, operands = body_of(function, carried, rows, length)
+        if any(map(is_inexact, specs_of(body))):
+            body = body.keeping(backward_of(body, (True,) * len(body.program.outputs)).states)
+    except Exception:  # noqa: BLE001 (the plain loop reports what is wrong)
+        return None
+    found = list(OPS[LOOP].entry(operands, body))
+    return found[: body.carried], found[body.carried : len(found) - len(body.kept)]
+
+
+def body_of(
+    function: Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]],
+    carried: Sequence[Tensor],
+    rows: Sequence[Tensor],
+    length: int,
+) -> tuple[Body, list[Tensor]]:
+    """Capture the body of a loop of the program that is being recorded; return it with the loop's operands.
+
+    Two calls are captured, which must be the same. A compiled function sees everything that Python does, so one is enough.
+
+    Raises
+    ------
+    CaptureError
+        If a call does something that no body can hold, or two calls differ in more than their arguments. Other errors are the function's.
     """
     ahead, row = [_about(t, t.shape) for t in carried], [_about(t, t.shape[1:]) for t in rows]
 
@@ -429,40 +454,35 @@ def as_step(
 
     around, tracker = mode.recorder(), CURRENT.tracker
     if isinstance(around, Tracer) and (around.failure is not None or (around.sees and tracker is None)):
-        return None
+        raise CaptureError("a loop in a call that no program holds")
     if isinstance(tracker, PassTracker):  # a hook reads no outer tensor: it would not see tensors inside a loop
-        return None
-    try:
-        if tracker is not None:
-            first = LoopBodyTracker(tracker).run("what a loop calls", once)
-        else:
-            first = once()
-            if not is_same(first, once()):
-                return None
-        body = first.body
-        if out_specs(body)[: body.carried] != specs_of(body)[: body.carried]:
-            return None
-        if any(map(is_inexact, specs_of(body))):
-            body = body.keeping(backward_of(body, (True,) * len(body.program.outputs)).states)
-    except Exception:  # noqa: BLE001 (the plain loop reports what is wrong)
-        return None
+        raise CaptureError("a loop in a hook")
+    if tracker is not None:
+        first = LoopBodyTracker(tracker).run("what a loop calls", once)
+    else:
+        first = once()
+        if not is_same(first, once()):
+            raise CaptureError("two calls of a loop do not do the same")
+    body = first.body
+    if out_specs(body)[: body.carried] != specs_of(body)[: body.carried]:
+        raise CaptureError("a call of a loop changes the shape or the dtype of a value that it carries")
     outside = [value if isinstance(value, Tensor) else from_raw(value) for value in first.outside]
     operands = [*carried, *rows, *outside]
-    if not operands or len({id(backend) for backend in map(_library, operands)}) > 1:
-        return None
-    found = list(OPS[LOOP].entry(operands, body))
-    return found[: body.carried], found[body.carried : len(found) - len(body.kept)]
+    if not operands or len({id(backend) for backend in map(library_of, operands)}) > 1:
+        raise CaptureError("a loop without operands, or with operands of several backends")
+    return body, operands
 
 
 def _about(tensor: Tensor, shape: tuple[int, ...]) -> ShapeDtype | Spec:
     """Return what an array without elements is made from, in place of a tensor or a row of one."""
-    backend, dtype = _library(tensor), tensor.dtype
+    backend, dtype = library_of(tensor), tensor.dtype
     return (
         ShapeDtype(shape, dtype) if backend.is_lazy else Spec(backend, shape, backend.dtype(dtype), tensor._spec.device)
     )
 
 
-def _library(tensor: Tensor) -> Backend:
+def library_of(tensor: Tensor) -> Backend:
+    """Return the backend of a tensor's array, below all batches."""
     backend = tensor._spec.backend
     return getattr(backend, "base", backend)
 

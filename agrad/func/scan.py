@@ -75,7 +75,7 @@ def scan(
     (tensor(167.2000), tensor([120.0000, 152.0000, 167.2000]))
     """
     carried, structure = tree.flatten(init)
-    carried = [_first(leaf) for leaf in carried]
+    carried = [first_value(leaf) for leaf in carried]
     given, rows_in = tree.flatten(xs)
     rows = [argument_of(leaf, "scan") for leaf in given]
     count = _count(rows, rows_in, length)
@@ -104,7 +104,7 @@ def scan(
     return bare_all(made) if now is None and is_raw(init, xs) else made
 
 
-def _first(leaf: Any) -> Tensor:
+def first_value(leaf: Any) -> Tensor:
     """Return an initial value; for a number that a program computes, the program's."""
     now = recorder()
     live = None if now is None else now.traced_of(leaf)

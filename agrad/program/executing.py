@@ -12,7 +12,20 @@ from agrad.core.backend import Backend
 from agrad.core.executor import Executor, Kept, Refused
 from agrad.core.once import once
 from agrad.plugin.manager import executor_named, executors
-from agrad.program.program import DRAW, STOP, DType, Program, Step, Stopped, environment, mapped, refs_in, stop_unless
+from agrad.program.program import (
+    DRAW,
+    REWIND,
+    STOP,
+    UNWIND,
+    DType,
+    Program,
+    Step,
+    Stopped,
+    environment,
+    mapped,
+    refs_in,
+    stop_unless,
+)
 
 #: The executor that agrad chooses by default, for NumPy's arrays.
 NATIVE = "native"
@@ -275,6 +288,8 @@ class PreparedProgram:
         self._stops = [step for step in program.steps if step.op == STOP]
         self._backend = backend
         self._before = program
+        if any(step.op in (UNWIND, REWIND) for step in program.steps):  # a copy of their token stands for nothing
+            raise Refused("a sequence follows a schedule of checkpoints, which is no matter of values alone")
         keys = {*program.keys}
         #: Of the inputs that are given, those that are no keys.
         self._given = [at for at, number in enumerate(program.inputs) if number not in keys]

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agrad.program.program import DRAW, LOOP, STOP, Program, Ref, Step
+from agrad.program.program import BODIED, DRAW, LOOP, STOP, Program, Ref, Step
 
 
 def trimmed(program: Program) -> Program:
@@ -92,6 +92,7 @@ def running(program: Program, options: Mapping[str, Any]) -> Program:
         return program
     bodies = {body: body.doing(body.program, options=options) for body in program.bodies}
     steps = (
-        replace(step, args=(step.args[0], bodies[step.args[1]])) if step.op == LOOP else step for step in program.steps
+        replace(step, args=(step.args[0], bodies[step.args[1]], *step.args[2:])) if step.op in BODIED else step
+        for step in program.steps
     )
     return program.replaced(steps=tuple(steps))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agrad.core.op import OPS, facts_of
-from agrad.program.program import LOOP, Program, Step, attached, refs_in
+from agrad.program.program import BODIED, Program, Step, attached, refs_in
 
 #: The number of lines that notebooks show at either end of a longer program.
 SHOWN = 200
@@ -169,7 +169,7 @@ def memory_of(program: Program) -> ProgramMemory:
     for at, step in enumerate(program.steps):
         own = [n for n in step.made if base[n] == n]
         live += size(own)
-        inside = memory_of(step.args[1].program).peak if step.op == LOOP else 0  # for one call
+        inside = memory_of(step.args[1].program).peak if step.op in BODIED else 0  # for one call
         rows.append(StepMemory(at, step.op, size(own), live + inside, step.line))
         for number in own:
             ends.setdefault(max(last[number], at), []).append(number)

@@ -16,7 +16,7 @@ import math
 import operator
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from types import EllipsisType, NoneType
@@ -61,6 +61,13 @@ primitive(STOP, memory="fresh")
 
 #: The name of the step that is a loop: ``func.scan(operands, body)``.
 LOOP = "func.scan"
+
+#: The names of the steps that follow a schedule of checkpoints: a loop that keeps some states, and its derivative.
+#: ``func.unwind(operands, body)`` also returns a token of what it keeps; ``func.rewind(operands, body, dropped)`` takes it.
+UNWIND, REWIND = "func.unwind", "func.rewind"
+
+#: The steps with a `Body` as their second argument.
+BODIED = frozenset({LOOP, UNWIND, REWIND})
 
 #: The suffix of the line of a step that is part of a derivative.
 BACKWARD = " (backward)"
@@ -203,6 +210,13 @@ class Step:
 
         args = tuple(mapped(put, part) for part in self.args)
         return replace(self, args=args, kwargs={name: mapped(put, part) for name, part in self.kwargs.items()})
+
+
+def as_loop(step: Step, used: Container[int]) -> Step:
+    """Return a step that follows a schedule as a plain loop, if nothing is differentiated through it."""
+    if step.op != UNWIND or step.outs[-1] in used:
+        return step
+    return replace(step, op=LOOP, outs=step.outs[:-1])
 
 
 def keeping_less(step: Step, wanted: AbstractSet[int]) -> Step:
@@ -489,8 +503,9 @@ class Program:
         """Return the program for raw arrays, which have no history to detach."""
         same: dict[int, Ref] = {}
         steps = []
+        used = self.last_uses()
         for step in self.steps:
-            step = step.taking(same) if same else step  # noqa: PLW2901
+            step = as_loop(step.taking(same) if same else step, used)  # noqa: PLW2901
             if step.op == DETACH:
                 same[step.made[0]] = step.args[0]
             else:
@@ -503,7 +518,7 @@ class Program:
     @once
     def bodies(self) -> dict[Body, str]:
         """The names of loop bodies in the text."""
-        found = dict.fromkeys(step.args[1] for step in self.steps if step.op == LOOP)
+        found = dict.fromkeys(step.args[1] for step in self.steps if step.op in BODIED)
         return {body: f"body_{i}" for i, body in enumerate(found)}
 
     def name_of(self, number: int) -> str:
@@ -816,13 +831,17 @@ class Body:
         Whether to begin with the last row.
     kept : tuple of int
         Carried values that the loop also returns, stacked after its results, as they were before each call.
+    schedule : object or None
+        What a loop that follows a schedule of checkpoints keeps.
     options : mapping
         How to run it on raw arrays: the options of `Program.runner`.
     derived : dict
         The bodies of its derivatives, by kind.
     """
 
-    __slots__ = ("__weakref__", "carried", "derived", "kept", "length", "options", "program", "reverse", "rows")
+    __slots__ = (
+        *("__weakref__", "carried", "derived", "kept", "length", "options", "program", "reverse", "rows", "schedule"),
+    )
 
     def __init__(
         self,
@@ -833,6 +852,7 @@ class Body:
         *,
         reverse: bool = False,
         kept: tuple[int, ...] = (),
+        schedule: Any = None,
         options: Mapping[str, Any] = EXACT,
     ) -> None:
         self.program: Program = program
@@ -841,6 +861,7 @@ class Body:
         self.length: int = length
         self.reverse: bool = reverse
         self.kept: tuple[int, ...] = kept
+        self.schedule: Any = schedule
         self.options: Mapping[str, Any] = options
         self.derived: dict[Any, Any] = {}
 
@@ -861,7 +882,7 @@ class Body:
 
     def doing(self, program: Program, **changes: Any) -> Body:
         """Return the body of a loop whose calls run another program, with some attributes changed."""
-        names = ("carried", "rows", "length", "reverse", "kept", "options")
+        names = ("carried", "rows", "length", "reverse", "kept", "schedule", "options")
         return Body(program, **{name: changes.get(name, getattr(self, name)) for name in names})
 
     def text(self, name: str) -> str:
@@ -870,14 +891,16 @@ class Body:
         return f"{about}, {self.rows} from rows\n{self.program.text().replace('def program(', f'def {name}(', 1)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _body, (self.program, self.carried, self.rows, self.length, self.reverse, self.kept)
+        return _body, (self.program, self.carried, self.rows, self.length, self.reverse, self.kept, self.schedule)
 
     def __repr__(self) -> str:
         return f"<Body of {self.length} calls of {len(self.program.steps)} steps>"
 
 
-def _body(program: Program, carried: int, rows: int, length: int, reverse: bool, kept: tuple[int, ...]) -> Body:
-    return Body(program, carried, rows, length, reverse=reverse, kept=kept)
+def _body(
+    program: Program, carried: int, rows: int, length: int, reverse: bool, kept: tuple[int, ...], schedule: Any
+) -> Body:
+    return Body(program, carried, rows, length, reverse=reverse, kept=kept, schedule=schedule)
 
 
 #: Adds the members of a class to `Program`.

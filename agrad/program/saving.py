@@ -21,6 +21,8 @@ from agrad.program.program import (
     HERE,
     LITERALS,
     LOOP,
+    REWIND,
+    UNWIND,
     Body,
     DType,
     Given,
@@ -148,6 +150,11 @@ def plain(program: Program) -> dict[str, Any]:
 
 def computing_code(program: Program, bodies: Mapping[Body, int]) -> dict[str, Any]:
     """Return the computation of a program as plain containers; for its loops, the positions of their bodies."""
+    if any(step.op in (UNWIND, REWIND) for step in program.steps):
+        raise TypeError(
+            "cannot save a program that follows a schedule of checkpoints (checkpoint_sequence): save the program of a step,"
+            " or what ag.func.scan runs in its place"
+        )
     return {
         "inputs": list(program.inputs),
         "outputs": list(program.outputs),
@@ -381,6 +388,8 @@ class StepsReader:
         """Return a step."""
         if op == LOOP:
             return self.loop(args, kwargs, outs, several, line, region)
+        if op in (UNWIND, REWIND):
+            wrong("no file has a schedule of checkpoints")
         if op not in OPS and op.startswith("scipy."):
             for module in WAITING:
                 importlib.import_module(module)

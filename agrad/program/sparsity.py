@@ -25,10 +25,10 @@ from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
 from agrad.program.program import (
+    BODIED,
     DETACH,
     DRAW,
     HERE,
-    LOOP,
     STOP,
     DType,
     Given,
@@ -81,7 +81,7 @@ def ways() -> dict[str, list[str]]:
     """Return operations by how their results depend on operands; those without any information are listed as "all on all"."""
     found: dict[str, list[str]] = {way: [] for way in WAYS.values()}
     for name, op in OPS.items():
-        if name == LOOP or (op.rule.kind == "none" and not op.rule.adjoint_of and not facts_of(name).sparsity):
+        if name in BODIED or (op.rule.kind == "none" and not op.rule.adjoint_of and not facts_of(name).sparsity):
             continue  # expanded operations, and those without derivative
         rule = rule_of(name)
         found[WAYS["composed" if callable(rule) else rule]].append(name)
@@ -97,7 +97,7 @@ def rule_of(name: str) -> str | Callable[..., Any]:
     op, said = OPS.get(name), facts_of(name).sparsity
     if said:
         return said
-    if op is None:
+    if op is None or name in BODIED:
         return "dense"
     if op.rule.kind == "elementwise" or op.rule.boolean:
         return "elements"

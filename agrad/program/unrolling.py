@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agrad.program.program import LOOP, Program, Ref, Shaped, Step
+from agrad.program.program import LOOP, Program, Ref, Shaped, Step, as_loop
 
 
 def unrolled(program: Program) -> Program:
@@ -19,7 +19,8 @@ def unrolled(program: Program) -> Program:
     if not program.bodies:
         return program
     writer = Unrolling(program)
-    for step in program.steps:
+    used = program.last_uses()
+    for step in (as_loop(each, used) for each in program.steps):
         if step.op == LOOP:
             writer.loop(step)
         else:

@@ -6,15 +6,12 @@ keep the state or the values that the derivative of these steps needs, go backwa
 
 from __future__ import annotations
 
-import copy
 import functools
-import importlib
 import operator
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from agrad import random, tree
-from agrad.autograd.graph import save_on_disk
 from agrad.core import engine, mode
 from agrad.core.engine import running
 from agrad.core.errors import called
@@ -23,10 +20,13 @@ from agrad.core.node import AccumulateGrad, Node, next_seq
 from agrad.core.operands import from_raw
 from agrad.core.saved import Packed, Pair, active, around
 from agrad.core.tensor import Tensor, wrap
+from agrad.func.scan import first_value
 from agrad.ops.elementwise import add
 from agrad.program.arguments import argument_of, bare_all, is_raw, name_of
 from agrad.program.batching import repeatable
 from agrad.utils.checkpoint import CheckpointError, checkpoint
+from agrad.utils.following import Actions, Follower
+from agrad.utils.unwinding import as_step
 
 __all__ = ["checkpoint_sequence"]
 
@@ -79,9 +79,13 @@ def checkpoint_sequence(
     again from it. Higher orders are correct, and differentiate the loop with a `checkpoint` per step, which keeps all states.
     Where nothing is recorded, and in forward mode, the loop runs unchanged.
 
-    `ag.compile` cannot capture a schedule, so a function that calls this runs uncompiled. Compile what a step computes:
-    ``f = ag.compile(...)``, ``step = lambda state, i: f(state)``. The number of the step, a Python number, would be part of the
-    program, and each step would have its own: pass ``ag.asarray(i)`` to `f` instead.
+    In a compiled function the sequence is one step of the program, which runs a program of `step` as the schedule says; arrays
+    must not be lazy, and only the calls that capture or compare run more steps. `step` must be such that `func.scan` is one
+    step with it, without random numbers, and may take the number of the step only in sums and products; for everything
+    else, as an index, carry a counter in the state: ``ag.asarray(0)``, ``count + 1``. Otherwise the function runs
+    uncompiled, and a warning says why; then compile what a step computes: ``f = ag.compile(...)``,
+    ``step = lambda state, i: f(state, ag.asarray(i))``. Make a schedule of the package outside of the compiled function. Such a program
+    cannot be saved.
 
     Griewank and Walther: Algorithm 799: revolve (2000). Stumm and Walther: MultiStage approaches for optimal offline
     checkpointing (2009). Maddison: Step-based checkpointing with high-level algorithmic differentiation (2024), for ``MixedCheckpointSchedule``.
@@ -101,86 +105,40 @@ def checkpoint_sequence(
         raise ValueError(f"checkpoint_sequence: n is {n}: there must be at least one step{called()}")
     made, form = tree.flatten(state)
     first = [argument_of(leaf, "checkpoint_sequence") for leaf in made]
-    actions = _Actions(schedule, n)
+    actions = Actions(schedule, n)
     steps = _SequenceSteps(step, form, n)
     now = mode.current()
-    if (now is not None and now.levels) or not mode.is_grad_enabled():
-        for i in range(n):
-            first = steps.called(first, i)
-        found = first
-    else:
-        mode.not_recorded(
-            "checkpoint_sequence follows a schedule while it runs, and a program is the same steps in each run: compile what a"
-            " step computes, and call that function in `step`"
-        )
-        found = _recorded(steps, first, actions, directory)
-    result = tree.unflatten(form, found)
-    return bare_all(result) if is_raw(state) else result
-
-
-# -- schedules ------------------------------------------------------------------------------------------------------------
-
-
-class _Actions:
-    """A schedule that can be followed several times.
-
-    Attributes
-    ----------
-    n : int
-        The number of steps.
-    types : module
-        The package, for the types of its actions.
-    """
-
-    def __init__(self, schedule: Any, n: int) -> None:
-        self.types, self.n = _package(), n
-        if isinstance(schedule, self.types.CheckpointSchedule):
-            self._schedule = schedule
-        elif isinstance(schedule, int) and not isinstance(schedule, bool):
-            if schedule < 1:
-                raise ValueError(f"checkpoint_sequence: schedule={schedule}: at least one state must be kept{called()}")
-            # for a single step, keep only what its derivative needs
-            kind = self.types.MultistageCheckpointSchedule
-            self._schedule = kind(n, schedule, 0) if n > 1 else self.types.SingleMemoryStorageSchedule()
+    found = None if mode.recorder() is None else _as_step(steps, made, actions, directory)
+    if found is None:
+        if (now is not None and now.levels) or not mode.is_grad_enabled():
+            found = first
+            for i in range(n):
+                found = steps.called(found, i)
         else:
-            raise TypeError(
-                "checkpoint_sequence: schedule is a number of states or a schedule of the package checkpoint_schedules, not"
-                f" {type(schedule).__name__}{called()}"
-            )
-        if self._schedule.n or self._schedule.r or hasattr(self._schedule, "iter"):
-            raise ValueError(
-                f"checkpoint_sequence: {type(schedule).__name__} has been iterated over: pass a new one{called()}"
-            )
-        if isinstance(self._schedule, self.types.NoneCheckpointSchedule):
-            raise ValueError(  # noqa: TRY004 (the type is right)
-                "checkpoint_sequence: NoneCheckpointSchedule has no backward; call this under ag.no_grad()"
-                f" with any other schedule{called()}"
-            )
-        if self._schedule.max_n not in {None, n}:
-            raise ValueError(
-                f"checkpoint_sequence: the schedule is for {self._schedule.max_n} steps, and n is {n}{called()}"
-            )
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield the actions from the first to the end of one backward pass."""
-        schedule = copy.copy(self._schedule)  # not started: its only state is numbers and objects that it never changes
-        types = self.types
-        for action in schedule:
-            yield action
-            if isinstance(action, types.EndReverse):
-                return
-            if isinstance(action, types.Forward) and schedule.max_n is None and action.n1 >= self.n:
-                schedule.finalize(self.n)
+            found = _recorded(steps, first, actions, directory)
+    result = tree.unflatten(form, found)
+    return bare_all(result) if mode.recorder() is None and is_raw(state) else result
 
 
-def _package() -> Any:
+def _as_step(
+    steps: _SequenceSteps, state: Sequence[Any], actions: Actions, directory: str | None
+) -> list[Tensor] | None:
+    """Make the sequence one step of the program that is being captured; return None where it stays a loop."""
     try:
-        return importlib.import_module("checkpoint_schedules")
-    except ImportError as error:
-        raise ImportError(
-            "checkpoint_sequence: the schedules are those of the package checkpoint_schedules, which cannot be imported:"
-            f' pip install "agrad[schedules]"{called()}'
-        ) from error
+        first = [first_value(leaf) for leaf in state]
+        return as_step(
+            lambda leaves, i: steps.leaves(steps.step(tree.unflatten(steps.form, leaves), i), 0),
+            first,
+            actions,
+            directory,
+        )
+    except Exception as error:  # noqa: BLE001 (the loop raises the errors of the step)
+        if mode.is_grad_enabled():
+            mode.not_recorded(
+                f"no program holds the step of checkpoint_sequence ({error}): compile what a step computes, and call that"
+                " function in `step`"
+            )
+        return None
 
 
 # -- steps ----------------------------------------------------------------------------------------------------------------
@@ -263,11 +221,20 @@ def _back(
     targets: set[Node],
     *,
     keep: bool,
+    dropped: bool,
     record: bool = False,
 ) -> dict[Node, Tensor]:
-    """Return the cotangents at those targets that any reach."""
+    """Return the cotangents at those targets that any reach; `dropped`: they come from an operation that drops elements."""
     roots = [(node, g) for node, g in zip(outputs, cotangents, strict=True) if node is not None and g is not None]
-    found = engine.run(roots, retain_graph=keep, create_graph=record, targets=targets, accumulate=False, kind=_Within)
+    found = engine.run(
+        roots,
+        retain_graph=keep,
+        create_graph=record,
+        targets=targets,
+        accumulate=False,
+        masked=dropped,
+        kind=_Within,
+    )
     return {node: g if isinstance(g, Tensor) else from_raw(g) for node, g in found.items()}
 
 
@@ -301,14 +268,7 @@ def _outside(outputs: Sequence[Node | None], own: Collection[Node | None], floor
 # -- one traversal forward and back ---------------------------------------------------------------------------------------
 
 
-class _StoredStep(NamedTuple):
-    """The kept values of a step: the state before it, packed by hooks or not, or its graph."""
-
-    state: list[Any] | None
-    graph: _Recorded | None
-
-
-class _Traversal:
+class _Traversal(Follower):
     """One traversal of a schedule: forward to the last state, then backward.
 
     Attributes
@@ -322,17 +282,14 @@ class _Traversal:
         self,
         steps: _SequenceSteps,
         state: Sequence[Tensor],
-        actions: _Actions,
+        actions: Actions,
         directory: str | None,
         outside: dict[Node, Any] | None = None,
     ) -> None:
-        self.steps, self.n, self.types = steps, actions.n, actions.types
-        self._actions = iter(actions)
-        self._disk = save_on_disk(directory)
+        super().__init__(list(map(_plain, state)), actions, directory)
+        self.steps = steps
         self._began = next_seq()
         self.outside: dict[Node, Any] = {} if outside is None else outside
-        self._state, self._at = list(map(_plain, state)), 0
-        self._stores: dict[Any, dict[int, _StoredStep]] = {place: {} for place in self.types.StorageType}
         self._first = outside is None
         if self._first:
             steps.moving.append(tuple(t.requires_grad for t in state))
@@ -340,61 +297,9 @@ class _Traversal:
     # -- forward
 
     def forward(self) -> list[Tensor]:
-        """Follow the schedule to the last state."""
-        try:
-            self._follow(self.types.EndForward, self._refuse_reverse)
-            if self._at != self.n:
-                raise self._misled(f"the first way forward ends at {self._at}")
-        except BaseException:
-            self.let_go()
-            raise
+        found = super().forward()
         self._first = False
-        found, self._state = self._state, []
         return found
-
-    def let_go(self) -> None:
-        """Release everything that is kept."""
-        for store in self._stores.values():
-            store.clear()
-
-    def _follow(self, end: type, reverse: Callable[[Any], None]) -> None:
-        """Execute actions up to one of the given kind."""
-        types = self.types
-        for action in self._actions:
-            if isinstance(action, end):
-                return
-            if isinstance(action, types.Forward):
-                self._advance(action)
-            elif isinstance(action, types.Reverse):
-                reverse(action)
-            elif isinstance(action, types.Copy | types.Move):
-                self._fetch(action)
-            else:
-                raise self._misled(f"{action} is no action that is known")
-        raise self._misled(f"it ends before {end.__name__}")
-
-    def _misled(self, why: str) -> ValueError:
-        return ValueError(f"checkpoint_sequence: the schedule does not fit {self.n} steps: {why}{called()}")
-
-    def _refuse_reverse(self, action: Any) -> None:
-        raise self._misled(f"{action} comes before EndForward")
-
-    def _advance(self, action: Any) -> None:
-        """Run steps, and keep the state before them, or the graph of each."""
-        if self._at != action.n0:
-            raise self._misled(f"{action} follows on the state before step {self._at}")
-        store = self._stores[action.storage]
-        to_disk = action.storage is self.types.StorageType.DISK
-        if action.write_ics:
-            store[action.n0] = _StoredStep([self._put(t, to_disk=to_disk) for t in self._state], None)
-        for i in range(action.n0, min(action.n1, self.n)):
-            if not action.write_adj_deps:
-                self._call(i, keep=False, to_disk=False)  # its graph is freed before the next step runs
-                continue
-            known = store.get(i)
-            graph = self._call(i, keep=True, to_disk=to_disk)
-            store[i] = _StoredStep(None if known is None else known.state, graph)
-            del graph
 
     def _call(self, i: int, *, keep: bool, to_disk: bool) -> _Recorded:
         """Run the step after the present state, and advance to the next one; return its graph.
@@ -466,9 +371,10 @@ class _Traversal:
             pairs = (Pair(self._disk.pack_hook, self._disk.unpack_hook), *pairs)
         return Packed(tensor, pairs) if pairs else tensor
 
-    @staticmethod
-    def _taken(kept: Sequence[Any]) -> list[Tensor]:
-        """Return a kept state."""
+    def _kept(self, state: list[Tensor], *, to_disk: bool) -> list[Any]:
+        return [self._put(t, to_disk=to_disk) for t in state]
+
+    def _taken(self, kept: Sequence[Any]) -> list[Tensor]:
         return [one.unpack() if isinstance(one, Packed) else one for one in kept]
 
     def _pack(self, own: Collection[Node | None], tensor: Tensor) -> Any:
@@ -480,67 +386,22 @@ class _Traversal:
     def _unpack(self, kept: Any) -> Tensor:
         return kept if isinstance(kept, Tensor) else self._disk.unpack_hook(kept)
 
-    def _fetch(self, action: Any) -> None:
-        """Move a step's kept values to another place; load the state or graph to work with."""
-        source, work = self._stores[action.from_storage], self.types.StorageType.WORK
-        if action.n not in source:
-            raise self._misled(f"nothing is kept for {action}")
-        kept = source.pop(action.n) if isinstance(action, self.types.Move) else source[action.n]
-        if action.to_storage is self.types.StorageType.NONE:
-            return
-        if action.to_storage is not work:
-            if kept.graph is not None:
-                raise self._misled(f"{action}: what a step saves for its derivative stays where it was written")
-            assert kept.state is not None
-            to_disk = action.to_storage is self.types.StorageType.DISK
-            state = [self._put(t, to_disk=to_disk) for t in self._taken(kept.state)]
-            self._stores[action.to_storage][action.n] = _StoredStep(state, None)
-            return
-        if kept.state is not None:
-            self._state, self._at = self._taken(kept.state), action.n
-        if kept.graph is not None:
-            self._stores[work][action.n] = _StoredStep(None, kept.graph)
-
     # -- backward
 
-    def reverse(self, cotangents: Sequence[Tensor | None]) -> tuple[list[Tensor | None], dict[Node, Tensor]]:
+    def reverse(
+        self, cotangents: Sequence[Tensor | None], *, dropped: bool
+    ) -> tuple[list[Tensor | None], dict[Node, Tensor]]:
         """Follow the schedule to its end; return the cotangents of the first state, and of the nodes outside it."""
-        self._cotangents, self._left = list(cotangents), self.n
+        self._dropped = dropped
         self._beside: dict[Node, Tensor] = {}
         task = running()
         self._wanted = None if task is None else task.needed
-        try:
-            self._follow(self.types.EndReverse, self._reverse)
-            if self._left:
-                raise self._misled(f"it ends with {self._left} steps that no cotangent went over")
-        finally:
-            self.let_go()
-            self._state = []
-        return self._cotangents, self._beside
+        return self._back(cotangents), self._beside
 
-    def _reverse(self, action: Any) -> None:
-        """Propagate the cotangents over steps, the last one first."""
-        self._state, self._at = [], -1
-        store = self._stores[self.types.StorageType.WORK]
-        for i in range(min(action.n1, self.n) - 1, action.n0 - 1, -1):
-            known = store.get(i)
-            if known is None or known.graph is None or i != self._left - 1:
-                raise self._misled(
-                    f"{action} wants the derivative of step {i}, where that of step {self._left - 1} is due"
-                )
-            graph = known.graph
-            if action.clear_adj_deps:
-                del store[i]
-            held = any(kept.graph is graph for place in self._stores.values() for kept in (place.get(i),) if kept)
-            del known
-            self._over(graph, keep=held)
-            self._left = i
-
-    def _over(self, graph: _Recorded, *, keep: bool) -> None:
-        """Propagate the cotangents over one step."""
+    def _over(self, i: int, graph: _Recorded, *, keep: bool) -> None:
         outside = graph.outside if self._wanted is None else {node for node in graph.outside if node in self._wanted}
         own = {node for node in graph.inputs if node is not None}
-        found = _back(graph.outputs, self._cotangents, own | outside, keep=keep)
+        found = _back(graph.outputs, self._cotangents, own | outside, keep=keep, dropped=self._dropped)
         self._cotangents = [None if node is None else found.get(node) for node in graph.inputs]
         for node in outside:
             g = found.get(node)
@@ -567,7 +428,7 @@ def _value_of(leaf: Node) -> Any:
 # -- in the graph ---------------------------------------------------------------------------------------------------------
 
 
-def _recorded(steps: _SequenceSteps, state: Sequence[Tensor], actions: _Actions, directory: str | None) -> list[Tensor]:
+def _recorded(steps: _SequenceSteps, state: Sequence[Tensor], actions: Actions, directory: str | None) -> list[Tensor]:
     """Run the steps, recorded as one operation on the state and on everything else they use."""
     along = _Traversal(steps, state, actions, directory)
     last = along.forward()
@@ -589,12 +450,14 @@ class _SequenceCall:
         The traversal that forward has begun, until a backward pass has ended it.
     last : list of Tensor
         The result of the last step, until the call ends.
+    dropped : bool
+        Whether the cotangents of the present backward pass come from an operation that drops elements.
     """
 
     def __init__(
         self,
         steps: _SequenceSteps,
-        actions: _Actions,
+        actions: Actions,
         directory: str | None,
         along: _Traversal,
         last: list[Tensor],
@@ -603,6 +466,7 @@ class _SequenceCall:
         self.steps, self.actions, self.directory = steps, actions, directory
         self.along: _Traversal | None = along
         self.last, self.count, self.outside = last, count, along.outside
+        self.dropped = False
 
     def let_go(self) -> None:
         """Release everything but the first state."""
@@ -626,6 +490,7 @@ class CheckpointSequence(Function):
     def forward(ctx: FunctionNode, call: _SequenceCall, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.save_for_backward(*tensors[: call.count])
         ctx.metadata["call"] = call
+        type(ctx).nan_safe_vjp = staticmethod(_dropped_vjp)
         last, call.last = call.last, []
         ctx.mark_non_differentiable(*(t for t, moves in zip(last, call.steps.moving[-1], strict=True) if not moves))
         ctx.set_materialize_grads(False)
@@ -639,8 +504,19 @@ class CheckpointSequence(Function):
             call.let_go()
             first, beside = _with_history(call, state, cotangents)
         else:
-            first, beside = call.way(state).reverse(cotangents)
+            first, beside = call.way(state).reverse(cotangents, dropped=call.dropped)
         return None, *first, *(beside.get(node) for node in call.outside)
+
+
+def _dropped_vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: FunctionNode) -> Any:
+    """Run backward with cotangents from an operation that drops elements."""
+    call: _SequenceCall = node.metadata["call"]
+    call.dropped = True
+    try:
+        assert node.vjp is not None
+        return node.vjp(xp, g, saved, node)
+    finally:
+        call.dropped = False
 
 
 def _with_history(
@@ -653,5 +529,5 @@ def _with_history(
     for i in range(call.actions.n):
         values = steps.leaves(checkpoint(steps.again, tree.unflatten(steps.form, values), i), i)
     own = {node for node in _nodes(first) if node is not None}
-    found = _back(_nodes(values), cotangents, own | call.outside.keys(), keep=True, record=True)
+    found = _back(_nodes(values), cotangents, own | call.outside.keys(), keep=True, dropped=call.dropped, record=True)
     return [None if node is None else found.get(node) for node in _nodes(first)], found
