@@ -488,7 +488,7 @@ class _Writer:
         some = " or ".join(f"n{i} is not None" for i in numbers)
         inexact = "(same_spec or s.inexact)" if self.elementwise else "s.inexact"
         self._add(1, f"if recording and {some if len(numbers) == 1 else f'({some})'} and {inexact}:")
-        self._add(2, "t._node = node = new(Node)", "node.seq = next_seq()")
+        self._add(2, "t._node = node = Node()", "node.seq = next_seq()")
         self._needs((), 2)
         specs = f"node.specs = {_tuple(f's{i}' for i in numbers)}"
         self._add(2, "node.spec = s", f"if not same_spec: {specs}" if self.elementwise else specs)
