@@ -19,7 +19,7 @@ from agrad.core import errors
 from agrad.core.backend import BACKENDS, numbers_of
 from agrad.core.cpython import getframe
 from agrad.core.mode import get_mode
-from agrad.core.names import UnexpectedKeyword
+from agrad.core.names import MISSING, unexpected
 from agrad.core.node import Constants, next_seq
 from agrad.core.once import FIRST_USE
 from agrad.core.op import PAIR, Op, OpParameter, frozen, general, operate
@@ -127,13 +127,14 @@ _NAMES: dict[str, Any] = {
     "getframe": getframe,
     "internal": errors.INTERNAL_FILES,
     "is_plain": is_plain,
+    "missing": MISSING,
     "new": object.__new__,
     "next_seq": next_seq,
     "note_call": errors.note_call,
     "numbers_of": numbers_of,
     "operate": operate,
     "ref": weakref.ref,
-    "unexpected": UnexpectedKeyword,
+    "unexpected": unexpected,
     "user_frame": errors.user_frame,
     "wrap": wrap,
 }
@@ -161,7 +162,9 @@ class Source:
     --------
     >>> import agrad as ag
     >>> print(str(ag.exp.source).partition("    elif")[0].rstrip())
-    def exp(x, /):
+    def exp(x=missing, /, **unknown):
+        if unknown:
+            raise unexpected('exp', unknown)
         mode = get_mode()
         if mode is None:
             recording = True
@@ -226,8 +229,12 @@ def writable(op: Op) -> bool:
     )
 
 
-def _signature_text(op: Op) -> str:
-    """Write the signature with defaults by name, as ``x, /, *, axis=default_1``."""
+def _signature_text(op: Op, *, unknown: bool) -> str:
+    """Write the signature with defaults by name, as ``x=missing, /, *, axis=default_1, **unknown``.
+
+    Where unknown keywords are taken, Python would first report the operand that one of them was meant for as missing: so
+    operands have a default, which `general` refuses.
+    """
     parts: list[str] = []
     kinds = inspect.Parameter
     previous: Any = None
@@ -237,26 +244,26 @@ def _signature_text(op: Op) -> str:
         if p.kind is kinds.KEYWORD_ONLY and previous not in (kinds.KEYWORD_ONLY, kinds.VAR_POSITIONAL):
             parts.append("*")
         star = "*" if p.kind is kinds.VAR_POSITIONAL else ""
-        parts.append(star + p.name + ("" if p.default is p.empty else f"=default_{i}"))
+        default = "=missing" * (unknown and not star) if p.default is p.empty else f"=default_{i}"
+        parts.append(f"{star}{p.name}{default}")
         previous = p.kind
     if previous is kinds.POSITIONAL_ONLY:
         parts.append("/")
-    if _takes_unknown(op):
+    if unknown:
         parts.append("**unknown")
     return ", ".join(parts)
 
 
 def _takes_unknown(op: Op) -> bool:
-    """Return whether the function accepts unknown keywords, to raise an error that names agrad's own.
+    """Return whether the function accepts unknown keywords, to raise an error that says what they are called here.
 
-    Python reports missing arguments first, so those that may be passed under another library's name must be named too.
-    Accepting unknown keywords slows calls that Python makes quickly, those without keywords.
+    Not where anything but an array is required: generated code would pass the default on to the kernel.
     """
-    parameters = op.public.parameters.values()
-    named = any(p.kind is p.KEYWORD_ONLY for p in parameters)
-    return named and not any(
-        p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) and p.default is p.empty for p in parameters
-    )
+    arrays = {argument.name for _, argument in op.array_slots if argument.kind != "sequence"}
+    parameters = op.public.parameters
+    if not parameters.keys().isdisjoint({"unexpected", "unknown"}):
+        return False
+    return all(p.default is not p.empty or p.kind is p.VAR_POSITIONAL or p.name in arrays for p in parameters.values())
 
 
 def _outline(op: Op, method: str, *, reflected: bool, whole: bool) -> tuple[list[str], str]:
@@ -268,18 +275,11 @@ def _outline(op: Op, method: str, *, reflected: bool, whole: bool) -> tuple[list
         names = [a.name for _, a in op.array_slots]
         given = names[::-1] if reflected else names
         return [f"def {method}({', '.join(given)}, /):"], f"operate(op, {_tuple(names)})"
-    head = f"def {op.name.rpartition('.')[2]}({_signature_text(op)}):"
+    name, unknown = op.name.rpartition(".")[2], _takes_unknown(op) and not whole
+    head = [f"def {name}({_signature_text(op, unknown=unknown)}):"]
+    head += ["    if unknown:", f"        raise unexpected({name!r}, unknown)"] * unknown
     values = _tuple(a.name for a in op.arguments)
-    return [head, *_first_lines(op)], f"general(op, {values}{', whole=True' if whole else ''})"
-
-
-def _first_lines(op: Op) -> list[str]:
-    """Write the first statements: unknown keywords, and other names of known ones."""
-    name = op.name.rpartition(".")[2]
-    refused = (
-        ["    if unknown:", f"        raise unexpected({name!r}, next(iter(unknown)))"] if _takes_unknown(op) else []
-    )
-    return [*refused, *_alias_lines(op)]
+    return [*head, *_alias_lines(op)], f"general(op, {values}{', whole=True' if whole else ''})"
 
 
 def _alias_lines(op: Op) -> list[str]:

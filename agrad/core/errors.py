@@ -14,6 +14,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from agrad.core.cpython import getframe, line_number, place_in, stores_an_item, unprofiled
+from agrad.core.names import MISSING, without
 
 __all__ = ["BackendError", "LeavesGraphWarning", "LostWriteWarning", "RecomputeWarning", "RuleError", "UnsupportedOp"]
 
@@ -476,6 +477,8 @@ def masked(array: Any) -> TypeError:
 
 
 def not_an_operand(op: str, name: str, value: Any) -> TypeError:
+    if value is MISSING:
+        return TypeError(f"{op}() missing 1 required positional argument: '{name}'{without(op, name)}{called()}")
     return TypeError(
         f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"
         f"\n  Convert it with ag.asarray(...).{called()}"

@@ -6,16 +6,22 @@ The search runs only when somebody reads the message, so ``hasattr`` stays cheap
 
 from __future__ import annotations
 
+import enum
+import functools
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter, signature
-from typing import NoReturn
+from types import FunctionType
+from typing import Any, NoReturn
 
 #: How similar a suggested name must be to the one written: for names of the namespace, and of the table.
 ALIKE, ALIKE_ELSEWHERE = 0.75, 0.85
 #: Names this short are similar by chance: NumPy's `ma` is not a misspelt `max`.
 SHORT = 3
+#: Namespaces of classes whose constructors take keywords.
+CLASSES = ("agrad.nn", "agrad.nn.parameter", "agrad.optim", "agrad.optim.lr_scheduler", "agrad.utils.data")
 #: Namespaces where a missing name is more likely a misspelt name of the library itself than another library's.
 NAMED_AS_ELSEWHERE = ("agrad.numpy", "agrad.scipy")
 
@@ -40,6 +46,48 @@ class UnexpectedKeyword(TypeError):
     def __str__(self) -> str:
         function, name = self.args
         return f"{function}() got an unexpected keyword argument {name!r}{keyword(function, name)}"
+
+
+def unexpected(function: str, unknown: Mapping[str, Any]) -> UnexpectedKeyword:
+    """Return the error for the keywords in `unknown`, which a function gathers only to say what they are called here."""
+    return UnexpectedKeyword(function, next(iter(unknown)))
+
+
+class Missing(enum.Enum):
+    """The default of operands that a call must have."""
+
+    MISSING = enum.auto()
+
+
+MISSING = Missing.MISSING
+
+#: Python's message for a keyword that a function does not take: the function's full name, and the keyword.
+UNEXPECTED = re.compile(r"((?:\w+\.)*\w+)\(\) got an unexpected keyword argument '(\w+)'")
+
+
+def explain_made(kind: Any) -> Any:
+    """Make a class of agrad say in errors what the keywords of its constructor are called; return it.
+
+    Making an object costs far more than the call in between does. Anything but a class is returned as it is.
+    """
+    init = getattr(kind, "__init__", None)
+    if not isinstance(kind, type) or not isinstance(init, FunctionType):
+        return kind
+    own = getattr(init, "__wrapped__", init)  # of a base that was changed before: messages name this class
+
+    @functools.wraps(own)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            own(self, *args, **kwargs)
+        except TypeError as error:
+            refused = UNEXPECTED.match(str(error))
+            place = error.__traceback__
+            if refused is None or place is None or place.tb_next is not None:  # raised by what it calls
+                raise
+            raise UnexpectedKeyword(kind.__name__, refused[2]) from None
+
+    type.__setattr__(kind, "__init__", made)
+    return kind
 
 
 def of(namespace: str) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
@@ -122,25 +170,66 @@ def hint_of_module(name: str) -> str:
 
 
 def functions(name: str) -> Iterator[tuple[str, Mapping[str, Parameter]]]:
-    """Yield agrad's functions of a name, with their parameters."""
+    """Yield agrad's functions and classes of a name, with their parameters; of a tensor's method first itself."""
     home = sys.modules["agrad"]
-    for namespace in (home, home.extra, home.linalg, home.nn.functional, home.fft, home.special, home.func):
+    namespaces = [home, home.extra, home.linalg, home.nn.functional, home.fft, home.special, home.func]
+    namespaces += [sys.modules[other] for other in CLASSES if other in sys.modules]
+    owner, _, name = name.rpartition(".")
+    if owner == "Tensor" and (method := getattr(home.Tensor, name, None)) is not None:
+        yield f"x.{name}", signature(method).parameters
+    for namespace in namespaces:
         found = vars(namespace).get(name)
         if callable(found):
             yield f"{namespace.__name__}.{name}", signature(found).parameters
 
 
 def keyword(function: str, written: str) -> str:
-    """Return agrad's name for another library's keyword, "" if nothing is known."""
+    """Return agrad's name for another library's keyword, "" if nothing is known.
+
+    Parameters
+    ----------
+    function : str
+        The function's name, a class's, or a method's as ``Tensor.sum``.
+    written : str
+        The keyword.
+
+    Returns
+    -------
+    str
+        Begins with a semicolon.
+    """
+    import difflib  # noqa: PLC0415 (for messages only, as is the table)
+
     from agrad.view import elsewhere  # noqa: PLC0415 (as above)
 
-    if function in elsewhere.OTHERWISE and written in ("as_tuple", "dim", "p"):
+    name = function.rpartition(".")[2]
+    if name in elsewhere.OTHERWISE and function == name and written in ("as_tuple", "dim", "p"):
         return f"; {elsewhere.OTHERWISE[function]}"
+    known = []
     for full, takes in functions(function):
-        for name in elsewhere.KEYWORDS.get(written, ()):
-            if name in takes and written not in takes:
-                if takes[name].kind is takes[name].POSITIONAL_ONLY:
+        if written not in takes:
+            known.append((full, takes))
+        elif takes[written].kind is Parameter.POSITIONAL_ONLY:
+            return f"; {full} takes it by position, without a name"
+    for full, takes in known:
+        for there in elsewhere.KEYWORDS.get(written, ()):
+            if there in takes:
+                if takes[there].kind is Parameter.POSITIONAL_ONLY:
                     return f"; {full} takes it by position, without a name"
                 more = ", and keepdims= for keepdim" if written == "dim" and "keepdims" in takes else ""
-                return f"; {full} has {name}= for it{more}"
+                return f"; {full} has {there}= for it{more}"
+    for full, takes in known:
+        for alike in difflib.get_close_matches(written, [*takes], 1, ALIKE):
+            if takes[alike].kind in (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
+                return f"; did you mean {full}'s {alike}=?"
+    if written in elsewhere.NO_KEYWORD and known:
+        return f"; {elsewhere.NO_KEYWORD[written].format(known[0][0])}"
     return ""
+
+
+def without(function: str, argument: str) -> str:
+    """Return what to write for a call that leaves out an argument which agrad needs, "" if nothing is known."""
+    from agrad.view import elsewhere  # noqa: PLC0415 (as above)
+
+    known = elsewhere.WITHOUT.get((function, argument))
+    return "" if known is None else f"; {known}"

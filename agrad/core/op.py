@@ -18,6 +18,7 @@ from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
 from agrad.core.cpython import adds_in_place, getframe
 from agrad.core.facts import UNKNOWN, WITHOUT_OP, Facts
 from agrad.core.mode import get_mode, not_recorded, push, recorder, set_mode
+from agrad.core.names import MISSING
 from agrad.core.node import Constants, Freed, Node, next_seq, output_of
 from agrad.core.once import once
 from agrad.core.operands import listed
@@ -542,6 +543,8 @@ def _backends_in(op: Op, values: tuple[Any, ...]) -> tuple[dict[str, Backend], S
             else:
                 backend = backend_of(member)
                 if backend is None:
+                    if member is MISSING:
+                        raise errors.not_an_operand(op.name, argument.name, member)
                     continue
                 found = backend.spec(member)
             backends[found.backend.name] = found.backend

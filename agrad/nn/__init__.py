@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from agrad.core.names import MissingName as _MissingName
+from agrad.core.names import explain_made as _explain_made
 
 if TYPE_CHECKING:
     from agrad.nn import functional as functional
@@ -58,7 +59,7 @@ if not TYPE_CHECKING:  # type checkers read the imports above, and should report
             return sorted([public for file in files for public in file.__all__] + ["functional", "init", "utils"])
         for file in files:
             if name in file.__all__:
-                found = globals()[name] = getattr(file, name)
+                found = globals()[name] = _explain_made(getattr(file, name))
                 return found
         raise _MissingName("agrad.nn", name)
 

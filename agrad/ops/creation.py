@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Never
 
 from agrad import dtypes
 from agrad.core import errors
@@ -15,6 +15,7 @@ from agrad.core.backend import PYTHONS_OWN, Backend, backend_of, check_whole, nu
 from agrad.core.declare import primitive
 from agrad.core.facts import Facts
 from agrad.core.mode import kernels_of, recorder
+from agrad.core.names import unexpected
 from agrad.core.operands import members_of
 from agrad.core.tensor import Tensor, shape_tuple, wrap
 from agrad.ops.batch_rules import like, untouched
@@ -106,6 +107,7 @@ def zeros(
     requires_grad: bool = False,
     chunks: Any = None,
     size: Shape | None = None,
+    **unknown: Never,
 ) -> Tensor:
     """Zeros of a shape.
 
@@ -118,6 +120,8 @@ def zeros(
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
+    if unknown:
+        raise unexpected("zeros", unknown)
     return _call(
         "zeros",
         _whole("zeros", shape, more, size),
@@ -137,6 +141,7 @@ def ones(
     requires_grad: bool = False,
     chunks: Any = None,
     size: Shape | None = None,
+    **unknown: Never,
 ) -> Tensor:
     """Ones of a shape.
 
@@ -148,6 +153,8 @@ def ones(
     >>> ag.ones(3, dtype="int64")
     tensor([1, 1, 1])
     """
+    if unknown:
+        raise unexpected("ones", unknown)
     return _call(
         "ones",
         _whole("ones", shape, more, size),
@@ -167,6 +174,7 @@ def empty(
     requires_grad: bool = False,
     chunks: Any = None,
     size: Shape | None = None,
+    **unknown: Never,
 ) -> Tensor:
     """Uninitialised memory of a shape.
 
@@ -178,6 +186,8 @@ def empty(
     >>> ag.empty((2, 3)).shape
     (2, 3)
     """
+    if unknown:
+        raise unexpected("empty", unknown)
     return _call(
         "empty",
         _whole("empty", shape, more, size),
@@ -198,6 +208,7 @@ def full(
     requires_grad: bool = False,
     chunks: Any = None,
     size: Shape | None = None,
+    **unknown: Never,
 ) -> Tensor:
     """One value everywhere.
 
@@ -215,6 +226,8 @@ def full(
     >>> ag.grad(ag.full((2, 2), v).sum(), v)[0]
     tensor(4.)
     """
+    if unknown:
+        raise unexpected("full", unknown)
     shape = _sized("full", shape, size)
     if fill_value is None:
         raise TypeError(f"full() missing 1 required positional argument: 'fill_value'{errors.called()}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Never
 
 from agrad import dtypes
 from agrad.core.buffers import check_leaf, rebind
@@ -18,6 +18,7 @@ from agrad.core.cpython import getframe, takes_a_pair
 from agrad.core.entry import instead, make_operator
 from agrad.core.errors import called, check_meaning, warn_meaning
 from agrad.core.methods import Picked, Sorted
+from agrad.core.names import unexpected
 from agrad.core.op import OPS, frozen
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, attached, bases
@@ -136,11 +137,14 @@ class Reductions:
         keepdim: bool = False,
         initial: Any = None,
         where: Any = True,
+        **unknown: Never,
     ) -> Tensor:
         """Sum over axes; see `agrad.sum`.
 
         initial, where: As of ``numpy.sum``.
         """
+        if unknown:
+            raise unexpected("Tensor.sum", unknown)
         if where is not True or initial is not None:
             return _numpys("sum", self, _one("sum", axis, dim, keepdims, keepdim), where, dtype=dtype, initial=initial)
         return statistical.sum(self, axis, dtype=dtype, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
@@ -154,11 +158,14 @@ class Reductions:
         keepdim: bool = False,
         dtype: Any = None,
         where: Any = True,
+        **unknown: Never,
     ) -> Tensor:
         """Mean over axes; see `agrad.mean`.
 
         dtype, where: As of ``numpy.mean``.
         """
+        if unknown:
+            raise unexpected("Tensor.mean", unknown)
         if where is not True or dtype is not None:
             return _numpys("mean", self, _one("mean", axis, dim, keepdims, keepdim), where, dtype=dtype)
         return statistical.mean(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
@@ -173,11 +180,14 @@ class Reductions:
         dtype: Any = None,
         initial: Any = None,
         where: Any = True,
+        **unknown: Never,
     ) -> Tensor:
         """Product over axes; see `agrad.prod`.
 
         dtype, initial, where: As of ``numpy.prod``.
         """
+        if unknown:
+            raise unexpected("Tensor.prod", unknown)
         if where is not True or initial is not None or dtype is not None:
             return _numpys(
                 "prod", self, _one("prod", axis, dim, keepdims, keepdim), where, dtype=dtype, initial=initial
@@ -193,6 +203,7 @@ class Reductions:
         keepdim: bool | None = None,
         initial: Any = None,
         where: Any = True,
+        **unknown: Never,
     ) -> Any:
         """Largest element over axes; see `agrad.max`.
 
@@ -203,6 +214,8 @@ class Reductions:
         initial, where: As of ``numpy.max``. A positional axis is the standard's: only the values are returned, and ties
         share the gradient evenly.
         """
+        if unknown:
+            raise unexpected("Tensor.max", unknown)
         if dim is not None or keepdim is not None:
             return _pair("max", pairs.largest, self, axis, dim, keepdims, keepdim)
         if axis is not None and axis.__class__ is not tuple:
@@ -220,6 +233,7 @@ class Reductions:
         keepdim: bool | None = None,
         initial: Any = None,
         where: Any = True,
+        **unknown: Never,
     ) -> Any:
         """Smallest element over axes; see `agrad.min`.
 
@@ -230,6 +244,8 @@ class Reductions:
         initial, where: As of ``numpy.min``. A positional axis is the standard's: only the values are returned, and ties
         share the gradient evenly.
         """
+        if unknown:
+            raise unexpected("Tensor.min", unknown)
         if dim is not None or keepdim is not None:
             return _pair("min", pairs.smallest, self, axis, dim, keepdims, keepdim)
         if axis is not None and axis.__class__ is not tuple:
@@ -250,11 +266,14 @@ class Reductions:
         ddof: float | None = None,
         dtype: Any = None,
         where: Any = True,
+        **unknown: Never,
     ) -> Tensor:
         """Variance over axes; see `agrad.var`.
 
         dtype, where: As of ``numpy.var``.
         """
+        if unknown:
+            raise unexpected("Tensor.var", unknown)
         if axis is True or axis is False:  # PyTorch's x.var(unbiased)
             axis, unbiased = None, axis
         correction = _correction("var", axis, correction, unbiased, ddof, numpys=where is not True or dtype is not None)
@@ -276,11 +295,14 @@ class Reductions:
         ddof: float | None = None,
         dtype: Any = None,
         where: Any = True,
+        **unknown: Never,
     ) -> Tensor:
         """Standard deviation over axes; see `agrad.std`.
 
         dtype, where: As of ``numpy.std``.
         """
+        if unknown:
+            raise unexpected("Tensor.std", unknown)
         if axis is True or axis is False:  # PyTorch's x.std(unbiased)
             axis, unbiased = None, axis
         correction = _correction("std", axis, correction, unbiased, ddof, numpys=where is not True or dtype is not None)
@@ -298,12 +320,15 @@ class Reductions:
         dim: Axis = None,
         keepdim: bool = False,
         where: Any = True,
+        **unknown: Never,
     ) -> Tensor:
         """Whether all elements are true; see `agrad.all`.
 
         where: As of ``numpy.all``.
         Returns: Boolean.
         """
+        if unknown:
+            raise unexpected("Tensor.all", unknown)
         if where is not True:
             return _numpys("all", self, _one("all", axis, dim, keepdims, keepdim), where)
         return statistical.all(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
@@ -316,51 +341,78 @@ class Reductions:
         dim: Axis = None,
         keepdim: bool = False,
         where: Any = True,
+        **unknown: Never,
     ) -> Tensor:
         """Whether any element is true; see `agrad.any`.
 
         where: As of ``numpy.any``.
         Returns: Boolean.
         """
+        if unknown:
+            raise unexpected("Tensor.any", unknown)
         if where is not True:
             return _numpys("any", self, _one("any", axis, dim, keepdims, keepdim), where)
         return statistical.any(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
     def argmax(
-        self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False
+        self: Any,
+        axis: int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: int | None = None,
+        keepdim: bool = False,
+        **unknown: Never,
     ) -> Tensor:
         """The index of the largest element; see `agrad.argmax`.
 
         Returns: Integer.
         """
+        if unknown:
+            raise unexpected("Tensor.argmax", unknown)
         return searching.argmax(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
     def argmin(
-        self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False
+        self: Any,
+        axis: int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: int | None = None,
+        keepdim: bool = False,
+        **unknown: Never,
     ) -> Tensor:
         """The index of the smallest element; see `agrad.argmin`.
 
         Returns: Integer.
         """
+        if unknown:
+            raise unexpected("Tensor.argmin", unknown)
         return searching.argmin(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
-    def cumsum(self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None) -> Tensor:
+    def cumsum(
+        self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None, **unknown: Never
+    ) -> Tensor:
         """Running sum along an axis; see `agrad.cumulative_sum`.
 
         axis : int, optional
             The axis. Default: all elements, counted in rows.
         """
+        if unknown:
+            raise unexpected("Tensor.cumsum", unknown)
         return _running(self, "cumsum", statistical.cumulative_sum, _one("cumsum", axis, dim)[0], dtype)
 
-    def cumprod(self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None) -> Tensor:
+    def cumprod(
+        self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None, **unknown: Never
+    ) -> Tensor:
         """Running product along an axis; see `agrad.cumulative_prod`.
 
         axis : int, optional
             The axis. Default: all elements, counted in rows.
         """
+        if unknown:
+            raise unexpected("Tensor.cumprod", unknown)
         return _running(self, "cumprod", statistical.cumulative_prod, _one("cumprod", axis, dim)[0], dtype)
 
-    def squeeze(self: Any, dim: Axis = None, *, axis: Axis = None) -> Tensor:
+    def squeeze(self: Any, dim: Axis = None, *, axis: Axis = None, **unknown: Never) -> Tensor:
         """Axes of length 1 removed; see `agrad.squeeze`.
 
         dim : int or tuple of int, optional
@@ -368,6 +420,8 @@ class Reductions:
         axis: The same under the standard's name: each of length 1.
         ValueError: If one of `axis` is longer than 1.
         """
+        if unknown:
+            raise unexpected("Tensor.squeeze", unknown)
         if axis is None:
             axes = range(self.ndim) if dim is None else frozen(dim if isinstance(dim, tuple | list) else (dim,))
             axis = tuple(i for i in axes if self.shape[_checked(self, i, "squeeze")] == 1)
@@ -487,31 +541,37 @@ class Picking:
 class Ordering:
     """Methods that sort, or find elements by their rank."""
 
-    def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True) -> Sorted:
+    def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True, **unknown: Never) -> Sorted:
         """Sorted along an axis: values and indices. `agrad.sort` returns only values.
 
         TypeError: In code for NumPy, whose method sorts in place.
         """
+        if unknown:
+            raise unexpected("Tensor.sort", unknown)
         check_meaning(
             "x = np.sort(x) for NumPy's x.sort(), which sorts in place",
             "np.sort(x) and np.argsort(x) for the values and indices that PyTorch's gives",
         )
         return pairs.in_order(self, dim, descending)
 
-    def median(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    def median(self: Any, dim: int | None = None, keepdim: bool = False, **unknown: Never) -> Any:
         """The middle element, for an even count the lower one, as in PyTorch; `agrad.median` returns the mean of the two.
 
         dim : int, optional
             The axis. Default: over all elements.
         Returns: The value; along an axis the pair ``values``, ``indices``. NaN where an element is NaN.
         """
+        if unknown:
+            raise unexpected("Tensor.median", unknown)
         return extra.quantile(self, 0.5, method="lower") if dim is None else pairs.middle(self, dim, keepdim)
 
-    def mode(self: Any, dim: int = -1, keepdim: bool = False) -> Picked:
+    def mode(self: Any, dim: int = -1, keepdim: bool = False, **unknown: Never) -> Picked:
         """The most frequent element along an axis, the smallest of several.
 
         Returns: ``values`` and ``indices``, the last of each.
         """
+        if unknown:
+            raise unexpected("Tensor.mode", unknown)
         return pairs.most_frequent(self, dim, keepdim)
 
     def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Picked:
@@ -544,6 +604,7 @@ class Ordering:
         stable: bool = True,
         axis: int | None = -1,
         kind: str | None = None,
+        **unknown: Never,
     ) -> Tensor:
         """The indices that sort along an axis; see `agrad.argsort`.
 
@@ -556,6 +617,8 @@ class Ordering:
         kind : str, optional
             Not looked at.
         """
+        if unknown:
+            raise unexpected("Tensor.argsort", unknown)
         dim = dim if axis == -1 else axis
         x = self.detach()
         if dim is None:
@@ -572,20 +635,26 @@ class Ordering:
 class ReductionsByDim:
     """Reductions that only have PyTorch's names of arguments."""
 
-    def amax(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
+    def amax(self: Any, dim: Any = None, keepdim: bool = False, **unknown: Never) -> Tensor:
         """Largest element over axes; see `agrad.max`."""
+        if unknown:
+            raise unexpected("Tensor.amax", unknown)
         return statistical.max(self, axis=frozen(dim), keepdims=keepdim)
 
-    def amin(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
+    def amin(self: Any, dim: Any = None, keepdim: bool = False, **unknown: Never) -> Tensor:
         """Smallest element over axes; see `agrad.min`."""
+        if unknown:
+            raise unexpected("Tensor.amin", unknown)
         return statistical.min(self, axis=frozen(dim), keepdims=keepdim)
 
     def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Tensor:
         """The logarithm of the sum of exponentials over axes; see `agrad.special.logsumexp`."""
         return special.logsumexp(self, axis=frozen(dim), keepdims=keepdim)
 
-    def count_nonzero(self: Any, dim: Any = None) -> Tensor:
+    def count_nonzero(self: Any, dim: Any = None, **unknown: Never) -> Tensor:
         """Count the nonzero elements; see `agrad.count_nonzero`."""
+        if unknown:
+            raise unexpected("Tensor.count_nonzero", unknown)
         return searching.count_nonzero(self, axis=frozen(dim))
 
     def softmax(self: Any, dim: int, dtype: Any = None) -> Tensor:
@@ -1054,7 +1123,9 @@ class Matrices:
             return linalg.tensordot(self, other, axes=1)
         return numpys("dot")(self, other)
 
-    def norm(self: Any, p: float | str = "fro", dim: Axis = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    def norm(
+        self: Any, p: float | str = "fro", dim: Axis = None, keepdim: bool = False, dtype: Any = None, **unknown: Never
+    ) -> Tensor:
         """The norm of all elements, or of the vectors along axes; see `agrad.linalg.vector_norm`.
 
         p : float or str, optional
@@ -1066,6 +1137,8 @@ class Matrices:
         ValueError: If `p` is another string, or "nuc" of an operand that is not a matrix.
         Derivative: ``x / norm(x)`` of "fro"; 0 where the norm is 0, as in PyTorch.
         """
+        if unknown:
+            raise unexpected("Tensor.norm", unknown)
         x = self if dtype is None else data_type.astype(self, dtype, copy=False)
         if p == "nuc" and dim is None and self.ndim == 2:
             return linalg.matrix_norm(x, keepdims=keepdim, ord="nuc")

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from agrad.core.names import MissingName as _MissingName
+from agrad.core.names import explain_made as _explain_made
 
 if TYPE_CHECKING:
     from agrad.optim import lr_scheduler as lr_scheduler
@@ -46,7 +47,7 @@ if not TYPE_CHECKING:  # type checkers read the imports above, and should report
         if home not in _HOME_OF.values():
             raise _MissingName("agrad.optim", name)
         module = importlib.import_module(f"agrad.optim.{home}")
-        value = globals()[name] = module if name == home else getattr(module, name)
+        value = globals()[name] = module if name == home else _explain_made(getattr(module, name))
         return value
 
     def __dir__() -> list[str]:

@@ -977,3 +977,5 @@ class ReduceLROnPlateau(LRScheduler):
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)
+    for _name in __all__:
+        _names.explain_made(globals()[_name])

@@ -722,3 +722,5 @@ def _ahead(items: Iterator[Any], count: int, timeout: float = 0) -> Iterator[Any
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)
+    for _name in __all__:
+        _names.explain_made(globals()[_name])

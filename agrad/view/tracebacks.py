@@ -1,19 +1,23 @@
-"""Errors and warnings in terminals and notebooks: the user's lines, and agrad's name for a wrong one.
+"""Errors and warnings in terminals, notebooks and logs: the user's lines, and agrad's name for a wrong one.
 
-`install` puts three functions into the hooks of Python and IPython. Tracebacks of uncaught errors leave out
-agrad's own frames and those of generated code; a warning of the array library is shown at the user's
-line, with the operation. Errors that a program catches are unchanged. ``AGRAD_TRACEBACK=full`` in the environment
-keeps all frames. The pytest plugin does the same for errors in tests.
+Most messages of wrong names and keywords say themselves what is meant here. Where Python refuses a call before any code of
+agrad runs, a note says it: it is added where the error is shown, or its traceback written out, as `logging` does.
+`install` puts three functions into the hooks of Python and IPython, and one before `traceback.TracebackException`.
+Tracebacks of uncaught errors leave out agrad's own frames and those of generated code; a warning of the array library is
+shown at the user's line, with the operation. Errors that a program catches keep their tracebacks. ``AGRAD_TRACEBACK=full``
+in the environment keeps all frames. The pytest plugin does the same for errors in tests.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import sys
 import warnings
 from collections.abc import Iterator
+from traceback import TracebackException
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -29,7 +33,6 @@ LEFT_OUT = "agrad's own frames are left out above; with AGRAD_TRACEBACK=full in 
 #: The names that libraries use for a tensor's class in errors of their operators and functions.
 TENSOR = f"{Tensor.__module__}.{Tensor.__qualname__}"
 
-UNEXPECTED = r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'"
 TOO_MANY = r"(?:\w+\.)*(\w+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but \d+ (?:positional arguments .*)?(?:was|were) given"
 MISSING = r"(\w+)\(\) missing \d+ required positional arguments?: '(\w+)'"
 NO_SUCH_IMPORT = r"cannot import name '(\w+)' from '([\w.]+)'"
@@ -40,12 +43,6 @@ OF_OVERLAP = r"All variadic arguments must be arrays, not \[.*'Tensor'"
 OF_DASK = {
     "sources": "; dask.array.store takes Dask's arrays: x.detach().to_dask_array()",
     "collections": "; a client takes Dask's collections: agrad.persist(x) and agrad.compute(x) use the client that is active",
-}
-
-#: What to write for a call without these arguments, which other libraries allow.
-WITHOUT = {
-    ("squeeze", "axis"): "x.squeeze() removes every axis of length 1",
-    ("where", "x1"): "agrad.nonzero(condition) gives the indices where a condition holds",
 }
 
 
@@ -99,21 +96,21 @@ def explain(error: BaseException) -> None:
         said = "; import agrad.xarray puts them on one"
     elif isinstance(error, TypeError) and re.match(OF_OVERLAP, str(error)):
         said = "; agrad_dask.map_overlap takes tensors"
-    elif isinstance(error, TypeError) and (match := re.match(UNEXPECTED, str(error))):
+    elif isinstance(error, TypeError) and (match := names.UNEXPECTED.match(str(error))):
         said = names.keyword(*match.groups())
     elif isinstance(error, TypeError) and (match := re.match(TOO_MANY, str(error))):
         said = by_name(*match.groups())
     elif isinstance(error, TypeError) and (match := re.match(MISSING, str(error))):
-        said = without(*match.groups())
+        said = names.without(*match.groups())
     elif isinstance(error, AssertionError | ValueError) and (refused := of_dask(error)):
         said = refused
     elif isinstance(error, TypeError | ValueError) and TENSOR in str(error):
         said = "; the library's own operators and functions take no tensors: write tensor * array, or"
         said += " ag.asarray(array) * tensor, and agrad's functions"
     note = f"{said[2:]}."
-    if isinstance(error, names.UnexpectedKeyword):  # the message says so itself
+    if said in str(error):  # the message says so itself
         return
-    if said and "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python's own suggestion
+    if "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python's own suggestion
         error.add_note(note)
 
 
@@ -161,12 +158,6 @@ def by_name(function: str, by_position: str) -> str:
     return ""
 
 
-def without(function: str, argument: str) -> str:
-    """Return what to write for a call that leaves out an argument which agrad needs, "" if nothing is known."""
-    known = WITHOUT.get((function, argument))
-    return "" if known is None else f"; {known}"
-
-
 @contextlib.contextmanager
 def shortened(error: BaseException) -> Iterator[bool]:
     """Leave agrad's frames out of the tracebacks of an error and its causes, for a block; yield whether there were any."""
@@ -211,6 +202,15 @@ def install() -> None:
         showwarning(message, category, filename, lineno, file, line)
 
     sys.excepthook, warnings.showwarning = show_error, show_warning
+    write_out = TracebackException.__init__
+
+    @functools.wraps(write_out)
+    def write_out_explained(self: Any, kind: Any, error: BaseException, *args: Any, **kwargs: Any) -> None:
+        if isinstance(error, BaseException):
+            explain(error)
+        write_out(self, kind, error, *args, **kwargs)
+
+    TracebackException.__init__ = write_out_explained  # type: ignore[method-assign, assignment]
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         render = shell.InteractiveTB.structured_traceback

@@ -1,0 +1,198 @@
+"""Keywords of PyTorch's, NumPy's and Keras's calls that agrad's functions do not take: the errors themselves say what to write."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+import traceback
+
+import pytest
+
+import agrad as ag
+from agrad.core.names import UnexpectedKeyword
+
+POSITION = "takes it by position, without a name"
+OUT = "to fill a tensor write out[...] ="
+
+#: Calls, in the other library's words, and what their errors say.
+ELEMENTWISE = {
+    "ag.sin(input=x)": f"agrad.sin {POSITION}",
+    "ag.cos(x=x)": f"agrad.cos {POSITION}",
+    "ag.abs(a=x)": f"agrad.abs {POSITION}",
+    "ag.add(input=x, other=x)": f"agrad.add {POSITION}",
+    "ag.pow(x, other=2)": f"agrad.pow {POSITION}",
+    "ag.maximum(x, other=x)": f"agrad.maximum {POSITION}",
+    "ag.atan2(y=x, x=x)": f"agrad.atan2 {POSITION}",
+    "ag.exp(x, out=y)": f"{OUT} agrad.exp(...)",
+    "ag.logaddexp(x, x, out=y)": f"{OUT} agrad.logaddexp(...)",
+    "ag.add(x, x, alpha=2)": "multiply the second operand by it",
+    "ag.sin(x, where=x > 0)": "choose afterwards: agrad.where(condition, agrad.sin(...), otherwise)",
+    "ag.sqrt(x, dtype='float32')": "convert what it returns: agrad.sqrt(...).to(dtype)",
+    "ag.multiply(x, x, casting='unsafe')": "convert the operands with x.to(dtype)",
+    "ag.tanh(x, order='C')": "leave it out: arrays are laid out as their library does",
+    "ag.log(x, subok=False)": "leave it out: what it returns is a Tensor",
+    "ag.clip(x, a_min=0, a_max=1)": "agrad.clip has min= for it",
+    "ag.round(x, decimals=2)": "x.round(decimals=2)",
+}
+REDUCTIONS = {
+    "ag.sum(a=x)": f"agrad.sum {POSITION}",
+    "ag.mean(input=x, dim=0)": f"agrad.mean {POSITION}",
+    "ag.sum(x, dims=0)": "agrad.sum has axis= for it",
+    "ag.prod(x, keep_dims=True)": "agrad.prod has keepdims= for it",
+    "ag.var(x, ddof=1)": "agrad.var has correction= for it",
+    "ag.max(x, out=y)": f"{OUT} agrad.max(...)",
+    "ag.where(x > 0)": "agrad.nonzero(condition) gives the indices where a condition holds",
+}
+METHODS = {
+    "x.sum(dims=0)": "x.sum has axis= for it",
+    "x.mean(dimension=0)": "x.mean has dim= for it",
+    "x.prod(keep_dims=True)": "x.prod has keepdims= for it",
+    "x.sum(out=y)": f"{OUT} x.sum(...)",
+    "x.max(out=y)": f"{OUT} x.max(...)",
+    "x.argmax(out=y)": f"{OUT} x.argmax(...)",
+    "x.all(axes=0)": "x.all has axis= for it",
+    "x.any(dims=0)": "x.any has axis= for it",
+    "x.std(ddofs=1)": "did you mean x.std's ddof=?",
+    "x.var(biased=True)": "did you mean x.var's unbiased=?",
+    "x.sort(axis=0)": "x.sort has dim= for it",
+    "x.argsort(axes=0)": "x.argsort has axis= for it",
+    "x.amax(axis=0)": "x.amax has dim= for it",
+    "x.amin(0, keepdims=True)": "x.amin has keepdim= for it",
+    "x.median(axis=0)": "x.median has dim= for it",
+    "x.norm(axis=0)": "x.norm has dim= for it",
+    "x.norm(ord=1)": "x.norm has p= for it",
+    "x.count_nonzero(axis=0)": "x.count_nonzero has dim= for it",
+    "x.squeeze(axes=0)": "x.squeeze has axis= for it",
+    "x.cumsum(0, out=y)": f"{OUT} x.cumsum(...)",
+}
+CREATION = {
+    "ag.zeros(3, out=y)": f"{OUT} agrad.zeros(...)",
+    "ag.zeros((2,), layout=None)": "leave it out: tensors are dense",
+    "ag.zeros((2,), order='F')": "leave it out: arrays are laid out as their library does",
+    "ag.ones((2,), pin_memory=True)": "leave it out: arrays need no pinning",
+    "ag.ones((2,), like=x)": "name the backend: device=",
+    "ag.empty((2,), memory_format=None)": "leave it out",
+    "ag.empty(newshape=(2,))": "agrad.empty has shape= for it",
+    "ag.full((2,), value=3)": "agrad.full has fill_value= for it",
+    "ag.full((2,), 3.0, out=y)": f"{OUT} agrad.full(...)",
+}
+MODULES = {
+    "ag.nn.Linear(2, 1, use_bias=False)": "agrad.nn.Linear has bias= for it",
+    "ag.nn.Linear(in_channels=2, out_features=3)": "agrad.nn.Linear has in_features= for it",
+    "ag.nn.Linear(in_features=2, units=3)": "agrad.nn.Linear has out_features= for it",
+    "ag.nn.Conv2d(1, 1, kernel=3)": "agrad.nn.Conv2d has kernel_size= for it",
+    "ag.nn.Conv2d(1, 1, 3, strides=2)": "agrad.nn.Conv2d has stride= for it",
+    "ag.nn.Conv1d(1, filters=2, kernel_size=3)": "agrad.nn.Conv1d has out_channels= for it",
+    "ag.nn.Dropout(rate=0.5)": "agrad.nn.Dropout has p= for it",
+    "ag.nn.Softmax(axis=1)": "agrad.nn.Softmax has dim= for it",
+    "ag.nn.LayerNorm(4, epsilon=1e-5)": "agrad.nn.LayerNorm has eps= for it",
+    "ag.nn.BatchNorm1d(features=3)": "agrad.nn.BatchNorm1d has num_features= for it",
+    "ag.nn.Embedding(input_dim=3, embedding_dim=2)": "agrad.nn.Embedding has num_embeddings= for it",
+    "ag.nn.MaxPool2d(pool_size=2)": "agrad.nn.MaxPool2d has kernel_size= for it",
+    "ag.nn.MSELoss(size_average=True)": "use reduction='mean' or 'sum'",
+    "ag.nn.LSTM(2, units=3)": "agrad.nn.LSTM has hidden_size= for it",
+    "ag.nn.MultiheadAttention(4, nhead=2)": "agrad.nn.MultiheadAttention has num_heads= for it",
+    "ag.nn.LeakyReLU(slope=0.1)": "agrad.nn.LeakyReLU has negative_slope= for it",
+}
+OPTIMIZERS = {
+    "ag.optim.Adam([w], learning_rate=0.1)": "agrad.optim.Adam has lr= for it",
+    "ag.optim.Adam([w], beta1=0.9)": "agrad.optim.Adam has betas= for it",
+    "ag.optim.AdamW([w], epsilon=1e-8)": "agrad.optim.AdamW has eps= for it",
+    "ag.optim.SGD([w], lr=0.1, decay=0.1)": "agrad.optim.SGD has weight_decay= for it",
+    "ag.optim.SGD([w], lr=0.1, momentums=1)": "did you mean agrad.optim.SGD's momentum=?",
+    "ag.optim.RMSprop([w], rho=0.9)": "agrad.optim.RMSprop has alpha= for it",
+    "ag.optim.lr_scheduler.ExponentialLR(optimizer, decay_rate=0.9)": "ExponentialLR has gamma= for it",
+    "ag.optim.lr_scheduler.StepLR(optimizer, step=3)": "StepLR has step_size= for it",
+    "ag.optim.lr_scheduler.CosineAnnealingLR(optimizer, T=3)": "CosineAnnealingLR has T_max= for it",
+    "ag.utils.data.DataLoader(data_source=[1])": "agrad.utils.data.DataLoader has dataset= for it",
+}
+CALLS = ELEMENTWISE | REDUCTIONS | METHODS | CREATION | MODULES | OPTIMIZERS
+
+
+def refused(call):
+    """Return the error of a call."""
+    w = ag.ones(3, requires_grad=True)
+    known = {"ag": ag, "x": ag.ones(3), "y": ag.ones(3), "w": w, "optimizer": ag.optim.SGD([w], lr=0.1)}
+    with pytest.raises(TypeError) as caught:
+        eval(call, known)
+    return caught.value
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_error_itself_says_what_to_write(call):
+    """Whoever catches, prints or sends the error has the hint."""
+    assert CALLS[call] in str(refused(call))
+
+
+def test_an_error_says_it_once_and_can_be_sent():
+    error = refused("ag.nn.Dropout(rate=0.5)")
+    said = "Dropout() got an unexpected keyword argument 'rate'; agrad.nn.Dropout has p= for it"
+    assert str(error) == said
+    assert str(pickle.loads(pickle.dumps(error))) == str(copy.copy(error)) == said
+    assert "".join(traceback.format_exception(error)).count("for it") == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("ag.linspace(0, 1, steps=3)", "agrad.linspace has num= for it."),
+        ("ag.eye(3, M=2)", "agrad.eye takes it by position, without a name."),
+        ("ag.zeros_like(input=x)", "agrad.zeros_like takes it by position, without a name."),
+        ("x.topk(2, axis=0)", "x.topk has dim= for it."),
+    ],
+)
+def test_logs_have_the_hint_where_python_alone_refuses_a_call(call, said, caplog):
+    logging.getLogger("program").error("a step failed", exc_info=refused(call))
+    assert f"\n{said}\n" in f"{caplog.text}\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("ag.sin()", "sin() missing 1 required positional argument: 'x'"),
+        ("ag.add(x)", "add() missing 1 required positional argument: 'x2'"),
+        ("ag.matmul(x)", "matmul() missing 1 required positional argument: 'x2'"),
+        ("ag.sum(axis=0)", "sum() missing 1 required positional argument: 'x'"),
+        ("ag.take(x)", "take() missing 1 required positional argument: 'indices'"),
+    ],
+)
+def test_a_missing_operand_is_named(call, said):
+    error = refused(call)
+    assert str(error).startswith(said)
+    assert not isinstance(error, UnexpectedKeyword)
+
+
+def test_a_missing_operand_is_named_inside_transforms():
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x2'"):
+        ag.func.jvp(lambda x: ag.add(x), (ag.ones(3),), (ag.ones(3),))
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x2'"):
+        ag.vmap(lambda x: ag.add(x))(ag.ones(3))
+
+
+def test_errors_from_within_a_constructor_stay_as_they_are():
+    class Net(ag.nn.Linear):
+        def __init__(self, **settings):
+            super().__init__(2, 1, **settings)
+            self.scale = ag.nn.Parameter(ag.ones(1))
+
+    assert Net(bias=False).bias is None
+    with pytest.raises(TypeError, match=r"Linear\(\) .* 'use_bias'; agrad.nn.Linear has bias= for it"):
+        Net(use_bias=False)
+    with pytest.raises(TypeError, match="optimizer can only optimize Tensors"):
+        ag.optim.SGD([1.0], lr=0.1)
+    with pytest.raises(TypeError, match=r"Linear.__init__\(\) missing 1 required positional argument: 'out_features'"):
+        ag.nn.Linear(2)
+
+
+def test_an_own_op_may_have_an_argument_of_any_name():
+    """Its generated function uses such names itself."""
+
+    @ag.elementwise(
+        name="tests.named", x=lambda unknown: unknown, kernel=lambda xp, x, unknown: xp.multiply(x, unknown)
+    )
+    def named(x, /, *, unknown=2.0): ...
+
+    assert named(ag.ones(2), unknown=3.0).tolist() == [3.0, 3.0]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
+        named(ag.ones(2), out=None)
