@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import agrad as ag
+from agrad.ops.nn import lstm
 from agrad.plugin.backend import Refused
 from agrad.plugin.programs import optimized
 
@@ -538,6 +539,14 @@ def classes_of(count, dtype):
 
 F = ag.nn.functional
 
+
+def recurrent(x, backwards):
+    """Return a loss of an LSTM with two units, over a sequence of one row, with weights of it, too."""
+    blocks = ag.concat([x, x[:, :1]], axis=1)
+    made = lstm(blocks[:, None, :], x[:1, :2], x[:1, 2:4], 0.3 * blocks[:2].T, backwards)
+    return ag.sum(made**2)
+
+
 FUSED = {
     "binary_cross_entropy": lambda x: F.binary_cross_entropy(F.sigmoid(x), F.sigmoid(2 * x)),
     "cross_entropy": lambda x: F.cross_entropy(x, ag.arange(x.shape[0]) % 7),
@@ -549,6 +558,8 @@ FUSED = {
     "log_softmax": lambda x: ag.sum(F.log_softmax(x, 1) ** 2),
     "logsumexp": lambda x: ag.sum(ag.special.logsumexp(x, axis=1)),
     "logits": lambda x: F.binary_cross_entropy_with_logits(x, F.sigmoid(2 * x)),
+    "lstm": lambda x: recurrent(x, False),
+    "lstm, backwards": lambda x: recurrent(x, True),
     "mse_loss": lambda x: F.mse_loss(x, x[:1] * ag.ones_like(x)),
     "nll_loss": lambda x: F.nll_loss(x, ag.arange(x.shape[0]) % 7, reduction="sum"),
     "silu": lambda x: ag.sum(F.silu(x)),

@@ -1,6 +1,6 @@
 """Run PyTorch's examples, from a checkout, on it and on agrad; write what they print and cost to docs/others.md.
 
-``python tests/compat/others_torch.py CHECKOUT [NAME ...]``, where PyTorch is installed. Changed are the lines that import torch, and
+``python tests/compat/others_torch.py CHECKOUT [--repeat=N] [NAME ...]``, where PyTorch is installed. Changed are the lines that import torch, and
 what `CHANGES` says. Nothing is downloaded: pictures, texts and the pole to be balanced are made here. Both libraries draw the
 same numbers, of NumPy's, and compute in double precision where a program does not say otherwise.
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from others import ROUNDING, Anything, difference, digits, from_command_line, printed, write
+from others import ROUNDING, Anything, difference, digits, from_command_line, in_turn, times, write
 
 #: The line that tells agrad of PyTorch's default.
 FLOAT32 = "torch.set_default_dtype(torch.float32)"
@@ -380,14 +380,12 @@ def row_of(checkout: Path, name: str, repeat: int) -> str:
         "; ".join(f"`{new.strip()}`" if new else f"without `{old.strip('^$')}`" for old, new in example.lines) or "0"
     )
     try:
-        runs = [[printed(checkout, name, by, __file__) for _ in range(repeat)] for by in ("agrad", "torch")]
-        ours, theirs = (TIMES.sub("", some[0][0]) for some in runs)
-        found = difference(ours, theirs)
+        texts, seconds = in_turn(checkout, name, "torch", repeat, __file__)
+        found = difference(*(TIMES.sub("", text) for text in texts))
     except (RuntimeError, ValueError) as error:
         return f"| {name} | {lines} | fails | {str(error)[:110]} | | | |"
-    our, their = (min(seconds for _, seconds in some) for some in runs)
     says = "equal" if found <= ROUNDING else "differs"
-    return f"| {name} | {lines} | {says} | {found:.0e} | {their:.2f} | {our:.2f} | {our / their:.2f} |"
+    return f"| {name} | {lines} | {says} | {found:.0e} | {times(seconds)} |"
 
 
 def main(checkout: Path, names: list[str], repeat: int) -> None:

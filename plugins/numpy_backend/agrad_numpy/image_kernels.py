@@ -45,12 +45,13 @@ def _pad(x: Any, /, widths: Sequence[Pair], value: float = 0.0) -> Any:
 
 # -- convolution --------------------------------------------------------------------------------------------------------
 #
-# Windows are copied into a buffer as columns, a few images at a time so that the buffer stays in the cache, and one
-# matrix product per image does the rest. With stride 1 the columns run over all places of the padded image's memory in
-# one piece, those included whose window reaches around the right edge: copying long rows is worth the few results that
-# are thrown away. Where a result has few places, the columns of these images stand side by side and one product does for
-# all of them, so that the filters are read once; nothing is thrown away there. (K. Chellapilla, S. Puri, P. Simard, High
-# performance convolutional neural networks for document processing, 2006, for the columns.)
+# Windows are copied into a buffer as columns, a few images at a time so that the buffer stays in the cache, and a matrix
+# product does the rest. With stride 1 these images lie side by side in rows that run through all of them, so that a tap of
+# all windows is one long piece of memory, and their columns are one matrix (`_Rows`). The columns between two images, and
+# those whose window reaches around the edge, are thrown away; padding between neighbours is shared. Otherwise the product
+# is one per image, and where a result has few places, the columns of these images stand side by side and one product does
+# for all of them, so that the filters are read once (`_Windows`); nothing is thrown away there. (K. Chellapilla, S. Puri,
+# P. Simard, High performance convolutional neural networks for document processing, 2006, for the columns.)
 
 
 def _padded(x: Any, padding: Padding, value: float = 0.0) -> Any:
@@ -77,35 +78,27 @@ class _Windows:
         The shape of the padded images, (N, C, H, W).
     window : pair of int
         Those of the convolution, as is `how`.
-    exact : bool
-        Whether to make columns only for the windows, and not for results that are thrown away.
 
     Attributes
     ----------
     out : pair of int
         Height and width of the result.
-    grid : tuple of int
-        Shape of the positions the columns run over: ``out``, or one axis of whole rows of the padded image.
-    width : int
-        Columns per row of the result: ``out[1]``, or the padded image's width.
+    length : int
+        The places of a result.
     whole : bool
         Whether the windows are of one element and not folded, so that the image itself is its columns.
     folded : bool
         Whether the columns of several images are one matrix.
     """
 
-    def __init__(self, shape: tuple[int, ...], window: Pair, how: _How, *, exact: bool = False) -> None:
+    def __init__(self, shape: tuple[int, ...], window: Pair, how: _How) -> None:
         self.shape, self.window, self.groups = shape, window, how.groups
         self.stride, self.dilation = stride, dilation = how.stride, how.dilation
-        width = shape[3]
         self.out = tuple(output_size(shape[2 + a], window[a], stride[a], (0, 0), dilation[a]) for a in (0, 1))
+        self.length = math.prod(self.out)
         self.rows = shape[1] // how.groups * window[0] * window[1]
-        self.folded = math.prod(self.out) <= FEW_PLACES
+        self.folded = self.length <= FEW_PLACES
         self.whole = window == (1, 1) and stride == (1, 1) and not self.folded
-        self.flat = stride == (1, 1) and not (exact or self.folded)
-        self.width = width if self.flat else self.out[1]
-        self.grid = ((self.out[0] - 1) * width + self.out[1],) if self.flat else self.out
-        self.length = math.prod(self.grid)
 
     def images_at_a_time(self, itemsize: int) -> int:
         return max(1, min(self.shape[0], WINDOW_BYTES // max(self.groups * self.rows * self.length * itemsize, 1)))
@@ -115,7 +108,7 @@ class _Windows:
 
         The matrices are of shape (count, groups, rows, length), or (1, groups, rows, count * length) where they are folded.
         """
-        channels, places = (self.shape[1], *self.window), self.grid
+        channels, places = (self.shape[1], *self.window), self.out
         if not self.folded:
             made = np.empty((count, *channels, *places), dtype)
             return made, made.reshape(count, self.groups, self.rows, self.length)
@@ -126,29 +119,120 @@ class _Windows:
         """Return the windows of padded images as a view of that shape; if windows overlap, its elements do."""
         n, c, h, w = padded.strides
         (down, across), (dh, dw) = self.stride, self.dilation
-        places = (w,) if self.flat else (h * down, w * across)
         return as_strided(
-            padded, (padded.shape[0], self.shape[1], *self.window, *self.grid), (n, c, h * dh, w * dw, *places)
+            padded,
+            (padded.shape[0], self.shape[1], *self.window, *self.out),
+            (n, c, h * dh, w * dw, h * down, w * across),
         )
 
-    def results(self, count: int, channels: int, dtype: Any, *, zeros: bool = False) -> tuple[Any, Any]:
-        """Allocate the results of this many images: as images without the positions to throw away, and as matrices."""
-        make = np.zeros if zeros else np.empty
+    def results(self, count: int, channels: int, dtype: Any) -> tuple[Any, Any]:
+        """Allocate the results of this many images: as images, and as matrices."""
         if self.folded:
-            made = make((channels, count, *self.out), dtype)
+            made = np.empty((channels, count, *self.out), dtype)
             return made.transpose(1, 0, 2, 3), made.reshape(1, self.groups, channels // self.groups, -1)
-        made = make((count, channels, self.out[0], self.width), dtype)
-        matrices = made.reshape(count, self.groups, channels // self.groups, -1)[..., : self.length]
-        return made[..., : self.out[1]], matrices
+        made = np.empty((count, channels, *self.out), dtype)
+        return made, made.reshape(count, self.groups, channels // self.groups, -1)
 
-    def chunks(self, channels: int, dtype: Any, *, zeros: bool = False) -> Iterator[tuple[slice, Any, Any, Any, Any]]:
+    def chunks(self, channels: int, dtype: Any) -> Iterator[tuple[slice, Any, Any, Any, Any]]:
         """Yield the images to handle at a time, with memory for their columns and for their results with this many channels."""
         number, step = self.shape[0], self.images_at_a_time(dtype.itemsize)
         for i in range(0, number, step):
             count = min(step, number - i)
             if i == 0 or count < step:
-                rooms = *self.columns(count, dtype), *self.results(count, channels, dtype, zeros=zeros)
+                rooms = *self.columns(count, dtype), *self.results(count, channels, dtype)
             yield slice(i, i + count), *rooms
+
+
+class _RowRoom(NamedTuple):
+    """Memory for some images in rows.
+
+    Attributes
+    ----------
+    at : slice
+        Which images.
+    rows, images : array
+        The memory, which begins as zeros, and a view of it as images (count, C, H, W) without their padding.
+    taps : array
+        A view of it with overlaps, (C, kh, kw, length): what each tap of a filter sees.
+    columns, matrices : array
+        Memory for a copy of that, and the same as matrices (groups, rows, length).
+    results, sums : array
+        A view as images of memory for results, which begins as zeros, and that memory as matrices (groups, filters of a group,
+        length).
+    """
+
+    at: slice
+    rows: Any
+    images: Any
+    taps: Any
+    columns: Any
+    matrices: Any
+    results: Any
+    sums: Any
+
+
+class _Rows:
+    """Images side by side, for convolutions of stride 1: in the order (channel, height, image, width).
+
+    Parameters
+    ----------
+    images : tuple of int
+        Shape of the images, (N, C, H, W), without their padding.
+    filters : tuple of int
+        Shape of the filters by group: (groups, filters of a group, channels of a group, kh, kw).
+    how : _How
+        Of the convolution.
+
+    Attributes
+    ----------
+    out : list of int
+        Height and width of the result.
+    width : int
+        Columns of an image in a row.
+    fit : int
+        The elements of an image's columns.
+    """
+
+    def __init__(self, images: tuple[int, ...], filters: tuple[int, ...], how: _How) -> None:
+        self.images, self.filters, self.padding, self.dilation = images, filters, how.padding, how.dilation
+        self.out = [output_size(images[2 + a], filters[3 + a], 1, how.padding[a], how.dilation[a]) for a in (0, 1)]
+        self.width = max(images[3] + max(how.padding[1]), self.out[1])  # padding between neighbours is shared
+        self.fit = self.out[0] * self.width * math.prod(filters[3:]) * images[1]
+
+    def rooms(self, dtype: Any) -> Iterator[_RowRoom]:
+        """Yield memory for the images to handle at a time, the same each time."""
+        number = self.images[0]
+        step = max(1, min(number, WINDOW_BYTES // max(self.fit * dtype.itemsize, 1)))
+        for i in range(0, number, step):
+            count = min(step, number - i)
+            if i == 0 or count < step:
+                room = self._room(count, dtype)
+            yield room._replace(at=slice(i, i + count))
+
+    def _room(self, count: int, dtype: Any) -> _RowRoom:
+        (_, channels, height, width), (groups, filters, _, kh, kw) = self.images, self.filters
+        ((top, bottom), (left, _)), (dh, dw) = self.padding, self.dilation
+        item, row = dtype.itemsize, count * self.width
+        rows = np.zeros((channels, left + (top + height + bottom) * row + (kw - 1) * dw), dtype)
+        channel, length = rows.strides[0], self.out[0] * row
+        images = as_strided(
+            rows[:, left + top * row :],
+            (count, channels, height, width),
+            (self.width * item, channel, row * item, item),
+        )
+        taps = as_strided(rows, (channels, kh, kw, length), (channel, dh * row * item, dw * item, item))
+        columns = np.empty(taps.shape, dtype)
+        results = np.zeros((groups * filters, self.out[0], count, self.width), dtype)
+        return _RowRoom(
+            slice(0),
+            rows,
+            images,
+            taps,
+            columns,
+            columns.reshape(groups, -1, length),
+            results[..., : self.out[1]].transpose(2, 0, 1, 3),
+            results.reshape(groups, filters, length),
+        )
 
 
 # -- convolution of few channels ----------------------------------------------------------------------------------------
@@ -374,7 +458,7 @@ def _conv2d(
     dtype = np.result_type(input, weight)
     filters = weight.reshape(groups, -1, *weight.shape[1:]).astype(dtype, copy=False)
     if not _few(filters.shape):
-        return _conv2d_columns(input, weight, bias, how, dtype)
+        return _conv2d_columns(input, filters, bias, how, dtype)
     planes = _Planes(input.shape, filters.shape, how, dtype)
     offset = None if bias is None else bias.reshape(groups, -1, 1, 1, 1)
     y = np.empty((len(input), len(weight), *planes.out), dtype)
@@ -383,32 +467,54 @@ def _conv2d(
     return y
 
 
-def _conv2d_columns(input: Any, weight: Any, bias: Any, how: _How, dtype: Any) -> Any:
-    n, out, groups = len(input), len(weight), how.groups
-    padded = _padded(input, how.padding)
-    windows = _Windows(padded.shape, weight.shape[2:], how)
-    filters = weight.reshape(groups, out // groups, windows.rows)
+def _rows(images: tuple[int, ...], filters: tuple[int, ...], how: _How) -> _Rows | None:
+    """Return images in rows if the convolution is to use them."""
+    if how.stride != (1, 1) or filters[3:] == (1, 1):
+        return None
+    rows = _Rows(images, filters, how)
+    return rows if math.prod(rows.out) > FEW_PLACES else None
+
+
+def _conv2d_columns(input: Any, filters: Any, bias: Any, how: _How, dtype: Any) -> Any:
+    n, (groups, some, _, *window) = len(input), filters.shape
     offset = None if bias is None else bias.reshape(-1, 1, 1)
-    y = np.empty((n, out, *windows.out), dtype)
+    rows = _rows(input.shape, filters.shape, how)
+    filters = filters.reshape(groups, some, -1)
+    if rows is not None:
+        y = np.empty((n, groups * some, *rows.out), dtype)
+        for room in rows.rooms(dtype):
+            room.images[...] = input[room.at]
+            np.copyto(room.columns, room.taps)
+            np.matmul(filters, room.matrices, out=room.sums)
+            _put(y[room.at], room.results, offset)
+        return y
+    padded = _padded(input, how.padding)
+    windows = _Windows(padded.shape, tuple(window), how)
+    y = np.empty((n, groups * some, *windows.out), dtype)
     if windows.whole:
         columns = padded.reshape(n, groups, windows.rows, windows.length)
-        np.matmul(filters, columns, out=y.reshape(n, groups, out // groups, windows.length))
+        np.matmul(filters, columns, out=y.reshape(n, groups, some, windows.length))
         if offset is not None:
             y += offset
         return y
     view = windows.view(padded)
-    for at, seen, matrices, images, results in windows.chunks(out, dtype):
+    for at, seen, matrices, images, results in windows.chunks(groups * some, dtype):
         np.copyto(seen, view[at])
         np.matmul(filters, matrices, out=results)
-        if offset is None:
-            y[at] = images
-        else:
-            np.add(images, offset, out=y[at])
+        _put(y[at], images, offset)
     return y
 
 
-# Both ways multiply zeros: planes in the margins around cotangents, long columns in the places to throw away. Where the
-# other factor is infinite or NaN, that would give NaN where there is nothing; columns of the windows alone do not.
+def _put(y: Any, results: Any, offset: Any) -> None:
+    """Write results, plus an offset if there is one."""
+    if offset is None:
+        y[...] = results
+    else:
+        np.add(results, offset, out=y)
+
+
+# Both ways multiply zeros: planes in the margins around cotangents, rows in the places to throw away. Where the other
+# factor is infinite or NaN, that would give NaN where there is nothing; columns of the windows alone do not.
 
 
 def _conv2d_input(
@@ -419,7 +525,7 @@ def _conv2d_input(
     filters = weight.reshape(groups, -1, *weight.shape[1:]).astype(dtype, copy=False)
     exact = not np.isfinite(weight).all()
     if exact or not _few(filters.shape):
-        return _conv2d_input_columns(grad, weight, size, how, dtype, exact=exact)
+        return _conv2d_input_columns(grad, filters, size, how, dtype, exact=exact)
     shape = (len(grad), weight.shape[1] * groups, *size)
     planes = _Planes(shape, filters.shape, how, dtype)
     made = np.zeros(shape, dtype)
@@ -428,27 +534,36 @@ def _conv2d_input(
     return made
 
 
-def _conv2d_input_columns(grad: Any, weight: Any, size: Pair, how: _How, dtype: Any, *, exact: bool) -> Any:
-    n, out = grad.shape[:2]
-    kh, kw = weight.shape[2:]
-    groups, padding = how.groups, how.padding
-    height, width = (size[a] + sum(padding[a]) for a in (0, 1))
-    whole = np.zeros((n, weight.shape[1] * groups, height, width), dtype)
-    windows = _Windows(whole.shape, (kh, kw), how, exact=exact)
-    filters = weight.reshape(groups, out // groups, windows.rows).transpose(0, 2, 1)
+def _conv2d_input_columns(grad: Any, filters: Any, size: Pair, how: _How, dtype: Any, *, exact: bool) -> Any:
+    n, (groups, some, channels, kh, kw), padding = len(grad), filters.shape, how.padding
+    taps = list(np.ndindex(kh, kw))
+    shape = (n, groups * channels, *size)
+    rows = None if exact else _rows(shape, filters.shape, how)
+    transposed = filters.reshape(groups, some, -1).transpose(0, 2, 1)
+    if rows is not None:
+        made = np.empty(shape, dtype)
+        for room in rows.rooms(dtype):
+            room.results[...] = grad[room.at]
+            np.matmul(transposed, room.sums, out=room.matrices)
+            room.rows[...] = 0
+            for j, k in taps:
+                room.taps[:, j, k] += room.columns[:, j, k]
+            made[room.at] = room.images
+        return made
+    whole = np.zeros((*shape[:2], *(size[a] + sum(padding[a]) for a in (0, 1))), dtype)
+    windows = _Windows(whole.shape, (kh, kw), how)
     if windows.whole:
-        g = grad.reshape(n, groups, out // groups, windows.length)
-        np.matmul(filters, g, out=whole.reshape(n, groups, windows.rows, windows.length))
+        g = grad.reshape(n, groups, some, windows.length)
+        np.matmul(transposed, g, out=whole.reshape(n, groups, windows.rows, windows.length))
         return _cropped(whole, size, padding)
     view = windows.view(whole)
     if not windows.folded:
-        filters = np.ascontiguousarray(filters)
-    for at, seen, matrices, images, results in windows.chunks(out, dtype, zeros=True):
+        transposed = np.ascontiguousarray(transposed)
+    for at, seen, matrices, images, results in windows.chunks(groups * some, dtype):
         images[...] = grad[at]
-        np.matmul(filters, results, out=matrices)
-        for j in range(kh):
-            for k in range(kw):
-                view[at, :, j, k] += seen[:, :, j, k]
+        np.matmul(transposed, results, out=matrices)
+        for j, k in taps:
+            view[at, :, j, k] += seen[:, :, j, k]
     return _cropped(whole, size, padding)
 
 
@@ -481,17 +596,26 @@ def _conv2d_weight(
 def _conv2d_weight_columns(
     input: Any, grad: Any, filters: tuple[int, ...], how: _How, dtype: Any, *, exact: bool
 ) -> Any:
-    padded = _padded(input, how.padding)
-    windows = _Windows(padded.shape, filters[3:], how, exact=exact)
     total = None
-    for products in _weight_products(padded, grad, filters, windows, dtype):
+    for products in _weight_products(input, grad, filters, how, dtype, exact=exact):
         made = products[0] if len(products) == 1 else products.sum(0)
         total = made if total is None else np.add(total, made, out=total)
-    return np.zeros((*filters[:2], windows.rows), dtype) if total is None else total
+    return np.zeros(filters, dtype) if total is None else total
 
 
-def _weight_products(padded: Any, grad: Any, filters: tuple[int, ...], windows: _Windows, dtype: Any) -> Iterator[Any]:
+def _weight_products(
+    input: Any, grad: Any, filters: tuple[int, ...], how: _How, dtype: Any, *, exact: bool
+) -> Iterator[Any]:
     """Yield the contribution of some images, or of each of some, to the adjoint: (count, groups, filters of a group, rows)."""
+    rows = None if exact else _rows(input.shape, filters, how)
+    if rows is not None:
+        for room in rows.rooms(dtype):
+            room.images[...], room.results[...] = input[room.at], grad[room.at]
+            np.copyto(room.columns, room.taps)
+            yield np.matmul(room.sums, room.matrices.swapaxes(1, 2))[None]
+        return
+    padded = _padded(input, how.padding)
+    windows = _Windows(padded.shape, filters[3:], how)
     if windows.whole:
         n, step = len(padded), windows.images_at_a_time(dtype.itemsize)
         columns = padded.reshape(n, filters[0], windows.rows, windows.length).swapaxes(2, 3)
@@ -500,7 +624,7 @@ def _weight_products(padded: Any, grad: Any, filters: tuple[int, ...], windows: 
             yield np.matmul(g[i : i + step], columns[i : i + step])
         return
     view = windows.view(padded)
-    for at, seen, matrices, images, results in windows.chunks(math.prod(filters[:2]), dtype, zeros=True):
+    for at, seen, matrices, images, results in windows.chunks(math.prod(filters[:2]), dtype):
         np.copyto(seen, view[at])
         images[...] = grad[at]
         yield np.matmul(results, matrices.swapaxes(2, 3))

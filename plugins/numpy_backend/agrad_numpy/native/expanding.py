@@ -46,7 +46,7 @@ WRITTEN_OUT = frozenset({
     "nn.batch_norm", "nn.batch_norm_adjoint", "nn.binary_cross_entropy", "nn.binary_cross_entropy_with_logits",
     "nn.cross_entropy", "nn.cross_entropy_adjoint", "nn.elu",
     "nn.gelu", "nn.gelu_slope", "nn.l1_loss", "nn.layer_norm", "nn.layer_norm_input", "nn.layer_norm_weight", "nn.leaky_relu",
-    "nn.log_sigmoid", "nn.log_softmax", "nn.mse_loss", "nn.nll_loss", "nn.normal_cdf", "nn.silu", "nn.silu_slope", "nn.softmax",
+    "nn.log_sigmoid", "nn.log_softmax", "nn.lstm", "nn.lstm_adjoint", "nn.mse_loss", "nn.nll_loss", "nn.normal_cdf", "nn.silu", "nn.silu_slope", "nn.softmax",
     "special.logsumexp_over", "special.logsumexp_shares",
 })  # fmt: skip
 
