@@ -204,8 +204,8 @@ def batch_norm(
             )
         result, mean, variance, _ = OPS["nn.batch_norm"].whole(input, weight, bias, eps)
         if count:
-            _run_on(running_mean, mean, momentum)
-            _run_on(running_var, variance * (count / (count - 1)), momentum)
+            _run_on(running_mean, mean, momentum, momentum)
+            _run_on(running_var, variance, momentum, momentum * (count / (count - 1)))
     else:
         each = (1, size[1], *(1,) * (len(size) - 2))
         centred = input - manipulation.reshape(as_operand(running_mean), each)
@@ -215,14 +215,14 @@ def batch_norm(
     return result if result._spec.dtype is input._spec.dtype else astype(result, input.dtype, copy=False)
 
 
-def _run_on(running: Tensor | None, value: Tensor, momentum: float | Tensor) -> None:
-    """Update a running value, if there is one; a lazy one is computed together with the next computation."""
+def _run_on(running: Tensor | None, value: Tensor, momentum: float | Tensor, share: float | Tensor) -> None:
+    """Let a running value forget by `momentum` and add its `share` of a new one; a lazy one is computed with the next computation."""
     if running is None:
         return
     if value._spec.device != running._spec.device:
         value = to_device(value, running.device)
     with no_grad:
-        rebind(running, (1 - momentum) * running + momentum * value, "batch_norm()")
+        rebind(running, (1 - momentum) * running + share * value, "batch_norm()")
     if running._spec.backend.is_lazy:
         carry(running)
 

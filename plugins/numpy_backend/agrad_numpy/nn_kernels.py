@@ -6,6 +6,7 @@ Buffers are reused freely, but only those a kernel has created itself. These ker
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -467,21 +468,35 @@ class _Channels:
     def _over_rows(self, sums: Any) -> Any:
         return sums if sums.ndim == 1 else np.add.reduce(sums, 0)
 
+    def total(self, sums: Callable[[Any, Any], Any], dtype: Any) -> Any:
+        """Return the sums per channel over all blocks, a new array, given those of a block by its two keys."""
+        if len(self.blocks) == 1:
+            return sums(*self.blocks[0]).astype(dtype, copy=False)
+        total = np.zeros(self.planes[0], dtype)
+        for at, channels in self.blocks:
+            total[channels] += sums(at, channels)
+        return total
+
+
+#: What an array of a shape is cut into. Making it takes longer than a pass over few numbers.
+_channels = functools.lru_cache(maxsize=16)(_Channels)
+
 
 def _batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, /) -> tuple[Any, Any, Any, Any]:
     if input.itemsize < 4:  # sums would leave the range
         made = _batch_norm(input.astype(np.float32), weight, bias, eps)
         return tuple(part.astype(input.dtype) for part in made)  # type: ignore[return-value]
-    cut = _Channels(input.shape, input.dtype)
+    cut = _channels(input.shape, input.dtype)
     x = cut.cut(input)
     y = np.empty(x.shape, np.result_type(input, *(p for p in (weight, bias) if p is not None)))
-    mean, variance = np.zeros((2, input.shape[1]), input.dtype)
-    for at, channels in cut.blocks:
-        mean[channels] += cut.sums(x[at])
+    mean = cut.total(lambda at, channels: cut.sums(x[at]), input.dtype)
     mean /= cut.count
-    for at, channels in cut.blocks:
+
+    def squares(at: Any, channels: Any) -> Any:
         part = np.subtract(x[at], cut.beside(mean[channels]), y[at])
-        variance[channels] += cut.dots(part, part)
+        return cut.dots(part, part)
+
+    variance = cut.total(squares, input.dtype)
     variance /= cut.count
     scale = variance + eps
     np.sqrt(scale, scale)
@@ -499,14 +514,15 @@ def _batch_norm_adjoint(g: Any, input: Any, weight: Any, mean: Any, scale: Any, 
     if g.itemsize < 4:
         made = _batch_norm_adjoint(g.astype(np.float32), input, weight, mean, scale)
         return tuple(part.astype(g.dtype) for part in made)  # type: ignore[return-value]
-    cut = _Channels(input.shape, input.dtype)
+    cut = _channels(input.shape, input.dtype)
     x, g = cut.cut(input), cut.cut(g)
     by_input = np.empty(x.shape, np.result_type(g, input))
-    along, by_bias = np.zeros((2, len(mean)), by_input.dtype)
-    for at, channels in cut.blocks:
-        part, rest = np.subtract(x[at], cut.beside(mean[channels]), by_input[at]), g[at]
-        by_bias[channels] += cut.sums(rest)
-        along[channels] += cut.dots(part, rest)
+    by_bias = cut.total(lambda at, channels: cut.sums(g[at]), by_input.dtype)
+
+    def products(at: Any, channels: Any) -> Any:
+        return cut.dots(np.subtract(x[at], cut.beside(mean[channels]), by_input[at]), g[at])
+
+    along = cut.total(products, by_input.dtype)
     along *= scale
     slope, level = along * scale, by_bias / cut.count
     slope /= cut.count
