@@ -128,6 +128,12 @@ def test_ensembles(close):
         close(params[name].grad[1], p.grad.tolist())
 
 
+def test_an_ensemble_of_one(close):
+    layer = nn.Linear(2, 1)
+    params, _ = stack_module_state([layer])
+    close(params["weight"], [layer.weight.tolist()])
+
+
 def test_an_optimizer_trains_an_ensemble(close):
     ag.manual_seed(0)
     models = [nn.Linear(2, 1) for _ in range(3)]

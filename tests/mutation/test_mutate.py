@@ -7,9 +7,12 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from agrad.compiled.tracking import whose
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -24,6 +27,15 @@ def mutants():
     spec.loader.exec_module(module)
     yield module
     del sys.modules["mutants"]
+
+
+@pytest.fixture
+def mutate(mutants):
+    pytest.importorskip("resource", reason="not on Windows")
+    spec = importlib.util.spec_from_file_location("mutate", HERE / "mutate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def changes(mutants, source):
@@ -149,8 +161,8 @@ TOY = {
 }
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
+@pytest.fixture(scope="module", params=[[], ["--quick"]], ids=["by a map", "quick"])
+def found(request, tmp_path_factory):
     """What is found in a toy project: the program's output, up to the list of survivors."""
     root = tmp_path_factory.mktemp("a toy")
     for name, text in TOY.items():
@@ -158,7 +170,7 @@ def found(tmp_path_factory):
         (root / name).write_text(textwrap.dedent(text))
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     done = subprocess.run(
-        [sys.executable, HERE / "mutate.py", "--root", root, "--every"],
+        [sys.executable, HERE / "mutate.py", "--root", root, "--every", *request.param],
         capture_output=True,
         text=True,
         check=False,
@@ -170,11 +182,47 @@ def found(tmp_path_factory):
     return done.stdout.partition("Survivors:")[0]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="it needs the module `resource`")
-def test_a_file_whose_tests_are_all_left_out_is_not_chosen(mutants):
-    spec = importlib.util.spec_from_file_location("mutate", HERE / "mutate.py")
-    mutate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(mutate)
+def test_every_file_of_agrad_is_mutated(mutate):
+    """The kit's tests and their samples are not; nor are aliases of modules and what holds messages alone."""
+    files = {str(p.relative_to(ROOT)) for p in [*ROOT.glob("agrad/**/*.py"), *ROOT.glob("plugins/*/agrad_*/**/*.py")]}
+    left_out = files - set(mutate.mutated_files(()))
+    kit = {path for path in files if path.startswith(("agrad/testing/suite/", "agrad/testing/samples/"))}
+    assert kit
+    assert left_out == kit | {"agrad/backends/__init__.py", "agrad/backends/cudnn.py", "agrad/core/errors.py"}
+
+
+def test_a_draw_has_mutants_of_every_area(mutants, mutate):
+    """Half the count is shared out equally, so that a room of ten files is not one of a hundredth of the mutants."""
+    every = mutants.read(ROOT, mutate.mutated_files(()))
+    drawn = mutate.drawn(every, 220, seed=0)
+    count = Counter(mutate.area_of(mutant.path) for mutant in drawn)
+    assert set(count) == set(mutate.AREAS)
+    assert min(count.values()) >= 220 // 2 // len(mutate.AREAS)
+    assert count["ops"] > 2 * count["random"]
+    assert abs(len(drawn) - 220) <= len(count) / 2  # the parts are rounded
+
+
+def test_a_probe_passes_for_a_file_of_agrad(mutate):
+    """A capture gives up where a function of the user's runs unseen: the test would be left out of the map."""
+    names: dict = {"__file__": str(ROOT / "_agrad_probe.py"), "__name__": "probe"}
+    exec(mutate.PROBE, names)
+    names["_hit"]("key")
+    assert names["hits"] == {"key"}
+    assert whose(names["_hit"].__code__.co_filename) == "agrad"
+
+
+def test_the_nearest_tests(mutants, mutate):
+    """Those of the room, and first the file of the module's name, or the one that names the function."""
+    source = ROOT.joinpath("agrad/optim/lr_scheduler.py").read_bytes()
+    mutant = next(m for m in mutants.find(source, "agrad/optim/lr_scheduler.py") if m.where == "CyclicLR.get_lr")
+    files, words = mutate.near(mutant)
+    assert files[0] == "tests/optim/test_optimizers.py"
+    assert words == ["CyclicLR", "get_lr"]
+    for area, folder in mutate.ROOMS.items():
+        assert [unit for unit in mutate.units() if re.match(folder, unit)], area
+
+
+def test_a_file_whose_tests_are_all_left_out_is_not_chosen(mutants, mutate):
     (mutant, *_) = mutants.find(b"LIMIT = 10\n", "agrad/toy.py")
     used = {"tests": {"test_used": [0.1, []]}, "import": [mutant.key], "bad": []}
     empty = {"tests": {}, "import": [mutant.key], "bad": ["test_skipped"]}
@@ -192,8 +240,9 @@ def test_a_file_whose_tests_are_all_left_out_is_not_chosen(mutants):
         ("return LIMIT", "return None", "killed by test tests/test_toy.py::test_clipped"),
         ("x = x // TWO", "x = x * TWO", "killed by time tests/test_toy.py::test_halved"),
         ("while even(x):", "while not (even(x)):", "killed by test tests/test_toy.py::test_halved"),
-        ("return -x", "return (x)", "not covered"),
+        ("return -x", "return (x)", "(not covered|survived)"),  # without a map it is not known which
     ],
 )
 def test_what_the_tests_of_a_toy_find(found, before, after, outcome):
-    assert f"    - {before}\n    + {after}\n    {outcome}" in found
+    change = re.escape(f"    - {before}\n    + {after}\n")
+    assert re.search(f"{change}    {outcome}", found)

@@ -343,6 +343,7 @@ def test_initial_values_keep_the_leaf_and_follow_the_seed():
     assert a.weight.tolist() == b.weight.tolist()
     nn.init.constant_(a.bias, 2.5)
     assert a.bias.tolist() == [2.5] * 5
+    assert nn.init.constant_(ag.zeros(2, dtype="float64"), 0.1).numpy().tolist() == [0.1, 0.1]  # in its own dtype
     assert a.bias.requires_grad
     assert a.bias.is_leaf
     g, h = ag.random.Generator(1), ag.random.Generator(1)

@@ -158,6 +158,14 @@ def test_initial_values_are_pytorchs_distributions():
     w = nn.init.xavier_uniform_(ag.zeros((300, 400))).numpy()
     assert np.abs(w).max() <= np.sqrt(6 / 700)
     assert w.std() == pytest.approx(np.sqrt(2 / 700), rel=0.02)
+    w = nn.init.xavier_normal_(ag.zeros((300, 400)), gain=2.0).numpy()
+    assert w.std() == pytest.approx(2 * np.sqrt(2 / 700), rel=0.02)
+    w = nn.init.uniform_(ag.zeros((300, 400)), 2.0, 5.0).numpy()
+    assert w.min() >= 2
+    assert w.max() <= 5
+    assert w.mean() == pytest.approx(3.5, rel=0.01)
+    w = nn.init.normal_(ag.zeros((300, 400)), 3.0, 0.5).numpy()
+    assert (w.mean(), w.std()) == pytest.approx((3.0, 0.5), rel=0.01)
 
 
 def test_clipping_scales_all_gradients_together():

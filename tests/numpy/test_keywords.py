@@ -421,6 +421,24 @@ def test_keywords_of_ufuncs(name):
                 np.testing.assert_allclose(f.numpy(), e, rtol=1e-5, err_msg=str(each))
 
 
+@pytest.mark.parametrize("name", ["matmul", "matvec", "vecmat"])
+@pytest.mark.parametrize("keywords", [{"axis": 0}, {"keepdims": True}])
+def test_products_that_combine_no_single_axis_alone_take_axes(name, keywords):
+    operands = operands_of(getattr(np, name))
+    for call in (getattr(np, name), getattr(anp, name)):
+        with pytest.raises(TypeError, match=r"axis|keepdims"):
+            call(*map(ag.asarray, operands) if call is getattr(anp, name) else operands, **keywords)
+
+
+@pytest.mark.parametrize("name", ["less", "equal", "logical_and", "logical_or"])
+@pytest.mark.parametrize("method", ["reduce", "accumulate"])
+def test_comparisons_are_combined_as_booleans_alone(name, method):
+    x = np.array([True, False, True])
+    for library, given in ((np, x), (anp, ag.asarray(x))):
+        with pytest.raises(TypeError, match="No loop matching the specified signature"):
+            getattr(getattr(library, name), method)(given, dtype="float64")
+
+
 # -- methods and bound namespaces --------------------------------------------------------------------------------------
 
 #: By name of a method of ndarray's: arguments. What tensors and namespaces do not take raises, by the keyword's name.
