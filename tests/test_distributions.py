@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -124,6 +125,18 @@ def test_distribution_functions():
         assert made.icdf(made.cdf(at)).item() == pytest.approx(at)
     assert D.Gamma(1.0, 2.0).cdf(0.5).item() == pytest.approx(1 - math.exp(-1))
     assert D.Normal(0.0, 1.0).perplexity().item() == pytest.approx(math.sqrt(2 * math.pi * math.e))
+
+
+def test_a_distribution_of_ones_own():
+    """Shapes are tuples, however a subclass gives them."""
+
+    class Die(D.Distribution):
+        arg_constraints: ClassVar = {}
+
+        def __init__(self):
+            super().__init__([2], [3, 4])
+
+    assert (Die().batch_shape, Die().event_shape) == ((2,), (3, 4))
 
 
 def test_matrices_of_a_normal_distribution():

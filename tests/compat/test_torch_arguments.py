@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import io
+import json
 import warnings
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,6 +58,35 @@ def test_inplace_as_a_statement_and_on_what_cannot_change():
     assert repr(ag.nn.ReLU(True)) == "ReLU(inplace=True)"
     assert repr(ag.nn.LeakyReLU(0.1, True)) == "LeakyReLU(negative_slope=0.1, inplace=True)"
     assert repr(ag.nn.Dropout(0.1)) == "Dropout(p=0.1, inplace=False)"
+
+
+#: PyTorch's defaults, by module, function and parameter, which make_defaults.py has written.
+DEFAULTS = json.loads(Path(__file__).with_name("defaults.json").read_text(encoding="utf-8"))
+
+#: Those that are others here, with the reason.
+OTHER_DEFAULTS = {
+    ".cdist.compute_mode": "there is one way",
+    ".compile.backend": "the executor in use",
+    ".load.weights_only": "files run no code, whatever it is",
+    ".meshgrid.indexing": "the standard's: xy",
+    ".norm.p": "the vector's",
+    ".tensordot.dims": "it is `axes`, by another name",
+    "nn.ModuleList.modules": "no modules",
+    "nn.ParameterList.values": "no parameters",
+}
+
+
+@pytest.mark.parametrize("path", DEFAULTS)
+def test_defaults_are_pytorchs(path):
+    module = importlib.import_module(f"agrad.{path}" if path else "agrad")
+    other = {}
+    for name, defaults in DEFAULTS[path].items():
+        parameters = inspect.signature(getattr(module, name)).parameters
+        for key, default in defaults.items():
+            found = parameters[key].default
+            if (list(found) if isinstance(found, tuple) else found) != default:
+                other[f"{path}.{name}.{key}"] = found
+    assert other.keys() == {each for each in OTHER_DEFAULTS if each.rsplit(".", 2)[0] == path}, other
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,7 @@ def test_constructor_takes_a_shape_or_data():
     assert ag.Tensor(3, 5).shape == (3, 5)
     assert ag.Tensor([1, 2]).tolist() == [1.0, 2.0]
     assert ag.Tensor([1, 2]).dtype == ag.get_default_dtype()
+    assert str(ag.Tensor(3, 5, dtype="int16").dtype) == str(ag.Tensor([1, 2], dtype="int16").dtype) == "int16"
     with pytest.raises(TypeError, match="a shape as integers, or one sequence"):
         ag.Tensor([1], [2])
 

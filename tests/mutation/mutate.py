@@ -482,7 +482,7 @@ def near(mutant: Mutant) -> tuple[list[str], list[str]]:
 
     def rank(unit: str) -> float:
         text = text_of(unit)
-        named = sum(min(3, len(re.findall(rf"\b_?{re.escape(word)}\b", text))) for word in words)
+        named = sum(min(3, len(re.findall(rf"\b_?{re.escape(word)}", text))) for word in words)
         return 5 * affinity(unit, mutant.path) + named + 4 * bool(re.match(folder, unit))
 
     listed = [unit for unit in units() if unit.startswith("tests/")]

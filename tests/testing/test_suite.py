@@ -395,6 +395,7 @@ def test_report_as_html(made):
     assert page.startswith("<!doctype html>")
     assert '<span class="lacks" title="sort: too &lt;long&gt;">float64: lacking</span>' in page
     assert "<pre>p = &lt;1&gt;</pre>" in page
+    assert page.count('<p class="dim">raised at mine.py:3</p>') == 2
     assert "<long>" not in page
     assert "http" not in page  # it needs nothing else
     for tag in ("tr", "table", "details", "div", "p"):
