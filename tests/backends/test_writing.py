@@ -147,3 +147,13 @@ def test_one_heap_unless_the_user_says_otherwise():
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
         == "False"
     )
+
+
+def test_progress_is_shown_to_the_end(tmp_path, capsys):
+    x = ag.asarray(da.ones((8, 4), chunks=(2, 4)), requires_grad=True)
+    (x * x).sum().backward()
+    for kept in (x.grad, ag.ones(4)):  # in chunks, and whole with a loss beside it
+        ag.to_zarr(kept, tmp_path / f"{kept.device}.zarr", together=x.sum(), progress=True)
+        assert "100%" in capsys.readouterr().out
+        ag.to_zarr(kept, tmp_path / f"{kept.device} quietly.zarr", together=x.sum())
+        assert not capsys.readouterr().out
