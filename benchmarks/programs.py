@@ -138,7 +138,9 @@ ROWS = {
         "Runge-Kutta over 200 steps, two states", lambda: w.RungeKutta(200), 0.9, 1.0, 0.005, of_jax=0.05
     ),
     "kalman": Row("Kalman filter, 100 steps of 4 x 4", lambda: w.Kalman(100), 0.9, 1.0, 0.005, of_jax=0.05),
-    "kalman-forward": Row("the same, its forward pass alone compiled", lambda: w.Kalman(100), 0.9, 1.0, 0.012, forward=True),
+    "kalman-forward": Row(
+        "the same, its forward pass alone compiled", lambda: w.Kalman(100), 0.9, 1.0, 0.012, forward=True
+    ),
 }
 
 
@@ -174,7 +176,8 @@ def measure(side: str, name: str, seconds: float, limit: float, save: str | None
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 1))
     row = ROWS[name]
-    step, version = step_of(side, row.program(), forward=row.forward)
+    program = row.program()
+    step, version = step_of(side, program, forward=row.forward)
     for _ in range(3):  # what compiles, does so at its first calls
         step()
     if save is not None:
