@@ -17,7 +17,17 @@ import dask.array as da
 import numpy as np
 
 from agrad import Tensor, UnsupportedOp
-from agrad.plugin.backend import OPS, Backend, Outlook, Spec, backend_of, in_dask, internal, is_followed, more_than_numbers
+from agrad.plugin.backend import (
+    OPS,
+    Backend,
+    Outlook,
+    Spec,
+    backend_of,
+    in_dask,
+    internal,
+    is_followed,
+    more_than_numbers,
+)
 from agrad_dask import computing, factors, indexing, kernels, origins, repeats, scipy_kernels, special_kernels
 from agrad_dask.indexing import UnknownSizes
 from agrad_dask.sampling import sample

@@ -67,7 +67,7 @@ class TaskList:
     def run(self, held: dict[Any, Any]) -> Any:
         """Run with the inputs under the keys of the steps; delete values there as soon as they are not needed."""
         for task, key, needs, done in self.steps:
-            if type(task) is PatternInstance:
+            if key is None:  # it makes several values, or none
                 held.update(task(held))
             elif isinstance(task, GraphNode):
                 held[key] = task({need: held[need] for need in needs})
@@ -187,7 +187,7 @@ def task_list_of(
             last[need] = at
             if need not in made and need not in given:
                 given[need] = (need, *places.get(need, (need, None)))
-        made.update(task.keys if type(task) is PatternInstance else (key,))
+        made.update(getattr(task, "keys", (key,)))
     done: list[list[Any]] = [[] for _ in steps]
     for key in last.keys() - set(results):
         done[last[key]].append(key)
@@ -351,8 +351,9 @@ class Add(NamedTuple):
     numbers: range
     blocks: tuple[tuple[Any, ...], ...]
 
-    def __call__(self, values: Mapping[Any, Any]) -> None:
+    def __call__(self, values: Mapping[Any, Any]) -> dict[Any, Any]:
         values[TOTAL, self.fold].add(self.numbers, *([values[key] for key in keys] for keys in self.blocks))
+        return {}
 
 
 class LayerRun:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from agrad import UnsupportedOp
 from agrad.plugin.backend import computing_anyway, is_mask, key_parts
-from agrad_dask import computing
+from agrad_dask import computing, rooms
 from agrad_dask.making import RESULT, makes
 from agrad_dask.reductions import added_up
 
@@ -718,11 +718,12 @@ def _aligned(g: Any, basic: tuple[Any, ...]) -> Any:
 
 
 def _embed(g: Any, basic: tuple[Any, ...], chunks: tuple[Any, ...]) -> Any:
-    """Undo the first step of a key: zeros around g, axis by axis."""
+    """Undo the first step of a key: zeros around g."""
     g = _aligned(g, basic)
     shape = tuple(map(sum, chunks))
     if 0 in g.shape:
         return da.zeros_like(g, shape=shape, chunks=chunks)
+    places = {}
     for axis, part in enumerate(part for part in basic if part is not None):
         size = shape[axis]
         if isinstance(part, slice):
@@ -731,37 +732,78 @@ def _embed(g: Any, basic: tuple[Any, ...], chunks: tuple[Any, ...]) -> Any:
                 g, start, step = da.flip(g, axis), start + (g.shape[axis] - 1) * step, -step
         else:
             start, step = part % size, 1
-        g = _spread(g, axis, chunks[axis], start, step)
-    return g
+        if g.shape[axis] == size:
+            g = g.rechunk({axis: chunks[axis]})
+        else:
+            places[axis] = start, step
+    return _spread(g, chunks, places) if places else g
 
 
-def _spread(g: Any, axis: int, chunks: tuple[int, ...], start: int, step: int) -> Any:
-    """Put g at every step-th position from start along an axis with these chunks, and zeros elsewhere."""
-    n = g.shape[axis]
-    if n == sum(chunks):
-        return g.rechunk({axis: chunks})
-    ends = np.cumsum([0, *chunks])
-    firsts = np.clip(-((start - ends) // step), 0, n)  # for each chunk, the first element of g that belongs there
-    counts = np.diff(firsts)
-    busy = counts > 0
-    g = g.rechunk({axis: tuple(counts[busy].tolist())})
-    sizes = tuple(itertools.compress(chunks, busy))
+class _Spread(NamedTuple):
+    """Zeros with an array among them.
+
+    Attributes
+    ----------
+    name : str
+        The graph of the whole: an assignment gives a Dask array another one.
+    within : dask.array.Array
+        The array among them.
+    moving : tuple
+        By axis along which blocks differ, the first position of each block and its length, as operands of a layer.
+    fixed : tuple of tuple
+        By axis, the step; and where all blocks are alike, the first position and the length.
+    """
+
+    name: str
+    within: Any
+    moving: tuple[Any, ...]
+    fixed: tuple[tuple[int, ...], ...]
+
+
+def _spread(g: Any, chunks: tuple[Any, ...], places: dict[int, tuple[int, int]]) -> Any:
+    """Put g at every step-th position from a start along some axes with these chunks, and zeros elsewhere."""
+    busy: dict[int, Any] = {}
+    sizes: dict[int, tuple[int, ...]] = {}
+    moving, fixed = list[Any](), list[tuple[int, ...]]()
+    for axis, (start, step) in places.items():
+        ends = np.cumsum([0, *chunks[axis]])
+        firsts = np.clip(
+            -((start - ends) // step), 0, g.shape[axis]
+        )  # for each chunk, the first of g that belongs there
+        counts = np.diff(firsts)
+        busy[axis] = counts > 0
+        sizes[axis] = tuple(itertools.compress(chunks[axis], busy[axis]))
+        lows = (start + firsts * step - ends)[:-1][busy[axis]]
+        g = g.rechunk({axis: tuple(counts[busy[axis]].tolist())})
+        if len(lows) > 1:
+            moving += [
+                da.from_array(lows, chunks=1),
+                (axis,),
+                da.from_array(np.asarray(sizes[axis]), chunks=1),
+                (axis,),
+            ]
+        fixed.append((axis, step) if len(lows) > 1 else (axis, step, int(lows[0]), sizes[axis][0]))
     made = da.blockwise(
         _spread_block,
         tuple(range(g.ndim)),
         *(g, tuple(range(g.ndim))),
-        *(da.from_array((start + firsts * step - ends)[:-1][busy], chunks=1), (axis,)),
-        *(da.from_array(np.asarray(sizes), chunks=1), (axis,)),
-        adjust_chunks={axis: sizes},
+        *moving,
+        adjust_chunks=sizes,
         align_arrays=False,
         token="agrad-embed",  # noqa: S106 (what the tasks are called)
         dtype=g.dtype,
         meta=g._meta,
-        axis=axis,
-        step=step,
+        fixed=tuple(fixed),
     )
-    if busy.all():
-        return made
+    if all(each.all() for each in busy.values()):
+        made._agrad_spread = _Spread(made.name, g, tuple(moving), tuple(fixed))
+    for axis, each in busy.items():
+        made = made if each.all() else _with_zeros(made, axis, chunks[axis], each)
+    return made
+
+
+def _with_zeros(made: Any, axis: int, chunks: tuple[int, ...], busy: Any) -> Any:
+    """Return an array with zeros for the chunks along an axis that it does not have."""
     pieces, low = [], 0
     for full, run in itertools.groupby(zip(busy, chunks, strict=True), key=lambda pair: pair[0]):
         along = tuple(size for _, size in run)
@@ -770,21 +812,80 @@ def _spread(g: Any, axis: int, chunks: tuple[int, ...], start: int, step: int) -
             pieces.append(made[(_FULL,) * axis + (slice(low, high),)])
             low = high
         else:
-            pieces.append(_zeros(g, axis, along))
+            pieces.append(_zeros(made, axis, along))
     return da.concatenate(pieces, axis=axis)
 
 
 @makes(RESULT)
-def _spread_block(g: Any, first: Any, size: Any, axis: int, step: int) -> Any:
-    shape = (*g.shape[:axis], int(size[0]), *g.shape[axis + 1 :])
-    low = int(first[0])
-    high = low + (g.shape[axis] - 1) * step + 1
-    made = np.empty_like(g, shape=shape) if step == 1 else np.zeros_like(g, shape=shape)
-    made[(_FULL,) * axis + (slice(low, high, step),)] = g
-    if step == 1:  # the rest, which is little as a rule
-        made[(_FULL,) * axis + (slice(low),)] = 0
-        made[(_FULL,) * axis + (slice(high, None),)] = 0
+def _spread_block(g: Any, *places: Any, fixed: tuple[tuple[int, ...], ...]) -> Any:
+    key, shape = _place_in(g.shape, places, fixed)
+    if shape == g.shape:
+        return g
+    dense = all(part.step == 1 for part in key)
+    made = rooms.empty_like(g, shape) if dense else np.zeros_like(g, shape=shape)
+    made[key] = g
+    for around in _around(key) if dense else ():  # little as a rule
+        made[around] = 0
     return made
+
+
+def spread_onto(a: Any, b: Any) -> Any:
+    """Return ``a + b``, where one of them is zeros with an array among them, without making these; None: neither is."""
+    for x, other in ((b, a), (a, b)):
+        known = getattr(x, "_agrad_spread", None)
+        if (
+            known is None
+            or known.name != x.name
+            or getattr(other, "chunks", None) != x.chunks
+            or other.dtype != x.dtype
+        ):
+            continue
+        labels = tuple(range(x.ndim))
+        return da.blockwise(
+            _add_onto_block,
+            labels,
+            *(other, labels),
+            *(known.within, labels),
+            *known.moving,
+            align_arrays=False,
+            token="add",  # noqa: S106 (what the tasks are called)
+            dtype=x.dtype,
+            meta=other._meta,
+            fixed=known.fixed,
+        )
+    return None
+
+
+@makes(RESULT)
+def _add_onto_block(a: Any, g: Any, *places: Any, fixed: tuple[tuple[int, ...], ...]) -> Any:
+    key, _ = _place_in(g.shape, places, fixed)
+    if not all(part.step == 1 for part in key):
+        made = a + 0
+        made[key] = a[key] + g
+        return made
+    made = rooms.empty_like(a, a.shape)
+    np.add(a[key], g, out=made[key])
+    for around in _around(key):
+        np.add(a[around], 0, out=made[around])  # which makes -0 a 0, as adding the zeros would
+    return made
+
+
+def _place_in(
+    shape: tuple[int, ...], places: tuple[Any, ...], fixed: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[slice, ...], tuple[int, ...]]:
+    """Return where an array with this shape is among zeros, and their shape."""
+    key, whole, rest = [slice(0, n, 1) for n in shape], list(shape), iter(places)
+    for axis, step, *known in fixed:
+        low, whole[axis] = known or (int(next(rest)[0]), int(next(rest)[0]))
+        key[axis] = slice(low, low + (shape[axis] - 1) * step + 1, step)
+    return tuple(key), tuple(whole)
+
+
+def _around(key: tuple[slice, ...]) -> Iterator[tuple[slice, ...]]:
+    """Yield keys of all that a key leaves out."""
+    for axis, part in enumerate(key):
+        yield (*key[:axis], slice(part.start))
+        yield (*key[:axis], slice(part.stop, None))
 
 
 def _zeros(g: Any, axis: int, along: tuple[int, ...]) -> Any:

@@ -606,7 +606,8 @@ def _fourier_block(x: Any, name: str, parameters: dict[str, Any]) -> Any:
 
 
 def _add(a: Any, b: Any, /) -> Any:
-    return factors.added(a, b, xp.add(a, b))
+    total = indexing.spread_onto(a, b)
+    return factors.added(a, b, xp.add(a, b) if total is None else total)
 
 
 #: By the op's name.

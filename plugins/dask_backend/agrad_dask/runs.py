@@ -34,6 +34,7 @@ from agrad_dask.fusing import (
     task_list_of,
 )
 from agrad_dask.staging import name_of
+from agrad_dask.tiling import tiled
 
 #: The smallest number of pieces of a run when deciding in which pass values are computed.
 PIECES = 64
@@ -374,7 +375,12 @@ class Runs:
         if not tasks:
             return None
         leaving = tuple(name for name in tasks if name in wanted)
-        task_list = task_list_of(depth_first(tasks, leaving, tasks), leaving, {})
+        cut = {part.name: (part.layer.collection_annotations or {}).get("chunks") for part in parts if not part.is_fold}
+        # sums first: what they are of need not wait for the rest
+        folded = {name for part in parts if part.is_fold for name in part.beside or ()}
+        wanted_first = sorted(leaving, key=lambda name: name not in folded)
+        steps = tiled(depth_first(tasks, wanted_first, tasks), leaving, cut.get)
+        task_list = task_list_of(steps, leaving, {})
         beside = {name for part in parts for name in part.beside or ()}
         given = {key for key, _, _ in task_list.given} - own.keys()
         blocks = [(name, self.key(name)) for name in given & beside]

@@ -20,7 +20,7 @@ from dask.array.optimization import GETTERS
 from dask.order import order
 
 from agrad.plugin.backend import backend_of, facts_of
-from agrad_dask import blocks, borders, fusing, lowering, making, origins, repeats, writing
+from agrad_dask import blocks, borders, fusing, lowering, making, origins, repeats, tiling, writing
 from agrad_dask.staging import Graph, Peak, Size, culled, name_of, users_of
 
 #: Functions of NumPy's and Dask's that make what those of one of agrad's operations make, under another name.
@@ -293,6 +293,14 @@ class Effects:
         for name, key in names.items():
             inside.given(name, key)
         for task, at, needs, done in place.task_list.steps:
+            if type(task) is tiling.Tiled:
+                own |= {key: self.stated(key) or 0 for key in task.keys}
+                for key in task.keys:
+                    inside.make(key, Effect(own[key], own[key]))
+                inside.most = max(inside.most, inside.now + task.buffers * tiling.TILE)
+                for name in done:
+                    inside.drop(name)
+                continue
             effect = self._of(place.own.get((at, "task"), task) if at not in own else task, at, within)
             own[at] = self._bytes(at, task, needs, within)
             inside.make(at, effect)
