@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from agrad.core.backend import Backend
 from agrad.core.engine import Pass, Total, running
-from agrad.core.executor import Kept
+from agrad.core.executor import KeptValues
 from agrad.core.hooks import Hooks
 from agrad.core.node import AccumulateGrad, Constants, Freed, Node, ancestors
 from agrad.program.program import DETACH, DType, Program, Ref, Shaped, Step
@@ -155,7 +155,7 @@ class CapturedBackward:
         )
 
     def flat(self, saved: Sequence[Any], layout: Any) -> Sequence[Any]:
-        """Return the saved values of a node one by one; `layout`: that of its `Kept`, if it has one."""
+        """Return the saved values of a node one by one; `layout`: that of its `KeptValues`, if it has one."""
         if layout is None:
             return saved
         end = self.end_of_kept(saved)
@@ -180,14 +180,14 @@ class CapturedBackward:
             return some.program.run(backend, [*others, *cotangents], **options)
         run = some.program.chosen(backend, taken=some.taken, **options)
         try:
-            return run(Kept(saved[:end], layout), *others, *cotangents)
+            return run(KeptValues(tuple(saved[:end]), layout), *others, *cotangents)
         except Exception as error:
             each = self.flat(saved, layout)
             some.program.explain(error, backend, [*map(each.__getitem__, some.saved), *cotangents])
             raise
 
     def end_of_kept(self, saved: Sequence[Any]) -> int:
-        """Return how many of a node's saved arrays are those of its `Kept`."""
+        """Return how many of a node's saved arrays are those of its `KeptValues`."""
         return len(saved) - (len(self.saved) - self.kept)
 
     def visited(self, results: int, targets: int) -> int:
@@ -379,8 +379,8 @@ def release(node: Any, backward: CapturedBackward, visited: int) -> None:
     if not needed:
         node.saved = task.freed
         return
-    if node.layout is not None:  # its `Kept` goes as a whole
+    if node.layout is not None:  # its `KeptValues` goes as a whole
         end = backward.end_of_kept(node.saved)
         whole = range(end) if any(at < backward.kept for at in needed) else ()
-        needed = {*whole, *(at - backward.kept + end for at in needed if at >= backward.kept)}
+        needed = frozenset({*whole, *(at - backward.kept + end for at in needed if at >= backward.kept)})
     node.saved = Constants(value if at in needed else None for at, value in enumerate(node.saved))

@@ -21,7 +21,7 @@ from agrad.core.backend import Backend, backend_of, joined
 from agrad.core.buffers import assign_data
 from agrad.core.engine import run as run_backward
 from agrad.core.engine import running
-from agrad.core.executor import Kept
+from agrad.core.executor import KeptValues
 from agrad.core.history import restore
 from agrad.core.node import Constants, Freed, Node, next_seq, output_of
 from agrad.core.once import once
@@ -182,7 +182,9 @@ class CachedProgram:
         self.assigned: list[tuple[Any, int | None, int | None, Any]] = [
             (link, puts.get("data"), puts.get("grad"), puts.get("given")) for link, puts in by_place.values()
         ]
-        kept, others = (0, ()) if self.backward is None else (self.backward.kept, self.backward.saved[self.backward.kept :])
+        kept, others = (
+            (0, ()) if self.backward is None else (self.backward.kept, self.backward.saved[self.backward.kept :])
+        )
         #: How many outputs precede those that only the backward pass needs.
         self.whole: int = len(program.outputs) - kept
         #: What else it needs: the position among the inputs, or among the outputs.
@@ -229,8 +231,9 @@ class CachedProgram:
         self._result_makers: dict[bool, ResultMaker | None] = {}  # by whether all that is given is raw
         #: What gives the results as tensors, where none of them is differentiated.
         self.gives: ResultMaker | None = None
-        #: The same, where a call does nothing else, and is compared no more.
-        self.gives_at_once: ResultMaker | None = None
+        #: Where a call does nothing else, and is compared no more: `quick_run` as of the last call that went another way,
+        #: and what gives the results.
+        self.quick: tuple[Callable[..., Any], ResultMaker] | None = None
         #: Of a number, or a Python float, of that very class: the input.
         #: As at every call: they are part of what programs are found by.
         self.defaults = defaults()
@@ -292,6 +295,11 @@ class CachedProgram:
         """Runs the program on raw values; without floating-point warnings if it has a backward pass, because that pass gives none."""
         kept = len(self.program.outputs) - self.whole
         return self.stopping.chosen(self.backend, quiet=self.silent, kept=kept, **self.options)
+
+    def quick_run(self) -> Callable[..., Sequence[Any] | None]:
+        """Return what runs the program with the fewest calls between; it may return None, for a call that only `runner` runs."""
+        run = self.runner
+        return getattr(getattr(run, "__self__", run), "quick", None) or run
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run the program on raw values; raise `Stopped` at a value other than the one by which Python branched."""
@@ -451,7 +459,7 @@ class CachedProgram:
         node.seq = next_seq()
         node.edges, node.second = tuple(at_place(place, leaves)._node for place in self.differentiated), None
         kept: Any = outs[-1]
-        kept, node.layout = kept if type(kept) is Kept else (outs[self.whole :], None)
+        kept, node.layout = kept if type(kept) is KeptValues else (outs[self.whole :], None)
         others = [values[at] if given else outs[at] for given, at in self.needs_too]
         node.saved = Constants((*kept, *others))  # `release` frees them
         node.spent, node.freed = 0, None
@@ -504,7 +512,7 @@ class CompiledNode(Node):
 
     cached: CachedProgram
     given: tuple[Any, ...]
-    layout: Any  # of the `Kept` whose arrays are the first saved ones; None if these are the values
+    layout: Any  # of the `KeptValues` whose arrays are the first saved ones; None if these are the values
     leaves: tuple[Any, ...]  # of the arguments, if the function may run again
     spent: int  # the uses of saved values, as bits, that passes have freed
     freed: Freed | None  # knows of the last of these passes

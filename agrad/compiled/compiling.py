@@ -137,14 +137,15 @@ class CompiledFunction:
             for cached in programs:
                 values = cached.enter(leaves)
                 if type(values) is list:
-                    gives = cached.gives_at_once
-                    if gives is not None and not whole:
+                    quick = cached.quick
+                    if quick is not None and not whole:
+                        run, give = quick
                         try:
-                            outs = cached.runner(*values)
-                        except Exception:  # noqa: BLE001, S110 (it runs again below, which says more of it)
-                            pass
-                        else:
-                            return gives(outs, leaves, None)
+                            outs = run(*values)
+                        except Exception:  # noqa: BLE001 (it runs again below, which says more of it)
+                            outs = None
+                        if outs is not None:
+                            return give(outs, leaves, None)
                     outcome = self._run(cached, values, leaves, args, kwargs, whole=whole)
                     if outcome is not MISSED:
                         return outcome
@@ -417,8 +418,8 @@ class CompiledFunction:
             gives = cached.gives
             if gives is None or whole:
                 return cached.returned(outs, values, leaves, whole=whole)
-            if self._check != "doubling":
-                cached.gives_at_once = gives
+            if self._check != "doubling" and cached.stopping is cached.program:
+                cached.quick = cached.quick_run(), gives
             return gives(outs, leaves, None)
         before = [held.copy() for held in cached.held]
         targets = cached.writing(leaves)

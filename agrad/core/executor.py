@@ -16,7 +16,7 @@ class Refused(Exception):
     """
 
 
-class Kept(NamedTuple):
+class KeptValues(NamedTuple):
     """What a program keeps for its backward program, as an executor holds it: in one array, say, instead of one for each value.
 
     Attributes
@@ -98,8 +98,8 @@ class Executor:
             Those of `Backend.compile`, and further ones from the program's caller. With ``exact=True`` results
             must be bitwise the same as operation by operation; an executor that cannot do that refuses.
             Only where the executor `keeps`: ``kept=n``, if nothing but a backward program takes the last `n` outputs, which the
-            function then returns as one `Kept` after the others; and, for such a backward program, ``taken``, a tuple of
-            positions: its first inputs are the values at these positions, and the function takes the `Kept` in place of them.
+            function then returns as one `KeptValues` after the others; and, for such a backward program, ``taken``, a tuple of
+            positions: its first inputs are the values at these positions, and the function takes the `KeptValues` in place of them.
         """
         raise NotImplementedError
 

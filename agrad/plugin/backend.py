@@ -18,7 +18,7 @@ from agrad.core.errors import (
     more_than_numbers,
     user_frame,
 )
-from agrad.core.executor import Executor, Kept, Refused
+from agrad.core.executor import Executor, KeptValues, Refused
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.kernels import PRIMITIVES, SUBNAMESPACES, check_bounds, forget_kernels, is_mask, key_parts, visits_once
 from agrad.core.materialize import computing_anyway, is_asked, told
@@ -45,6 +45,7 @@ __all__ = [
     "Blank",
     "Device",
     "Executor",
+    "KeptValues",
     "MaskedCotangents",
     "MissingName",
     "NeedsValuesError",
@@ -52,7 +53,6 @@ __all__ = [
     "Padding",
     "Pair",
     "Place",
-    "Kept",
     "Refused",
     "Spec",
     "ancestors",

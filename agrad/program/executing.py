@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agrad.core.backend import Backend
-from agrad.core.executor import Executor, Kept, Refused
+from agrad.core.executor import Executor, KeptValues, Refused
 from agrad.core.once import once
 from agrad.plugin.manager import executor_named, executors
 from agrad.program.program import (
@@ -92,6 +92,11 @@ class ExecutorRun:
         self._kept, self._taken = kept, taken
         self._run: Callable[..., Any] | None = None
         self._quiet: Callable[..., Any] | None = None  # the same, of an executor's that gives no warnings
+
+    @property
+    def quick(self) -> Callable[..., Any] | None:
+        """What runs the program without warnings and with the fewest calls between, or returns None; None if nothing does."""
+        return getattr(self._quiet, "quick", None)
 
     def __call__(self, *values: Any) -> Any:
         failed = None
@@ -242,9 +247,9 @@ class AutomaticRun:
 
 
 def taking_apart(run: Callable[..., Any], taken: tuple[int, ...]) -> Callable[..., Any]:
-    """Return a function that takes a `Kept`, and hands on the values at some of its positions."""
+    """Return a function that takes a `KeptValues`, and hands on the values at some of its positions."""
 
-    def apart(kept: Kept, *others: Any) -> Any:
+    def apart(kept: KeptValues, *others: Any) -> Any:
         values = kept.layout.values(kept.arrays)
         return run(*map(values.__getitem__, taken), *others)
 
@@ -280,7 +285,7 @@ class PreparedProgram:
     backend : Backend
         Its backend.
     kept, taken : int
-        How many of its last outputs are one `Kept`, after all others, and how many of its first inputs.
+        How many of its last outputs are one `KeptValues`, after all others, and how many of its first inputs.
     """
 
     def __init__(self, program: Program, backend: Backend, *, kept: int = 0, taken: int = 0) -> None:
@@ -294,10 +299,10 @@ class PreparedProgram:
         #: Of the inputs that are given, those that are no keys.
         self._given = [at for at, number in enumerate(program.inputs) if number not in keys]
         self._taken, self._count = taken, len(program.outputs) - kept
-        taken = {
+        drawn_by = {
             ref.number for step in self._draws for part in (*step.args, *step.kwargs.values()) for ref in refs_in(part)
         }
-        if not taken <= keys:
+        if not drawn_by <= keys:
             raise Refused("a draw depends on a value")
         drawn = [number for step in self._draws for number in step.made]
         self.program: Program = program.replaced(
@@ -313,8 +318,8 @@ class PreparedProgram:
 
     def values(self, given: Sequence[Any]) -> list[Any]:
         """Return the inputs: those that are not keys, and the values drawn from these."""
-        each = [*given[:1] * self._taken, *given[1:]] if self._taken else given
-        found = [each[at] for at in self._given[max(self._taken - 1, 0) :]]  # a `Kept` is one
+        each = [*([given[0]] * self._taken), *given[1:]] if self._taken else given
+        found = [each[at] for at in self._given[max(self._taken - 1, 0) :]]  # a `KeptValues` is one
         if self._draws:
             keys = dict(zip(self._before.inputs, each, strict=True))
             found += [self._draw(step, keys) for step in self._draws]

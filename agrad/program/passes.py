@@ -63,7 +63,7 @@ class RunMethods:
         """Return the function that runs the program on raw arrays of a backend with given options, created at first use.
 
         An executor, by its name or itself, is asked before the backend. If it does so, it returns the last `kept` outputs as one
-        `Kept`; `taken`: that takes the place of as many of the first inputs, which are always at these positions in it.
+        `KeptValues`; `taken`: that takes the place of as many of the first inputs, which are always at these positions in it.
         """
         runs: dict[Any, Any] = self.__dict__.setdefault("_runs", {})
         key = backend, executor, kept, bool(taken), *options.items()

@@ -600,7 +600,6 @@ class Recorder:
 
     def check_shape(self, op: str, args: tuple[Any, ...]) -> None:
         """Refuse a kernel whose result has a shape that depends on values of these arguments."""
-
         known, by_values, chosen = OPS.get(op), facts_of(op).dynamic, False
         if not by_values and (known is None or not known.has_key):
             return

@@ -936,6 +936,28 @@ class TestCompiled:
                 found.append((y.item(), x.grad.tolist()))
         assert found[:6] == found[6:]
 
+    def test_what_the_quick_way_leaves(self):
+        """After some calls the machine code is called at once: other layouts, and matrices without a solution, go another way."""
+
+        def solved(a, b):
+            return ag.linalg.solve(a, b) + ag.sum(a, axis=0)
+
+        rng = np.random.default_rng(3)
+        function = ag.compile(solved, executor="native", check=False)
+        a, b = rng.standard_normal((3, 3)) + 4 * np.eye(3), rng.standard_normal(3)
+        ways = [a, a.T.copy().T, np.ones((3, 3)), 2 * a, a[::-1, ::-1]]
+        for _ in range(6):
+            function(ag.asarray(a), ag.asarray(b))
+        ((cached,),) = function._cached.values()
+        assert type(cached.quick[0]).__name__ == "builtin_function_or_method"
+        for way in (*ways, *ways):
+            given = ag.asarray(way), ag.asarray(b)
+            if way.std() == 0:
+                with pytest.raises(np.linalg.LinAlgError):
+                    function(*given)
+                continue
+            np.testing.assert_allclose(np.asarray(function(*given)), np.linalg.solve(way, b) + way.sum(0), rtol=1e-12)
+
     def test_singular_matrices_raise_what_the_operations_raise(self):
         compiled = ag.compile(lambda a, b: ag.sum(ag.linalg.solve(a, b)) * 2.0, executor="native")
         a, b = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([1.0, 2.0])

@@ -13,7 +13,7 @@ import pytest
 
 import agrad as ag
 from agrad.plugin import manager
-from agrad.plugin.backend import Executor, Kept, Refused
+from agrad.plugin.backend import Executor, KeptValues, Refused
 from agrad.plugin.hookspecs import hookimpl
 
 
@@ -168,7 +168,7 @@ class Keeping(Steps):
         def call(*values):
             self.calls += 1
             if taken:
-                assert type(values[0]) is Kept
+                assert type(values[0]) is KeptValues
                 if self.fails:
                     raise Refused("not now")
                 each = values[0].layout.values(values[0].arrays)
@@ -176,7 +176,7 @@ class Keeping(Steps):
             outs = run(*values)
             if not kept:
                 return outs
-            return (*outs[:count], Kept((np.concatenate([np.ravel(out) for out in outs[count:]]),), layout))
+            return (*outs[:count], KeptValues((np.concatenate([np.ravel(out) for out in outs[count:]]),), layout))
 
         return call
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agrad.plugin.backend import Kept
+from agrad.plugin.backend import KeptValues
 
 #: Stands for the block among the numbers of values.
 BLOCK = -1
@@ -45,13 +45,13 @@ class BlockLayout:
         """Return the values as arrays."""
         return values_of(self.rows, arrays)
 
-    def kept(self, values: Sequence[Any]) -> Kept:
+    def kept(self, values: Sequence[Any]) -> KeptValues:
         """Return copies of values as a program keeps them."""
         arrays = [np.empty(self.size, np.uint8)]
         arrays += [np.empty_like(value) for value, (at, *_) in zip(values, self.rows, strict=True) if at]
         for target, value in zip(self.values(arrays), values, strict=True):
             np.copyto(target, value)
-        return Kept(tuple(arrays), self)
+        return KeptValues(tuple(arrays), self)
 
 
 class Taken:
@@ -75,7 +75,7 @@ class Taken:
         self.starts = {number: start for number, (at, start, _) in zip(inputs, rows, strict=False) if at == 0}
         self.arrays = [at for at, *_ in rows if at]
 
-    def values(self, kept: Kept, *, apart: bool = False) -> list[Any]:
+    def values(self, kept: KeptValues, *, apart: bool = False) -> list[Any]:
         """Return the values as arrays; `apart`: each on memory of its own."""
         rows, arrays = [self.layout.rows[at] for at in self.positions], kept.arrays
         if not apart:

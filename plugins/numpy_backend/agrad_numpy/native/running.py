@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from agrad.plugin.backend import Kept, Refused, once
+from agrad.plugin.backend import KeptValues, Refused, once
 from agrad.plugin.programs import Program
 from agrad_numpy.executor import address, aligned
 from agrad_numpy.native.builtin import entry, flags
@@ -197,7 +197,7 @@ class NativeCode:
     tells : bool, optional
         Return None if a floating-point error occurred.
     kept, taken
-        Those of `LoweredProgram`: what is kept is one `Kept` after the other results, and what is taken the first argument.
+        Those of `LoweredProgram`: what is kept is one `KeptValues` after the other results, and what is taken the first argument.
     """
 
     def __init__(
@@ -364,20 +364,20 @@ class ConcurrentCalls:
 
 
 def keeping(call: Callable[..., Any], count: int, layout: BlockLayout) -> Callable[..., Any]:
-    """Return a function whose results from one position on are one `Kept`."""
+    """Return a function whose results from one position on are one `KeptValues`."""
 
     def run(*values: Any) -> tuple[Any, ...] | None:
         outs = call(*values)
-        return None if outs is None else (*outs[:count], Kept(outs[count:], layout))
+        return None if outs is None else (*outs[:count], KeptValues(outs[count:], layout))
 
     return run
 
 
 def taking(call: Callable[..., Any], taken: Taken) -> Callable[..., Any]:
-    """Return a function whose first argument is a `Kept`; it returns None for one with another layout."""
+    """Return a function whose first argument is a `KeptValues`; it returns None for one with another layout."""
     arrays = [0, *taken.arrays]
 
-    def run(kept: Kept, *others: Any) -> tuple[Any, ...] | None:
+    def run(kept: KeptValues, *others: Any) -> tuple[Any, ...] | None:
         held, layout = kept
         return call(*map(held.__getitem__, arrays), *others) if layout is taken.layout else None
 
@@ -465,9 +465,9 @@ class NativeProgram:
     threads : int
         The number of threads that run large loops; no bit depends on it.
     kept : int
-        How many of the last outputs are one `Kept`, after the others.
+        How many of the last outputs are one `KeptValues`, after the others.
     taken : sequence of int
-        The positions of the first inputs in a `Kept`, which is the first argument.
+        The positions of the first inputs in a `KeptValues`, which is the first argument.
     """
 
     def __init__(
@@ -495,8 +495,13 @@ class NativeProgram:
         with self._backend.quiet():
             return self._otherwise(values)
 
+    @property
+    def quick(self) -> Callable[..., Any] | None:
+        """What runs the last call's code, or returns None for a call that it leaves to this object."""
+        return self._call
+
     def native(self, values: Sequence[Any]) -> NativeCode:
-        """Return the code for inputs that lie as these arrays do, the first of which may be a `Kept`."""
+        """Return the code for inputs that lie as these arrays do, the first of which may be a `KeptValues`."""
         layout = values[0].layout if self._taken else None
         key = layout, tuple(value.strides for value in (values[1:] if self._taken else values))
         found = self._natives.get(key)
@@ -511,7 +516,7 @@ class NativeProgram:
         return found
 
     def arrays(self, values: Sequence[Any]) -> list[Any]:
-        """Return inputs as arrays of NumPy's own class; a `Kept` as it is."""
+        """Return inputs as arrays of NumPy's own class; a `KeptValues` as it is."""
         return [*values[: bool(self._taken)], *map(plain, values[bool(self._taken) :])]
 
     def _otherwise(self, values: Sequence[Any]) -> Any:
