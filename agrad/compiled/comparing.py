@@ -319,7 +319,9 @@ def is_rounding(backend: Backend, first: Any, second: Any, beside: Sequence[Any]
             if math.prod(each.shape) and backend.kind(each.dtype) in ("float", "complex")
         )
         apart = CANCELLED * float(backend.namespace().finfo(first.dtype).eps) * largest
-        return math.isfinite(apart) and bool(backend.truth(xp.all(xp.less_equal(xp.abs(first - second), apart))))
+        return math.isfinite(apart) and bool(
+            backend.truth(xp.all(xp.less_equal(xp.abs(xp.subtract(first, second)), apart)))
+        )
 
 
 def _nearly_equal(backend: Backend, first: Any, second: Any) -> bool:
@@ -327,10 +329,9 @@ def _nearly_equal(backend: Backend, first: Any, second: Any) -> bool:
     equal = xp.equal(first, second)
     if backend.kind(first.dtype) in ("float", "complex"):
         relative = COARSE.get(backend.dtype_name(first.dtype), FINE)
-        scale = (
-            xp.max(xp.abs(xp.where(xp.isfinite(first), first, xp.zeros_like(first)))) if math.prod(first.shape) else 0
-        )
-        near = xp.less_equal(xp.abs(first - second), relative * scale)
+        finite = xp.abs(xp.where(xp.isfinite(first), first, xp.zeros_like(first)))
+        bound = xp.multiply(xp.max(finite), relative) if math.prod(first.shape) else 0
+        near = xp.less_equal(xp.abs(xp.subtract(first, second)), bound)  # operators would run on the present device
         both = xp.logical_and(xp.isnan(first), xp.isnan(second))
         equal = xp.logical_or(xp.logical_or(equal, near), both)
     return bool(backend.truth(xp.all(equal)))

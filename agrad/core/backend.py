@@ -326,6 +326,10 @@ class Backend:
         """Run a rule with kernels other than those of `run_rule`: on tensors, on batches, or for a node moved to this backend."""
         return vjp(xp, g, saved, node)
 
+    def _on(self, device: str) -> AbstractContextManager[Any]:
+        """Make a device the one on which operators of arrays run, for a library where they do not run on that of their operands."""
+        return nullcontext()
+
     @once
     def _gives_way(self) -> bool:
         """Whether operators of its arrays defer to an operand of another class, such as a tensor or a batch."""

@@ -505,8 +505,11 @@ class Pass:
                 if here is not node.spec.backend:
                     return self.elsewhere(here, node, vjp, g, saved)
             run_rule = node.spec.run_rule
-            if run_rule is None or self.recorder is not None:
+            if run_rule is None:
                 return vjp(node.spec.xp, g, saved, node)
+            if self.recorder is not None:
+                with node.spec.backend._on(node.out_specs[0].device):
+                    return vjp(node.spec.xp, g, saved, node)
             return run_rule(vjp, g, saved, node)
         except Exception as error:
             explain(error, node, saved)

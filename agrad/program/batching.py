@@ -12,6 +12,7 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
@@ -428,6 +429,9 @@ class BatchedBackend(Backend):
     def _rule_on_batches(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Node) -> Any:
         """Run a rule in the way the inner backend runs rules with other kernels."""
         return self.base._run_on(vjp, self.xp, g, saved, node)
+
+    def _on(self, device: str) -> AbstractContextManager[Any]:
+        return self.base._on(device)
 
     def spec(self, array: Any) -> Spec:
         if not isinstance(array, Batched):

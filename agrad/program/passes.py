@@ -469,7 +469,8 @@ class Walk:
         used = {number: self.constants[number] for number in step.refs}
         shapes = {number: self.shapes[number] for number in (*step.refs, *step.made)}
         part = Program((), (step,), tuple(step.made), shapes, used, device=owner.device_of(used[step.refs[0]]))
-        with owner.quiet():
+        assert part.device is not None
+        with owner.quiet(), owner._on(part.device):
             made = iter(part.function(owner)())
         return [None if number is None else owner.as_array(next(made)) for number in step.outs]
 

@@ -648,8 +648,7 @@ def test_loops_are_one_step_whose_calls_are_kernels():
             compiled = ag.compile(ag.func.value_and_grad(loss, (0, 1, 2)), **options)
             for k in range(5):
                 arrays = [init * (k + 1), xs - k, w]
-                with cupy.cuda.Device(1):
-                    value, grads = compiled(*(ag.asarray(a, device="cupy:1") for a in arrays))
+                value, grads = compiled(*(ag.asarray(a, device="cupy:1") for a in arrays))
                 wanted, slopes = ag.func.value_and_grad(loss, (0, 1, 2))(*map(ag.asarray, arrays))
                 for ours, theirs in zip((value, *grads), (wanted, *slopes), strict=True):
                     np.testing.assert_allclose(ours._raw.get(), theirs.numpy(), rtol=1e-11, atol=1e-12)
@@ -740,6 +739,28 @@ def test_a_rule_that_writes_to_its_cotangent_changes_no_constant():
             same(gradient(double, value), np.full_like(value, 2.0))
             same(gradient(lambda x: x + 1.0, value), np.full_like(value, 1.0))
         same(ag.tensor(3.0, device="cupy:0") + 1.0, np.array(4.0))
+    """)
+
+
+def test_compiled_functions_of_arrays_on_another_device_than_the_current_one():
+    """Rules and comparisons have operators, which run on the current device unless told."""
+    fake("""
+        a, b = np.array([1.0, 2.0, 0.5]), np.array([0.3, -2.0, 1.5])
+        x, w = ag.asarray(a, device="cupy:1"), ag.asarray(b, device="cupy:1", requires_grad=True)
+        for options in ({}, {"exact": True}, {"check": "doubling"}):
+            f = ag.compile(lambda x: ag.sum(ag.sin(x * w) ** 3 / (1 + x**2)), **options)
+            for _ in range(5):
+                y = f(x)
+                same(y.detach(), np.sum(np.sin(a * b) ** 3 / (1 + a**2)), "cupy:1")
+                same(ag.grad(y, w)[0], 3 * np.sin(a * b) ** 2 * np.cos(a * b) * a / (1 + a**2), "cupy:1")
+            assert len(f.programs) == 1
+        each = ag.func.vmap(ag.func.grad(lambda x: ag.sin(x) ** 3 / (1 + x)))
+        wanted = 3 * np.sin(a) ** 2 * np.cos(a) / (1 + a) - np.sin(a) ** 3 / (1 + a) ** 2
+        same(each(x), wanted, "cupy:1")
+        same(ag.func.capture(each)(x)(x), wanted, "cupy:1")
+        compiled = ag.compile(each)
+        for _ in range(3):
+            same(compiled(x), wanted, "cupy:1")
     """)
 
 

@@ -221,6 +221,10 @@ class CupyBackend(Backend):
             self._wait()
             return gs
 
+    def _run_on(self, vjp: Callable[..., Any], xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> Any:
+        with self._on(node.out_specs[0].device):
+            return vjp(xp, g, saved, node)
+
     def _fused_rule(self, vjp: Callable[..., Any], g: Any, node: Any) -> Any:
         """Return the kernel of a rule, None if it runs step by step."""
         plan = None if node.op is None else node.op.plan_of.get(vjp)
