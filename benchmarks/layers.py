@@ -287,9 +287,13 @@ class Steps:
         self.cotangent = lib.asarray(rng.standard_normal(tuple(y.shape)).astype(dtype))
 
     def both(self) -> list[Any]:
-        """Forward and backward; return the gradients, which the leaves do not keep."""
-        self.function(self.lib, *self.operands).backward(self.cotangent)
-        found = [leaf.grad for leaf in self.leaves]
+        """Forward and backward; return the value and the gradients, which the leaves do not keep.
+
+        Without the value, a compiled step would leave out the products of layers whose gradients do not need it.
+        """
+        y = self.function(self.lib, *self.operands)
+        y.backward(self.cotangent)
+        found = [y.detach(), *(leaf.grad for leaf in self.leaves)]
         for leaf in self.leaves:
             leaf.grad = None
         return found
@@ -300,8 +304,7 @@ class Steps:
 
     def results(self, dtype: str) -> list[Any]:
         """Values and gradients, to be compared."""
-        y = self.function(self.lib, *self.operands)
-        return [np.asarray(made.detach().tolist(), dtype) for made in (y, *self.both())]
+        return [np.asarray(made.tolist(), dtype) for made in self.both()]
 
 
 def differs(one: Sequence[Any], other: Sequence[Any], dtype: str) -> bool:
@@ -352,7 +355,7 @@ def row(layer: Layer, libs: dict[str, Any], dtype: str, rounds: int, options: ar
     timed: dict[str, Callable[[], Any]] = {peer: s.both for peer, s in steps.items()}
     compiled = compiled_steps(steps["agrad"], libs["agrad"]) if options.compiled else {}
     for peer, step in compiled.items():
-        known[peer] = [known["agrad"][0], *(np.asarray(gradient.tolist(), dtype) for gradient in step())]
+        known[peer] = [np.asarray(made.tolist(), dtype) for made in step()]
     random = layer.title.startswith("dropout")
     wrong = not random and any(differs(found, known["torch"], dtype) for found in known.values())
     samples = measure(timed | compiled, rounds)

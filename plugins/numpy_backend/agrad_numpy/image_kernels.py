@@ -215,18 +215,15 @@ class _Rows:
         item, row = dtype.itemsize, count * self.width
         rows = np.zeros((channels, left + (top + height + bottom) * row + (kw - 1) * dw), dtype)
         channel, length = rows.strides[0], self.out[0] * row
-        images = as_strided(
-            rows[:, left + top * row :],
-            (count, channels, height, width),
-            (self.width * item, channel, row * item, item),
-        )
-        taps = as_strided(rows, (channels, kh, kw, length), (channel, dh * row * item, dw * item, item))
+        begin = left + top * row
+        images = rows[:, begin : begin + height * row].reshape(channels, height, count, self.width)
+        taps: Any = np.ndarray((channels, kh, kw, length), dtype, rows, 0, (channel, dh * row * item, dw * item, item))
         columns = np.empty(taps.shape, dtype)
         results = np.zeros((groups * filters, self.out[0], count, self.width), dtype)
         return _RowRoom(
             slice(0),
             rows,
-            images,
+            images[..., :width].transpose(2, 0, 1, 3),
             taps,
             columns,
             columns.reshape(groups, -1, length),
