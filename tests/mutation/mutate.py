@@ -82,17 +82,22 @@ AREAS = {
     "Dask backend": "plugins/dask_backend/agrad_dask/**/*.py",
     "CuPy backend": "plugins/cupy_backend/agrad_cupy/**/*.py",
 }
-#: The tests of an area.
-ROOMS = {
-    **{area: f"tests/{area}/" for area in AREAS},
-    "random": "tests/(numpy/test_random|ops/|test_dist)",
-    "serialization": "tests/(test_serialization|test_earlier|trust/test_hostile)",
-    "modules of agrad": "tests/(test_|ops/test_porting|backends/test_lazy)",
-    "native code": "tests/backends/test_native",
-    "NumPy backend": "tests/(backends/test_numpy|nn/test_numpy|trust/test_exports)",
-    "Dask backend": "tests/backends/",
-    "CuPy backend": "tests/backends/test_cupy",
-}
+#: The tests of a room, by the beginning of a file's path.
+ROOMS = [
+    ("agrad/ops/nn.py", "tests/nn/"),
+    ("agrad/ops/scipy/", "tests/scipy/"),
+    ("agrad/ops/torch_methods.py", "tests/(ops/test_porting|compat/test_torch)"),
+    ("agrad/random/", "tests/(numpy/test_random|ops/|test_dist)"),
+    ("agrad/serialization/", "tests/(test_serialization|test_earlier|trust/test_hostile)"),
+    ("plugins/numpy_backend/agrad_numpy/native/", "tests/backends/test_native"),
+    ("plugins/numpy_backend/agrad_numpy/export.py", "tests/trust/test_exports"),
+    ("plugins/numpy_backend/agrad_numpy/executor.py", "tests/(backends/test_numpy|program/)"),
+    ("plugins/numpy_backend/", "tests/(nn/|ops/)"),
+    ("plugins/dask_backend/", "tests/backends/"),
+    ("plugins/cupy_backend/", "tests/backends/test_cupy"),
+    *((pattern.partition("*")[0], f"tests/{area}/") for area, pattern in AREAS.items() if pattern != "agrad/*.py"),
+    ("agrad/", "tests/(test_|ops/test_porting|backends/test_lazy)"),
+]
 #: How many files are run for a mutant without a map.
 FILES = 4
 #: Nothing but messages.
@@ -476,14 +481,15 @@ def affinity(unit: str, path: str) -> float:
 
 def near(mutant: Mutant) -> tuple[list[str], list[str]]:
     """Give the files of tests that are nearest to a mutant, and the names of what it stands in."""
-    folder = ROOMS[area_of(mutant.path)]
-    words = [word.strip("_") for word in mutant.where.split(".") if not word.endswith(("__", ">"))]
-    words = [word for word in words if len(word) > 2]
+    folder = next(folder for start, folder in ROOMS if mutant.path.startswith(start))
+    names = [word.strip("_") for word in mutant.where.split(".") if not word.endswith(("__", ">"))]
+    parts = {part for name in names for part in name.split("_") if len(part) > 2}
+    words = [*names, *sorted(parts - set(names))]  # `slogdet`, where it is `_slogdet_vjp`
 
     def rank(unit: str) -> float:
-        text = text_of(unit)
-        named = sum(min(3, len(re.findall(rf"\b_?{re.escape(word)}", text))) for word in words)
-        return 5 * affinity(unit, mutant.path) + named + 4 * bool(re.match(folder, unit))
+        counts = {word: min(3, len(re.findall(rf"\b_?{re.escape(word)}", text_of(unit)))) for word in words}
+        named = sum(count * (1 if word in names else 0.5) for word, count in counts.items())
+        return 25 * affinity(unit, Path(mutant.path).stem) + named + 4 * bool(re.match(folder, unit))
 
     listed = [unit for unit in units() if unit.startswith("tests/")]
     return sorted(listed, key=rank, reverse=True)[:FILES], words
