@@ -175,3 +175,8 @@ def test_devices_and_what_does_nothing():
     net = ag.nn.DataParallel(ag.nn.Linear(2, 1), device_ids=[0, 1])
     assert list(net.state_dict()) == ["module.weight", "module.bias"]
     assert net(x).item() == ag.nn.parallel.data_parallel(net.module, x, range(2)).item()
+
+
+def test_a_quarter_turn_by_default_is_numpys():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    np.testing.assert_array_equal(ag.rot90(ag.asarray(x)), np.rot90(x))

@@ -283,16 +283,6 @@ def test_roots_and_logarithms_that_are_complex():
         assert gradcheck(lambda a: ag.real(getattr(linalg, name)(a)), leaves(None, a), check_forward_ad=True)  # noqa: B023
 
 
-def test_the_logarithm_of_a_determinant():
-    """The principal value of complex matrices; real ones have none where the determinant is negative."""
-    for a in (A, STACK, COMPLEX, 1j * COMPLEX, -1j * COMPLEX):
-        np.testing.assert_allclose(value(linalg.logdet(a)), np.log(np.linalg.det(a)), rtol=1e-12)
-    assert np.isnan(value(linalg.logdet(-A)))
-    for none in (0 * A, 0 * COMPLEX):
-        assert value(linalg.logdet(none)) == -np.inf
-    assert gradcheck(lambda a: ag.real(linalg.logdet(a)), leaves(None, COMPLEX), check_forward_ad=True)
-
-
 def test_defective_matrices():
     """What has no basis of eigenvectors has derivatives all the same."""
     jordan = np.asarray([[0.5, 1.0, 0.0], [0.0, 0.5, 1.0], [0.0, 0.0, 0.5]])
