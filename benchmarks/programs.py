@@ -139,7 +139,7 @@ ROWS = {
     ),
     "kalman": Row("Kalman filter, 100 steps of 4 x 4", lambda: w.Kalman(100), 0.9, 1.0, 0.005, of_jax=0.05),
     "kalman-forward": Row(
-        "the same, its forward pass alone compiled", lambda: w.Kalman(100), 0.9, 1.0, 0.012, forward=True
+        "Kalman filter, its forward pass alone compiled", lambda: w.Kalman(100), 0.9, 1.0, 0.012, forward=True
     ),
 }
 
