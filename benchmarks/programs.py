@@ -109,7 +109,7 @@ ROWS = {
     "chain": Row(
         "chain of 1,000 ops on (4,)", lambda: w.Chain(1000, dtype="float32"), 0.45, 1.0, 0.015, 0.03, of_jax=0.3
     ),
-    "chain-0d": Row("the same on 0-d arrays", lambda: w.Chain(1000, (), dtype="float32"), 0.45, 1.0, 0.02),
+    "chain-0d": Row("the same on 0-d arrays", lambda: w.Chain(1000, (), dtype="float32"), 0.45, 1.0, 0.02, of_jax=0.3),
     "mlp-8": Row("MLP 64-64-64-10, batch 8", lambda: w.Mlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3, 0.4, of_jax=0.3),
     "mlp-8-plain": Row("the same, in plain operations", lambda: w.PlainMlp(8, (64, 64, 64, 10)), 0.9, 1.5, 0.3, 0.4),
     "mlp-64": Row("MLP 784-256-128-10, batch 64, `SGD`", lambda: w.Descent(w.Mlp(64)), 1.1, 1.05, 0.95, of_jax=0.8),
