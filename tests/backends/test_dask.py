@@ -34,6 +34,17 @@ def test_shapes_that_do_not_fit_are_named():
     assert (x @ ag.ones((2, 4, 3))).shape == (2, 10, 3)
 
 
+def test_recorded_cotangents_come_in_the_chunks_of_their_operand():
+    values = np.arange(1.0, 7.0)
+    x = ag.asarray(da.from_array(values, chunks=2), requires_grad=True)
+    y = ag.asarray(da.from_array(2 * values, chunks=3))
+    (first,) = ag.grad(ag.sum(x**3 * y), x, create_graph=True)
+    assert first.chunks == x.chunks == ((2, 2, 2),)
+    (second,) = ag.grad(ag.sum(first), x)
+    np.testing.assert_allclose(first.detach().numpy(), 3 * values**2 * 2 * values)
+    np.testing.assert_allclose(second.numpy(), 6 * values * 2 * values)
+
+
 def random(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape)
 

@@ -146,6 +146,14 @@ def test_bad_registrations_are_refused():
         nn.Module()()
 
 
+def test_cuda_names_a_device_of_cupys():
+    layer, seen = nn.Linear(2, 1), []
+    object.__setattr__(layer, "to", seen.append)
+    for device in (None, 1, "cuda", "cuda:2"):
+        layer.cuda(device)
+    assert seen == ["cupy", "cupy:1", "cupy", "cupy:2"]
+
+
 def test_initial_values_are_pytorchs_distributions():
     ag.manual_seed(0)
     layer = nn.Linear(400, 300)

@@ -430,6 +430,15 @@ def test_products_that_combine_no_single_axis_alone_take_axes(name, keywords):
             call(*map(ag.asarray, operands) if call is getattr(anp, name) else operands, **keywords)
 
 
+@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_xor", "left_shift"])
+def test_integers_that_a_dtype_does_not_hold_are_refused(name):
+    x = np.array([1, 2], dtype=np.int8)
+    for library, given in ((np, x), (anp, ag.asarray(x))):
+        for other in (300, -129):
+            with pytest.raises(OverflowError, match=f"Python integer {other} out of bounds for int8"):
+                getattr(library, name)(given, other)
+
+
 @pytest.mark.parametrize("name", ["less", "equal", "logical_and", "logical_or"])
 @pytest.mark.parametrize("method", ["reduce", "accumulate"])
 def test_comparisons_are_combined_as_booleans_alone(name, method):

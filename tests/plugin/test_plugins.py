@@ -65,6 +65,21 @@ def test_register(registered):
     assert ag.asarray(np.ones(2)).device == "numpy"
 
 
+def test_an_interrupt_leaves_no_part_of_a_plugin_behind(registered):
+    class Interrupted(MyPlugin):
+        @hookimpl
+        def agrad_executors(self):  # which agrad asks for after the backends
+            raise KeyboardInterrupt
+
+    before = [row.name for row in ag.backends()]
+    with pytest.raises(KeyboardInterrupt):
+        manager.register(Interrupted(Mine()))
+    assert [row.name for row in ag.backends()] == before
+    assert ag.zeros(2, device="numpy").device == "numpy"
+    registered(MyPlugin(Mine()))  # by the same name of a backend
+    assert ag.zeros(2, device="mine").device == "mine"
+
+
 def test_registering_twice_is_refused(registered):
     plugin = registered(MyPlugin(Mine()))
     with pytest.raises(ValueError, match="already registered"):
