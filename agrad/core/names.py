@@ -14,7 +14,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter, signature
 from types import FunctionType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: How similar a suggested name must be to the one written: for names of the namespace, and of the table.
 ALIKE, ALIKE_ELSEWHERE = 0.75, 0.85
@@ -51,6 +53,14 @@ class UnexpectedKeyword(TypeError):
 def unexpected(function: str, unknown: Mapping[str, Any]) -> UnexpectedKeyword:
     """Return the error for the keywords in `unknown`, which a function gathers only to say what they are called here."""
     return UnexpectedKeyword(function, next(iter(unknown)))
+
+
+def unlisted(function: F) -> F:
+    """Leave ``**unknown`` out of the signature that `help` and `inspect` show: the function takes it to raise `unexpected`."""
+    public = signature(function)
+    named = [parameter for name, parameter in public.parameters.items() if name != "unknown"]
+    function.__signature__ = public.replace(parameters=named)  # type: ignore[attr-defined]
+    return function
 
 
 class Missing(enum.Enum):
