@@ -242,7 +242,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     """
 
 
-def amax(input: Any, dim: Any = None, keepdim: bool = False, **unknown: Never) -> Tensor:
+def amax(input: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Largest element over axes; see `agrad.max`.
 
     Parameters
@@ -261,7 +261,7 @@ def amax(input: Any, dim: Any = None, keepdim: bool = False, **unknown: Never) -
     """
 
 
-def amin(input: Any, dim: Any = None, keepdim: bool = False, **unknown: Never) -> Tensor:
+def amin(input: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Smallest element over axes; see `agrad.min`.
 
     Parameters

@@ -60,7 +60,7 @@ def written(node: ast.stmt, source: str) -> str:
     if not isinstance(node, ast.FunctionDef):
         return f"    {ast.unparse(node)}\n"
     (node.args.posonlyargs or node.args.args)[0].annotation = None  # `self: Any`
-    if node.args.kwarg is not None and node.args.kwarg.arg == "unknown":  # gathered for an error alone
+    if node.args.kwarg is not None and node.args.kwarg.arg == "unknown":  # taken only to be refused
         node.args.kwarg = None
     head = "".join(f"    @{ast.unparse(decorator)}\n" for decorator in node.decorator_list)
     head += f"    def {node.name}({ast.unparse(node.args)}) -> {ast.unparse(node.returns or node)}:"
@@ -168,7 +168,9 @@ def signed(function: Callable[..., Any]) -> str:
     """Return the signature of a function as a stub has it: without quotes, and not with PyTorch's `float` and `int`."""
     signature = inspect.signature(function)
     parameters = [
-        p.replace(annotation="Any" if p.annotation is p.empty else p.annotation) for p in signature.parameters.values()
+        p.replace(annotation="Any" if p.annotation is p.empty else p.annotation)
+        for p in signature.parameters.values()
+        if p.name != "unknown"
     ]
     result = "Tensor" if signature.return_annotation is signature.empty else signature.return_annotation
     text = str(signature.replace(parameters=parameters, return_annotation=result))

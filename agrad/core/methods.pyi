@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple, Self
-from typing import Never
 from typing import Self
 
 Axis = int | tuple[int, ...] | None

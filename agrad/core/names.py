@@ -55,11 +55,10 @@ def unexpected(function: str, unknown: Mapping[str, Any]) -> UnexpectedKeyword:
     return UnexpectedKeyword(function, next(iter(unknown)))
 
 
-def unlisted(function: F) -> F:
-    """Leave ``**unknown`` out of the signature that `help` and `inspect` show: the function takes it to raise `unexpected`."""
-    public = signature(function)
-    named = [parameter for name, parameter in public.parameters.items() if name != "unknown"]
-    function.__signature__ = public.replace(parameters=named)  # type: ignore[attr-defined]
+def refusing(function: F) -> F:
+    """Leave the last parameter, ``**unknown``, out of a function's signature: no call may pass any."""
+    found = signature(function)
+    function.__signature__ = found.replace(parameters=[*found.parameters.values()][:-1])  # type: ignore[attr-defined]
     return function
 
 

@@ -15,7 +15,7 @@ from agrad.core.backend import PYTHONS_OWN, Backend, backend_of, check_whole, nu
 from agrad.core.declare import primitive
 from agrad.core.facts import Facts
 from agrad.core.mode import kernels_of, recorder
-from agrad.core.names import unexpected, unlisted
+from agrad.core.names import refusing, unexpected
 from agrad.core.operands import members_of
 from agrad.core.tensor import Tensor, shape_tuple, wrap
 from agrad.ops.batch_rules import like, untouched
@@ -99,7 +99,7 @@ def _whole(name: str, shape: Shape | None, more: tuple[int, ...], size: Shape | 
 
 
 @primitive("zeros", memory="fresh", batch=untouched, facts=Facts(creates="here", fills=0))
-@unlisted
+@refusing
 def zeros(
     shape: Shape | None = None,
     *more: int,
@@ -134,7 +134,7 @@ def zeros(
 
 
 @primitive("ones", memory="fresh", batch=untouched, facts=Facts(creates="here", fills=1))
-@unlisted
+@refusing
 def ones(
     shape: Shape | None = None,
     *more: int,
@@ -168,7 +168,7 @@ def ones(
 
 
 @primitive("empty", memory="fresh", batch=untouched, facts=Facts(creates="here"))
-@unlisted
+@refusing
 def empty(
     shape: Shape | None = None,
     *more: int,
@@ -202,7 +202,7 @@ def empty(
 
 
 @primitive("full", memory="fresh", batch=untouched, facts=Facts(creates="here"))
-@unlisted
+@refusing
 def full(
     shape: Shape | None = None,
     fill_value: Any = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Never
+from typing import Any
 
 from agrad import dtypes
 from agrad.core.buffers import check_leaf, rebind
@@ -137,7 +137,7 @@ class Reductions:
         keepdim: bool = False,
         initial: Any = None,
         where: Any = True,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Tensor:
         """Sum over axes; see `agrad.sum`.
 
@@ -158,7 +158,7 @@ class Reductions:
         keepdim: bool = False,
         dtype: Any = None,
         where: Any = True,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Tensor:
         """Mean over axes; see `agrad.mean`.
 
@@ -180,7 +180,7 @@ class Reductions:
         dtype: Any = None,
         initial: Any = None,
         where: Any = True,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Tensor:
         """Product over axes; see `agrad.prod`.
 
@@ -203,7 +203,7 @@ class Reductions:
         keepdim: bool | None = None,
         initial: Any = None,
         where: Any = True,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Any:
         """Largest element over axes; see `agrad.max`.
 
@@ -233,7 +233,7 @@ class Reductions:
         keepdim: bool | None = None,
         initial: Any = None,
         where: Any = True,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Any:
         """Smallest element over axes; see `agrad.min`.
 
@@ -266,7 +266,7 @@ class Reductions:
         ddof: float | None = None,
         dtype: Any = None,
         where: Any = True,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Tensor:
         """Variance over axes; see `agrad.var`.
 
@@ -295,7 +295,7 @@ class Reductions:
         ddof: float | None = None,
         dtype: Any = None,
         where: Any = True,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Tensor:
         """Standard deviation over axes; see `agrad.std`.
 
@@ -320,7 +320,7 @@ class Reductions:
         dim: Axis = None,
         keepdim: bool = False,
         where: Any = True,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Tensor:
         """Whether all elements are true; see `agrad.all`.
 
@@ -341,7 +341,7 @@ class Reductions:
         dim: Axis = None,
         keepdim: bool = False,
         where: Any = True,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Tensor:
         """Whether any element is true; see `agrad.any`.
 
@@ -361,7 +361,7 @@ class Reductions:
         *,
         dim: int | None = None,
         keepdim: bool = False,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Tensor:
         """The index of the largest element; see `agrad.argmax`.
 
@@ -378,7 +378,7 @@ class Reductions:
         *,
         dim: int | None = None,
         keepdim: bool = False,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Tensor:
         """The index of the smallest element; see `agrad.argmin`.
 
@@ -389,7 +389,7 @@ class Reductions:
         return searching.argmin(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
     def cumsum(
-        self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None, **unknown: Never
+        self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None, **unknown: Any
     ) -> Tensor:
         """Running sum along an axis; see `agrad.cumulative_sum`.
 
@@ -401,7 +401,7 @@ class Reductions:
         return _running(self, "cumsum", statistical.cumulative_sum, _one("cumsum", axis, dim)[0], dtype)
 
     def cumprod(
-        self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None, **unknown: Never
+        self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None, **unknown: Any
     ) -> Tensor:
         """Running product along an axis; see `agrad.cumulative_prod`.
 
@@ -412,7 +412,7 @@ class Reductions:
             raise unexpected("Tensor.cumprod", unknown)
         return _running(self, "cumprod", statistical.cumulative_prod, _one("cumprod", axis, dim)[0], dtype)
 
-    def squeeze(self: Any, dim: Axis = None, *, axis: Axis = None, **unknown: Never) -> Tensor:
+    def squeeze(self: Any, dim: Axis = None, *, axis: Axis = None, **unknown: Any) -> Tensor:
         """Axes of length 1 removed; see `agrad.squeeze`.
 
         dim : int or tuple of int, optional
@@ -541,7 +541,7 @@ class Picking:
 class Ordering:
     """Methods that sort, or find elements by their rank."""
 
-    def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True, **unknown: Never) -> Sorted:
+    def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True, **unknown: Any) -> Sorted:
         """Sorted along an axis: values and indices. `agrad.sort` returns only values.
 
         TypeError: In code for NumPy, whose method sorts in place.
@@ -554,7 +554,7 @@ class Ordering:
         )
         return pairs.in_order(self, dim, descending)
 
-    def median(self: Any, dim: int | None = None, keepdim: bool = False, **unknown: Never) -> Any:
+    def median(self: Any, dim: int | None = None, keepdim: bool = False, **unknown: Any) -> Any:
         """The middle element, for an even count the lower one, as in PyTorch; `agrad.median` returns the mean of the two.
 
         dim : int, optional
@@ -565,7 +565,7 @@ class Ordering:
             raise unexpected("Tensor.median", unknown)
         return extra.quantile(self, 0.5, method="lower") if dim is None else pairs.middle(self, dim, keepdim)
 
-    def mode(self: Any, dim: int = -1, keepdim: bool = False, **unknown: Never) -> Picked:
+    def mode(self: Any, dim: int = -1, keepdim: bool = False, **unknown: Any) -> Picked:
         """The most frequent element along an axis, the smallest of several.
 
         Returns: ``values`` and ``indices``, the last of each.
@@ -604,7 +604,7 @@ class Ordering:
         stable: bool = True,
         axis: int | None = -1,
         kind: str | None = None,
-        **unknown: Never,
+        **unknown: Any,
     ) -> Tensor:
         """The indices that sort along an axis; see `agrad.argsort`.
 
@@ -635,13 +635,13 @@ class Ordering:
 class ReductionsByDim:
     """Reductions that only have PyTorch's names of arguments."""
 
-    def amax(self: Any, dim: Any = None, keepdim: bool = False, **unknown: Never) -> Tensor:
+    def amax(self: Any, dim: Any = None, keepdim: bool = False, **unknown: Any) -> Tensor:
         """Largest element over axes; see `agrad.max`."""
         if unknown:
             raise unexpected("Tensor.amax", unknown)
         return statistical.max(self, axis=frozen(dim), keepdims=keepdim)
 
-    def amin(self: Any, dim: Any = None, keepdim: bool = False, **unknown: Never) -> Tensor:
+    def amin(self: Any, dim: Any = None, keepdim: bool = False, **unknown: Any) -> Tensor:
         """Smallest element over axes; see `agrad.min`."""
         if unknown:
             raise unexpected("Tensor.amin", unknown)
@@ -651,7 +651,7 @@ class ReductionsByDim:
         """The logarithm of the sum of exponentials over axes; see `agrad.special.logsumexp`."""
         return special.logsumexp(self, axis=frozen(dim), keepdims=keepdim)
 
-    def count_nonzero(self: Any, dim: Any = None, **unknown: Never) -> Tensor:
+    def count_nonzero(self: Any, dim: Any = None, **unknown: Any) -> Tensor:
         """Count the nonzero elements; see `agrad.count_nonzero`."""
         if unknown:
             raise unexpected("Tensor.count_nonzero", unknown)
@@ -1124,7 +1124,7 @@ class Matrices:
         return numpys("dot")(self, other)
 
     def norm(
-        self: Any, p: float | str = "fro", dim: Axis = None, keepdim: bool = False, dtype: Any = None, **unknown: Never
+        self: Any, p: float | str = "fro", dim: Axis = None, keepdim: bool = False, dtype: Any = None, **unknown: Any
     ) -> Tensor:
         """The norm of all elements, or of the vectors along axes; see `agrad.linalg.vector_norm`.
 
