@@ -739,7 +739,7 @@ def _embed(g: Any, basic: tuple[Any, ...], chunks: tuple[Any, ...]) -> Any:
     return _spread(g, chunks, places) if places else g
 
 
-class _Spread(NamedTuple):
+class _AmongZeros(NamedTuple):
     """Zeros with an array among them.
 
     Attributes
@@ -796,7 +796,7 @@ def _spread(g: Any, chunks: tuple[Any, ...], places: dict[int, tuple[int, int]])
         fixed=tuple(fixed),
     )
     if all(each.all() for each in busy.values()):
-        made._agrad_spread = _Spread(made.name, g, tuple(moving), tuple(fixed))
+        made._agrad_spread = _AmongZeros(made.name, g, tuple(moving), tuple(fixed))
     for axis, each in busy.items():
         made = made if each.all() else _with_zeros(made, axis, chunks[axis], each)
     return made

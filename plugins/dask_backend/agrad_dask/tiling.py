@@ -31,7 +31,7 @@ UFUNCS = {
 }
 
 
-class Step(NamedTuple):
+class TileStep(NamedTuple):
     """A step that is run in tiles.
 
     Attributes
@@ -68,7 +68,7 @@ class Tiled:
         listed = task_list_of(steps, tuple(kept), {})
         self.needs = tuple(key for key, _, _ in listed.given)
         self.keys = tuple(key for _, key, _ in steps if key in kept)
-        found, free, holding = list[Step](), list[int](), dict[Any, int]()
+        found, free, holding = list[TileStep](), list[int](), dict[Any, int]()
         self.buffers = 0
         for call, key, _, done in listed.steps:
             buffer = None
@@ -78,7 +78,7 @@ class Tiled:
                     free.append(self.buffers)
                     self.buffers += 1
                 buffer = holding[key] = free.pop()
-            found.append(Step(call, key, done, buffer))
+            found.append(TileStep(call, key, done, buffer))
         self.steps = tuple(found)
 
     def __call__(self, values: Mapping[Any, Any]) -> dict[Any, Any]:
