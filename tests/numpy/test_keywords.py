@@ -432,10 +432,12 @@ def test_products_that_combine_no_single_axis_alone_take_axes(name, keywords):
 
 @pytest.mark.parametrize("name", ["bitwise_and", "bitwise_xor", "left_shift"])
 def test_integers_that_a_dtype_does_not_hold_are_refused(name):
-    x = np.array([1, 2], dtype=np.int8)
-    for library, given in ((np, x), (anp, ag.asarray(x))):
-        for other in (300, -129):
-            with pytest.raises(OverflowError, match=f"Python integer {other} out of bounds for int8"):
+    for dtype, other in (("int8", 300), ("int8", -129), ("int64", 2**63), ("uint8", -1)):
+        x = np.array([1, 2], dtype=dtype)
+        for library, given in ((np, x), (anp, ag.asarray(x))):
+            with pytest.raises(
+                OverflowError, match=f"{other} out of bounds for {dtype}|too large to convert to C long"
+            ):
                 getattr(library, name)(given, other)
 
 
