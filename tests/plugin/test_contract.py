@@ -458,7 +458,8 @@ def test_the_contract_is_as_frozen():
 #: What the modules for plugins name in version 2. A name may be added, and gets a sentence in docs/plugin.md.
 NAMES_2 = {
     "agrad.plugin.backend": """
-        Backend Blank CONTRACT Device Executor MaskedCotangents MissingName NeedsValuesError OPS Outlook PRIMITIVES Padding Pair Place Refused
+        Backend Blank CONTRACT Device Executor KeptValues MaskedCotangents MissingName NeedsValuesError OPS Outlook PRIMITIVES Padding Pair Place
+        Refused
         SPECS_KEPT
         SUBNAMESPACES Spec TAIL TAIL_END TAIL_K WITHOUT_OP ancestors array_of backend_of called check_bounds computing_anyway facts_of
         forget_kernels getframe in_dask inexact_only internal is_asked is_followed is_internal is_mask key_parts line_of lock
