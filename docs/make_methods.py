@@ -62,6 +62,7 @@ def written(node: ast.stmt, source: str) -> str:
     (node.args.posonlyargs or node.args.args)[0].annotation = None  # `self: Any`
     if node.args.kwarg is not None and node.args.kwarg.arg == "unknown":  # taken only to be refused
         node.args.kwarg = None
+        node.decorator_list = [one for one in node.decorator_list if ast.unparse(one) != "refusing"]
     head = "".join(f"    @{ast.unparse(decorator)}\n" for decorator in node.decorator_list)
     head += f"    def {node.name}({ast.unparse(node.args)}) -> {ast.unparse(node.returns or node)}:"
     if ast.get_docstring(node) is None:

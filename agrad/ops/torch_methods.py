@@ -18,7 +18,7 @@ from agrad.core.cpython import getframe, takes_a_pair
 from agrad.core.entry import instead, make_operator
 from agrad.core.errors import called, check_meaning, warn_meaning
 from agrad.core.methods import Picked, Sorted
-from agrad.core.names import unexpected
+from agrad.core.names import refusing, unexpected
 from agrad.core.op import OPS, frozen
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, attached, bases
@@ -127,6 +127,7 @@ REDUCTION_ARGUMENTS = {
 class Reductions:
     """Methods with PyTorch's names of arguments and the standard's; NumPy's positional ``out=None`` does not count as `keepdims`."""
 
+    @refusing
     def sum(
         self: Any,
         axis: Axis = None,
@@ -149,6 +150,7 @@ class Reductions:
             return _numpys("sum", self, _one("sum", axis, dim, keepdims, keepdim), where, dtype=dtype, initial=initial)
         return statistical.sum(self, axis, dtype=dtype, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
+    @refusing
     def mean(
         self: Any,
         axis: Axis = None,
@@ -170,6 +172,7 @@ class Reductions:
             return _numpys("mean", self, _one("mean", axis, dim, keepdims, keepdim), where, dtype=dtype)
         return statistical.mean(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
+    @refusing
     def prod(
         self: Any,
         axis: Axis = None,
@@ -194,6 +197,7 @@ class Reductions:
             )
         return statistical.prod(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
+    @refusing
     def max(
         self: Any,
         axis: Axis = None,
@@ -224,6 +228,7 @@ class Reductions:
             return _numpys("max", self, (axis, keepdims or False), where, initial=initial)
         return statistical.max(self, axis=axis, keepdims=keepdims or False)
 
+    @refusing
     def min(
         self: Any,
         axis: Axis = None,
@@ -254,6 +259,7 @@ class Reductions:
             return _numpys("min", self, (axis, keepdims or False), where, initial=initial)
         return statistical.min(self, axis=axis, keepdims=keepdims or False)
 
+    @refusing
     def var(
         self: Any,
         axis: Axis = None,
@@ -283,6 +289,7 @@ class Reductions:
             return _numpys("var", self, (axis, keepdims or False), where, dtype=dtype, ddof=correction)
         return statistical.var(self, axis=axis, correction=correction, keepdims=keepdims or False)
 
+    @refusing
     def std(
         self: Any,
         axis: Axis = None,
@@ -312,6 +319,7 @@ class Reductions:
             return _numpys("std", self, (axis, keepdims or False), where, dtype=dtype, ddof=correction)
         return statistical.std(self, axis=axis, correction=correction, keepdims=keepdims or False)
 
+    @refusing
     def all(
         self: Any,
         axis: Axis = None,
@@ -333,6 +341,7 @@ class Reductions:
             return _numpys("all", self, _one("all", axis, dim, keepdims, keepdim), where)
         return statistical.all(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
+    @refusing
     def any(
         self: Any,
         axis: Axis = None,
@@ -354,6 +363,7 @@ class Reductions:
             return _numpys("any", self, _one("any", axis, dim, keepdims, keepdim), where)
         return statistical.any(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
+    @refusing
     def argmax(
         self: Any,
         axis: int | None = None,
@@ -371,6 +381,7 @@ class Reductions:
             raise unexpected("Tensor.argmax", unknown)
         return searching.argmax(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
+    @refusing
     def argmin(
         self: Any,
         axis: int | None = None,
@@ -388,6 +399,7 @@ class Reductions:
             raise unexpected("Tensor.argmin", unknown)
         return searching.argmin(self, axis, keepdims=keepdims or False, dim=dim, keepdim=keepdim)
 
+    @refusing
     def cumsum(
         self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None, **unknown: Any
     ) -> Tensor:
@@ -400,6 +412,7 @@ class Reductions:
             raise unexpected("Tensor.cumsum", unknown)
         return _running(self, "cumsum", statistical.cumulative_sum, _one("cumsum", axis, dim)[0], dtype)
 
+    @refusing
     def cumprod(
         self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None, **unknown: Any
     ) -> Tensor:
@@ -412,6 +425,7 @@ class Reductions:
             raise unexpected("Tensor.cumprod", unknown)
         return _running(self, "cumprod", statistical.cumulative_prod, _one("cumprod", axis, dim)[0], dtype)
 
+    @refusing
     def squeeze(self: Any, dim: Axis = None, *, axis: Axis = None, **unknown: Any) -> Tensor:
         """Axes of length 1 removed; see `agrad.squeeze`.
 
@@ -541,6 +555,7 @@ class Picking:
 class Ordering:
     """Methods that sort, or find elements by their rank."""
 
+    @refusing
     def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True, **unknown: Any) -> Sorted:
         """Sorted along an axis: values and indices. `agrad.sort` returns only values.
 
@@ -554,6 +569,7 @@ class Ordering:
         )
         return pairs.in_order(self, dim, descending)
 
+    @refusing
     def median(self: Any, dim: int | None = None, keepdim: bool = False, **unknown: Any) -> Any:
         """The middle element, for an even count the lower one, as in PyTorch; `agrad.median` returns the mean of the two.
 
@@ -565,6 +581,7 @@ class Ordering:
             raise unexpected("Tensor.median", unknown)
         return extra.quantile(self, 0.5, method="lower") if dim is None else pairs.middle(self, dim, keepdim)
 
+    @refusing
     def mode(self: Any, dim: int = -1, keepdim: bool = False, **unknown: Any) -> Picked:
         """The most frequent element along an axis, the smallest of several.
 
@@ -596,6 +613,7 @@ class Ordering:
         """
         return pairs.running_smallest(self, dim)
 
+    @refusing
     def argsort(
         self: Any,
         dim: int | None = -1,
@@ -635,12 +653,14 @@ class Ordering:
 class ReductionsByDim:
     """Reductions that only have PyTorch's names of arguments."""
 
+    @refusing
     def amax(self: Any, dim: Any = None, keepdim: bool = False, **unknown: Any) -> Tensor:
         """Largest element over axes; see `agrad.max`."""
         if unknown:
             raise unexpected("Tensor.amax", unknown)
         return statistical.max(self, axis=frozen(dim), keepdims=keepdim)
 
+    @refusing
     def amin(self: Any, dim: Any = None, keepdim: bool = False, **unknown: Any) -> Tensor:
         """Smallest element over axes; see `agrad.min`."""
         if unknown:
@@ -651,6 +671,7 @@ class ReductionsByDim:
         """The logarithm of the sum of exponentials over axes; see `agrad.special.logsumexp`."""
         return special.logsumexp(self, axis=frozen(dim), keepdims=keepdim)
 
+    @refusing
     def count_nonzero(self: Any, dim: Any = None, **unknown: Any) -> Tensor:
         """Count the nonzero elements; see `agrad.count_nonzero`."""
         if unknown:
@@ -1123,6 +1144,7 @@ class Matrices:
             return linalg.tensordot(self, other, axes=1)
         return numpys("dot")(self, other)
 
+    @refusing
     def norm(
         self: Any, p: float | str = "fro", dim: Axis = None, keepdim: bool = False, dtype: Any = None, **unknown: Any
     ) -> Tensor:
