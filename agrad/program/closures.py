@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import site
 import sys
 import sysconfig
 import types
@@ -438,7 +439,10 @@ def members(value: Any, *, is_root: bool = False) -> Iterator[tuple[tuple[str, A
 def packages() -> tuple[str, ...]:
     """Return the prefixes of the files of installed packages, including Python and agrad."""
     paths = sysconfig.get_paths()
-    installed = {os.path.join(paths[name], "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    places = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    # An environment may use the system's packages, or the user's (``pip install --user``).
+    places |= {*site.getsitepackages(), site.getusersitepackages()}
+    installed = (os.path.join(place, "") for place in sorted(places))
     return (*installed, PACKAGE, "<frozen", "<agrad")  # agrad generates the last one
 
 

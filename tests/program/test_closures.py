@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import os
+import site
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -272,3 +275,14 @@ def test_a_capture_that_uses_nothing_from_outside_looks_at_nothing(looked_into):
     program = ag.func.capture(lambda x: ag.sum(x) if x.ndim else net(x))(X)
     assert program(X) == X.sum()
     assert not looked_into
+
+
+def test_packages_of_the_system_and_of_the_user_are_installed_ones(monkeypatch, tmp_path):
+    system, user = tmp_path / "dist-packages", tmp_path / "user" / "site-packages"
+    monkeypatch.setattr(site, "getsitepackages", lambda: [str(system)])
+    monkeypatch.setattr(site, "getusersitepackages", lambda: str(user))
+    installed = origins.packages.__wrapped__()
+    for file in (system / "library" / "module.py", user / "module.py", *map(Path, (os.__file__, np.__file__))):
+        assert str(file).startswith(installed)
+    for file in (tmp_path / "program.py", tmp_path / "user" / "site-packages-of-mine" / "program.py"):
+        assert not str(file).startswith(installed)
