@@ -75,10 +75,8 @@ class JaxBackend(Backend):
         return self.jax.random.fold_in(self.jax.random.key(key[0] % 2**63), key[1])
 
     def compile(self, program, *, exact=False, **options):
-        if exact:  # XLA fuses several operations into one loop, and rounds differently
-            return None
-        if any(step.op == "special.inner_slope" for step in program.steps):  # raises for some values: jax.jit has none
-            return None
+        if exact or "special.inner_slope" in {step.op for step in program.steps}:
+            return None  # XLA fuses operations, and rounds differently; `inner_slope` raises for some values
         run = self.jax.jit(program.function(self))
         return lambda *values: run(*(self.source(v) if isinstance(v, tuple) else v for v in values))
 
