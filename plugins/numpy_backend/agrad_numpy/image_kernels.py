@@ -47,7 +47,7 @@ def _pad(x: Any, /, widths: Sequence[Pair], value: float = 0.0) -> Any:
 #
 # Windows are copied into a buffer as columns, a few images at a time so that the buffer stays in the cache, and a matrix
 # product does the rest. With stride 1 these images lie side by side in rows that run through all of them, so that a tap of
-# all windows is one long piece of memory, and their columns are one matrix (`_Rows`). The columns between two images, and
+# all windows is one long piece of memory, and their columns are one matrix (`_ImageRows`). The columns between two images, and
 # those whose window reaches around the edge, are thrown away; padding between neighbours is shared. Otherwise the product
 # is one per image, and where a result has few places, the columns of these images stand side by side and one product does
 # for all of them, so that the filters are read once (`_Windows`); nothing is thrown away there. (K. Chellapilla, S. Puri,
@@ -171,7 +171,7 @@ class _RowRoom(NamedTuple):
     sums: Any
 
 
-class _Rows:
+class _ImageRows:
     """Images side by side, for convolutions of stride 1: in the order (channel, height, image, width).
 
     Parameters
@@ -464,11 +464,11 @@ def _conv2d(
     return y
 
 
-def _rows(images: tuple[int, ...], filters: tuple[int, ...], how: _How) -> _Rows | None:
+def _rows(images: tuple[int, ...], filters: tuple[int, ...], how: _How) -> _ImageRows | None:
     """Return images in rows if the convolution is to use them."""
     if how.stride != (1, 1) or filters[3:] == (1, 1):
         return None
-    rows = _Rows(images, filters, how)
+    rows = _ImageRows(images, filters, how)
     return rows if math.prod(rows.out) > FEW_PLACES else None
 
 
