@@ -56,6 +56,26 @@ def test_one_graph_over_three_backends(everywhere, value):
     np.testing.assert_allclose(value(w.grad), np.sum(np.log(a) * a ** (2 * b), axis=0))
 
 
+@pytest.mark.parametrize(("there", "back"), PAIRS)
+def test_a_gradient_that_a_function_returns_elsewhere(there, back, everywhere, value):
+    """It comes to the operand's backend, dtype and shape."""
+
+    class Tripled(ag.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 3.0
+
+        @staticmethod
+        def backward(ctx, g):
+            return ag.full((4, 2), 0.75, dtype="float32", device=back)  # summed over what x lacks
+
+    x = ag.asarray(np.array([1.0, 2.0]), device=there, requires_grad=True)
+    Tripled.apply(x).sum().backward()
+    assert x.grad.device == there
+    assert x.grad.dtype == x.dtype
+    np.testing.assert_array_equal(value(x.grad), [3.0, 3.0])
+
+
 def test_second_derivative_across_backends(everywhere, value):
     a = np.array([0.5, 1.0, 2.0])
     x = ag.asarray(a, requires_grad=True)
