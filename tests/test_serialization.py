@@ -606,6 +606,8 @@ def test_no_flipped_byte_changes_a_value():
         ("tensors", None, "is not one of agrad.save"),
         ("tree", {"tensor": -1}, "means nothing"),
         ("tree", {"tensor": 1}, "means nothing in format version 1"),
+        ("tree", {"array": 1}, "means nothing in format version 1"),
+        ("tree", {"array": 0, "more": 0}, "means nothing"),
         ("tree", {"tensor": False}, "means nothing"),
         ("tree", {"set": []}, "means nothing"),
         ("tree", {"tuple": [], "more": 1}, "means nothing"),

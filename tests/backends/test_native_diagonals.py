@@ -123,6 +123,18 @@ def test_a_layer_is_no_product(mode):
         np.testing.assert_allclose(run(broken, w)[0], eagerly(function, broken, w), rtol=1e-12, atol=1e-15)
 
 
+def test_a_product_by_a_diagonal_that_is_not_finite():
+    """The zeros beside it, times what is infinite, are NaN in the matrix, and so is all that they are multiplied by."""
+    rng = np.random.default_rng(0)
+    w, x = rng.standard_normal((40, 40)) / 7, rng.standard_normal(40)
+    function = ag.func.jacrev(lambda x, w: 1 / (w @ x))
+    run = native(function, x, w)
+    np.testing.assert_allclose(run(x, w)[0], -w / ((w @ x) ** 2)[:, None], rtol=1e-12)
+    w[3] = 0.0
+    assert np.isnan(eagerly(function, x, w)).all()
+    assert np.isnan(run(x, w)[0]).all()
+
+
 def test_a_matrix_that_steps_take_too():
     def function(x):
         jacobian = ag.func.jacrev(lambda x: ag.sin(x) * x)(x)

@@ -248,6 +248,7 @@ CASES = {
     "cumsum along": (lambda x: E.cumsum(x, 0), lambda x: np.cumsum(x, 0), (M,)),
     "cumprod": (E.cumprod, np.cumprod, (V,)),
     "cumulative_max": (lambda x: E.cumulative_max(x, axis=1), lambda x: np.maximum.accumulate(x, axis=1), (T,)),
+    "cumulative_max of rows": (lambda x: E.cumulative_max(x, axis=0), lambda x: np.maximum.accumulate(x, axis=0), (T,)),
     "cumulative_min": (E.cumulative_min, np.minimum.accumulate, (V,)),
     "logcumsumexp": (lambda x: E.logcumsumexp(x, axis=0), lambda x: np.log(np.cumsum(np.exp(x), axis=0)), (M,)),
     "cov": (E.cov, np.cov, (M,)),
