@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +12,14 @@ import pytest
 
 import agrad as ag
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
 try:
-    import programs
+    spec = importlib.util.spec_from_file_location(
+        "benchmarks_programs", BENCHMARKS / "programs.py"
+    )  # tests have a `programs`
+    programs = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(programs)
     import workloads as w
     from measuring import check
 finally:

@@ -8,7 +8,6 @@ import itertools
 import math
 import queue
 import threading
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from agrad import random, tree
 from agrad.core import mode
 from agrad.core import names as _names
-from agrad.core.errors import called
+from agrad.core.cpython import getframe
+from agrad.core.errors import called, user_frame, warn_at
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
 from agrad.ops.manipulation import stack
@@ -565,11 +565,11 @@ class DataLoader:
         if timeout and not prefetch:
             raise ValueError(f"timeout is of the thread that reads ahead: give a prefetch > 0{called()}")
         if worker_init_fn is not None and num_workers:
-            warnings.warn(
+            message = (
                 "worker_init_fn is not called: one thread of this process reads ahead, and no worker is started. What the"
-                " dataset draws from agrad's generator is seeded anew for each pass.",
-                stacklevel=2,
+                " dataset draws from agrad's generator is seeded anew for each pass."
             )
+            warn_at(user_frame(getframe(1)), message, UserWarning)
         _check_order(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last=drop_last)
         self.dataset: Any = dataset
         self.batch_size: int = batch_size

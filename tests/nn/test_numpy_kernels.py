@@ -375,14 +375,15 @@ def lstm(x, h, c, weight, backwards):
 @pytest.mark.parametrize(("length", "batch", "n"), [(1, 1, 1), (4, 1, 1), (3, 2, 1), (3, 1, 4), (5, 3, 17), (2, 0, 3)])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("f4", 2e-6), ("f8", 1e-14), ("f2", 4e-3)])
 def test_lstm_over_a_sequence(length, batch, n, backwards, dtype, tolerance):
+    rng = np.random.default_rng(11)  # the errors depend on the draws: the same ones, whichever tests ran before
     shapes = (length, batch, 4 * n), (batch, n), (batch, n), (4 * n, n)
-    operands = [RNG.normal(size=shape).astype(dtype) for shape in shapes]
+    operands = [rng.normal(size=shape).astype(dtype) for shape in shapes]
     copies = [a.copy() for a in operands]
     made, gates, inner = nn_kernels._lstm(*operands, backwards)
     assert made.dtype == dtype
     expected = lstm(*(a.astype("f8") for a in operands), backwards)
     np.testing.assert_allclose(made, expected, rtol=tolerance, atol=tolerance)
-    g = RNG.normal(size=made.shape).astype(dtype)
+    g = rng.normal(size=made.shape).astype(dtype)
     found = nn_kernels._lstm_adjoint(g, *operands[1:], made, gates, inner, backwards)
     assert [(a.shape, a.dtype) for a in found] == [(a.shape, a.dtype) for a in operands]
     for a, b in zip(operands, copies, strict=True):

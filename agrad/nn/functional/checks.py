@@ -62,7 +62,7 @@ def differs(n: float, m: float) -> bool:
 def check_dtypes(name: str, words: str, input: Any, weight: Any) -> None:
     """Refuse operands of different precision: one would be converted silently, and everything after it."""
     input, weight = as_operand(input), as_operand(weight)
-    if input.dtype == weight.dtype:  # their names take longer to find
+    if input.dtype is weight.dtype:  # their names take longer to find, and dtypes of two libraries do not compare
         return
     ours, theirs = dtypes.name_of(input.dtype), dtypes.name_of(weight.dtype)
     if ours != theirs and {ours, theirs} not in ({"float32", "complex64"}, {"float64", "complex128"}):
