@@ -97,32 +97,50 @@ def explain(error: BaseException) -> None:
     elif isinstance(error, TypeError) and re.match(OF_OVERLAP, str(error)):
         said = "; agrad_dask.map_overlap takes tensors"
     elif isinstance(error, TypeError) and (match := names.UNEXPECTED.match(str(error))):
-        said = names.keyword(*match.groups())
+        said = "" if is_anothers(error) else names.keyword(*match.groups())
     elif isinstance(error, TypeError) and (match := re.match(TOO_MANY, str(error))):
-        said = by_name(*match.groups())
+        said = "" if is_anothers(error) else by_name(*match.groups())
     elif isinstance(error, TypeError) and (match := re.match(MISSING, str(error))):
-        said = names.without(*match.groups())
+        said = "" if is_anothers(error) else names.without(*match.groups())
     elif isinstance(error, AssertionError | ValueError) and (refused := of_dask(error)):
         said = refused
     elif isinstance(error, TypeError | ValueError) and TENSOR in str(error):
         said = "; the library's own operators and functions take no tensors: write tensor * array, or"
         said += " ag.asarray(array) * tensor, and agrad's functions"
-    note = f"{said[2:]}."
-    if said in str(error):  # the message says so itself
+    if not said or said in str(error):  # the message says so itself
         return
+    note = f"{said[2:]}."
     if "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python's own suggestion
         error.add_note(note)
 
 
-def of_dask(error: BaseException) -> str:
-    """Return what to write where a function of Dask or distributed raised an error about tensors, "" elsewhere."""
+def raised_in(error: BaseException) -> FrameType | None:
+    """Return the frame that raised an error; None for one that was not raised."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
-    if step is None or str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] not in {"dask", "distributed"}:
+    return None if step is None else step.tb_frame
+
+
+def is_anothers(error: TypeError) -> bool:
+    """Return whether the function that refused a call is not agrad's, but another one of its name, such as the user's ``mean``."""
+    owner, _, name = str(error).partition("(")[0].rpartition(".")
+    if owner:
+        return owner != "Tensor"
+    frame = raised_in(error)
+    if frame is None or is_own(frame):
+        return False
+    found = frame.f_locals.get(name, frame.f_globals.get(name))
+    return callable(found) and not str(getattr(found, "__module__", "")).startswith("agrad")
+
+
+def of_dask(error: BaseException) -> str:
+    """Return what to write where a function of Dask or distributed raised an error about tensors, "" elsewhere."""
+    frame = raised_in(error)
+    if frame is None or str(frame.f_globals.get("__name__")).partition(".")[0] not in {"dask", "distributed"}:
         return ""
     for name, said in OF_DASK.items():
-        given = step.tb_frame.f_locals.get(name, ())
+        given = frame.f_locals.get(name, ())
         if isinstance(given, Tensor) or (isinstance(given, list | tuple) and Tensor in map(type, given)):
             return said
     return ""
@@ -205,10 +223,11 @@ def install() -> None:
     write_out = TracebackException.__init__
 
     @functools.wraps(write_out)
-    def write_out_explained(self: Any, kind: Any, error: BaseException, *args: Any, **kwargs: Any) -> None:
-        if isinstance(error, BaseException):
-            explain(error)
-        write_out(self, kind, error, *args, **kwargs)
+    def write_out_explained(self: Any, exc_type: Any, exc_value: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(exc_value, BaseException):
+            with contextlib.suppress(Exception):  # such as one whose `__str__` raises: it is written out all the same
+                explain(exc_value)
+        write_out(self, exc_type, exc_value, *args, **kwargs)
 
     TracebackException.__init__ = write_out_explained  # type: ignore[method-assign, assignment]
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None

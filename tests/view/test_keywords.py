@@ -147,6 +147,40 @@ def test_logs_have_the_hint_where_python_alone_refuses_a_call(call, said, caplog
     assert f"\n{said}\n" in f"{caplog.text}\n"
 
 
+def linspace(start):
+    return start
+
+
+def where(condition, x1):
+    return x1
+
+
+class Net:
+    def topk(self, k):
+        return k
+
+
+@pytest.mark.parametrize("call", [lambda: linspace(0, steps=3), lambda: where(True), lambda: Net().topk(2, axis=0)])
+def test_functions_of_others_with_the_same_name_are_left_alone(call):
+    """Every traceback that a program writes passes here, of its own functions and classes too."""
+    with pytest.raises(TypeError) as caught:
+        call()
+    traceback.format_exception(caught.value)
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_any_error_is_written_out_by_pythons_own_arguments():
+    class Unreadable(TypeError):
+        def __str__(self):
+            raise RuntimeError
+
+    with pytest.raises(Unreadable) as caught:
+        raise Unreadable
+    error = caught.value
+    found = traceback.TracebackException(exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__)
+    assert "<exception str() failed>" in "".join(found.format())
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
