@@ -230,6 +230,29 @@ def test_steps_on_other_chunks_and_what_would_be_held_longer_stay_apart():
     assert [key for _, key, _ in tiling.tiled(other, ("c",), lambda _: None)] == ["a", "b", "c"]
 
 
+def test_tasks_of_any_kind_are_steps():
+    """A function may be unhashable, and a task may be a container with keys of its own."""
+
+    class Times:
+        __hash__ = None
+
+        def __init__(self, factor):
+            self.factor = factor
+
+        def __eq__(self, other):
+            return isinstance(other, Times) and other.factor == self.factor
+
+        def __call__(self, value):
+            return value * self.factor
+
+    steps = calls((Times(2), "a", "x"), (np.sin, "b", "a"))
+    found = run(tiling.tiled(steps, ("a", "b"), lambda _: "alike"), {"x": np.ones(3)}, ("a", "b"))
+    assert (found["b"] == np.sin(2 * np.ones(3))).all()
+    held = spec.Dict({"factor": 3.0})
+    steps = [(held, "held", ()), *calls((operator.itemgetter("factor"), "a", "held"))]
+    assert run(steps, {}, ("held", "a")) == {"held": {"factor": 3.0}, "a": 3.0}
+
+
 def test_an_error_names_the_step():
     steps = tiling.tiled(calls((np.sin, "a", "x"), (np.bitwise_and, "b", "a", "a")), ("b",), lambda _: "alike")
     with pytest.raises(TypeError, match="bitwise_and") as failed:

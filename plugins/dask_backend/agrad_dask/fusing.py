@@ -187,7 +187,7 @@ def task_list_of(
             last[need] = at
             if need not in made and need not in given:
                 given[need] = (need, *places.get(need, (need, None)))
-        made.update(getattr(task, "keys", (key,)))
+        made.update(getattr(task, "keys", ()) if key is None else (key,))
     done: list[list[Any]] = [[] for _ in steps]
     for key in last.keys() - set(results):
         done[last[key]].append(key)

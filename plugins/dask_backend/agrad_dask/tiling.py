@@ -122,7 +122,7 @@ class Tiled:
         # after the results, which the memory that others left must fit
         memory = [np.empty(room, np.uint8) for _ in range(self.buffers)]
         rooms: dict[int, list[Any]] = {}  # by the rows of a tile, its part of the memory for each step
-        calls = [(step.call, step.key, UFUNCS.get(step.call.function, step.call.function)) for step in self.steps]
+        calls = [(step.call, step.key, _ufunc(step.call.function)) for step in self.steps]
         for lead in np.ndindex(*shape[:axis]):
             for start in range(0, shape[axis], length):
                 stop = min(start + length, shape[axis])
@@ -151,6 +151,11 @@ class Tiled:
                 if made.ndim != ndim:
                     return None
         return [held[step.key].dtype for step in self.steps]
+
+
+def _ufunc(function: Any) -> Any:
+    """Return the ufunc that does what a function does; the function itself if there is none."""
+    return next((ufunc for other, ufunc in UFUNCS.items() if other is function), function)  # it may be unhashable
 
 
 def _cut(shape: tuple[int, ...], itemsize: int) -> tuple[int, int]:
@@ -243,7 +248,7 @@ def _is_elementwise(step: Do) -> bool:
     task, _, needs = step
     if type(task) is not TaskCall or task.kwargs or not needs:
         return False
-    function = UFUNCS.get(task.function, task.function)
+    function = _ufunc(task.function)
     return (
         isinstance(function, np.ufunc)
         and (function.nin, function.nout, function.signature) == (len(task.args), 1, None)
