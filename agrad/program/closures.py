@@ -442,6 +442,7 @@ def packages() -> tuple[str, ...]:
     places = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     # An environment may use the system's packages, or the user's (``pip install --user``).
     places |= {*site.getsitepackages(), site.getusersitepackages()}
+    places -= {sys.prefix, sys.exec_prefix, sys.base_prefix}  # Windows has these among them: programs may lie there
     installed = (os.path.join(place, "") for place in sorted(places))
     return (*installed, PACKAGE, "<frozen", "<agrad")  # agrad generates the last one
 

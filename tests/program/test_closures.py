@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import site
+import sys
 import warnings
 from pathlib import Path
 
@@ -279,7 +280,8 @@ def test_a_capture_that_uses_nothing_from_outside_looks_at_nothing(looked_into):
 
 def test_packages_of_the_system_and_of_the_user_are_installed_ones(monkeypatch, tmp_path):
     system, user = tmp_path / "dist-packages", tmp_path / "user" / "site-packages"
-    monkeypatch.setattr(site, "getsitepackages", lambda: [str(system)])
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))  # which Windows has among the following
+    monkeypatch.setattr(site, "getsitepackages", lambda: [str(tmp_path), str(system)])
     monkeypatch.setattr(site, "getusersitepackages", lambda: str(user))
     installed = origins.packages.__wrapped__()
     for file in (system / "library" / "module.py", user / "module.py", *map(Path, (os.__file__, np.__file__))):
