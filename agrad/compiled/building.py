@@ -161,7 +161,7 @@ def build_program(call: TracedCall, options: Mapping[str, Any]) -> CachedProgram
 def kept_last(program: Program, backward: CapturedBackward) -> tuple[Program, CapturedBackward]:
     """Return a program whose last outputs are the values that it keeps for nothing but its backward pass, and that pass.
 
-    `program` ends with all that it keeps: those among them that are inputs, or outputs for another reason, are in no need of that.
+    `program` ends with all values that it keeps; those that are inputs, or outputs for another reason, need no output of their own.
     """
     whole = program.outputs[: len(program.outputs) - len(backward.saved)]
     known = {*whole, *program.inputs}

@@ -294,7 +294,7 @@ class PreparedProgram:
         self._backend = backend
         self._before = program
         if any(step.op in (UNWIND, REWIND) for step in program.steps):  # a copy of their token stands for nothing
-            raise Refused("a sequence follows a schedule of checkpoints, which is no matter of values alone")
+            raise Refused("it follows a schedule of checkpoints, which keeps more than the values of the program")
         keys = {*program.keys}
         #: Of the inputs that are given, those that are no keys.
         self._given = [at for at, number in enumerate(program.inputs) if number not in keys]

@@ -62,8 +62,9 @@ class RunMethods:
     ) -> Callable[..., tuple[Any, ...]]:
         """Return the function that runs the program on raw arrays of a backend with given options, created at first use.
 
-        An executor, by its name or itself, is asked before the backend. If it does so, it returns the last `kept` outputs as one
-        `KeptValues`; `taken`: that takes the place of as many of the first inputs, which are always at these positions in it.
+        An executor, by its name or itself, is asked before the backend. One that `keeps` returns the last `kept` outputs as one
+        `KeptValues`. `taken`: such a `KeptValues` is passed in place of the first inputs, which are the values at these positions
+        in it, the same in all calls of this program.
         """
         runs: dict[Any, Any] = self.__dict__.setdefault("_runs", {})
         key = backend, executor, kept, bool(taken), *options.items()
@@ -768,7 +769,7 @@ def key_of(part: Any) -> Any:
     """Return an argument as a lookup key, which distinguishes 1, 1.0 and True, and 0.0 and -0.0."""
     kind = type(part)
     if kind is Ref:
-        return part.number  # a literal is a tuple; plain tuples of numbers are no work for the garbage collector
+        return part.number  # a literal is a tuple; the garbage collector does not track plain tuples of numbers
     if kind is tuple or kind is list:
         return kind, tuple(map(key_of, part))
     if kind is slice:

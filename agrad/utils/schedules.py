@@ -1,7 +1,8 @@
 """Checkpointing by schedule: the gradient of many steps in the memory of a few states, kept as a schedule says.
 
 A schedule is an iterator of actions, those of the package ``checkpoint_schedules``: run forward from one step to another,
-keep the state or the values that the derivative of these steps needs, go backward over them. `_Traversal` executes the actions.
+keep the state or the values that the derivative of these steps needs, go backward over them. `Follower` executes the actions,
+and `_Traversal` runs the steps.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ def checkpoint_sequence(
 
     In a compiled function the sequence is one step of the program, which runs a program of `step` as the schedule says; arrays
     must not be lazy, and only the calls that capture or compare run more steps. `step` must be such that `func.scan` is one
-    step with it, without random numbers, and may take the number of the step only in sums and products; for everything
-    else, as an index, carry a counter in the state: ``ag.asarray(0)``, ``count + 1``. Otherwise the function runs
+    step with it, without random numbers, and may take the number of the step only in sums and products; for anything
+    else, such as an index, carry a counter in the state: ``ag.asarray(0)``, ``count + 1``. Otherwise the function runs
     uncompiled, and a warning says why; then compile what a step computes: ``f = ag.compile(...)``,
     ``step = lambda state, i: f(state, ag.asarray(i))``. Make a schedule of the package outside of the compiled function. Such a program
     cannot be saved.

@@ -1,7 +1,7 @@
 """Errors and warnings in terminals, notebooks and logs: the user's lines, and agrad's name for a wrong one.
 
-Most messages of wrong names and keywords say themselves what is meant here. Where Python refuses a call before any code of
-agrad runs, a note says it: it is added where the error is shown, or its traceback written out, as `logging` does.
+Most messages about wrong names and keywords themselves say agrad's name. Where Python refuses a call before any code of
+agrad runs, a note says it: it is added when the error is shown, or its traceback written out, as `logging` does.
 `install` puts three functions into the hooks of Python and IPython, and one before `traceback.TracebackException`.
 Tracebacks of uncaught errors leave out agrad's own frames and those of generated code; a warning of the array library is
 shown at the user's line, with the operation. Errors that a program catches keep their tracebacks. ``AGRAD_TRACEBACK=full``

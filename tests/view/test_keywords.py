@@ -30,7 +30,7 @@ ELEMENTWISE = {
     "ag.sin(x, where=x > 0)": "choose afterwards: agrad.where(condition, agrad.sin(...), otherwise)",
     "ag.sqrt(x, dtype='float32')": "convert what it returns: agrad.sqrt(...).to(dtype)",
     "ag.multiply(x, x, casting='unsafe')": "convert the operands with x.to(dtype)",
-    "ag.tanh(x, order='C')": "leave it out: arrays are laid out as their library does",
+    "ag.tanh(x, order='C')": "leave it out: the array library chooses the layout",
     "ag.log(x, subok=False)": "leave it out: what it returns is a Tensor",
     "ag.clip(x, a_min=0, a_max=1)": "agrad.clip has min= for it",
     "ag.round(x, decimals=2)": "x.round(decimals=2)",
@@ -69,7 +69,7 @@ METHODS = {
 CREATION = {
     "ag.zeros(3, out=y)": f"{OUT} agrad.zeros(...)",
     "ag.zeros((2,), layout=None)": "leave it out: tensors are dense",
-    "ag.zeros((2,), order='F')": "leave it out: arrays are laid out as their library does",
+    "ag.zeros((2,), order='F')": "leave it out: the array library chooses the layout",
     "ag.ones((2,), pin_memory=True)": "leave it out: arrays need no pinning",
     "ag.ones((2,), like=x)": "name the backend: device=",
     "ag.empty((2,), memory_format=None)": "leave it out",

@@ -1,8 +1,8 @@
 """Memory for large arrays in few sizes: that of one chunk can be used for another of almost its shape.
 
 A slice of a chunk is a little smaller than the chunk. The allocator cannot put a chunk where a slice was; with such
-sizes in turn, a process held 30 MiB in 240 that nothing could use. These are larger than needed by a thirty-second at
-most, so that both have the same size.
+sizes in turn, a process held 30 MiB of its 240 that nothing could use. Arrays made here are larger than needed, by a thirty-second
+at most, so that both have the same size.
 """
 
 from __future__ import annotations
