@@ -143,6 +143,22 @@ def test_large_values_are_arrays_of_their_own():
     np.testing.assert_allclose(np.asarray(leaf.grad), wanted, rtol=1e-12)
 
 
+def test_nothing_but_large_values():
+    """The block is empty: of all that is kept, or of what a pass takes."""
+    x = RNG.uniform(0.1, 1.0, LARGEST_IN_BLOCK // 8 + 1)
+
+    def function(x):
+        return ag.sum(ag.sin(ag.sin(x))), ag.sum(ag.sin(ag.exp(x[:5])))
+
+    for count in (1, 2):
+        made = compiled(lambda x, count=count: function(x)[:count])
+        for _ in range(3):
+            (leaf,) = leaves(x)
+            results = made(leaf)
+            results[0].backward()
+        np.testing.assert_allclose(np.asarray(leaf.grad), np.cos(np.sin(x)) * np.cos(x), rtol=1e-12)
+
+
 def test_a_result_that_is_kept_too_is_one_array():
     def function(x):
         y = ag.exp(x)

@@ -432,6 +432,7 @@ class LoweredProgram:
         self.own, self.threads = own, threads
         self.in_order = in_order
         self._kept, self.block = kept, dict(taken.starts) if taken else {}
+        self._has_block = bool(kept) or taken is not None  # which may be empty
         stretches = Stretches(program.steps, program.shapes).all
         try:
             self.tried = tried = NativeStepwiseRun(program, backend, values, stretches, own=own)
@@ -856,7 +857,7 @@ class LoweredProgram:
         self.layout = BlockLayout([self.places[number] for number in kept])
         self.block.update(starts_in(self.layout, kept))
         self.slots: dict[int, int] = {}
-        block = [BLOCK] if self._kept or self.block else []
+        block = [BLOCK] if self._has_block else []
         for number in (*block, *self.program.inputs, *self.tried.kept, *self.outputs):
             if number not in self.block:
                 self.slots.setdefault(number, len(self.slots) + 1)
