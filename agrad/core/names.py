@@ -74,15 +74,23 @@ MISSING = Missing.MISSING
 UNEXPECTED = re.compile(r"((?:\w+\.)*\w+)\(\) got an unexpected keyword argument '(\w+)'")
 
 
+#: The classes whose constructors say it.
+_EXPLAINED: set[type] = set()
+
+
 def explain_made(kind: Any) -> Any:
     """Make a class of agrad say in errors what the keywords of its constructor are called; return it.
 
     Making an object costs far more than the call in between does. Anything but a class is returned as it is.
     """
-    init = getattr(kind, "__init__", None)
-    if not isinstance(kind, type) or not isinstance(init, FunctionType):
+    if not isinstance(kind, type):
         return kind
-    own = getattr(init, "__wrapped__", init)  # of a base that was changed before: messages name this class
+    # where it is defined: subclasses and their other bases find the constructors that they would without this
+    home = next(each for each in kind.__mro__ if "__init__" in vars(each))
+    own = vars(home)["__init__"]
+    if home in _EXPLAINED or not isinstance(own, FunctionType) or not home.__module__.startswith("agrad"):
+        return kind
+    _EXPLAINED.add(home)
 
     @functools.wraps(own)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -93,9 +101,10 @@ def explain_made(kind: Any) -> Any:
             place = error.__traceback__
             if refused is None or place is None or place.tb_next is not None:  # raised by what it calls
                 raise
-            raise UnexpectedKeyword(kind.__name__, refused[2]) from None
+            named = next((each for each in type(self).__mro__ if each.__module__.startswith("agrad.")), home)
+            raise UnexpectedKeyword(named.__name__, refused[2]) from None
 
-    type.__setattr__(kind, "__init__", made)
+    type.__setattr__(home, "__init__", made)
     return kind
 
 

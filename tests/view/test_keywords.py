@@ -219,6 +219,23 @@ def test_errors_from_within_a_constructor_stay_as_they_are():
         ag.nn.Linear(2)
 
 
+def test_constructors_are_found_in_the_order_of_pythons():
+    """A class that has no constructor of its own gets none: the one of another base may come first."""
+
+    class Marked(ag.nn.Dropout):
+        def __init__(self, *args, **settings):
+            super().__init__(*args, **settings)
+            self.marked = True
+
+    class Both(ag.nn.Dropout2d, Marked):
+        pass
+
+    assert "__init__" not in vars(ag.nn.Dropout2d)
+    assert Both(0.25).marked
+    with pytest.raises(TypeError, match=r"Dropout2d\(\) .* 'rate'; agrad.nn.Dropout2d has p= for it"):
+        ag.nn.Dropout2d(rate=0.5)
+
+
 def test_an_own_op_may_have_an_argument_of_any_name():
     """Its generated function uses such names itself."""
 
