@@ -507,7 +507,7 @@ def compiled(session: nox.Session) -> None:
 
 def second(session: nox.Session, *options: str) -> None:
     """Run tests for the second time, their functions compiled; options replace the folders."""
-    session.install(*CORE, *NUMPY, *DASK, *TESTERS)
+    session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *OTHERS)
     folders = [f"tests/{part}" for part in ("autograd", "compiled", "func", "nn", "optim", "program")]
     session.run("pytest", "--compiled-steps", *(options or folders))
 
@@ -518,7 +518,7 @@ SWITCHED_OFF = ("entries", "passes", "tiles")
 
 def without(session: nox.Session) -> None:
     """Run the tests of agrad's parts with one optimisation after another turned off."""
-    session.install(*CORE, *NUMPY, *DASK, *TESTERS, *OTHERS)
+    session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *OTHERS)
     folders = [f"tests/{part}" for part in ("autograd", "compiled", "func", "nn", "ops", "optim", "program")]
     for name in SWITCHED_OFF:
         session.run("pytest", "-n", "2", "-q", "-m", "not long", f"--without={name}", *folders)

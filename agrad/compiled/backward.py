@@ -22,7 +22,11 @@ from agrad.core.engine import Pass, Total, running
 from agrad.core.executor import KeptValues
 from agrad.core.hooks import Hooks
 from agrad.core.node import AccumulateGrad, Constants, Freed, Node, ancestors
+from agrad.program.batching import Batched
 from agrad.program.program import DETACH, DType, Program, Ref, Shaped, Step
+
+#: The number of a cotangent that no step made.
+UNKNOWN = -1
 
 
 class NodeSteps(NamedTuple):
@@ -33,7 +37,7 @@ class NodeSteps(NamedTuple):
     begin, end : int
         Its steps.
     taken : tuple of (int or None)
-        The numbers of the cotangents that it consumed.
+        The numbers of the cotangents that it consumed; None for one that is missing.
     given : tuple of (int or None)
         The numbers of the cotangents that it produced.
     is_sum : bool
@@ -264,6 +268,8 @@ def restricted(program: Program, parts: Sequence[NodeSteps], absent: set[int]) -
 
     at = 0
     for part in parts:
+        if UNKNOWN in (*part.taken, *part.given):
+            raise UnclearPass
         between(at, part.begin)
         at = part.end
         taken = [known(number) for number in part.taken]
@@ -349,7 +355,13 @@ class RecordingPass(BoundedPass):
 
     def _numbers(self, values: Any) -> tuple[int | None, ...]:
         values = values if isinstance(values, list | tuple) else (values,)
-        return tuple(None if value is None else self.recorder.number_of(value) for value in values)
+        return tuple(None if value is None else self._number(value) for value in values)
+
+    def _number(self, value: Any) -> int:
+        while isinstance(value, Batched):  # the steps are those of its data
+            value = value.data
+        number = self.recorder.number_of(value)
+        return UNKNOWN if number is None else number
 
     def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
         assert self.targets is not None

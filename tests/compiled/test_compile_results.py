@@ -245,3 +245,28 @@ def test_results_of_random_functions_in_random_passes(seed):
                 assert a == b
             else:
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("mapped", [ag.vmap, lambda f: ag.vmap(ag.vmap(f))], ids=["a batch", "a batch of batches"])
+def test_the_gradient_of_a_loss_passes_through_a_batch_that_is_returned_too(mapped):
+    """From the loss alone the pass is derived from the one of both: its steps within the batch are those of the data."""
+    weights = np.arange(1.0, 5.0).reshape(2, 2)
+
+    def squares(row):
+        made = row * 1.0
+        made *= row
+        return made
+
+    def both(x):
+        y = mapped(squares)(x)
+        return y, ag.sum(y * weights)
+
+    compiled = ag.compile(both)
+    for i in range(5):
+        x = ag.asarray(weights * 0.5 + i, requires_grad=True)
+        y, loss = compiled(x)
+        (of_loss,) = ag.grad(loss, x, retain_graph=True)
+        (of_both,) = ag.grad((y, loss), x, (ag.ones((2, 2)), ag.asarray(1.0)))
+        np.testing.assert_allclose(of_loss, 2 * x.detach().numpy() * weights, rtol=1e-14)
+        np.testing.assert_allclose(of_both, 2 * x.detach().numpy() * (weights + 1), rtol=1e-14)
+    assert len(compiled.programs) == 1
