@@ -15,6 +15,7 @@ da = pytest.importorskip("dask.array")
 import dask  # noqa: E402
 
 import agrad_dask  # noqa: E402
+from agrad_dask import arenas  # noqa: E402
 
 ROWS, WIDTH = 64, 2**14  # blocks of 512 KiB where a chunk is 4 rows
 
@@ -147,6 +148,66 @@ def test_one_heap_unless_the_user_says_otherwise():
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
         == "False"
     )
+
+
+#: A step of a field by its neighbours, of which the gradient and the next field are held, beside what was told of it.
+HELD = """
+import dask, dask.array as da, numpy as np
+import agrad as ag, agrad_dask
+from agrad_dask import arenas
+
+def status(key):
+    with open("/proc/self/status") as file:
+        return 1024 * int(next(line.split()[1] for line in file if line.startswith(key)))
+
+def energy(x, y):
+    return (x - y) ** 2 + np.sqrt(sum((np.roll(x, -1, axis) - x) ** 2 for axis in range(3)) + 1e-3)
+
+def step(planes):
+    x = ag.asarray(da.from_array(np.ones((planes, 360, 360), "f4"), chunks=(8, 360, 360))).requires_grad_(True)
+    loss = ag.sum(agrad_dask.map_overlap(energy, x, x.detach(), depth={0: 2}, boundary="nearest"))
+    loss.backward()
+    with ag.no_grad():
+        made = loss, x.grad, x - 0.2 * x.grad
+    return ag.explain(*made).peak, made
+
+with dask.config.set(num_workers=1):
+    ag.compute(*step(16)[1])
+    told, made = step(400)
+    arenas.trim()
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    before = status("VmRSS")
+    ag.compute(*made)
+    print(told, status("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/clear_refs"), reason="the system does not tell the peak of a process"
+)
+def test_a_process_that_holds_results_grows_by_no_more_than_told(tmp_path):
+    """Results lie in memory of larger arrays, chunks with their borders; what is left of it is returned."""
+    program = tmp_path / "held.py"  # a file: functions of blocks are captured from their source
+    program.write_text(HELD)
+    own = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    told, real = map(int, own.stdout.split())
+    assert 2 * 400 * 360 * 360 * 4 < real <= told < 1.4 * real
+
+
+def test_free_memory_is_returned_while_results_that_are_held_grow(monkeypatch):
+    trimmed = []
+    monkeypatch.setattr(arenas, "trim", lambda: trimmed.append(1))
+    monkeypatch.setattr(arenas, "EVERY", 1000)
+    x = ag.asarray(da.ones(4000, chunks=25))  # of 200 bytes each, five of which are 1000
+    ag.compute(x[:500] * 2.0)
+    assert len(trimmed) == 4
+    trimmed.clear()
+    ag.compute(x * 2.0)
+    assert 8 < len(trimmed) < 25, "at last whenever they have grown by an eighth"
+    trimmed.clear()
+    ag.compute(ag.sum(x * 2.0))
+    assert not trimmed, "of no use where one number is held"
 
 
 def test_progress_is_shown_to_the_end(tmp_path, capsys):

@@ -10,10 +10,18 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
+
+from dask.callbacks import Callback
 
 #: The number of the option in `mallopt` (malloc.h).
 M_ARENA_MAX = -8
+#: Free memory is returned to the system when so many bytes of results are held, and whenever they have grown by as many,
+EVERY = 64 * 2**20
+#: or by this fraction of them if that is more: each time, tasks touch new pages of what they work in.
+FRACTION = 8
 
 
 def use_one() -> bool:
@@ -24,6 +32,38 @@ def use_one() -> bool:
         if (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):
             return bool(ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1))
     return False
+
+
+class Trimming(Callback):  # type: ignore[misc]
+    """Return free memory to the system while a pass makes results that are held.
+
+    A result often lies where a larger array was: a chunk where one with its border was. The rest of it is free and too
+    small for the next one. Between 949 MiB of such results, 430 MiB of the process were of no use.
+
+    Parameters
+    ----------
+    targets : iterable of keys
+        The results.
+    """
+
+    def __init__(self, targets: Iterable[Any]) -> None:
+        super().__init__(posttask=self._finished)
+        self.targets = frozenset(targets)
+        self.held = self.trimmed = 0
+
+    def _finished(self, key: Any, value: Any, *_: Any) -> None:
+        if key not in self.targets:
+            return
+        self.held += getattr(value, "nbytes", 0)
+        if self.held - self.trimmed >= max(EVERY, self.held // FRACTION):
+            self.trimmed = self.held
+            trim()
+
+
+def trim() -> None:
+    """Return free memory to the system, where the C library can."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 use_one()

@@ -30,7 +30,7 @@ from dask.utils import format_bytes, parse_bytes
 
 from agrad import Tensor
 from agrad.plugin.backend import Outlook, in_dask, internal, is_asked, is_followed, once, told, uncollected
-from agrad_dask import fusing, origins, repeats, runs, staging
+from agrad_dask import arenas, fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
 from agrad_dask.workers import LargestBlock, Workers
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
@@ -492,7 +492,8 @@ class _PassScheduler:
         """Compute a pass in this process."""
         lowered = {} if threads is None else {"num_workers": threads}
         try:
-            found = list(self.schedule(graph, targets, **lowered, **options))
+            with arenas.Trimming(targets):
+                found = list(self.schedule(graph, targets, **lowered, **options))
         except Exception as error:
             for missing in {d for node in graph.values() for d in node.dependencies} - graph.keys():
                 raise origins.gone(missing, self.written) from error
