@@ -127,6 +127,45 @@ def test_distribution_functions():
     assert D.Normal(0.0, 1.0).perplexity().item() == pytest.approx(math.sqrt(2 * math.pi * math.e))
 
 
+#: Those of PyTorch's of which draws have derivatives.
+REPARAMETRIZED = [
+    "Beta",
+    "Cauchy",
+    "Chi2",
+    "ContinuousBernoulli",
+    "Dirichlet",
+    "Exponential",
+    "FisherSnedecor",
+    "Gamma",
+    "GeneralizedPareto",
+    "HalfCauchy",
+    "HalfNormal",
+    "InverseGamma",
+    "Kumaraswamy",
+    "Laplace",
+    "LogNormal",
+    "LogisticNormal",
+    "LowRankMultivariateNormal",
+    "MultivariateNormal",
+    "Normal",
+    "OneHotCategoricalStraightThrough",
+    "RelaxedBernoulli",
+    "RelaxedOneHotCategorical",
+    "StudentT",
+    "Uniform",
+    "Wishart",
+]
+
+
+def test_which_draws_have_derivatives_is_pytorchs():
+    kinds = {
+        name: kind for name, kind in vars(D).items() if isinstance(kind, type) and issubclass(kind, D.Distribution)
+    }
+    assert len(kinds) > 5
+    for name, kind in kinds.items():
+        assert kind.has_rsample == (name in REPARAMETRIZED), name
+
+
 def test_a_distribution_of_ones_own():
     """Shapes are tuples, however a subclass gives them."""
 

@@ -45,6 +45,11 @@ def test_recorded_cotangents_come_in_the_chunks_of_their_operand():
     np.testing.assert_allclose(second.numpy(), 6 * values * 2 * values)
 
 
+def test_draws_come_in_the_chunks_asked_for():
+    for draw in (ag.rand, ag.randn):
+        assert draw((6,), device="dask", chunks=2).chunks == ((2, 2, 2),)
+
+
 def random(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape)
 

@@ -282,3 +282,16 @@ def test_random_bodies(data):
         run = native(each, *args, own=False)
         for one, other in zip(run(*args), raws(ag.func.capture(each)(*args)(*args)), strict=True):
             assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "float16", "int8"])
+def test_what_is_carried_last_may_be_of_any_dtype(dtype):
+    def function(x, c):
+        return scan(lambda carried, _: ((carried[0] * 0.5 + 1, carried[1] + carried[1]), carried[0]), (x, c), length=5)
+
+    args = np.arange(3.0), np.arange(3).astype(dtype)
+    program = ag.func.capture(function)(*args)
+    for own in (False, True):
+        for one, other in zip(native(function, *args, own=own)(*args), raws(program(*args)), strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+import agrad.numpy as anp
 from agrad.core.entry import make_operator
 from agrad.core.op import OPS
 
@@ -150,3 +151,10 @@ def test_identity_comes_first():
     assert {x: 1, y: 2}[x] == 1
     assert (x, 1) == (x, 1)
     assert one(x) == one(x)
+
+
+@pytest.mark.parametrize("name", ["concatenate", "stack", "vstack", "hstack", "dstack", "column_stack"])
+def test_the_rows_of_an_array_are_joined_as_numpy_joins_them(name):
+    x = np.arange(12.0).reshape(2, 3, 2)
+    for given in (x, ag.asarray(x), tuple(x), [*map(ag.asarray, x)]):
+        np.testing.assert_array_equal(getattr(anp, name)(given), getattr(np, name)(x))

@@ -273,6 +273,7 @@ def test_analytic_signals_and_signals_without_trend(axis):
         (lambda m: m.hilbert(X, 0), "N must be positive"),
         (lambda m: m.detrend(X, type="square"), "Trend type must be"),
         (lambda m: m.detrend(X, bp=[90]), "Breakpoints must be less"),
+        (lambda m: m.detrend(X, bp=[-1]), "Breakpoints must be less"),
     ],
 )
 def test_bad_input(call, message):
