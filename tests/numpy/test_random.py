@@ -230,3 +230,11 @@ def test_what_has_no_meaning_is_refused():
     assert rng.standard_gamma(1.0, 2, dtype="float32").dtype == np.float32
     with pytest.raises(ValueError, match="larger sample"):
         rng.choice(3, 4, replace=False)
+
+
+def test_a_seeded_generator_is_the_generator():
+    """As PyTorch's ``Generator().manual_seed(3)``."""
+    generator = ag.random.Generator()
+    assert generator.manual_seed(3) is generator
+    other = ag.random.Generator(3)
+    assert ag.rand(3, generator=generator).tolist() == ag.rand(3, generator=other).tolist()
