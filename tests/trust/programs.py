@@ -739,7 +739,7 @@ JUDGES = {
     "checkpointed": set(),
     "saved": {"block vmap", "block jacrev", "block jacfwd", "block hessian"},
     "single": set(),
-    "compiled": set(),
+    "compiled": {"hook", "retain"},  # they run as they are
     "replayed": set(),
     "native": set(),
     "patterned": {"hook", "block no_grad"},

@@ -40,7 +40,8 @@ def test_patterns_of_their_jacobians_are_never_too_small():
 
 
 def test_programs_are_compiled():
-    check(6, ("compiled",), 30)
+    tally = check(10, ("compiled",), 20)
+    assert tally["compiled to programs"] >= 2, tally
 
 
 def test_programs_are_machine_code():

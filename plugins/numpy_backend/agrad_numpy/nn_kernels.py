@@ -478,8 +478,13 @@ class _Channels:
         return total
 
 
-#: What an array of a shape is cut into. Making it takes longer than a pass over few numbers.
-_channels = functools.lru_cache(maxsize=16)(_Channels)
+#: The cuts of small arrays. Making one takes longer than a pass over few numbers; it holds an array of ones.
+_kept_channels = functools.lru_cache(maxsize=16)(_Channels)
+
+
+def _channels(shape: tuple[int, ...], dtype: Any) -> _Channels:
+    """Return what an array of a shape is cut into."""
+    return (_kept_channels if math.prod(shape) <= 1 << 16 else _Channels)(shape, dtype)
 
 
 def _batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, /) -> tuple[Any, Any, Any, Any]:
