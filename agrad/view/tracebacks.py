@@ -229,7 +229,7 @@ def install() -> None:
                 explain(exc_value)
         write_out(self, exc_type, exc_value, *args, **kwargs)
 
-    TracebackException.__init__ = write_out_explained  # type: ignore[method-assign, assignment]
+    TracebackException.__init__ = write_out_explained  # type: ignore[method-assign]
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         render = shell.InteractiveTB.structured_traceback
