@@ -635,7 +635,14 @@ def instrument(source: bytes, mutants: Iterable[Mutant], probe: str = "_agrad_pr
             at = statement.end_col_offset
             lines[statement.end_lineno - 1] = line[:at] + f"; from {probe} import _hit".encode() + line[at:]
             return b"\n".join(lines)
-    return changed  # a file without imports cannot be probed
+    for statement in tree.body:  # a file without imports: before its first assignment
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            lines = changed.split(b"\n")
+            lines[statement.lineno - 1] = f"from {probe} import _hit; ".encode() + lines[statement.lineno - 1]
+            return b"\n".join(lines)
+        if not isinstance(statement, ast.Expr):
+            break
+    return source  # not probed: a function comes first
 
 
 def read(root: Path, paths: Iterable[str]) -> list[Mutant]:
