@@ -158,13 +158,17 @@ class CapturedBackward:
             tuple(at for at in positions if at < self.kept),
         )
 
-    def flat(self, saved: Sequence[Any], layout: Any) -> Sequence[Any]:
-        """Return the saved values of a node one by one; `layout`: that of its `KeptValues`, if it has one."""
+    def values(self, some: PartialBackward, saved: Sequence[Any], layout: Any) -> list[Any]:
+        """Return the saved values that one of its programs takes; `layout`: that of the node's `KeptValues`, if it has one."""
         if layout is None:
-            return saved
+            return [*map(saved.__getitem__, some.saved)]
         end = self.end_of_kept(saved)
-        freed = any(array is None for array in saved[:end])
-        return [*([None] * self.kept if freed else layout.values(tuple(saved[:end]))), *saved[end:]]
+        return [*layout.values(tuple(saved[:end]), some.taken), *self.others(some, saved)]
+
+    def others(self, some: PartialBackward, saved: Sequence[Any]) -> list[Any]:
+        """Return those of these values that are not in the node's `KeptValues`."""
+        first = self.end_of_kept(saved) - self.kept
+        return [saved[first + at] for at in some.saved[len(some.taken) :]]
 
     def run(
         self,
@@ -176,18 +180,14 @@ class CapturedBackward:
         options: Mapping[str, Any],
     ) -> Sequence[Any]:
         """Run one of its programs on the saved values of a node, and cotangents."""
-        if layout is None:
-            return some.program.run(backend, [*map(saved.__getitem__, some.saved), *cotangents], **options)
-        end = self.end_of_kept(saved)
-        others = [saved[at - self.kept + end] for at in some.saved[len(some.taken) :]]
-        if not some.taken:
-            return some.program.run(backend, [*others, *cotangents], **options)
+        if layout is None or not some.taken:
+            return some.program.run(backend, [*self.values(some, saved, layout), *cotangents], **options)
+        kept = KeptValues(tuple(saved[: self.end_of_kept(saved)]), layout)
         run = some.program.chosen(backend, taken=some.taken, **options)
         try:
-            return run(KeptValues(tuple(saved[:end]), layout), *others, *cotangents)
+            return run(kept, *self.others(some, saved), *cotangents)
         except Exception as error:
-            each = self.flat(saved, layout)
-            some.program.explain(error, backend, [*map(each.__getitem__, some.saved), *cotangents])
+            some.program.explain(error, backend, [*self.values(some, saved, layout), *cotangents])
             raise
 
     def end_of_kept(self, saved: Sequence[Any]) -> int:
@@ -391,8 +391,8 @@ def release(node: Any, backward: CapturedBackward, visited: int) -> None:
     if not needed:
         node.saved = task.freed
         return
-    if node.layout is not None:  # its `KeptValues` goes as a whole
-        end = backward.end_of_kept(node.saved)
-        whole = range(end) if any(at < backward.kept for at in needed) else ()
-        needed = frozenset({*whole, *(at - backward.kept + end for at in needed if at >= backward.kept)})
+    if node.layout is not None:  # its first arrays hold the values that are kept, perhaps several each
+        first = backward.end_of_kept(node.saved) - backward.kept
+        holders = node.layout.holders(at for at in needed if at < backward.kept)
+        needed = frozenset({*holders, *(first + at for at in needed if at >= backward.kept)})
     node.saved = Constants(value if at in needed else None for at, value in enumerate(node.saved))

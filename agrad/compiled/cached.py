@@ -553,8 +553,7 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: boo
     else:
         taken = [part for part in gs if part is not None]
         if any(backend_of(part) is not backend for part in taken):  # batched
-            each = backward.flat(saved, node.layout)
-            values = [*map(each.__getitem__, some.saved), *taken]
+            values = [*backward.values(some, saved, node.layout), *taken]
             made = [t._raw for t in some.program.on_tensors(backend, list(map(from_raw, values)))]
         else:
             made = list(map(backend.as_array, backward.run(some, saved, node.layout, taken, backend, cached.options)))

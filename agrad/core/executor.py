@@ -22,9 +22,10 @@ class KeptValues(NamedTuple):
     Attributes
     ----------
     arrays : tuple of array
-        What holds the values. The graph keeps these alive, and counts their bytes.
+        What holds the values. The graph keeps these alive, and counts their bytes. Those that no later pass needs become None.
     layout : object
-        Where they are: ``layout.values(arrays)`` returns a list of all values, as arrays.
+        Where they are: ``layout.values(arrays, positions)`` returns a list of the values at these positions, as arrays, and
+        ``layout.holders(positions)`` the set of the numbers of the arrays that hold them.
     """
 
     arrays: tuple[Any, ...]

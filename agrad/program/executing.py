@@ -250,8 +250,7 @@ def taking_apart(run: Callable[..., Any], taken: tuple[int, ...]) -> Callable[..
     """Return a function that takes a `KeptValues`, and hands on the values at some of its positions."""
 
     def apart(kept: KeptValues, *others: Any) -> Any:
-        values = kept.layout.values(kept.arrays)
-        return run(*map(values.__getitem__, taken), *others)
+        return run(*kept.layout.values(kept.arrays, taken), *others)
 
     return apart
 

@@ -16,12 +16,16 @@ pytest.importorskip("llvmlite", reason="the native executor needs llvmlite: pip 
 
 from agrad_numpy.native import jit
 from agrad_numpy.native.keeping import LARGEST_IN_BLOCK
+from agrad_numpy.native.running import NativeProgram
 
 if not jit.availability()[0]:
     pytest.skip(jit.availability()[1], allow_module_level=True)
 
 RNG = np.random.default_rng(7)
 A, B = RNG.uniform(0.2, 0.9, (3, 4)), RNG.uniform(0.2, 0.9, (4, 3))
+
+#: A value of so many floats is an array of its own.
+LARGE = LARGEST_IN_BLOCK // 8 + 1
 
 
 def mixed(a, b):
@@ -79,6 +83,11 @@ def differences(function, at, *arrays, step=1e-6):
     return found
 
 
+def nbytes_of(references):
+    """Return the bytes of the arrays that are still alive."""
+    return sum(array.nbytes for array in (ref() for ref in references) if array is not None)
+
+
 def test_it_is_one_block():
     function = ready_mixed()
     given = leaves(A, B)
@@ -122,8 +131,7 @@ def test_calls_of_other_layouts_in_between():
 
 
 def test_large_values_are_arrays_of_their_own():
-    n = LARGEST_IN_BLOCK // 8 + 1
-    x = RNG.uniform(0.1, 1.0, n)
+    x = RNG.uniform(0.1, 1.0, LARGE)
 
     def function(x):
         y = ag.exp(x * 0.5)
@@ -145,7 +153,7 @@ def test_large_values_are_arrays_of_their_own():
 
 def test_nothing_but_large_values():
     """The block is empty: of all that is kept, or of what a pass takes."""
-    x = RNG.uniform(0.1, 1.0, LARGEST_IN_BLOCK // 8 + 1)
+    x = RNG.uniform(0.1, 1.0, LARGE)
 
     def function(x):
         return ag.sum(ag.sin(ag.sin(x))), ag.sum(ag.sin(ag.exp(x[:5])))
@@ -211,6 +219,31 @@ def test_passes_from_some_results():
     np.testing.assert_allclose(np.asarray(given[1].grad), wanted, rtol=1e-13)
     gc.collect()
     assert block() is None
+
+
+@pytest.mark.parametrize("sizes", [(LARGE, LARGE), (LARGE, 4), (4, LARGE)])
+def test_large_values_are_freed_alone(sizes, monkeypatch):
+    """The sine of an exponential needs nothing but the latter: two arrays of their own, or one and the block."""
+    # what is freed must not lead a pass to run step by step
+    monkeypatch.setattr(NativeProgram, "_steps", property(lambda _: pytest.fail("the machine code refused a call")))
+
+    def function(x, w):
+        return ag.sum(ag.sin(ag.exp(x))), ag.sum(ag.sin(ag.exp(w)))
+
+    made = compiled(function)
+    arrays = [RNG.uniform(0.1, 0.4, size) for size in sizes]  # no cosine near zero
+    for _ in range(3):
+        gradients(lambda x, w: ag.add(*made(x, w)), *arrays)
+    given = leaves(*arrays)
+    results = made(*given)
+    references = [weakref.ref(array) for array in node_of(results[0]).saved]
+    living = [nbytes_of(references)]
+    for result in results:
+        result.backward()
+        living.append(nbytes_of(references))
+    assert living == [8 * sum(sizes), 8 * sizes[1], 0]
+    for leaf, x in zip(given, arrays, strict=True):
+        np.testing.assert_allclose(np.asarray(leaf.grad), np.cos(np.exp(x)) * np.exp(x), rtol=1e-13)
 
 
 def test_it_lives_as_long_as_a_pass_may_need_it():
@@ -379,6 +412,29 @@ def test_where_the_call_runs_step_by_step():
     singular = leaves(np.ones((2, 2)), b)
     with pytest.raises(np.linalg.LinAlgError):
         made(*singular)
+
+
+def test_large_values_where_the_call_runs_step_by_step():
+    """They lie as the machine code expects: that of a part of an array, turned, in C's order, which NumPy's copies do not."""
+
+    def function(a, x):
+        y = ag.exp(x)[:, ::2].T
+        return ag.sum(ag.sin(y)) + ag.sum(ag.tanh(ag.linalg.inv(a) * 1e-18))
+
+    rows = LARGEST_IN_BLOCK // 800 + 1
+    x = RNG.uniform(0.1, 0.4, (rows, 200))
+    good, bad = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([[1.0, 1.0], [1.0, 1.0 + 2**-52]])
+    made = ready(function, good, x)
+    wanted = np.cos(np.exp(x)) * np.exp(x)
+    wanted[:, 1::2] = 0.0
+    for matrix in (good, bad):
+        given = leaves(matrix, x)
+        result = made(*given)
+        node = node_of(result)
+        assert (100, rows) in [array.shape for array in node.saved]
+        assert all(array.flags.c_contiguous for array in node.saved)
+        result.backward()
+        np.testing.assert_allclose(np.asarray(given[1].grad), wanted, rtol=1e-13)
 
 
 def test_a_program_that_is_refused_keeps_arrays():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,15 +41,19 @@ class BlockLayout:
                 self.count += 1
                 self.rows.append((self.count, 0, place))
 
-    def values(self, arrays: Sequence[Any]) -> list[Any]:
-        """Return the values as arrays."""
-        return values_of(self.rows, arrays)
+    def values(self, arrays: Sequence[Any], positions: Iterable[int]) -> list[Any]:
+        """Return the values at some positions as arrays."""
+        return values_of([self.rows[at] for at in positions], arrays)
+
+    def holders(self, positions: Iterable[int]) -> set[int]:
+        """Return which of the arrays hold the values at some positions."""
+        return {self.rows[at][0] for at in positions}
 
     def kept(self, values: Sequence[Any]) -> KeptValues:
         """Return copies of values as a program keeps them."""
         arrays = [np.empty(self.size, np.uint8)]
-        arrays += [np.empty_like(value) for value, (at, *_) in zip(values, self.rows, strict=True) if at]
-        for target, value in zip(self.values(arrays), values, strict=True):
+        arrays += [np.ndarray(place.shape, place.dtype, strides=place.strides) for at, _, place in self.rows if at]
+        for target, value in zip(values_of(self.rows, arrays), values, strict=True):
             np.copyto(target, value)
         return KeptValues(tuple(arrays), self)
 
@@ -66,14 +70,14 @@ class Taken:
     starts : dict of int to int
         By the number of an input in the block, from which byte on it lies.
     arrays : list of int
-        Which of the arrays hold the others, in the order of the inputs.
+        Which of the arrays hold the values: the block, unless it holds none, then those of the other inputs in order.
     """
 
     def __init__(self, layout: BlockLayout, positions: Sequence[int], inputs: Sequence[int]) -> None:
         self.layout, self.positions = layout, positions
         rows = [layout.rows[at] for at in positions]
         self.starts = {number: start for number, (at, start, _) in zip(inputs, rows, strict=False) if at == 0}
-        self.arrays = [at for at, *_ in rows if at]
+        self.arrays = [*([0] if self.starts else []), *(at for at, *_ in rows if at)]
 
     def values(self, kept: KeptValues, *, apart: bool = False) -> list[Any]:
         """Return the values as arrays; `apart`: each on memory of its own."""

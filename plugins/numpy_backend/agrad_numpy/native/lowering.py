@@ -432,7 +432,7 @@ class LoweredProgram:
         self.own, self.threads = own, threads
         self.in_order = in_order
         self._kept, self.block = kept, dict(taken.starts) if taken else {}
-        self._has_block = bool(kept) or taken is not None  # which may be empty
+        self._has_block = bool(kept or self.block)  # what is kept has one, which may be empty
         stretches = Stretches(program.steps, program.shapes).all
         try:
             self.tried = tried = NativeStepwiseRun(program, backend, values, stretches, own=own)

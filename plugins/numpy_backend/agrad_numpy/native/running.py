@@ -231,7 +231,7 @@ class NativeCode:
         self.gives = list(self.outputs)
         if kept:
             self.gives += [BLOCK, *(number for number in low.outputs[len(firsts) :] if number not in low.block)]
-        if taken is not None:
+        if taken is not None and taken.starts:
             self.takes.insert(0, BLOCK)
         #: How the block lies.
         self.block = Placement(((taken.layout if taken else low.layout).size,), (1,), np.dtype(np.uint8), BLOCK, 0)
@@ -375,11 +375,10 @@ def keeping(call: Callable[..., Any], count: int, layout: BlockLayout) -> Callab
 
 def taking(call: Callable[..., Any], taken: Taken) -> Callable[..., Any]:
     """Return a function whose first argument is a `KeptValues`; it returns None for one with another layout."""
-    arrays = [0, *taken.arrays]
 
     def run(kept: KeptValues, *others: Any) -> tuple[Any, ...] | None:
         held, layout = kept
-        return call(*map(held.__getitem__, arrays), *others) if layout is taken.layout else None
+        return call(*map(held.__getitem__, taken.arrays), *others) if layout is taken.layout else None
 
     return run
 
