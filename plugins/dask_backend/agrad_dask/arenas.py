@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from dask.callbacks import Callback
-
 #: The number of the option in `mallopt` (malloc.h).
 M_ARENA_MAX = -8
 #: Free memory is returned to the system when so many bytes of results are held, and whenever they have grown by as many,
@@ -34,7 +32,7 @@ def use_one() -> bool:
     return False
 
 
-class Trimming(Callback):  # type: ignore[misc]
+class Trimming:
     """Return free memory to the system while a pass makes results that are held.
 
     A result often lies where a larger array was: a chunk where one with its border was. The rest of it is free and too
@@ -47,11 +45,11 @@ class Trimming(Callback):  # type: ignore[misc]
     """
 
     def __init__(self, targets: Iterable[Any]) -> None:
-        super().__init__(posttask=self._finished)
         self.targets = frozenset(targets)
         self.held = self.trimmed = 0
 
-    def _finished(self, key: Any, value: Any, *_: Any) -> None:
+    def finished(self, key: Any, value: Any, *_: Any) -> None:
+        """Note a result; Dask calls this after each task (``posttask`` of its callbacks)."""
         if key not in self.targets:
             return
         self.held += getattr(value, "nbytes", 0)

@@ -492,7 +492,7 @@ class _PassScheduler:
         """Compute a pass in this process."""
         lowered = {} if threads is None else {"num_workers": threads}
         try:
-            with arenas.Trimming(targets):
+            with Callback(posttask=arenas.Trimming(targets).finished):
                 found = list(self.schedule(graph, targets, **lowered, **options))
         except Exception as error:
             for missing in {d for node in graph.values() for d in node.dependencies} - graph.keys():
