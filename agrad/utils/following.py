@@ -24,7 +24,8 @@ class Actions:
     """
 
     def __init__(self, schedule: Any, n: int) -> None:
-        self.types, self.n = _package(), n
+        self.types: Any = _package()
+        self.n: int = n
         if isinstance(schedule, self.types.CheckpointSchedule):
             self._schedule = schedule
         elif isinstance(schedule, int) and not isinstance(schedule, bool):
@@ -96,7 +97,8 @@ class Follower(ABC):
     """
 
     def __init__(self, state: list[Any], actions: Actions, directory: str | None) -> None:
-        self.n, self.types = actions.n, actions.types
+        self.n: int = actions.n
+        self.types: Any = actions.types
         self._actions = iter(actions)
         self._disk = save_on_disk(directory)
         self._state, self._at = state, 0

@@ -157,7 +157,9 @@ class _SequenceSteps:
     """
 
     def __init__(self, step: Callable[[Any, int], Any], form: tree.TreeDef, n: int) -> None:
-        self.step, self.form, self.n = step, form, n
+        self.step: Callable[[Any, int], Any] = step
+        self.form: tree.TreeDef = form
+        self.n: int = n
         self._again = repeatable(step)[1]
         self.keys: dict[int, list[random.Key]] = {}
         self.moving: list[tuple[bool, ...]] = []
@@ -464,9 +466,13 @@ class _SequenceCall:
         last: list[Tensor],
         count: int,
     ) -> None:
-        self.steps, self.actions, self.directory = steps, actions, directory
+        self.steps: _SequenceSteps = steps
+        self.actions: Actions = actions
+        self.directory: str | None = directory
         self.along: _Traversal | None = along
-        self.last, self.count, self.outside = last, count, along.outside
+        self.last: list[Tensor] = last
+        self.count: int = count
+        self.outside: dict[Node, Any] = along.outside
         self.dropped = False
 
     def let_go(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from agrad.compiled.instrumentation import CURRENT
 from agrad.core import mode
-from agrad.core.backend import backend_of
+from agrad.core.backend import Backend, backend_of
 from agrad.core.declare import custom
 from agrad.core.op import OPS
 from agrad.core.operands import from_raw
@@ -196,7 +196,9 @@ class SequenceRun(Follower):
         super().__init__([], body.schedule.actions, body.schedule.directory)
         backend = backend_of(operands[0])
         assert backend is not None
-        self.backend, self.body, self.parts = backend, body, programs_of(body, dropped)
+        self.backend: Backend = backend
+        self.body: Body = body
+        self.parts: StepPrograms = programs_of(body, dropped)
         device = backend.device_of(operands[0])
 
         def runner(program: Program) -> Callable[..., Sequence[Any]]:
