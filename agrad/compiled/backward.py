@@ -124,9 +124,9 @@ class CapturedBackward:
     reach: Sequence[int]
     dropped: Sequence[int] = ()
     kept: int = 0
-    _some: dict[tuple[int, int], PartialBackward | None] = field(default_factory=dict)
-    _visited: dict[tuple[int, int], int] = field(default_factory=dict)
-    _left: dict[int, frozenset[int]] = field(default_factory=dict)
+    _some: dict[tuple[int, int], PartialBackward | None] = field(default_factory=dict, init=False)
+    _visited: dict[tuple[int, int], int] = field(default_factory=dict, init=False)
+    _left: dict[int, frozenset[int]] = field(default_factory=dict, init=False)
 
     def of(self, results: int, targets: int) -> PartialBackward | None:
         """Return the pass from results to targets, created at first use; None if it cannot be derived."""

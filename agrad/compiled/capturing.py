@@ -26,7 +26,6 @@ from agrad.compiled.tracking import (
     MUTABLE,
     Tracked,
     may_be_kernel,
-    refresh,
     whose,
 )
 from agrad.core import errors
@@ -130,7 +129,6 @@ def captured(
     leaves : sequence
         The leaves of these.
     """
-    refresh()
     tracker = Tracker(tracer)
     met: dict[int, types.CodeType] = {}
     before = CURRENT.tracker

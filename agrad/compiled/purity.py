@@ -20,7 +20,7 @@ from agrad.compiled.effects import catch_up
 from agrad.compiled.guards import PLAIN, Link, is_array, is_plain
 from agrad.compiled.instrumentation import CURRENT
 from agrad.compiled.tracing import Tracer
-from agrad.compiled.tracking import EARLIER, FRESH, contents_of, holder_of, refresh
+from agrad.compiled.tracking import EARLIER, FRESH, contents_of, holder_of
 from agrad.core import errors, mode
 from agrad.core.cpython import uncollected
 from agrad.core.function import FunctionNode
@@ -51,7 +51,6 @@ class PureTracker(Tracker):
 
     def __init__(self, tracer: Tracer) -> None:
         super().__init__(tracer)
-        refresh()  # under `pure=True` no capture has found whose code is whose
         self._what = ""
         self._refused: CaptureError | None = None
 

@@ -429,6 +429,7 @@ class Knowledge:
     runs_kernels = True
 
     def __init__(self, tracer: Tracer) -> None:
+        refresh()  # whose code is whose: captures, and passes under `pure=True`, which no capture precedes
         self.tracer = tracer
         self.known: dict[int, Tracked] = {}
         self.order: list[Found] = []

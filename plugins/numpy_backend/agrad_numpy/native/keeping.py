@@ -32,14 +32,14 @@ class BlockLayout:
 
     def __init__(self, places: Sequence[Any]) -> None:
         self.rows: list[tuple[int, int, Any]] = []
-        self.size = self.count = 0
+        self.size = count = 0
         for place in places:
             if 0 < place.span <= LARGEST_IN_BLOCK and place.size:
                 self.rows.append((0, self.size, place))
                 self.size += -(-place.span // ALIGNED) * ALIGNED
             else:
-                self.count += 1
-                self.rows.append((self.count, 0, place))
+                count += 1
+                self.rows.append((count, 0, place))
 
     def values(self, arrays: Sequence[Any], positions: Iterable[int]) -> list[Any]:
         """Return the values at some positions as arrays."""
