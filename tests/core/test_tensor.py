@@ -928,3 +928,12 @@ def test_results_of_no_axes_are_arrays():
     x = ag.tensor(2.0, requires_grad=True)
     for result in (ag.sin(x), x * 3.0, 3.0 - x, x * x, -x, ag.sum(x), x.exp()):
         assert type(result._raw) is np.ndarray
+
+
+def test_a_spec_keeps_numpys_own_dtype():
+    """An array whose dtype says its byte order or has metadata does not lend that dtype to all others of its shape."""
+    told = np.dtype("f4").newbyteorder("<"), np.dtype("f8", metadata={"unit": "m"})
+    for dtype in told:
+        ag.asarray(np.ones((5, 3, 19), dtype))
+        plain = np.dtype(dtype.type)
+        assert ag.ones((5, 3, 19), dtype=plain.name).dtype is plain
