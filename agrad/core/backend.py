@@ -723,7 +723,7 @@ class Backend:
         convert = {"bool": bool, "int": int, "float": float, "complex": complex}[self.kind(array.dtype)]
         element = self.xp.reshape(array, ())
         if not hasattr(element, f"__{convert.__name__}__"):  # bool() of such an object would be True
-            return self._host_list(element)
+            return self._host_list("item", element)
         return convert(element)
 
     def truth(self, array: Any) -> bool:
@@ -735,12 +735,19 @@ class Backend:
         if not array.shape:
             return self.item(array)
         if not hasattr(array, "__getitem__"):
-            return self._host_list(array)
+            return self._host_list("tolist", array)
         return [self.tolist(self.xp.getitem(array, (i, ...))) for i in range(array.shape[0])]
 
-    def _host_list(self, array: Any) -> Any:
-        """Return the value as nested lists of Python numbers, as the host has it."""
-        return plugins().get("numpy").receive(self, array, "numpy").tolist()
+    def _host_list(self, method: str, array: Any) -> Any:
+        """Return the value as nested lists of Python numbers, as the host has it; `method` is the one that needs them."""
+        try:
+            host = plugins().get("numpy")
+        except BackendError as error:
+            read = f"{type(array).__name__} has no methods to read elements by, and NumPy cannot read them instead: {error}"
+            raise UnsupportedOp(
+                method, self.name, f"{read}\n  The backend's author may define Backend.{method}."
+            ) from error
+        return host.receive(self, array, "numpy").tolist()
 
     def text_of(self, array: Any) -> str | None:
         """Return the text that shows a tensor of this array; None: the text of its elements, as returned by `tolist`."""

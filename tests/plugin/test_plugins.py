@@ -801,6 +801,55 @@ def test_several_backends_without_numpy_ask_for_a_choice(tmp_path):
     ]
 
 
+def test_numbers_that_only_numpy_could_read_are_refused_without_its_plugin(tmp_path):
+    program = (
+        BLOCK.format(blocked={"numpy", "dask", "cupy"})
+        + """
+    import agrad as ag, numpy, pluggy, types
+    hookimpl = pluggy.HookimplMarker("agrad")
+
+    class Boxed:  # neither __getitem__ nor __float__
+        def __init__(self, value):
+            self.value = value
+        shape = property(lambda x: x.value.shape)
+        dtype = property(lambda x: x.value.dtype)
+        def __array__(self, dtype=None, copy=None):
+            return self.value
+
+    class B(ag.Backend):
+        name = "boxed"
+        def namespace(self):
+            return types.SimpleNamespace(
+                isdtype=numpy.isdtype, reshape=lambda x, shape, /: Boxed(x.value.reshape(shape))
+            )
+
+    class P:
+        @hookimpl
+        def agrad_backends(self):
+            return [B()]
+        @hookimpl
+        def agrad_backend_of(self, array_type):
+            return "boxed" if array_type is Boxed else None
+
+    ag.register(P())
+    x = ag.asarray(Boxed(numpy.asarray([2.5])))
+    for read in (x.tolist, x.item, x.__bool__, x.__repr__):
+        try:
+            read()
+        except ag.UnsupportedOp as error:
+            print(str(error).splitlines())
+    """
+    )
+    out, _ = python(program, tmp_path)
+    lines = list(map(ast.literal_eval, out.splitlines()))
+    assert [line[0].partition(" is not")[0] for line in lines] == ["tolist", "item", "item", "tolist"]
+    for op, (what, _, remedy) in zip(("tolist", "item", "item", "tolist"), lines, strict=True):
+        assert what.startswith(f"{op} is not supported by the boxed backend: Boxed has no methods to read elements by")
+        assert "unknown backend 'numpy'" in what
+        assert 'pip install "agrad[numpy]"' in what
+        assert remedy == f"  The backend's author may define Backend.{op}."
+
+
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
 
