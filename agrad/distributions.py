@@ -989,3 +989,5 @@ def _multivariate_normals(p: MultivariateNormal, q: MultivariateNormal) -> Tenso
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)
+    for _name in __all__:
+        _names.explain_made(globals()[_name])

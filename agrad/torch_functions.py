@@ -20,6 +20,7 @@ from agrad import random
 from agrad.core.backend import Device, backend_of
 from agrad.core.errors import called
 from agrad.core.methods import Picked
+from agrad.core.names import UnexpectedKeyword, refused
 from agrad.core.op import OPS
 from agrad.core.operands import as_operand, as_operands, tensor_of
 from agrad.core.tensor import Tensor
@@ -143,7 +144,13 @@ def of_method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     else:
 
         def function(input: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-            return method(_input(name, input), *args, **kwargs)
+            try:
+                return method(_input(name, input), *args, **kwargs)
+            except TypeError as error:
+                call = refused(error, function.__code__)
+                if call is None:
+                    raise
+                raise UnexpectedKeyword(name, call[1]) from None
 
     function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = name

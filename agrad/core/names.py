@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter, signature
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NoReturn, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,7 +23,10 @@ ALIKE, ALIKE_ELSEWHERE = 0.75, 0.85
 #: Names this short are similar by chance: NumPy's `ma` is not a misspelt `max`.
 SHORT = 3
 #: Namespaces of classes whose constructors take keywords.
-CLASSES = ("agrad.nn", "agrad.nn.parameter", "agrad.optim", "agrad.optim.lr_scheduler", "agrad.utils.data")
+CLASSES = (
+    *("agrad.nn", "agrad.nn.parameter", "agrad.optim", "agrad.optim.lr_scheduler"),
+    *("agrad.utils.data", "agrad.distributions"),
+)
 #: Namespaces where a missing name is more likely a misspelt name of the library itself than another library's.
 NAMED_AS_ELSEWHERE = ("agrad.numpy", "agrad.scipy")
 
@@ -78,6 +81,27 @@ UNEXPECTED = re.compile(r"((?:\w+\.)*\w+)\(\) got an unexpected keyword argument
 _EXPLAINED: set[type] = set()
 
 
+def refused(error: TypeError, *callers: CodeType) -> tuple[str, str] | None:
+    """Return the function and the keyword of a call that Python itself refused; None for any other error.
+
+    Who passes a user's arguments on catches a TypeError and asks: that costs nothing as long as none is raised.
+
+    Parameters
+    ----------
+    error : TypeError
+        The error, as caught.
+    *callers : CodeType
+        The code between the user's call and the refused one: what further functions raise is another error.
+    """
+    found = UNEXPECTED.match(str(error))
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code not in callers:
+            return None
+        step = step.tb_next
+    return (found[1], found[2]) if found else None
+
+
 def explain_made(kind: Any) -> Any:
     """Make a class of agrad say in errors what the keywords of its constructor are called; return it.
 
@@ -97,12 +121,11 @@ def explain_made(kind: Any) -> Any:
         try:
             own(self, *args, **kwargs)
         except TypeError as error:
-            refused = UNEXPECTED.match(str(error))
-            place = error.__traceback__
-            if refused is None or place is None or place.tb_next is not None:  # raised by what it calls
+            call = refused(error, made.__code__)  # type: ignore[attr-defined]
+            if call is None:
                 raise
             named = next((each for each in type(self).__mro__ if each.__module__.startswith("agrad.")), home)
-            raise UnexpectedKeyword(named.__name__, refused[2]) from None
+            raise UnexpectedKeyword(named.__name__, call[1]) from None
 
     type.__setattr__(home, "__init__", made)
     return kind
@@ -195,6 +218,8 @@ def functions(name: str) -> Iterator[tuple[str, Mapping[str, Parameter]]]:
     owner, _, name = name.rpartition(".")
     if owner == "Tensor" and (method := getattr(home.Tensor, name, None)) is not None:
         yield f"x.{name}", signature(method).parameters
+    if name == "forward" and (method := getattr(getattr(home.nn, owner, None), name, None)) is not None:
+        yield f"agrad.nn.{owner}.{name}", signature(method).parameters
     for namespace in namespaces:
         found = vars(namespace).get(name)
         if callable(found):
@@ -227,7 +252,7 @@ def keyword(function: str, written: str) -> str:
     for full, takes in functions(function):
         if written not in takes:
             known.append((full, takes))
-        elif takes[written].kind is Parameter.POSITIONAL_ONLY:
+        elif takes[written].kind is Parameter.POSITIONAL_ONLY and not known:
             return f"; {full} takes it by position, without a name"
     for full, takes in known:
         for there in elsewhere.KEYWORDS.get(written, ()):

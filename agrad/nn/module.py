@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from agrad.core import errors
+from agrad.core import errors, names
 from agrad.core.buffers import assign_data
 from agrad.core.hooks import Handle, _HookTable, _next_key
 from agrad.core.tensor import Tensor
@@ -98,15 +98,20 @@ class Module:
     else:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            if not self._hooked:
-                return self.forward(*args, **kwargs)
-            for before in list((self._before or {}).values()):
-                changed = before(self, args)
-                if changed is not None:
-                    args = changed if isinstance(changed, tuple) else (changed,)
-            if self._backward or self._before_backward:
-                return self._watched(args, kwargs)
-            return self._called(args, kwargs)
+            try:
+                if not self._hooked:
+                    return self.forward(*args, **kwargs)
+                for before in list((self._before or {}).values()):
+                    changed = before(self, args)
+                    if changed is not None:
+                        args = changed if isinstance(changed, tuple) else (changed,)
+                if self._backward or self._before_backward:
+                    return self._watched(args, kwargs)
+                return self._called(args, kwargs)
+            except TypeError as error:
+                if (explained := _refused(self, error)) is None:
+                    raise
+                raise explained from None
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = self.forward(*args, **kwargs)
@@ -640,3 +645,16 @@ class Module:
 
 def _quoted(paths: list[str]) -> str:
     return ", ".join(f'"{path}"' for path in paths)
+
+
+#: The code between a user's call of a module and its `forward`.
+_CALLING = (Module.__call__.__code__, Module._called.__code__, Module._watched.__code__)
+
+
+def _refused(module: Module, error: TypeError) -> names.UnexpectedKeyword | None:
+    """Return the error for a keyword that a `forward` of agrad's does not take; None if `error` is another one."""
+    call = names.refused(error, *_CALLING) if module.forward.__module__.startswith("agrad.") else None
+    if call is None:
+        return None
+    named = next(each for each in type(module).__mro__ if each.__module__.startswith("agrad."))
+    return names.UnexpectedKeyword(f"{named.__name__}.forward", call[1])

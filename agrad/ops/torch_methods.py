@@ -644,8 +644,11 @@ class Ordering:
         found: Sorted = x.sort(dim, descending=not isinstance(descending, str) and descending)
         return found.indices
 
-    def topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    @refusing
+    def topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, **unknown: Any) -> Any:
         """The largest elements along an axis: values and indices; see `agrad.topk`."""
+        if unknown:
+            raise unexpected("Tensor.topk", unknown)
         return extra.topk(self, k, dim, largest, sorted)
 
 

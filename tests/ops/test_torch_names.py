@@ -122,6 +122,14 @@ def test_shapes_by_the_name_of_size():
         ag.ones((2,), size=(2,))
 
 
+def test_linspace_by_the_name_of_steps():
+    assert ag.linspace(-1.0, 1.0, steps=5).tolist() == np.linspace(-1.0, 1.0, 5).tolist()
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'num'"):
+        ag.linspace(0.0, 1.0)
+    with pytest.raises(TypeError, match="num=3 and steps=3, which are one argument"):
+        ag.linspace(0.0, 1.0, 3, steps=3)
+
+
 def test_norms_by_pytorchs_names():
     x = ag.tensor([[3.0, -4.0], [6.0, 8.0]])
     assert ag.norm(x, dim=1).tolist() == [5.0, 10.0]

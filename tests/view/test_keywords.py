@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import inspect
 import logging
 import pickle
 import traceback
+from types import FunctionType
 
 import pytest
 
@@ -64,7 +67,14 @@ METHODS = {
     "x.norm(ord=1)": "x.norm has p= for it",
     "x.count_nonzero(axis=0)": "x.count_nonzero has dim= for it",
     "x.squeeze(axes=0)": "x.squeeze has axis= for it",
+    "x.topk(2, axis=0)": "x.topk has dim= for it",
     "x.cumsum(0, out=y)": f"{OUT} x.cumsum(...)",
+}
+TORCH_FUNCTIONS = {
+    "ag.clamp(x, a_min=0)": "agrad.clamp has min= for it",
+    "ag.amax(x, axis=0)": "x.amax has dim= for it",
+    "ag.logsumexp(x, axis=0)": "agrad.logsumexp has dim= for it",
+    "ag.scatter(x, axis=0)": "agrad.scatter has dim= for it",
 }
 CREATION = {
     "ag.zeros(3, out=y)": f"{OUT} agrad.zeros(...)",
@@ -107,7 +117,26 @@ OPTIMIZERS = {
     "ag.optim.lr_scheduler.CosineAnnealingLR(optimizer, T=3)": "CosineAnnealingLR has T_max= for it",
     "ag.utils.data.DataLoader(data_source=[1])": "agrad.utils.data.DataLoader has dataset= for it",
 }
-CALLS = ELEMENTWISE | REDUCTIONS | METHODS | CREATION | MODULES | OPTIMIZERS
+FORWARDS = {
+    "ag.nn.Linear(3, 1)(x=x)": "Linear.forward() got an unexpected keyword argument 'x'",
+    "ag.nn.Linear(3, 1)(inputs=x)": "did you mean agrad.nn.Linear.forward's input=?",
+    "ag.nn.MSELoss()(x, targets=x)": "did you mean agrad.nn.MSELoss.forward's target=?",
+    "ag.nn.MultiheadAttention(4, 2)(x, x, x, mask=None)": "agrad.nn.MultiheadAttention.forward has attn_mask= for it",
+    "ag.nn.LSTM(3, 2)(x, initial_state=None)": "agrad.nn.LSTM.forward has hx= for it",
+    "ag.nn.Sequential(ag.nn.Tanh())(x=x)": "agrad.nn.Sequential.forward has input= for it",
+}
+DISTRIBUTIONS = {
+    "ag.distributions.Normal(mean=0.0, scale=1.0)": "agrad.distributions.Normal has loc= for it",
+    "ag.distributions.Normal(0.0, stddev=1.0)": "agrad.distributions.Normal has scale= for it",
+    "ag.distributions.Bernoulli(p=0.5)": "agrad.distributions.Bernoulli has probs= for it",
+    "ag.distributions.Gamma(alpha=1.0, rate=1.0)": "agrad.distributions.Gamma has concentration= for it",
+    "ag.distributions.Beta(alpha=1.0, beta=1.0)": "agrad.distributions.Beta has concentration1= for it",
+    "ag.distributions.Uniform(a=0.0, high=1.0)": "agrad.distributions.Uniform has low= for it",
+    "ag.distributions.MultivariateNormal(x, cov=x)": "MultivariateNormal has covariance_matrix= for it",
+}
+CALLS = (
+    ELEMENTWISE | REDUCTIONS | METHODS | TORCH_FUNCTIONS | CREATION | MODULES | FORWARDS | OPTIMIZERS | DISTRIBUTIONS
+)
 
 
 def refused(call):
@@ -125,6 +154,75 @@ def test_the_error_itself_says_what_to_write(call):
     assert CALLS[call] in str(refused(call))
 
 
+def takes_any(function):
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
+
+
+#: agrad's classes in namespaces that other libraries have too.
+CLASSES = sorted(
+    {
+        kind
+        for namespace in (
+            "agrad.nn",
+            "agrad.optim",
+            "agrad.optim.lr_scheduler",
+            "agrad.utils.data",
+            "agrad.distributions",
+        )
+        for kind in (
+            getattr(importlib.import_module(namespace), name) for name in dir(importlib.import_module(namespace))
+        )
+        if isinstance(kind, type) and kind.__module__.startswith("agrad")
+    },
+    key=str,
+)
+MADE = [kind for kind in CLASSES if isinstance(kind.__init__, FunctionType) and not takes_any(kind.__init__)]
+CALLED = [kind for kind in CLASSES if issubclass(kind, ag.nn.Module) and not takes_any(kind.forward)]
+
+
+@pytest.mark.parametrize("kind", MADE, ids=str)
+def test_every_public_class_refuses_a_keyword_itself(kind):
+    """So what is known of a keyword stands in the error, whichever class it was written to."""
+    with pytest.raises(UnexpectedKeyword, match="unexpected keyword argument 'no_such'"):
+        kind(no_such=1)
+
+
+@pytest.mark.parametrize("kind", CALLED, ids=str)
+@pytest.mark.parametrize("hook", [None, "register_forward_hook", "register_full_backward_hook"])
+def test_every_module_refuses_a_keyword_of_its_call_itself(kind, hook):
+    module = kind.__new__(kind)
+    if hook:
+        getattr(module, hook)(lambda *_: None)
+    with pytest.raises(UnexpectedKeyword, match=rf"{kind.__name__}.forward\(\) got .* 'no_such'"):
+        module(no_such=1)
+
+
+def test_public_classes_are_found():
+    assert len(MADE) > 100
+    assert len(CALLED) > 80
+
+
+def test_errors_from_within_a_module_stay_as_they_are():
+    """Those of the user's own `forward`, and of what it calls, by any depth of modules."""
+
+    class Net(ag.nn.Module):
+        def forward(self, x):
+            return float(x, base=2)
+
+    class Mine(ag.nn.Linear):
+        def forward(self, x):
+            return super().forward(x)
+
+    for call in (lambda: Net()(inputs=ag.ones(3)), lambda: Mine(3, 1)(input=ag.ones(3))):
+        with pytest.raises(TypeError, match="unexpected keyword argument") as caught:
+            call()
+        assert type(caught.value) is TypeError
+    within = ag.nn.Sequential(Net())
+    with pytest.raises(TypeError, match="float") as caught:
+        within(ag.ones(3))
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].line == "return float(x, base=2)"
+
+
 def test_an_error_says_it_once_and_can_be_sent():
     error = refused("ag.nn.Dropout(rate=0.5)")
     said = "Dropout() got an unexpected keyword argument 'rate'; agrad.nn.Dropout has p= for it"
@@ -136,10 +234,9 @@ def test_an_error_says_it_once_and_can_be_sent():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("ag.linspace(0, 1, steps=3)", "agrad.linspace has num= for it."),
+        ("ag.linspace(0, 1, num_steps=3)", "agrad.linspace has num= for it."),
         ("ag.eye(3, M=2)", "agrad.eye takes it by position, without a name."),
         ("ag.zeros_like(input=x)", "agrad.zeros_like takes it by position, without a name."),
-        ("x.topk(2, axis=0)", "x.topk has dim= for it."),
     ],
 )
 def test_logs_have_the_hint_where_python_alone_refuses_a_call(call, said, caplog):
