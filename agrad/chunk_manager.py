@@ -30,8 +30,8 @@ class ChunkManager(ChunkManagerEntrypoint[Any]):  # type: ignore[misc] # Any, wh
     ((2, 1),)
     """
 
-    array_cls = ag.Tensor
-    available = all(importlib.util.find_spec(name) for name in ("dask", "agrad_dask"))
+    array_cls: type[Any] = ag.Tensor
+    available: bool = all(importlib.util.find_spec(name) for name in ("dask", "agrad_dask"))
 
     def __init__(self) -> None:
         """Create the manager: in the base class this is abstract, and raises."""

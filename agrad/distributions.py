@@ -280,7 +280,7 @@ class Normal(Distribution):
     """
 
     has_rsample = True
-    arg_constraints: ClassVar = {"loc": _REAL, "scale": _POSITIVE}
+    arg_constraints: ClassVar[dict[str, _Constraint]] = {"loc": _REAL, "scale": _POSITIVE}
     support = _REAL
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
@@ -340,7 +340,7 @@ class Uniform(Distribution):
     """
 
     has_rsample = True
-    arg_constraints: ClassVar = {
+    arg_constraints: ClassVar[dict[str, _Constraint]] = {
         "low": _Constraint("Dependent()", _REAL.check),
         "high": _Constraint("Dependent()", _REAL.check),
     }
@@ -409,7 +409,7 @@ class Gamma(Distribution):
     """
 
     has_rsample = True
-    arg_constraints: ClassVar = {"concentration": _POSITIVE, "rate": _POSITIVE}
+    arg_constraints: ClassVar[dict[str, _Constraint]] = {"concentration": _POSITIVE, "rate": _POSITIVE}
     support = _NONNEGATIVE
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
@@ -467,7 +467,7 @@ class Beta(Distribution):
     """
 
     has_rsample = True
-    arg_constraints: ClassVar = {"concentration1": _POSITIVE, "concentration0": _POSITIVE}
+    arg_constraints: ClassVar[dict[str, _Constraint]] = {"concentration1": _POSITIVE, "concentration0": _POSITIVE}
     support = _UNIT
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
@@ -523,7 +523,7 @@ class Dirichlet(Distribution):
     """
 
     has_rsample = True
-    arg_constraints: ClassVar = {"concentration": _POSITIVES}
+    arg_constraints: ClassVar[dict[str, _Constraint]] = {"concentration": _POSITIVES}
     support = _SIMPLEX
 
     def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
@@ -596,11 +596,13 @@ class Bernoulli(Distribution):
     tensor(0.2500)
     """
 
-    arg_constraints: ClassVar = {"probs": _UNIT, "logits": _REAL}
+    arg_constraints: ClassVar[dict[str, _Constraint]] = {"probs": _UNIT, "logits": _REAL}
     support = _BOOLEAN
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         _one_of(probs, logits)
+        self.probs: Tensor
+        self.logits: Tensor
         if logits is None:
             (self.probs,) = _floats(probs)
         else:
@@ -664,7 +666,7 @@ class Categorical(Distribution):
     tensor(0.7500)
     """
 
-    arg_constraints: ClassVar = {"probs": _SIMPLEX, "logits": _REALS}
+    arg_constraints: ClassVar[dict[str, _Constraint]] = {"probs": _SIMPLEX, "logits": _REALS}
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         _one_of(probs, logits)
@@ -751,7 +753,7 @@ class MultivariateNormal(Distribution):
     """
 
     has_rsample = True
-    arg_constraints: ClassVar = {
+    arg_constraints: ClassVar[dict[str, _Constraint]] = {
         "loc": _REALS,
         "covariance_matrix": _DEFINITE,
         "precision_matrix": _DEFINITE,

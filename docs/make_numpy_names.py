@@ -18,6 +18,7 @@ STUB = Path(__file__).resolve().parent.parent / "agrad" / "numpy" / "names.pyi"
 
 HEAD = '''"""The names of `agrad.numpy`, to type checkers. Written by docs/make_numpy_names.py."""
 
+import builtins
 from typing import Any
 
 from agrad.core.tensor import Tensor
@@ -35,7 +36,7 @@ class {name}(ufunc):
         casting: str = "same_kind",
         order: str = "K",
         dtype: Any = None,
-        subok: bool = True,
+        subok: builtins.bool = True,
         signature: Any = None,
         **more: Any,
     ) -> {result}: ...

@@ -236,10 +236,11 @@ class CachedProgram:
         self.quick: tuple[Callable[..., Any], ResultMaker] | None = None
         #: Of a number, or a Python float, of that very class: the input.
         #: As at every call: they are part of what programs are found by.
-        self.defaults = defaults()
+        self.defaults: tuple[Any, ...] = defaults()
         default = self.defaults[1]
         as_number = functools.partial(default.asarray, dtype="float64")
-        self.number, self.of_float = (brought_by(f, self.backend, program) for f in (as_number, default._of_float))
+        self.number: Callable[[float], Any] = brought_by(as_number, self.backend, program)
+        self.of_float: Callable[[float], Any] = brought_by(default._of_float, self.backend, program)
         #: A function of a call's leaves: the inputs, without settings and keys, or the name of the first thing that
         #: differs from the capture.
         self.enter: Callable[..., Any] = self.entry(place)

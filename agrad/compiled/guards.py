@@ -279,7 +279,7 @@ def facts_of(value: Any) -> Any:
 # -- text ---------------------------------------------------------------------------------------------------------------
 
 #: The names that the text of an entry uses, besides values.
-NAMES = {
+NAMES: dict[str, Any] = {
     "CHANGED": (LookupError, AttributeError, TypeError, ValueError, errors.BackendError),
     "differs": lambda now, value: not same(now, value),
     "hooks_at": hooks_at,

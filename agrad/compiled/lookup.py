@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from threading import get_ident
 from types import NoneType
-from typing import Any
+from typing import Any, Final
 
 from agrad import dtypes
 from agrad.compiled.cached import CachedProgram
@@ -34,7 +34,7 @@ LARGEST = 1000
 #: Plain values that are part of a signature directly: equal ones of one class are the same.
 BY_VALUE = frozenset({bool, int, str, bytes})
 
-get_levels = batch_levels.get  # looked up once
+get_levels: Final = batch_levels.get  # looked up once
 
 FILE = "<agrad forms of calls>"
 errors.INTERNAL_FILES.add(FILE)

@@ -58,7 +58,7 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 #: Nodes that bind names other than by a target, or keep inner names to themselves.
-BINDING = {
+BINDING: set[type[ast.AST]] = {
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.NamedExpr),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Global, ast.Nonlocal),
     *(ast.alias, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
@@ -436,7 +436,7 @@ class Scope:
     def __init__(self, kind: str, parent: Scope | None, bound: Iterable[str] = ()) -> None:
         self.kind = kind
         self.parent = parent
-        self.bound = set(bound)
+        self.bound: set[str] = set(bound)
         self.globals: set[str] = set()
         self.nonlocals: set[str] = set()
 
@@ -617,7 +617,8 @@ class SourceSpan:
     __slots__ = ("col_offset", "end_col_offset", "end_lineno", "lineno")
 
     def __init__(self, lineno: int, col_offset: int, end_col_offset: int) -> None:
-        self.lineno = self.end_lineno = lineno
+        self.lineno: int = lineno
+        self.end_lineno: int = lineno
         self.col_offset: int = col_offset
         self.end_col_offset: int = end_col_offset
 
@@ -640,12 +641,12 @@ class Rewriter:
         classes = [name for name, is_class in _scopes_around(code) if is_class]
         #: The class whose private names are meant.
         self.private: str | None = classes[-1] if classes else None
-        self.scope = Scope("function", None, code.co_freevars)
+        self.scope: Scope = Scope("function", None, code.co_freevars)
         if classes:
             self.scope = Scope("class", self.scope)
         #: The names other than locals that the current statement binds.
         self.stored: list[tuple[str, str]] = []
-        self.are_annotations_evaluated = not ARE_LAZY and not code.co_flags & ANNOTATIONS
+        self.are_annotations_evaluated: bool = not ARE_LAZY and not code.co_flags & ANNOTATIONS
 
     def target(self, node: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
         """Return a function with hooks in its body."""

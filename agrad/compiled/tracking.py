@@ -300,9 +300,10 @@ class SameClassMembers:
     __slots__ = ("_kind", "_version", "all", "known", "members")
 
     def __init__(self, kind: type) -> None:
-        self._kind, self._version, self.known = kind, version_of(kind), -1
-        self.all = tuple(vars(kind)), tuple(vars(kind).values())
-        self.members = {k: v for k, v in vars(kind).items() if k not in PASSING}
+        self._kind, self._version = kind, version_of(kind)
+        self.known: int = -1
+        self.all: tuple[tuple[str, ...], tuple[Any, ...]] = tuple(vars(kind)), tuple(vars(kind).values())
+        self.members: dict[str, Any] = {k: v for k, v in vars(kind).items() if k not in PASSING}
 
     def differs(self, entry: GuardWriter, key: Any) -> str:
         """Return the text of the opposite condition."""
@@ -435,7 +436,7 @@ class Knowledge:
         self.order: list[Found] = []
         self.links: dict[Any, Link] = {}
         self.native = ""
-        self.beneath = 0
+        self.beneath: int = 0
         self.raised: BaseException | None = None
         self.arguments: dict[int, Any] = {}  # leaves that are tensors, by id
         self.asked: dict[int, Found] = {}  # outer tensors whose facts were used, by id

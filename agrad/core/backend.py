@@ -13,7 +13,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from agrad import dtypes
 from agrad.core import errors
@@ -99,7 +99,7 @@ class Place(Device):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = str.__hash__
+    __hash__: Final = str.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Device, (str(self),)  # a context is valid in this process only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
     from agrad.core.backend import Backend
@@ -51,8 +51,19 @@ class Blank:
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise NeedsValuesError("the array has no elements: a capture from shapes and dtypes made it")
 
-    __bool__ = __float__ = __int__ = __complex__ = __index__ = __iter__ = __len__ = __getitem__ = _refuse
-    __array__ = __array_ufunc__ = __array_function__ = item = tolist = _refuse
+    __bool__: Final = _refuse
+    __float__: Final = _refuse
+    __int__: Final = _refuse
+    __complex__: Final = _refuse
+    __index__: Final = _refuse
+    __iter__: Final = _refuse
+    __len__: Final = _refuse
+    __getitem__: Final = _refuse
+    __array__: Final = _refuse
+    __array_ufunc__: Final = _refuse
+    __array_function__: Final = _refuse
+    item: Final = _refuse
+    tolist: Final = _refuse
 
     def __repr__(self) -> str:
         return f"Blank({self.shape}, {self.dtype})"

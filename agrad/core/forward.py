@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agrad.core import errors, mode
 from agrad.core.cotangents import floating, promote
@@ -136,7 +136,7 @@ class Level(int):
     Calls go to the innermost open level of the mode; its `push` handles the outer levels too.
     """
 
-    push = staticmethod(push)
+    push: Final = staticmethod(push)
 
 
 def _without_dead(value: Any, now: Mode) -> Any:

@@ -32,7 +32,12 @@ from agrad.core.tensor import Tensor, bases, check_number, wrap
 OPS: dict[str, Op] = {}
 
 #: PyTorch's argument names, and the standard's; both appear in the signature of a function that takes both.
-ALIASES = {"dim": ("axis", "axes"), "dims": ("axis", "axes"), "keepdim": ("keepdims",), "diagonal": ("k",)}
+ALIASES: dict[str, tuple[str, ...]] = {
+    "dim": ("axis", "axes"),
+    "dims": ("axis", "axes"),
+    "keepdim": ("keepdims",),
+    "diagonal": ("k",),
+}
 
 #: Up to this many edges are in slots of a node rather than in a tuple.
 PAIR = 2

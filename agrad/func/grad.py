@@ -127,6 +127,8 @@ class Tape:
         self.aux: Any = None
         if has_aux:
             returned, self.aux = split_aux(returned, what)
+        self.outputs: list[Tensor]
+        self.result_structure: TreeDef
         if isinstance(returned, Tensor):
             self.outputs, self.result_structure = [returned], LEAF
         else:

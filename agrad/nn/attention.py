@@ -518,8 +518,11 @@ class Transformer(Module):
         if custom_decoder is None:
             norm = LayerNorm(d_model, layer_norm_eps, **like)
             custom_decoder = TransformerDecoder(TransformerDecoderLayer(*layer, **like), num_decoder_layers, norm)
-        self.encoder, self.decoder = custom_encoder, custom_decoder
-        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        self.encoder: Module = custom_encoder
+        self.decoder: Module = custom_decoder
+        self.d_model: int = d_model
+        self.nhead: int = nhead
+        self.batch_first: bool = batch_first
         for p in self.parameters():
             if p.ndim > 1:
                 init.xavier_uniform_(p)

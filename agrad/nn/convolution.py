@@ -205,7 +205,7 @@ class Conv3d(_Conv):
 class _ConvTranspose(_Conv):
     """Base of the adjoints of convolutions."""
 
-    transposed = True
+    transposed: bool = True
     padding: tuple[int, ...]
 
     def __init__(
@@ -241,7 +241,7 @@ class _ConvTranspose(_Conv):
             device,
             dtype,
         )
-        self.output_padding = self._sizes(output_padding, "output_padding")
+        self.output_padding: tuple[int, ...] = self._sizes(output_padding, "output_padding")
 
     def forward(self, input: Any) -> Tensor:
         return self._convolve(

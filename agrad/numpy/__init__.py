@@ -16,6 +16,7 @@ tensor([2., 1.])
 
 from __future__ import annotations
 
+import builtins as _builtins
 import importlib
 import math
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,15 @@ from agrad.core.names import MissingName as _MissingName
 if TYPE_CHECKING:
     from agrad.numpy.names import *  # a stub, written by docs/make_numpy_names.py
 
-e, euler_gamma, inf, nan, newaxis, pi = math.e, 0.5772156649015329, math.inf, math.nan, None, math.pi
-False_, True_ = False, True
+e: float = math.e
+euler_gamma: float = 0.5772156649015329
+inf: float = math.inf
+nan: float = math.nan
+newaxis: None = None
+pi: float = math.pi
+#: ``bool`` is one of this module's names.
+False_: _builtins.bool = False
+True_: _builtins.bool = True
 
 #: Public files, named after NumPy's modules.
 _ROOMS = ("fft", "linalg", "random")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core import errors
 from agrad.core.names import MissingName
@@ -32,7 +31,14 @@ from agrad.ops import linalg as ops
 from agrad.ops.data_type import astype, finfo
 from agrad.plugin import manager
 
-LstsqResult = namedtuple("LstsqResult", ["x", "residuals", "rank", "s"])  # noqa: PYI024 (a plain tuple, as NumPy's)
+
+class LstsqResult(NamedTuple):
+    """The results of `lstsq`."""
+
+    x: Tensor
+    residuals: Tensor
+    rank: Any
+    s: Tensor
 
 
 @public()

@@ -1,5 +1,6 @@
 """The names of `agrad.numpy`, to type checkers. Written by docs/make_numpy_names.py."""
 
+import builtins
 from typing import Any
 
 from agrad.core.tensor import Tensor
@@ -283,7 +284,7 @@ class _One(ufunc):
         casting: str = "same_kind",
         order: str = "K",
         dtype: Any = None,
-        subok: bool = True,
+        subok: builtins.bool = True,
         signature: Any = None,
         **more: Any,
     ) -> Tensor: ...
@@ -297,7 +298,7 @@ class _Two(ufunc):
         casting: str = "same_kind",
         order: str = "K",
         dtype: Any = None,
-        subok: bool = True,
+        subok: builtins.bool = True,
         signature: Any = None,
         **more: Any,
     ) -> tuple[Tensor, Tensor]: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agrad import dtypes
 from agrad.core import errors
@@ -147,7 +147,9 @@ class Generator:
             raise refused("random(out=)", "assign what it gives")
         return _rand(_shape(size), dtype=native(dtype), generator=self._source)
 
-    random_sample = ranf = sample = random
+    random_sample: Final = random
+    ranf: Final = random
+    sample: Final = random
 
     def rand(self, *shape: int) -> Tensor:
         """Uniform on [0, 1), with the shape given as integers."""
@@ -445,49 +447,49 @@ def default_rng(seed: Any = None) -> Generator:
 
 refer_methods(Generator, "numpy.random.Generator")
 _default = Generator(default_generator)
-beta = _default.beta
-binomial = _default.binomial
-chisquare = _default.chisquare
-choice = _default.choice
-dirichlet = _default.dirichlet
-exponential = _default.exponential
-f = _default.f
-gamma = _default.gamma
-geometric = _default.geometric
-get_state = _default.get_state
-gumbel = _default.gumbel
-integers = _default.integers
-laplace = _default.laplace
-logistic = _default.logistic
-lognormal = _default.lognormal
-multinomial = _default.multinomial
-multivariate_normal = _default.multivariate_normal
-negative_binomial = _default.negative_binomial
-normal = _default.normal
-pareto = _default.pareto
-permutation = _default.permutation
-poisson = _default.poisson
-power = _default.power
-rand = _default.rand
-randint = _default.randint
-randn = _default.randn
-random = _default.random
-random_sample = _default.random_sample
-ranf = _default.ranf
-rayleigh = _default.rayleigh
-sample = _default.sample
-seed = _default.seed
-set_state = _default.set_state
-shuffle = _default.shuffle
-standard_cauchy = _default.standard_cauchy
-standard_exponential = _default.standard_exponential
-standard_gamma = _default.standard_gamma
-standard_normal = _default.standard_normal
-standard_t = _default.standard_t
-triangular = _default.triangular
-uniform = _default.uniform
-wald = _default.wald
-weibull = _default.weibull
+beta: Final = _default.beta
+binomial: Final = _default.binomial
+chisquare: Final = _default.chisquare
+choice: Final = _default.choice
+dirichlet: Final = _default.dirichlet
+exponential: Final = _default.exponential
+f: Final = _default.f
+gamma: Final = _default.gamma
+geometric: Final = _default.geometric
+get_state: Final = _default.get_state
+gumbel: Final = _default.gumbel
+integers: Final = _default.integers
+laplace: Final = _default.laplace
+logistic: Final = _default.logistic
+lognormal: Final = _default.lognormal
+multinomial: Final = _default.multinomial
+multivariate_normal: Final = _default.multivariate_normal
+negative_binomial: Final = _default.negative_binomial
+normal: Final = _default.normal
+pareto: Final = _default.pareto
+permutation: Final = _default.permutation
+poisson: Final = _default.poisson
+power: Final = _default.power
+rand: Final = _default.rand
+randint: Final = _default.randint
+randn: Final = _default.randn
+random: Final = _default.random
+random_sample: Final = _default.random_sample
+ranf: Final = _default.ranf
+rayleigh: Final = _default.rayleigh
+sample: Final = _default.sample
+seed: Final = _default.seed
+set_state: Final = _default.set_state
+shuffle: Final = _default.shuffle
+standard_cauchy: Final = _default.standard_cauchy
+standard_exponential: Final = _default.standard_exponential
+standard_gamma: Final = _default.standard_gamma
+standard_normal: Final = _default.standard_normal
+standard_t: Final = _default.standard_t
+triangular: Final = _default.triangular
+uniform: Final = _default.uniform
+wald: Final = _default.wald
+weibull: Final = _default.weibull
 
 
 if not TYPE_CHECKING:  # type checkers should report missing names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from typing import Any
 
 from agrad.core import errors
@@ -30,6 +29,7 @@ from agrad.numpy.table import STEP, public
 from agrad.ops import creation, elementwise, extra, manipulation, set_functions, statistical
 from agrad.ops import searching as ops
 from agrad.ops.data_type import astype
+from agrad.ops.set_functions import UniqueAllResult, UniqueCountsResult, UniqueInverseResult
 
 # -- selecting ---------------------------------------------------------------------------------------------------------
 
@@ -428,10 +428,6 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
 
 
 # -- sets --------------------------------------------------------------------------------------------------------------
-
-UniqueAllResult = namedtuple("UniqueAllResult", ["values", "indices", "inverse_indices", "counts"])  # noqa: PYI024
-UniqueCountsResult = namedtuple("UniqueCountsResult", ["values", "counts"])  # noqa: PYI024
-UniqueInverseResult = namedtuple("UniqueInverseResult", ["values", "inverse_indices"])  # noqa: PYI024
 
 
 def _true(mask: Tensor) -> Tensor:

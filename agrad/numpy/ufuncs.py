@@ -114,7 +114,8 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         boolean: bool = False, mixed: bool = False, takes: tuple[str, ...] | None = None, entry: Any = None,
         core: bool = False,
     ) -> None:  # fmt: skip
-        self.__name__ = self.__qualname__ = name
+        self.__name__: str = name
+        self.__qualname__: str = name
         referring(self, f"As ``numpy.{name}``.", f"numpy.{name}")
         self._function: Callable[..., Any] = call
         self.nin: int = nin

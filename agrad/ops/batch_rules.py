@@ -169,7 +169,7 @@ def unbatched(reason: str) -> Rule:
 
 
 #: The rule of ops that have none.
-lacking = unbatched("it has no batching rule")
+lacking: Rule = unbatched("it has no batching rule")
 
 
 def rule_of(op: Op) -> Rule | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Never
+from typing import Any, Final, Never
 
 from agrad import dtypes
 from agrad.core import errors
@@ -812,7 +812,8 @@ def legacy_double_tensor(*args: Any) -> Tensor:
     return Tensor(*args, dtype=dtypes.float64)
 
 
-DoubleTensor, FloatTensor = legacy_double_tensor, legacy_float_tensor
+DoubleTensor: Final = legacy_double_tensor
+FloatTensor: Final = legacy_float_tensor
 
 complete(
     globals(),

@@ -156,9 +156,9 @@ class StandardMethods:
         return manipulation.matrix_transpose(self)
 
 
-for name, op in BINARY.items():
-    setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
-    setattr(Tensor, f"__r{name}__", make_operator(OPS[op], f"__r{name}__", reflected=True))
-    setattr(Tensor, f"__i{name}__", _in_place(name, f"an in-place operator (__i{name}__)"))
-for name, op in (COMPARISON | UNARY).items():
-    setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
+for _name, _op in BINARY.items():
+    setattr(Tensor, f"__{_name}__", make_operator(OPS[_op], f"__{_name}__"))
+    setattr(Tensor, f"__r{_name}__", make_operator(OPS[_op], f"__r{_name}__", reflected=True))
+    setattr(Tensor, f"__i{_name}__", _in_place(_name, f"an in-place operator (__i{_name}__)"))
+for _name, _op in (COMPARISON | UNARY).items():
+    setattr(Tensor, f"__{_name}__", make_operator(OPS[_op], f"__{_name}__"))

@@ -403,7 +403,9 @@ class SparseTensor:
     def __init__(
         self, data: Tensor, indptr: Tensor, indices: Tensor, shape: tuple[int, ...], *, by_columns: bool = False
     ) -> None:
-        self.data, self._indptr, self._indices, self.shape = data, indptr, indices, shape
+        self.data: Tensor = data
+        self.shape: tuple[int, ...] = shape
+        self._indptr, self._indices = indptr, indices
         self._by_columns = by_columns
 
     def __repr__(self) -> str:

@@ -1627,12 +1627,12 @@ def _summary(op: str) -> str:
 _OPERAND = "Parameters\n----------\nother : Tensor, array or scalar\n    The second operand.\n\n"
 
 complete(vars(Reductions), REDUCTION_ARGUMENTS, methods=True)
-for chapter in (Picking, Ordering, ReductionsByDim, Shapes, Elementwise, Matrices, Conversions, InPlace):
-    complete(vars(chapter), ARGUMENTS, methods=True)
-for name, op in UNARY_METHODS.items():
-    _put(name, make_operator(OPS[op], name), _summary(op))
-    _put(f"{name}_", _in_place(OPS[op].entry, f"{name}_()"), f"`{name}`, in place.", "This tensor.")
-for name, op in BINARY_METHODS.items():
-    _put(name, make_operator(OPS[op], name), _summary(op), operand=_OPERAND)
-for name, dtype in CONVERSIONS.items():
-    _put(name, _conversion(dtype), f"Converted to {dtype}.", "This tensor itself, if it has the dtype already.")
+for _chapter in (Picking, Ordering, ReductionsByDim, Shapes, Elementwise, Matrices, Conversions, InPlace):
+    complete(vars(_chapter), ARGUMENTS, methods=True)
+for _name, _op in UNARY_METHODS.items():
+    _put(_name, make_operator(OPS[_op], _name), _summary(_op))
+    _put(f"{_name}_", _in_place(OPS[_op].entry, f"{_name}_()"), f"`{_name}`, in place.", "This tensor.")
+for _name, _op in BINARY_METHODS.items():
+    _put(_name, make_operator(OPS[_op], _name), _summary(_op), operand=_OPERAND)
+for _name, _dtype in CONVERSIONS.items():
+    _put(_name, _conversion(_dtype), f"Converted to {_dtype}.", "This tensor itself, if it has the dtype already.")

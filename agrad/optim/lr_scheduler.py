@@ -934,8 +934,10 @@ class ReduceLROnPlateau(LRScheduler):
         self.threshold_mode: str = threshold_mode
         self.cooldown: int = cooldown
         self.eps: float = eps
-        self.best = math.inf if mode == "min" else -math.inf
-        self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
+        self.best: float = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs: int = 0
+        self.cooldown_counter: int = 0
+        self.last_epoch: int = 0
 
     def _is_better(self, value: float) -> bool:
         margin = self.threshold if self.threshold_mode == "abs" else self.threshold * abs(self.best)

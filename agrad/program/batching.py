@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn, TypeVar
 
 from agrad import tree
 from agrad.core import errors, mode
@@ -230,7 +230,10 @@ class Batched:
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise leaves_vmap("__array__()")
 
-    __float__ = __int__ = __complex__ = __index__ = __bool__
+    __float__: Final = __bool__
+    __int__: Final = __bool__
+    __complex__: Final = __bool__
+    __index__: Final = __bool__
 
     def __repr__(self) -> str:
         return f"Batched({self.data!r}, level={self.number})"
@@ -411,6 +414,7 @@ class BatchedBackend(Backend):
         members = {"__slots__": (), "number": number, "backend": self}
         self.kind_of_array: type[Batched] = type("Batched", (Batched,), members)
         BACKENDS[self.kind_of_array] = self
+        self.run_rule: Callable[..., Any] | None
         if not self.base._gives_way:
             self.run_rule = self._run_crossed = self._rule_on_tensors
         elif type(self.base)._run_on is not Backend._run_on:

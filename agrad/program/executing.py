@@ -87,7 +87,7 @@ class ExecutorRun:
         self.following: Callable[..., Any] = functools.cache(
             (lambda: taking_apart(following(), taken)) if taken else following
         )
-        self.why_not = ""  # why another one runs the program
+        self.why_not: str = ""  # why another one runs the program
         self._program, self._backend, self._options = program, backend, options
         self._kept, self._taken = kept, taken
         self._run: Callable[..., Any] | None = None
@@ -187,7 +187,7 @@ class AutomaticRun:
         quiet: bool,
     ) -> None:
         self.following = following
-        self.why_not = "it has been called once at most"
+        self.why_not: str = "it has been called once at most"
         self._program, self._backend, self._options, self._quiet = program, backend, options, quiet
         self._calls = self._misses = 0
         self._run: Callable[..., Any] | None = None

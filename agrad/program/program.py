@@ -20,7 +20,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from types import EllipsisType, NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agrad import dtypes, tree
 from agrad.core import errors, mode
@@ -904,7 +904,7 @@ def _body(
 
 
 #: Adds the members of a class to `Program`.
-attached = attaching_to(Program)
+attached: Final = attaching_to(Program)
 
 
 def brought(constant: Any, backend: Backend, device: str) -> Any:

@@ -313,7 +313,8 @@ class StepsReader:
         if type(code) is not dict or code.keys() != keys:
             wrong("its parts are others")
         self.code: Mapping[str, Any] = code
-        self.shapes = {number_in(n): shaped_in(d, shape) for n, d, shape in rows_in(code["values"], None, None, list)}
+        values = rows_in(code["values"], None, None, list)
+        self.shapes: dict[int, Shaped] = {number_in(n): shaped_in(dtype, shape) for n, dtype, shape in values}
         self.known: set[int] = set()
         self.bodies = bodies
 

@@ -116,6 +116,7 @@ class interp1d:  # noqa: N801 (SciPy's name)
         x = _floating(x, y)
         order = argsort(x)
         y = take(_floating(y, x), order, axis=axis)
+        self.x: Tensor
         self.x, self._y = _knots(take(x, order, axis=0), y, axis, "interp1d", 2 if kind == "linear" else 4)
         self.axis: int = axis
         self._ndim = self._y.ndim

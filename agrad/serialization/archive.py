@@ -55,6 +55,7 @@ class Archive:
         self._tail = self._length - _END.size  # where the directory must have ended
         if self._tail < 0:
             raise FormatError(_damaged("it is too short"))
+        self.count: int
         mark, disk, home, here, self.count, size, offset, comment = self._unpack(_END, self._tail)
         if mark != b"PK\5\6" or disk or home or comment or here != self.count:
             raise FormatError(_damaged("it does not end as a zip archive does"))

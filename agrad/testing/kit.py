@@ -116,7 +116,7 @@ class Kit:
         self.config = config
         self.records: list[report.Record] = []
         self.running: dict[str, float] = {}  # when each test began
-        self.others = False  # whether a test passed that does not belong to the kit
+        self.others: bool = False  # whether a test passed that does not belong to the kit
         self.told: set[str] = set()  # causes
         self.plugins: list[str] = config.getoption("agrad_plugin")
         for text in self.plugins:

@@ -583,11 +583,9 @@ class DataLoader:
         self.collate_fn: Callable[[list[Any]], Any] | None = collate_fn
         self.prefetch = prefetch
         self.generator: random.Generator | None = generator
-        self.timeout, self.worker_init_fn, self.multiprocessing_context = (
-            timeout,
-            worker_init_fn,
-            multiprocessing_context,
-        )
+        self.timeout: float = timeout
+        self.worker_init_fn: Callable[[int], Any] | None = worker_init_fn
+        self.multiprocessing_context: Any = multiprocessing_context
         self.prefetch_factor: int | None = prefetch_factor
         self.pin_memory_device: str = pin_memory_device
         self.in_order: bool = in_order

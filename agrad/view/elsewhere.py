@@ -55,7 +55,7 @@ OTHERWISE = {
 }
 
 #: Keywords of PyTorch, NumPy, JAX and Keras, and the names that functions and classes here may have for them.
-KEYWORDS = {
+KEYWORDS: dict[str, tuple[str, ...]] = {
     "M": ("n_cols",),
     "N": ("n_rows",),
     "T": ("T_max",),

@@ -105,7 +105,7 @@ class BoxOrigin:
     """
 
     def __init__(self, parents: Sequence[Tensor] = (), vjp: Callable[[Any], Sequence[Any]] = lambda _: ()) -> None:
-        self.token = asarray(0.0).requires_grad_(True)
+        self.token: Tensor = asarray(0.0).requires_grad_(True)
         self.parents = parents
         self.vjp = vjp
         self.cotangent: Any = None
@@ -136,14 +136,14 @@ class Objects:
             )
         self.x = x
         floor = next_seq()
-        self.came = [BoxOrigin()]
+        self.came: list[BoxOrigin] = [BoxOrigin()]
         before = _open.set(self)
         try:
-            self.end = fun(new_box(x, self, self.came[0]))
+            self.end: Any = fun(new_box(x, self, self.came[0]))
         finally:
             _open.reset(before)
-        self.value = unboxed(self.end)
-        self.outward = isinstance(self.value, Box) and ways([self.value._node], floor)[0]
+        self.value: Any = unboxed(self.end)
+        self.outward: bool = isinstance(self.value, Box) and ways([self.value._node], floor)[0]
 
     def result(self, *, raw: bool) -> Any:
         """Return the value; as a plain array, unless it depends on an outer value that is being differentiated."""

@@ -6,14 +6,13 @@ Containers of tensors are Python's own; `isinstance` and `type` look at the valu
 from __future__ import annotations
 
 import builtins
+from builtins import dict, list, tuple  # noqa: UP029 (public names of this module)
+from builtins import dict as DictBox
 from typing import Any
 
 from agrad.core.tensor import Tensor
 
 __all__ = ["DictBox", "dict", "isinstance", "list", "tuple", "type"]
-
-dict, list, tuple = builtins.dict, builtins.list, builtins.tuple
-DictBox = dict
 
 
 def isinstance(x: Any, kind: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from agrad import func, random, tree
 from agrad.compat.autograd.boxes import SPACES, Box, Objects, unboxed
@@ -167,7 +167,9 @@ class VSpace:
         self.size: int = sum(math.prod(t.shape) * (2 if t._spec.is_complex else 1) for t in self._like)
         if self._structure.kind is None:
             (only,) = self._like
-            self.shape, self.dtype, self.ndim = only.shape, only.dtype, only.ndim
+            self.shape: tuple[int, ...] = only.shape
+            self.dtype: Any = only.dtype
+            self.ndim: int = only.ndim
 
     def _made(self, parts: Any) -> Any:
         found = tree.unflatten(self._structure, parts)
@@ -246,7 +248,7 @@ class VSpace:
             return type(self) is type(other) and vars(self) == vars(other)
         return self._structure == other._structure and self._specs() == other._specs()
 
-    __hash__ = None  # type: ignore[assignment] # as HIPS autograd's
+    __hash__: ClassVar[None] = None  # type: ignore[assignment] # as HIPS autograd's
 
     def _specs(self) -> list[tuple[Any, str]]:
         return [(t.shape, t._spec.backend.dtype_name(t.dtype)) for t in self._like]

@@ -55,8 +55,8 @@ __all__ = [
     "vector_jacobian_product",
 ]
 
-make_vjp = unary_to_nary(core.make_vjp)
-make_jvp = unary_to_nary(core.make_jvp)
+make_vjp: Callable[..., Any] = unary_to_nary(core.make_vjp)
+make_jvp: Callable[..., Any] = unary_to_nary(core.make_jvp)
 
 
 def _of_scalar(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool = False) -> tuple[Any, Any]:

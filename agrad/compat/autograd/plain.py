@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from types import EllipsisType, NoneType
-from typing import Any
+from typing import Any, Final
 
 from agrad import dtypes
 from agrad.core import mode
 from agrad.plugin import manager
 from agrad.program.arguments import NUMBERS, bare_all, is_raw
 
-get_mode, transforming, choice = mode.get_mode, mode.transforming.get, manager.choice  # looked up once
+# looked up once
+get_mode: Final = mode.get_mode
+transforming: Final = mode.transforming.get
+choice: Final = manager.choice
 
 
 class PlainFunction:

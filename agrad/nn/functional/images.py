@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad.core import errors
@@ -259,7 +259,7 @@ def taken(x: Tensor, indices: list[int], axis: int) -> Tensor:
 
 
 #: Maps a position outside an axis to an element's index, by the mode of `pad`.
-OUTSIDE = {
+OUTSIDE: dict[str, Callable[[int, int], int]] = {
     "replicate": lambda i, n: min(max(i, 0), n - 1),
     "circular": lambda i, n: i % n,
     "reflect": lambda i, n: n - 1 - abs(n - 1 - abs(i)),

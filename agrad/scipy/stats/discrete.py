@@ -70,7 +70,7 @@ class Binomial(Discrete):
     tensor([0.2500, 0.5000, 0.2500])
     """
 
-    counts = ("k", "n", "loc")
+    counts: tuple[str, ...] = ("k", "n", "loc")
 
     def _moments(self, n: Any, p: Any) -> tuple[Any, Any]:
         return n * p, n * p * (1 - p)

@@ -225,7 +225,7 @@ def complex_of(draw: Draw) -> Draw:
     return drawn
 
 
-cplx = complex_of(real)
+cplx: Draw = complex_of(real)
 
 
 def integers(*values: int, shape: Sequence[int] | None = None) -> Data:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 
-from agrad.testing.samples.data import Data, add, complex_of
+from agrad.testing.samples.data import Data, Draw, add, complex_of
 
 # separate numbers: whether a matrix is nearly singular must not depend on the other chapters' samples
 _random = random.Random(4711)  # noqa: S311 (sampling, not secrets)
@@ -27,7 +27,7 @@ def positive(*shape: int) -> Data:
     return Data(shape, tuple(_random.uniform(0.3, 2.5) for _ in range(math.prod(shape))), "float64")
 
 
-cplx = complex_of(real)
+cplx: Draw = complex_of(real)
 
 _MATMUL: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((2, 3), (3, 2)),
@@ -96,7 +96,7 @@ def _matrix(*rows: tuple[complex, ...]) -> Data:
     return Data((len(rows), len(rows[0])), values, dtype)
 
 
-def _regular(n: int, *, lead: tuple[int, ...] = (), draw: object = real) -> Data:
+def _regular(n: int, *, lead: tuple[int, ...] = (), draw: Draw = real) -> Data:
     """Matrices far from singular: with a heavy diagonal, of either sign."""
     data = (cplx if draw is cplx else real)(*lead, n, n)
     values = list(data.values)

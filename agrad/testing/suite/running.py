@@ -83,7 +83,7 @@ def changed(backend: Backend, **attributes: Any) -> Iterator[None]:
             forget_kernels(backend)
 
 
-of_rules = pytest.mark.parametrize(("op", "dtype"), cases())
+of_rules: pytest.MarkDecorator = pytest.mark.parametrize(("op", "dtype"), cases())
 
 
 class OfSamples(Conformance):

@@ -56,7 +56,7 @@ WRITES: dict[str, tuple[Callable[[Tensor], None], list[list[float]]]] = {
 
 START = [[1.0, 2.0], [3.0, 4.0]]
 
-of_writes = pytest.mark.parametrize("write", WRITES)
+of_writes: pytest.MarkDecorator = pytest.mark.parametrize("write", WRITES)
 
 
 class TestInPlace(Conformance):

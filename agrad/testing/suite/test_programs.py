@@ -18,7 +18,7 @@ import agrad as ag
 from agrad.core.facts import WITHOUT_OP
 from agrad.core.op import OPS, facts_of
 from agrad.plugin.manager import executor_named, use_executor
-from agrad.testing.calls import library
+from agrad.testing.calls import SampleCall, library
 from agrad.testing.samples import Sample
 from agrad.testing.suite.running import FACTORS, VALUE, OfSamples, SampleRun, any_data, is_mask, of_rules
 from agrad.testing.suite.test_creation import CREATED, EMPTY, MADE_OF
@@ -59,14 +59,16 @@ class SampleFunction:
     """A sample's call as a function of all its inputs: operands, cotangents and other arguments."""
 
     def __init__(self, run: SampleRun) -> None:
-        self.call = run.call
+        self.call: SampleCall = run.call
         self.extras: list[Any] = []
 
         def make(array: Any) -> Any:
             self.extras.append(run.tensor(array))
             return self.extras[-1]
 
-        self.first = run.call.tensors(run.leaves(run.every), make)  # the other arguments are the same for all values
+        self.first: list[Any] = run.call.tensors(
+            run.leaves(run.every), make
+        )  # the other arguments are the same for all values
 
     def replays(self, run: SampleRun) -> bool:
         """Return whether a program can hold the call: no shape in it depends on values. Otherwise count it as refused."""

@@ -21,7 +21,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "permutation": {"n": 50},
 }
 
-of_kinds = pytest.mark.parametrize("kind", KINDS)
+of_kinds: pytest.MarkDecorator = pytest.mark.parametrize("kind", KINDS)
 
 
 class TestRandom(Conformance):

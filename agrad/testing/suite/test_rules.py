@@ -40,7 +40,9 @@ def composed(op: str) -> bool:
     return op in OPS and op.partition(".")[0] in OWN and OPS[op].kernel is not None
 
 
-of_composed = pytest.mark.parametrize(("op", "dtype"), [case for case in cases() if composed(case.values[0])])
+of_composed: pytest.MarkDecorator = pytest.mark.parametrize(
+    ("op", "dtype"), [case for case in cases() if composed(case.values[0])]
+)
 
 
 class TestRules(OfSamples):

@@ -19,7 +19,7 @@ class TestSparsity(OfSamples):
     """Patterns are never too small."""
 
     #: All directions are one batch, with more and smaller chunks than Dask likes.
-    pytestmark = pytest.mark.filterwarnings("ignore:Increasing number of chunks")
+    pytestmark: pytest.MarkDecorator = pytest.mark.filterwarnings("ignore:Increasing number of chunks")
 
     def check_pattern(self, function: Callable[..., Any], operands: Sequence[Any], extras: Sequence[Any]) -> None:
         """Compare the nonzero elements of the Jacobian of a function of operands with the pattern of its program."""
