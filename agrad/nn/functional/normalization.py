@@ -183,29 +183,34 @@ def batch_norm(
             [ 1.2247]])
     """
     input = as_operand(input)
-    size = list(input._spec.shape)
+    size = input._spec.shape
     if len(size) < 2:
         raise RuntimeError(f"batch_norm() takes input of shape (N, C, ...), not {tuple(size)}{errors.called()}")
     check_real("batch_norm", input)
-    named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    for name, value in named.items():
-        if value is not None and tuple(value.shape) != (size[1],):
+    each = size[1:2]
+    for i, value in enumerate((running_mean, running_var, weight, bias)):
+        if value is None:
+            if not training and i < 2:
+                name = ("running_mean", "running_var")[i]
+                raise RuntimeError(f"{name} must be defined in evaluation mode{errors.called()}")
+        elif value.shape != each:
+            name = ("running_mean", "running_var", "weight", "bias")[i]
             raise RuntimeError(
                 f"{name} should contain {size[1]} elements not {math.prod(value.shape)}\n  batch_norm() takes one per"
-                f" channel: axis 1 of input of size {size}.{errors.called()}"
+                f" channel: axis 1 of input of size {list(size)}.{errors.called()}"
             )
-        if value is None and not training and name.startswith("running"):
-            raise RuntimeError(f"{name} must be defined in evaluation mode{errors.called()}")
     if training:
         count = math.prod(size[:1] + size[2:])
         if count == 1:
             raise ValueError(
-                f"Expected more than 1 value per channel when training, got input size {size}{errors.called()}"
+                f"Expected more than 1 value per channel when training, got input size {list(size)}{errors.called()}"
             )
         result, mean, variance, _ = OPS["nn.batch_norm"].whole(input, weight, bias, eps)
-        if count:
-            _run_on(running_mean, mean, momentum, momentum)
-            _run_on(running_var, variance, momentum, momentum * (count / (count - 1)))
+        if count and (running_mean is not None or running_var is not None):
+            with no_grad:
+                kept = 1 - momentum
+                _run_on(running_mean, mean, kept, momentum)
+                _run_on(running_var, variance, kept, momentum * (count / (count - 1)))
     else:
         each = (1, size[1], *(1,) * (len(size) - 2))
         centred = input - manipulation.reshape(as_operand(running_mean), each)
@@ -215,14 +220,13 @@ def batch_norm(
     return result if result._spec.dtype is input._spec.dtype else astype(result, input.dtype, copy=False)
 
 
-def _run_on(running: Tensor | None, value: Tensor, momentum: float | Tensor, share: float | Tensor) -> None:
-    """Let a running value forget by `momentum` and add its `share` of a new one; a lazy one is computed with the next computation."""
+def _run_on(running: Tensor | None, value: Tensor, kept: float | Tensor, share: float | Tensor) -> None:
+    """Keep a part of a running value and add a share of a new one; a lazy one is computed with the next computation."""
     if running is None:
         return
     if value._spec.device != running._spec.device:
         value = to_device(value, running.device)
-    with no_grad:
-        rebind(running, (1 - momentum) * running + share * value, "batch_norm()")
+    rebind(running, kept * running + share * value, "batch_norm()")
     if running._spec.backend.is_lazy:
         carry(running)
 

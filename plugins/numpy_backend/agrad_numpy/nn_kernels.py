@@ -427,6 +427,8 @@ class _Channels:
         The number of channels, and the length of a plane.
     count : int
         The elements per channel; 1 if there are none.
+    one : bool
+        Whether there is one block, the whole array.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
@@ -445,6 +447,7 @@ class _Channels:
         else:
             parts = _row_blocks(channels, length, self.ones.itemsize)
             self.blocks = [((row, at), at) for row in range(rows) for at in parts]
+        self.one = self.blocks == [(..., ...)]
 
     def cut(self, x: Any) -> Any:
         """Return an array in the shape that blocks are cut from."""
@@ -470,8 +473,6 @@ class _Channels:
 
     def total(self, sums: Callable[[Any, Any], Any], dtype: Any) -> Any:
         """Return the sums per channel over all blocks, a new array, given those of a block by its two keys."""
-        if len(self.blocks) == 1:
-            return sums(*self.blocks[0]).astype(dtype, copy=False)
         total = np.zeros(self.planes[0], dtype)
         for at, channels in self.blocks:
             total[channels] += sums(at, channels)
@@ -488,57 +489,81 @@ def _channels(shape: tuple[int, ...], dtype: Any) -> _Channels:
 
 
 def _batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, /) -> tuple[Any, Any, Any, Any]:
-    if input.itemsize < 4:  # sums would leave the range
+    dtype = input.dtype
+    if dtype.itemsize < 4:  # sums would leave the range
         made = _batch_norm(input.astype(np.float32), weight, bias, eps)
-        return tuple(part.astype(input.dtype) for part in made)  # type: ignore[return-value]
-    cut = _channels(input.shape, input.dtype)
+        return tuple(part.astype(dtype) for part in made)  # type: ignore[return-value]
+    cut = _channels(input.shape, dtype)
     x = cut.cut(input)
-    y = np.empty(x.shape, np.result_type(input, *(p for p in (weight, bias) if p is not None)))
-    mean = cut.total(lambda at, channels: cut.sums(x[at]), input.dtype)
-    mean /= cut.count
+    if (weight is None or weight.dtype == dtype) and (bias is None or bias.dtype == dtype):
+        y = np.empty(x.shape, dtype)
+    else:
+        y = np.empty(x.shape, np.result_type(input, *(p for p in (weight, bias) if p is not None)))
+    if cut.one:
+        mean = cut.sums(x)
+        mean /= cut.count
+        np.subtract(x, cut.beside(mean), y)
+        variance = cut.dots(y, y)
+        if variance.dtype != dtype:
+            variance = variance.astype(dtype)
+    else:
+        mean = cut.total(lambda at, channels: cut.sums(x[at]), dtype)
+        mean /= cut.count
 
-    def squares(at: Any, channels: Any) -> Any:
-        part = np.subtract(x[at], cut.beside(mean[channels]), y[at])
-        return cut.dots(part, part)
+        def squares(at: Any, channels: Any) -> Any:
+            part = np.subtract(x[at], cut.beside(mean[channels]), y[at])
+            return cut.dots(part, part)
 
-    variance = cut.total(squares, input.dtype)
+        variance = cut.total(squares, dtype)
     variance /= cut.count
     scale = variance + eps
     np.sqrt(scale, scale)
     np.reciprocal(scale, scale)
     factor = scale if weight is None else scale * weight
-    for at, channels in cut.blocks:
-        part = y[at]
-        part *= cut.beside(factor[channels])
+    if cut.one:
+        y *= cut.beside(factor)
         if bias is not None:
-            part += cut.beside(bias[channels])
+            y += cut.beside(bias)
+    else:
+        for at, channels in cut.blocks:
+            part = y[at]
+            part *= cut.beside(factor[channels])
+            if bias is not None:
+                part += cut.beside(bias[channels])
     return y.reshape(input.shape), mean, variance, scale
 
 
 def _batch_norm_adjoint(g: Any, input: Any, weight: Any, mean: Any, scale: Any, /) -> tuple[Any, Any, Any]:
-    if g.itemsize < 4:
+    dtype = g.dtype
+    if dtype.itemsize < 4:
         made = _batch_norm_adjoint(g.astype(np.float32), input, weight, mean, scale)
-        return tuple(part.astype(g.dtype) for part in made)  # type: ignore[return-value]
+        return tuple(part.astype(dtype) for part in made)  # type: ignore[return-value]
     cut = _channels(input.shape, input.dtype)
     x, g = cut.cut(input), cut.cut(g)
-    by_input = np.empty(x.shape, np.result_type(g, input))
-    by_bias = cut.total(lambda at, channels: cut.sums(g[at]), by_input.dtype)
+    if input.dtype != dtype:
+        dtype = np.result_type(g, input)
+    if cut.one:
+        made = np.subtract(x, cut.beside(mean), dtype=dtype)
+        by_bias, along = cut.sums(g), cut.dots(made, g)
+    else:
+        made = np.empty(x.shape, dtype)
+        by_bias = cut.total(lambda at, channels: cut.sums(g[at]), dtype)
 
-    def products(at: Any, channels: Any) -> Any:
-        return cut.dots(np.subtract(x[at], cut.beside(mean[channels]), by_input[at]), g[at])
+        def products(at: Any, channels: Any) -> Any:
+            return cut.dots(np.subtract(x[at], cut.beside(mean[channels]), made[at]), g[at])
 
-    along = cut.total(products, by_input.dtype)
+        along = cut.total(products, dtype)
     along *= scale
     slope, level = along * scale, by_bias / cut.count
     slope /= cut.count
     factor = scale if weight is None else scale * weight
     for at, channels in cut.blocks:
-        part = by_input[at]
+        part = made[at]
         part *= cut.beside(slope[channels])
         np.subtract(g[at], part, part)
         part -= cut.beside(level[channels])
         part *= cut.beside(factor[channels])
-    return by_input.reshape(input.shape), along, by_bias
+    return made.reshape(input.shape), along, by_bias
 
 
 def _dropout(x: Any, mask: Any, scale: float, /) -> Any:
