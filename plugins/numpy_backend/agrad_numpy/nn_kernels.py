@@ -837,23 +837,22 @@ def _lstm(x: Any, h: Any, c: Any, weight: Any, backwards: bool = False, /) -> tu
     dtype = np.result_type(x, h, c, weight)
     made = np.empty((2, length, batch, n), dtype)
     blocks = np.empty((length, 4, batch, n), dtype)
-    w = np.empty((4, n, n), dtype)
-    for into, part in ((w, weight.reshape(4, n, n)), (blocks.swapaxes(0, 1), _by_gate(x))):
+    w = np.empty((4, n, n), dtype)  # transposed once: OpenBLAS's kernels for AVX-512 take half as long then
+    for into, part in ((w, weight.reshape(4, n, n).swapaxes(1, 2)), (blocks.swapaxes(0, 1), _by_gate(x))):
         # `negative` writes wrong numbers where operand and result have certain strides (NumPy 2.4.6: 16 bytes, float32).
         np.multiply(part[:2], -1, out=into[:2])
         np.multiply(part[3], -1, out=into[2])
         into[3] = part[2]
-    product, room = np.empty((batch, 4 * n), dtype), np.empty((batch, n), dtype)
-    w, products = w.reshape(4 * n, n).T, _by_gate(product)
+    product, room, one = np.empty((4, batch, n), dtype), np.empty((batch, n), dtype), np.ones((), dtype)
     with np.errstate(over="ignore"):
         for t in range(length)[:: -1 if backwards else 1]:
             block = blocks[t]
             np.matmul(h, w, out=product)
-            block += products
+            block += product
             opened, new = block[:3], block[3]
             np.exp(opened, opened)
-            opened += 1
-            np.reciprocal(opened, opened)
+            opened += one
+            np.divide(one, opened, opened)
             np.tanh(new, new)
             np.multiply(opened[0], new, room)
             c = np.multiply(opened[1], c, made[1, t])
@@ -870,32 +869,33 @@ def _lstm_adjoint(
     dtype = np.result_type(g, weight, ans)
     by_x = np.empty((length, batch, 4 * n), dtype)
     by_gates = _by_gate(by_x)
-    slopes = np.empty((4, batch, n), dtype)  # of i, f and g by the cell, of o by h
+    slopes, room, one = np.empty((3, batch, n), dtype), np.empty((batch, n), dtype), np.ones((), dtype)
     by_h, by_c = np.zeros((batch, n), dtype), np.zeros((batch, n), dtype)
     ended = g[1].any()  # otherwise the last cell does not contribute to the result
     order = range(length)[:: -1 if backwards else 1]
     for k in reversed(range(length)):
         t = order[k]
-        (i, f, o), new = gates[t], inner[t]
-        outer = np.tanh(ans[1, t])
+        opened, new, state = gates[t], inner[t], ans[0, t]
+        i, f, o = opened
         by_h += g[0, t]
-        np.subtract(1, gates[t], slopes[:3])
-        slopes[:3] *= gates[t]
-        np.multiply(slopes[2], outer, slopes[3])
-        slopes[0] *= new
-        slopes[1] *= ans[1, order[k - 1]] if k else c
-        np.multiply(new, new, slopes[2])
-        np.subtract(1, slopes[2], slopes[2])
-        slopes[2] *= i
-        np.multiply(outer, outer, outer)
-        np.subtract(1, outer, outer)
-        outer *= o
-        outer *= by_h
-        by_c += outer
+        np.tanh(ans[1, t], room)  # the state's slope by the cell: o - o tanh(c)**2, where o tanh(c) is the state
+        room *= state
+        np.subtract(o, room, room)
+        room *= by_h
+        by_c += room
         if ended:
             by_c += g[1, t]
-        np.multiply(slopes[:3], by_c, by_gates[:3, t])
-        np.multiply(slopes[3], by_h, by_gates[3, t])
+        np.subtract(one, opened, slopes)  # of i and f by the cell, of o by the state
+        slopes[:2] *= opened[:2]
+        slopes[0] *= new
+        slopes[1] *= ans[1, order[k - 1]] if k else c
+        slopes[2] *= state
+        np.multiply(slopes[:2], by_c, by_gates[:2, t])
+        np.multiply(slopes[2], by_h, by_gates[3, t])
+        np.multiply(new, new, room)
+        np.subtract(one, room, room)
+        room *= i
+        np.multiply(room, by_c, by_gates[2, t])
         by_c *= f
         np.matmul(by_x[t], weight, out=by_h)
     shown = np.empty((length, batch, n), dtype)
