@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
+import json
 import keyword
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from agrad.core.backend import CONTRACT
 
@@ -48,7 +52,7 @@ class {title}Backend(Backend):
     #
     # Where NumPy does not read its arrays:
     # def to_host(self, array):
-    #     return numpy.from_dlpack(array)
+    #     return numpy.from_dlpack(array)  # or the array of NumPy in it, or its buffer
 
 
 backend = {title}Backend()
@@ -171,7 +175,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--array", metavar="CLASS", default="Array", help="the name of its class of arrays (default: Array)"
     )
-    where = "where pip finds agrad: the path of a clone, or git+https://... (default: the clone that runs this)"
+    where = "where pip finds agrad: the path of a clone, or git+https://... (default: where this one comes from)"
     made.add_argument("--agrad", metavar="PATH-OR-URL", help=where)
     made.add_argument("--into", metavar="FOLDER", help="the folder to write (default: agrad-NAME)")
     return made
@@ -182,7 +186,22 @@ def install(where: str) -> str:
     numpys = "plugins/numpy_backend"
     if where.startswith("git+"):
         return f'"agrad @ {where}" "agrad-numpy @ {where}#subdirectory={numpys}"'
-    return f"{where} {where}/{numpys}"
+    return f"{shlex.quote(where)} {shlex.quote(f'{where}/{numpys}')}"
+
+
+def origin() -> str | None:
+    """Return where pip finds this agrad: the clone that it stands in, or what it was installed from; None if nothing says so."""
+    clone = Path(HERE).parents[2]  # the path of agrad/testing
+    if (clone / "plugins" / "numpy_backend").is_dir():
+        return str(clone)
+    try:
+        said = importlib.metadata.distribution("agrad").read_text("direct_url.json")  # PEP 610
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    found = json.loads(said or "{}")
+    if "vcs_info" in found:
+        return f"{found['vcs_info']['vcs']}+{found['url']}"
+    return unquote(urlsplit(found["url"]).path) if "dir_info" in found else None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -198,13 +217,15 @@ def main(arguments: Sequence[str]) -> int:
     if not name.isidentifier() or keyword.iskeyword(name) or name == "cpu":
         sys.stderr.write(f"{name!r} is not a valid name of a backend: it must be a Python identifier, and not 'cpu'\n")
         return 2
-    clone = Path(HERE).parents[2]  # the path of agrad/testing
-    if given.agrad is None and not (clone / "plugins" / "numpy_backend").is_dir():
+    if not given.array.isidentifier():
+        sys.stderr.write(f"--array {given.array}: give the name of the class alone, without its module, as Array\n")
+        return 2
+    where = given.agrad or origin()
+    if where is None:
         sys.stderr.write(
             "this agrad stands in no clone: say where pip finds it, --agrad git+https://... or the path of a clone\n"
         )
         return 2
-    where = given.agrad or str(clone)
     folder = Path(given.into or f"agrad-{name}")
     words = {
         "name": name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -48,6 +49,40 @@ def test_what_is_no_name(name, tmp_path, capsys):
 
 
 def test_without_a_clone_it_asks_where_agrad_is(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(new_backend, "HERE", str(tmp_path / "site-packages" / "agrad" / "testing" / "new_backend.py"))
+    installed(monkeypatch, tmp_path, None)
     assert new_backend.main(["mine", "--into", str(tmp_path / "made")]) == 2
     assert "--agrad git+https://... or the path of a clone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("recorded", "where"),
+    [
+        ({"url": "file:///a%20clone/agrad", "dir_info": {}}, "'/a clone/agrad' '/a clone/agrad/plugins/numpy_backend'"),
+        (
+            {"url": "https://example.org/agrad.git", "vcs_info": {"vcs": "git", "commit_id": "0" * 40}},
+            '"agrad @ git+https://example.org/agrad.git"',
+        ),
+    ],
+)
+def test_it_is_installed_from_where_this_one_was(recorded, where, tmp_path, monkeypatch, capsys):
+    """As pip records it, by PEP 610."""
+    installed(monkeypatch, tmp_path, recorded)
+    assert new_backend.main(["mine", "--into", str(tmp_path / "made")]) == 0
+    assert f"pip install {where}" in capsys.readouterr().out
+
+
+def installed(monkeypatch, tmp_path, recorded):
+    """Make agrad one that stands in no clone, and was installed from what pip recorded."""
+    folder = tmp_path / "site-packages" / "agrad-0.1.0.dist-info"
+    folder.mkdir(parents=True)
+    folder.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: agrad\nVersion: 0.1.0\n")
+    if recorded is not None:
+        folder.joinpath("direct_url.json").write_text(json.dumps(recorded))
+    monkeypatch.syspath_prepend(folder.parent)
+    monkeypatch.setattr(new_backend, "HERE", str(folder.parent / "agrad" / "testing" / "new_backend.py"))
+
+
+def test_the_class_is_named_without_its_module(tmp_path, capsys):
+    given = ["mine", "--array", "mine.core.Grid", "--agrad", str(ROOT), "--into", str(tmp_path / "made")]
+    assert new_backend.main(given) == 2
+    assert "without its module" in capsys.readouterr().err
