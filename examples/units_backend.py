@@ -220,9 +220,10 @@ class UnitsBackend(ag.Backend):
         return Array(made, values.units)
 
     def setitem(self, array, key, value):
-        made = np.array(array.magnitude)
-        made[_key(key)] = in_one_unit(array, value)[1]
-        return Array(made, array.units)
+        old, new, unit = in_one_unit(array, value)  # zeros get the unit of what is written to them
+        made = np.array(old)
+        made[_key(key)] = new
+        return Array(made, unit)
 
     def lend(self, array):
         return self.asarray(array, copy=True)

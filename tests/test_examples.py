@@ -361,6 +361,13 @@ class TestFieldDescent:
         refused("field_descent.py", [(["--steps", "0"], "--steps, --memory and --threads must be at least 1")])
 
 
+def written(x):
+    """Write to zeros, which get the unit of what is written."""
+    made = ag.zeros(3, device="units")
+    made[:2] = x[1:] * 2
+    return ag.sum(made * made)
+
+
 #: Functions of three lengths, among them those whose derivatives divide, compare and fill up.
 OF_LENGTHS = {
     "sum": lambda x: ag.sum(x),
@@ -382,6 +389,7 @@ OF_LENGTHS = {
     "differences": lambda x: ag.sum(ag.diff(x) ** 3),
     "product": lambda x: x @ x,
     "outer": lambda x: ag.sum(ag.triu(x[:, None] * x[None, :])),
+    "written": written,
 }
 
 
