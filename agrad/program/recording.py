@@ -89,6 +89,13 @@ class CaptureError(RuntimeError):
     """A function does something that no program can hold: the message says what and where."""
 
 
+def unheld(op: str, part: Any) -> CaptureError:
+    """Return the error for an argument of a class that programs do not know."""
+    return CaptureError(
+        f"capture: the argument {part!r} of {op} is of type {type(part).__name__}, which no program can hold{errors.called()}"
+    )
+
+
 class Recorded:
     """An array of a library, and the number of its value in the program that is being recorded.
 
@@ -640,9 +647,7 @@ class Recorder:
             return DType(name)
         if part in inner.native_devices().values() or kind.__name__ == "Device":
             return HERE
-        raise CaptureError(
-            f"capture: the argument {part!r} of {op} is of type {kind.__name__}, which no program can hold{errors.called()}"
-        )
+        raise unheld(op, part)
 
     def constants_of(self, backend: RecordingBackend, result: Any) -> Any:
         """Make the result of a kernel that took no value of the program part of it; return the arrays as recorded ones."""
@@ -754,6 +759,8 @@ class Recorder:
         elif isinstance(array, slice) or type(array) in LITERALS:
             pass
         elif (owner := backend_of(value)) is None or owner.as_array(value) is not value:  # numbers, or a list of them
+            if backend_of(array) is None:  # another object, such as an index of a class with `__index__`
+                raise unheld(op.name, array)
             self.constant(array)
         else:
             self.take(array, value)

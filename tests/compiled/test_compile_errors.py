@@ -150,3 +150,26 @@ def test_an_error_that_is_held_keeps_nothing_of_the_capture():
     array.resize(3, refcheck=False)
     assert array.tolist() == [2.0, 3.0, 0.0]
     assert held.value.__traceback__ is not None
+
+
+class Place:
+    """A place in an array, as a user's class that Python takes for an index."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __index__(self):
+        return self.n
+
+
+def test_an_index_of_another_class_is_named():
+    @ag.compile
+    def picked(x, place):
+        return x[place] * 2
+
+    x = ag.asarray([1.0, 2.0, 3.0])
+    with pytest.warns(
+        ag.func.CompileWarning, match="argument .* of getitem is of type Place, which no program can hold"
+    ):
+        found = [picked(x, Place(n)).item() for n in (0, 0, 0, 1, 2, 1)]
+    assert found == [2.0, 2.0, 2.0, 4.0, 6.0, 4.0]

@@ -245,6 +245,7 @@ def test_backends(backend):
     assert bool(compiled.programs) == (backend != "dask")
 
 
+TABLE = ag.asarray([1.0, 2.0, 3.0, 4.0, 5.0])
 REFUSED = {
     "draws": (lambda x, i: x * ag.rand(1), "draws random numbers"),
     "decides by the number": (lambda x, i: x if i < 3 else 2 * x, "the number of the step is used in another way"),
@@ -252,6 +253,7 @@ REFUSED = {
         lambda x, i: x * [1.0, 2.0, 3.0, 4.0, 5.0][i],
         "the number of the step is used in another",
     ),
+    "takes a tensor's element": (lambda x, i: x * TABLE[i], "the number of the step is used in another way"),
     "asks what it is": (lambda x, i: x if hash(i) == 0 else 2 * x, "the number of the step is used in another way"),
     "decides by values": (lambda x, i: x if ag.sum(x) < 3 else 2 * x, "value"),
     "changes its dtype": (lambda x, i: ag.astype(x, ag.float32), "changes the shape or the dtype"),
