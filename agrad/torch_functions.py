@@ -1022,14 +1022,15 @@ def normal(
 def multinomial(
     input: Any, num_samples: int, replacement: bool = False, *, generator: random.Generator | None = None
 ) -> Tensor:
-    """Indices drawn with the probabilities that the last axis gives, up to a factor.
+    """Draw indices with the probabilities in the last axis, up to a factor.
 
     num_samples : int
-        How many for each row.
+        The number of draws for each row.
     replacement : bool, optional
-        Whether an index may come twice.
+        Whether an index may be drawn twice.
     Returns: int64, of shape (num_samples,) or (rows, num_samples); not part of the graph.
-    RuntimeError: If `input` has not one or two axes, holds what is no probability, or has too few that are not zero.
+    RuntimeError: If `input` does not have one or two axes, contains an invalid probability, or has too few nonzero
+        ones.
 
     >>> ag.multinomial(ag.tensor([[0.0, 1.0], [3.0, 0.0]]), 2, replacement=True)
     tensor([[1, 1],

@@ -458,21 +458,22 @@ def grad(
         Takes tensors or containers of tensors (dict, list, tuple, dataclass) and returns a 0-d tensor. With `has_aux`,
         a pair of that and auxiliary values.
     argnums : int or tuple of int, optional
-        By which arguments; negative ones count from the end.
+        The arguments to differentiate with respect to; negative numbers count from the end.
     has_aux : bool, optional
-        The function returns ``(output, aux)``; so does the one given: ``(gradient, aux)``.
+        The function returns ``(output, aux)``, and the new function ``(gradient, aux)``.
     holomorphic : bool, optional
-        Function, arguments and result are complex: give the complex derivative.
+        Function, arguments and result are complex: compute the complex derivative.
     Returns : callable
-        Takes the arguments of `func`; gives a gradient in the structure of the chosen argument, a tuple of them if
+        Takes the arguments of `func`; returns a gradient in the structure of the chosen argument, a tuple of them if
         `argnums` is one.
-    RuntimeError: When called: if the result is no scalar, or complex without `holomorphic`, or an argument has no derivative.
-    TypeError: When called: if the function returns something else than a tensor.
-    Arguments need not require grad, and no `.grad` changes. They may be arrays and numbers: then the gradient is one, and
-    a Tensor where it has a history or a transform runs outside. What the function uses beside its arguments counts as
-    constant; if that is being recorded, or is an argument of a transform outside, the gradient is a function of it too.
-    It records under an outer `no_grad` and respects an inner one. An argument that the result does not depend on has
-    the gradient 0. For a complex argument of a real function it is PyTorch's, the direction of steepest ascent;
+    RuntimeError: When called: if the result is not a scalar, or complex without `holomorphic`, or an argument has no
+        derivative.
+    TypeError: When called: if the function does not return a tensor.
+    Arguments need not require grad, and no `.grad` changes. They may be arrays and numbers: then so is the gradient,
+    unless it has a history or a transform runs outside. Everything that the function uses beside its arguments counts
+    as constant; if it is being recorded, or is an argument of a transform outside, the gradient is a function of it
+    too. It records under an outer `no_grad` and respects an inner one. An argument that the result does not depend on
+    has the gradient 0. For a complex argument of a real function it is PyTorch's, the direction of steepest ascent;
     ``holomorphic=True`` gives the derivative ``f'(z)`` itself, as `jacrev` and `jacfwd` do.
 
     >>> square = ag.func.grad(lambda x: x * x)
@@ -901,19 +902,19 @@ def linearize(func: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R
 
 
 def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool = False) -> Any:
-    """Return the product of the Hessian of a function with a scalar result, and a vector.
+    """Return the product of a vector and the Hessian of a function with a scalar result.
 
     func : callable
         Takes tensors or containers of tensors, returns a 0-d tensor.
     primals : tuple
         The arguments.
     tangents : tuple
-        Of the structure of `primals`: the vector.
+        The vector, in the structure of `primals`.
     has_aux : bool, optional
         The function returns ``(output, aux)``; then the result is ``(product, aux)``.
     Returns : Tensor, container or tuple
-        Of the structure of the argument; a tuple if there are several.
-    RuntimeError: If the result is no scalar, or primals and tangents differ in structure or shape.
+        In the structure of the argument; a tuple if there are several.
+    RuntimeError: If the result is not a scalar, or primals and tangents differ in structure or shape.
     Two backward passes, the second through the first: a few times the cost of the function, whatever its size.
 
     >>> x = ag.tensor([1.0, 2.0])

@@ -43,28 +43,29 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Call a module with other tensors in the place of its parameters and buffers; it is left as it was.
+    """Call a module with other tensors in place of its parameters and buffers, and leave the module unchanged.
 
     module : Module
-        What to call.
+        The module.
     parameter_and_buffer_dicts : dict of str to Tensor, or sequence of such
-        Tensors by path, as `Module.named_parameters` and `Module.named_buffers` name them. What is not named keeps the
-        module's own.
+        Tensors by path, as in `Module.named_parameters` and `Module.named_buffers`. Names that are missing keep the
+        module's own tensors.
     args : object or tuple, optional
-        The positional arguments; anything but a tuple is the only one.
+        The positional arguments; anything but a tuple is a single argument.
     kwargs : mapping, optional
         The keyword arguments.
     tie_weights : bool, optional
-        A tensor that the module holds under several names is replaced under all of them.
+        Replace a tensor that the module holds under several names under all of them.
     strict : bool, optional
-        Refuse to leave out a parameter or a buffer.
+        Refuse to omit a parameter or a buffer.
     Returns: What the module returns.
-    RuntimeError: If a name is unknown (PyTorch passes some over), or one is left out and `strict`.
-    ValueError: If a name stands in several dictionaries, or names of one tensor have different values and `tie_weights`.
-    TypeError: If there is no module, or a value is no Tensor.
-    A buffer that the module assigns to (``self.steps = self.steps + 1``) is written to the dictionary it came from.
-    While the call runs the module holds the other tensors: calls in several threads wait for one another, and nobody
-    should call the module itself meanwhile.
+    RuntimeError: If a name is unknown (PyTorch ignores some), or one is omitted and `strict`.
+    ValueError: If a name occurs in several dictionaries, or names of one tensor have different values and
+        `tie_weights`.
+    TypeError: If `module` is not a module, or a value is not a Tensor.
+    If the module assigns to a buffer (``self.steps = self.steps + 1``), the new value is written to the dictionary that
+    the buffer came from. During the call the module holds the other tensors: calls in several threads wait for one
+    another, and nothing else should call the module itself meanwhile.
 
     >>> model = ag.nn.Linear(2, 1)
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -104,14 +105,15 @@ def functional_call(
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[Values, Values]:
-    """Return the parameters of several modules of one kind as one tensor each, stacked, and so their buffers.
+    """Return the parameters of several modules of one kind as one stacked tensor each, and likewise the buffers.
 
     models : sequence of Module
         Modules of one class with equal shapes.
     Returns : params, buffers : dict of str to Tensor
         By path, with the modules along the first axis. They are new leaves, which require gradients where the modules'
-        own do: an optimizer can train them, and the modules know nothing of it.
-    RuntimeError: If there is none, or they differ in class, in mode, or in what they hold: names, shapes, what is trained.
+        parameters do: an optimizer can train them, without any effect on the modules.
+    RuntimeError: If there are no modules, or if they differ in class, in mode, or in names, shapes or training of their
+        tensors.
 
     >>> models = [ag.nn.Linear(2, 1) for _ in range(5)]
     >>> params, buffers = ag.func.stack_module_state(models)

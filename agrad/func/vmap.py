@@ -33,28 +33,29 @@ def vmap(
     """Return the function that maps a function over an axis of its arguments, all at once.
 
     func : callable
-        Takes tensors or containers of tensors (and whatever else is not mapped over), returns tensors or containers of
-        tensors. It is called once, on tensors that do not show the axis.
+        Takes tensors or containers of tensors (and any other arguments, which are not mapped over), returns tensors or
+        containers of tensors. It is called once, on tensors that hide the axis.
     in_dims : int, None or container of them, optional
         The axis of every argument to map over, as a tuple with an entry per argument; an entry is an int, None for an
-        argument that stays as it is, or a container of these of the argument's structure. One int stands for all.
+        argument that is not mapped over, or a container of these in the argument's structure. A single int applies to
+        all.
     out_dims : int, None or container of them, optional
-        Where the axis stands in the results; None for a result that does not depend on it.
+        The position of the axis in the results; None for a result that does not depend on it.
     randomness : str, optional
-        What a random function gives inside: ``"error"`` refuses, ``"same"`` numbers for the whole batch,
-        ``"different"`` numbers for every example.
+        The behaviour of random functions inside: ``"error"`` refuses them, ``"same"`` draws the same numbers for the
+        whole batch, ``"different"`` draws different numbers for every example.
     chunk_size : int, optional
-        Map over so many at a time and join the results. Default: all.
+        The number of examples mapped over at a time; the results are joined. Default: all.
     Returns : callable
         Takes the arguments of `func`; keyword arguments are not mapped over.
     ValueError: When called: if the arguments do not fit `in_dims` or differ in the length of the axis, or results do not fit
         `out_dims`.
-    RuntimeError: When called: if the function needs the value of a tensor, as in ``if x > 0``, or the shape of a result depends
-        on values.
-    UnsupportedOp: When called: if an operation has no batching rule. None is ever looped over.
-    It composes with itself and with all other transforms: ``vmap(grad(f))`` gives the gradient for every example.
-    Of arrays it gives arrays, as all transforms do. A tensor of outside that is used in the function is the same for
-    all examples. Assigning into it, or keeping a tensor of inside beyond the call, is not supported.
+    RuntimeError: When called: if the function needs the value of a tensor, as in ``if x > 0``, or the shape of a result
+        depends on values.
+    UnsupportedOp: When called: if an operation has no batching rule; there is no fallback to a loop.
+    vmap composes with itself and with all other transforms: ``vmap(grad(f))`` computes the gradient for every example.
+    For arrays it returns arrays, like all transforms. An outer tensor that the function uses is the same for all
+    examples. Assigning into it, or keeping an inner tensor beyond the call, is not supported.
 
     >>> a = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> ag.func.vmap(lambda row: ag.vecdot(row, row))(a)

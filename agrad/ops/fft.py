@@ -90,7 +90,7 @@ def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwar
     axis: The axis. Default: the last.
     norm: Divide by 1, by ``sqrt(n)``, or by `n`.
     Returns: Complex, with length `n` along the axis.
-    ValueError: If `n` is not positive or `norm` is none of the three.
+    ValueError: If `n` is not positive or `norm` is unknown.
     Array API 2025.12, section ``fft``. For real `x` the gradient is real: the real part of the complex one.
 
     >>> ag.fft.fft(ag.asarray([1 + 0j, 2 + 0j]))

@@ -158,16 +158,17 @@ def _array_split(name: str, x: Any, indices_or_sections: Any, axis: int) -> tupl
 
 
 def split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """Cut along an axis into parts of one length, or at given places.
+    """Split along an axis into parts of one length, or at given positions.
 
     x: At least one axis.
     indices_or_sections : int or sequence of int
-        A number of parts, or where to cut.
+        The number of parts, or the positions of the cuts.
     axis : int, optional
         The axis.
     Returns: The parts.
-    ValueError: If the length is no multiple of the number of parts.
-    As ``numpy.split``: an integer is the number of parts, where PyTorch's ``split`` has the length of a part. Linear.
+    ValueError: If the length is not a multiple of the number of parts.
+    As ``numpy.split``: an integer is the number of parts, whereas PyTorch's ``split`` takes the length of a part.
+    Linear.
 
     >>> ag.extra.split(ag.arange(4), 2)
     (tensor([0, 1]), tensor([2, 3]))
@@ -292,17 +293,18 @@ def delete(x: Any, obj: Any, /, *, axis: int | None = None) -> Tensor:
 
 
 def insert(x: Any, obj: Any, values: Any, /, *, axis: int | None = None) -> Tensor:
-    """Values put in before some places along an axis.
+    """Insert values before some positions along an axis.
 
     x: Any shape.
     obj : int, slice, sequence of int or Tensor
-        The places, counted in `x` as it is given.
-    values: What to put in, one slice per place: it broadcasts to `x` with as many elements along the axis as there are
-        places. For a single place it may be several slices, and lacks the axis where it has fewer axes than `x`.
+        The positions, counted in the original `x`.
+    values: The values to insert, one slice per position: they broadcast to `x` with as many elements along the axis as
+        there are positions. At a single position there may be several slices; values with fewer axes than `x` lack
+        the axis.
     axis : int, optional
         The axis; by default `x` is flattened.
     Returns: A new tensor, of the dtype of `x`.
-    IndexError: If a place is out of bounds.
+    IndexError: If a position is out of bounds.
     As ``numpy.insert``. Linear in `x` and `values`.
 
     >>> ag.extra.insert(ag.tensor([1, 2, 3]), 1, 9)
@@ -327,16 +329,16 @@ def insert(x: Any, obj: Any, values: Any, /, *, axis: int | None = None) -> Tens
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
-    """Elements chosen by the first of several conditions that is true.
+    """Choose elements by the first of several conditions that is true.
 
     condlist : sequence of boolean Tensor
         The conditions.
     choicelist : sequence of Tensor
-        As many, what to choose.
+        As many choices.
     default : Tensor or scalar, optional
-        What to choose where no condition is true.
-    Returns: Of the shape that all of them broadcast to.
-    ValueError: If the two lists are empty or not of one length.
+        The value where no condition is true.
+    Returns: Of the common broadcast shape.
+    ValueError: If the two lists are empty or differ in length.
     As ``numpy.select``. Linear in the choices: each gets the gradient where it was chosen, 0 elsewhere.
 
     >>> x = ag.arange(5)

@@ -85,7 +85,7 @@ def nanprod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool =
 
     x, axis, dtype, keepdims: As for `nansum`.
     Returns: The products.
-    As ``numpy.nanprod``. NaN gets the gradient 0, in any order; the gradient is exact where elements are 0.
+    As ``numpy.nanprod``. NaN gets the gradient 0, to any order; the gradient is exact where elements are 0.
 
     >>> ag.extra.nanprod(ag.tensor([3.0, ag.nan, 2.0]))
     tensor(6.)
@@ -97,8 +97,8 @@ def nanmean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Mean over axes of the elements that are not NaN.
 
     x, axis, keepdims: As for `nansum`.
-    Returns: The means, NaN where there is no other element.
-    As ``numpy.nanmean``, without its warning. NaN gets the gradient 0, in any order.
+    Returns: The means, NaN if there is no other element.
+    As ``numpy.nanmean``, without its warning. NaN gets the gradient 0, to any order.
 
     >>> ag.extra.nanmean(ag.tensor([1.0, ag.nan, 2.0]))
     tensor(1.5000)
@@ -113,9 +113,9 @@ def nanvar(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: b
     """Variance over axes of the elements that are not NaN.
 
     x, axis, keepdims: As for `nansum`.
-    correction: What is taken off the number of elements before it divides.
-    Returns: The variances, real; NaN where no more elements than the correction are left.
-    As ``numpy.nanvar``, without its warning. NaN gets the gradient 0, in any order.
+    correction: Subtracted from the number of elements in the divisor.
+    Returns: The variances, real; NaN if no more elements than the correction are left.
+    As ``numpy.nanvar``, without its warning. NaN gets the gradient 0, to any order.
 
     >>> ag.extra.nanvar(ag.tensor([1.0, ag.nan, 3.0]))
     tensor(1.)
@@ -131,8 +131,8 @@ def nanstd(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: b
     """Standard deviation over axes of the elements that are not NaN.
 
     x, axis, correction, keepdims: As for `nanvar`.
-    Returns: The standard deviations, real; NaN where no more elements than the correction are left.
-    As ``numpy.nanstd``, without its warning. NaN gets the gradient 0, in any order, and so do equal elements.
+    Returns: The standard deviations, real; NaN if no more elements than the correction are left.
+    As ``numpy.nanstd``, without its warning. NaN gets the gradient 0, to any order, and so do equal elements.
 
     >>> ag.extra.nanstd(ag.tensor([1.0, ag.nan, 5.0]))
     tensor(2.)

@@ -103,15 +103,15 @@ def heaviside(x1: Any, x2: Any, /) -> Tensor:
 
 
 def nan_to_num(x: Any, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """Numbers in the places of NaN and infinities.
+    """Replace NaN and infinities by numbers.
 
     x: Any shape.
     nan : float, optional
-        What stands for NaN.
+        The replacement of NaN.
     posinf, neginf : float, optional
-        What stands for the infinities. Default: the largest and the smallest number of the dtype.
-    Returns: Of the dtype of `x`. Real and imaginary parts are looked at separately.
-    As ``numpy.nan_to_num``. The gradient is 0 where something was replaced.
+        The replacements of the infinities. Default: the largest and the smallest number of the dtype.
+    Returns: Of the dtype of `x`. Real and imaginary parts are treated separately.
+    As ``numpy.nan_to_num``. Replaced elements get the gradient 0.
 
     >>> ag.extra.nan_to_num(ag.tensor([ag.nan, ag.inf, 1.0]), posinf=9.0)
     tensor([0., 9., 1.])
@@ -362,7 +362,7 @@ def cumulative_trapezoid(
 
 
 def unwrap(x: Any, /, *, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi) -> Tensor:
-    """Without jumps: multiples of the period are added along an axis, so that neighbours lie within half of it.
+    """Remove jumps: add multiples of the period along an axis, so that neighbours differ by at most half of it.
 
     x: Real, as angles.
     discont : float, optional
@@ -372,7 +372,7 @@ def unwrap(x: Any, /, *, discont: float | None = None, axis: int = -1, period: f
     period : float, optional
         The period.
     Returns: Of the shape of `x`.
-    As ``numpy.unwrap``. What is added is constant between the jumps, so the gradient is that of `x`.
+    As ``numpy.unwrap``. The added multiples are constant between the jumps, so the gradient is that of `x`.
 
     >>> ag.extra.unwrap(ag.tensor([0.0, 3.0, 6.0, 1.0]), period=8)
     tensor([0., 3., 6., 9.])
@@ -552,8 +552,8 @@ def convolve(x1: Any, x2: Any, /, mode: str = "full") -> Tensor:
         ``full``: all n + m - 1 elements. ``same``: max(n, m) in the middle. ``valid``: the max(n, m) - min(n, m) + 1
         for which the two overlap wholly.
     Returns: A vector.
-    ValueError: If an operand is no vector or is empty, or the mode is unknown.
-    As ``numpy.convolve``, directly: n times m products. Its derivatives are convolutions and correlations.
+    ValueError: If an operand is not a vector or is empty, or the mode is unknown.
+    As ``numpy.convolve``, by n times m products. Its derivatives are convolutions and correlations.
 
     >>> ag.extra.convolve(ag.tensor([1.0, 2.0, 3.0]), ag.tensor([0.0, 1.0, 0.5]))
     tensor([0.0000, 1.0000, 2.5000, 4.0000, 1.5000])
@@ -576,9 +576,9 @@ def correlate(x1: Any, x2: Any, /, mode: str = "valid") -> Tensor:
     x1, x2: Vectors; the second is conjugated.
     mode : {"valid", "same", "full"}, optional
         As for `convolve`.
-    Returns: A vector: ``sum over n of x1[n + k] * conj(x2[n])`` for the shifts k of the mode, in rising order.
-    ValueError: If an operand is no vector or is empty, or the mode is unknown.
-    As ``numpy.correlate``, directly. Its derivatives are convolutions and correlations.
+    Returns: A vector: ``sum over n of x1[n + k] * conj(x2[n])`` for the shifts k of the mode, in ascending order.
+    ValueError: If an operand is not a vector or is empty, or the mode is unknown.
+    As ``numpy.correlate``, by n times m products. Its derivatives are convolutions and correlations.
 
     >>> ag.extra.correlate(ag.tensor([1.0, 2.0, 3.0]), ag.tensor([0.0, 1.0, 0.5]), "same")
     tensor([2.0000, 3.5000, 3.0000])

@@ -93,8 +93,8 @@ def vander(x: Any, /, n: int | None = None, *, increasing: bool = False) -> Tens
     increasing : bool, optional
         Whether the powers rise from the left.
     Returns: A matrix.
-    ValueError: If `x` is no vector, or `n` is negative.
-    As ``numpy.vander``. The derivative of the power 0 is 0, at 0 too.
+    ValueError: If `x` is not a vector, or `n` is negative.
+    As ``numpy.vander``. The derivative of the power 0 is 0, also at 0.
 
     >>> ag.extra.vander(ag.tensor([2, 3]), 3)
     tensor([[4, 2, 1],

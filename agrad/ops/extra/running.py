@@ -188,7 +188,7 @@ def cumulative_max(x: Any, /, *, axis: int | None = None) -> Tensor:
     axis : int, optional
         The axis, which a 1-d operand need not name.
     Returns: The largest elements so far. Once an element is NaN, so are all that follow.
-    ValueError: If the axis is not named for several.
+    ValueError: If `x` has several axes and none is named.
     The values of ``torch.cummax`` (whose indices are not given) and of ``numpy.maximum.accumulate``. The gradient goes
     to the element picked, the latest of equal ones, as in PyTorch.
 
@@ -274,7 +274,7 @@ def logcumsumexp(x: Any, /, *, axis: int | None = None) -> Tensor:
     axis : int, optional
         The axis, which a 1-d operand need not name.
     Returns: ``log(cumulative_sum(exp(x)))``.
-    ValueError: If the axis is not named for several.
+    ValueError: If `x` has several axes and none is named.
     As ``torch.logcumsumexp``. Elements of -inf, which do not count, get the gradient 0, also where all are -inf (NaN in
     PyTorch).
 

@@ -105,7 +105,7 @@ def _fitted(name: str, x: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 def gather(x: Any, axis: int, index: Any, /) -> Tensor:
-    """Elements at indices along an axis, each index for its own place along the others.
+    """Take elements at indices along an axis, with a separate index for each position along the others.
 
     x: Any shape.
     axis : int
@@ -113,7 +113,7 @@ def gather(x: Any, axis: int, index: Any, /) -> Tensor:
     index: Integers; as many axes as `x`, none longer but that one.
     Returns: Of the shape of the index.
     RuntimeError: If the index does not fit.
-    As ``torch.gather``. Where only the length along the axis differs it is the standard's `agrad.take_along_axis`.
+    As ``torch.gather``. If only the length along the axis differs, it equals the standard's `agrad.take_along_axis`.
     Linear; an element taken several times gets the sum of the gradients.
 
     >>> ag.extra.gather(ag.tensor([[1, 2], [3, 4]]), 1, ag.tensor([[0, 0], [1, 0]]))
@@ -150,18 +150,18 @@ def _placed(name: str, x: Any, axis: int, index: Any, src: Any) -> tuple[Tensor,
 
 
 def scatter(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
-    """A copy with elements put at indices along an axis, each index for its own place along the others.
+    """Return a copy with elements put at indices along an axis, with a separate index for each position along the others.
 
     x: Any shape.
     axis : int
         The axis the indices count along.
     index: Integers; as many axes as `x`, none longer but that one.
     src : Tensor or scalar
-        What to put there: as many axes as the index, each at least as long.
+        The values: as many axes as the index, each at least as long.
     Returns: Of the shape and dtype of `x`.
     RuntimeError: If the operands do not fit.
-    As ``torch.scatter``; of several elements put at one place the last counts, and gets the gradient. What is replaced
-    gets 0. It needs assignment at integer arrays, which is not in the standard.
+    As ``torch.scatter``; of several elements put at one position, the last counts and gets the gradient. Replaced
+    elements get 0. It needs assignment at integer arrays, which is not in the standard.
 
     >>> ag.extra.scatter(ag.zeros((2, 2)), 1, ag.tensor([[1], [0]]), ag.tensor([[3.0], [4.0]]))
     tensor([[0., 3.],
@@ -172,12 +172,12 @@ def scatter(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
 
 
 def scatter_add(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
-    """A copy with elements added at indices along an axis, each index for its own place along the others.
+    """Return a copy with elements added at indices along an axis, with a separate index for each position along the others.
 
     x, axis, index, src: As for `scatter`.
     Returns: Of the shape and dtype of `x`.
     RuntimeError: If the operands do not fit.
-    As ``torch.scatter_add``; elements put at one place add up. Linear. (`agrad.scatter_add` is another function: the
+    As ``torch.scatter_add``; elements at one position add up. Linear. (`agrad.scatter_add` is another function: the
     adjoint of indexing by any key.)
 
     >>> ag.extra.scatter_add(ag.zeros((1, 2)), 1, ag.tensor([[1, 1]]), ag.tensor([[3.0, 4.0]]))
@@ -189,17 +189,17 @@ def scatter_add(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
 
 
 def scatter_reduce(x: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool = True, /) -> Tensor:
-    """A copy with elements combined at indices along an axis, each index for its own place along the others.
+    """Return a copy with elements combined at indices along an axis, with a separate index for each position along the others.
 
     x, axis, index, src: As for `scatter`.
     reduce : {"sum", "mean", "amax", "amin"}
-        How those of one place are combined.
+        How to combine the elements at one position.
     include_self : bool, optional
-        Whether the elements of `x` count, too, where something is put.
+        Whether the elements of `x` count, too, at these positions.
     Returns: Of the shape and dtype of `x`.
     NotImplementedError: For ``"prod"``.
     RuntimeError: If the operands do not fit.
-    ValueError: For another word.
+    ValueError: For an unknown reduction.
     As ``torch.scatter_reduce``: the gradient of extrema is shared evenly among all that tie.
 
     >>> ag.extra.scatter_reduce(ag.zeros(2), 0, ag.tensor([1, 1, 1]), ag.tensor([3.0, 5.0, 4.0]), "amax")
@@ -306,7 +306,7 @@ def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Tensor:
         Whether a bin contains its upper bound instead of its lower one.
     Returns: Integers: i for ``bins[i - 1] <= x < bins[i]``, 0 below the first bound, the number of bounds beyond the
         last.
-    ValueError: If the bounds are no vector, or neither rise nor fall. (Their values are looked at.)
+    ValueError: If the bounds are not a vector, or not monotonic. (Their values are read.)
     As ``numpy.digitize``. No derivative.
 
     >>> ag.extra.digitize(ag.tensor([0.2, 6.4, 3.0]), [0.0, 1.0, 2.5, 4.0])
@@ -328,18 +328,19 @@ def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Tensor:
 
 
 def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0, length: int | None = None) -> Tensor:
-    """How often each integer occurs, or the sum of the weights of its places.
+    """Count how often each integer occurs, or sum the weights at its positions.
 
     x: A vector of integers, not negative.
     weights : Tensor, optional
         As many as `x` has elements.
     minlength : int, optional
-        The least length of the result; it is longer where `x` has larger elements.
+        The minimum length of the result; it is longer if `x` has larger elements.
     length : int, optional
-        The length of the result: no element may be as large. A lazy backend needs it, because the shape of the result
-        would depend on values otherwise.
+        The length of the result: all elements must be smaller. A lazy backend needs it, because otherwise the shape of
+        the result would depend on values.
     Returns: A vector: integers, or of the dtype of the weights.
-    ValueError: If `x` is no vector of integers, an element is negative or not below `length`, or the weights do not fit.
+    ValueError: If `x` is not a vector of integers, an element is negative or not below `length`, or the weights do not
+        fit.
     UnsupportedOp: On a lazy backend, without `length`.
     As ``numpy.bincount``. Linear in the weights: each gets the gradient of its integer's sum. On a lazy backend the
     elements are not checked: those out of range raise, or count from the end, when they are computed.

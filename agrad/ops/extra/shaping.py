@@ -295,12 +295,13 @@ def diagflat(x: Any, /, *, k: int = 0) -> Tensor:
 def fill_diagonal(x: Any, value: Any, /) -> Tensor:
     """A copy with the main diagonal set.
 
-    x: A matrix, or an operand of more axes of one length, whose diagonal are the elements of equal indices.
+    x: A matrix, or an operand with more axes of one length, whose diagonal holds the elements with equal indices.
     value : Tensor or scalar
         A number, or a vector as long as the diagonal.
     Returns: Of the shape and dtype of `x`.
     ValueError: If `x` has fewer than two axes, or more than two of different lengths.
-    As ``numpy.fill_diagonal``, but of a copy. Linear: the diagonal of `x` gets the gradient 0, the rest goes to `value`.
+    As ``numpy.fill_diagonal``, but returns a copy. Linear: the diagonal of `x` gets the gradient 0, the rest goes to
+    `value`.
 
     >>> ag.extra.fill_diagonal(ag.tensor([[1.0, 2.0], [3.0, 4.0]]), 0.0)
     tensor([[0., 2.],

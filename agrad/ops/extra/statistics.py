@@ -191,12 +191,12 @@ def quantile(
     q : float, or sequence or Tensor of them
         Levels from 0 to 1.
     method : {"linear", "lower", "higher", "midpoint", "nearest"}, optional
-        What to give where the level falls between two elements.
-    Returns: For several levels they are the first axis. NaN where an element is NaN.
+        The value if the level lies between two elements.
+    Returns: For several levels they are the first axis. NaN if an element is NaN.
     ValueError: If a level is out of range, the method unknown, or an axis empty.
     RuntimeError: If `q` requires grad.
-    As ``numpy.quantile``. The gradient goes to the one or two elements picked, where several are equal to the first
-    ones in a stable order (as in PyTorch, whose quantiles are picked from a sort). A result that is NaN passes none.
+    As ``numpy.quantile``. The gradient goes to the one or two elements picked, and among equal ones to the first in a
+    stable order (as in PyTorch, which picks quantiles from a sort). A result that is NaN passes none.
 
     >>> ag.extra.quantile(ag.tensor([1.0, 2.0, 4.0]), [0.5, 0.75])
     tensor([2., 3.])
@@ -229,11 +229,11 @@ def median(
 
     x: Real, any shape.
     dim : int, optional
-        PyTorch's: gives the pair ``values``, ``indices`` along this axis, the lower of two middle elements.
+        PyTorch's: return the pair ``values``, ``indices`` along this axis, the lower of two middle elements.
     keepdim : bool, optional
-        Beside `dim`, PyTorch's name of `keepdims`.
-    Returns: The medians. NaN where an element is NaN.
-    As ``numpy.median``, where PyTorch gives the lower of two middle elements. The gradient goes to the one or two
+        Together with `dim`, PyTorch's name of `keepdims`.
+    Returns: The medians. NaN if an element is NaN.
+    As ``numpy.median``, whereas PyTorch returns the lower of two middle elements. The gradient goes to the one or two
     elements picked, as in `quantile`.
 
     >>> x = ag.tensor([3.0, 1.0, 7.0, 2.0], requires_grad=True)
