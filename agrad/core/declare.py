@@ -234,6 +234,7 @@ def custom(
     contracts: Kernel | None = None,
     least_axes: int = 0,
     by_dim: Kernel | None = None,
+    follows: Callable[..., Sequence[bool]] | None = None,
     memory: str = UNKNOWN.memory,
     facts: Facts = UNKNOWN,
 ) -> Declared:
@@ -254,6 +255,9 @@ def custom(
         As for `multilinear`.
     by_dim : callable, optional
         ``by_dim(x, dim, ...)``: the meaning of a call with PyTorch's ``dim``, where it differs from that with ``axis``.
+    follows : callable, optional
+        ``follows(needs, *params)``: for several results, which of them have a derivative if these operands need a gradient.
+        Default: all.
 
     Returns
     -------
@@ -268,7 +272,15 @@ def custom(
         facts=_lying(facts, memory),
         index=index,
         keys=keys,
-        of_rule={"source": source, "sequence": sequence, "outputs": outputs, "drops": drops, "jvp": jvp, "real": real},
+        of_rule={
+            "source": source,
+            "sequence": sequence,
+            "outputs": outputs,
+            "drops": drops,
+            "jvp": jvp,
+            "real": real,
+            "follows": follows,
+        },
         of_op={
             "kernel": kernel,
             "batch": batch,

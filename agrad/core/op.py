@@ -426,7 +426,11 @@ def finish(
         specs = [backend.spec(results[0])]
     needs = tuple(t is not None and t._node is not None for t in operands)
     node = None
-    if recording and rule.kind != "none" and any(needs) and any(s.inexact for s in specs):
+    follows = [s.inexact for s in specs]
+    if rule.follows is not None and recording and any(needs):
+        moving = rule.follows(needs, *(raw[i] for i in op.param_slots))
+        follows = [s.inexact and moves for s, moves in zip(specs, moving, strict=True)]
+    if recording and rule.kind != "none" and any(needs) and any(follows):
         plan = op.plan(needs, kind=kind, rule=rule)
         node = _new(op.node_class)
         node.seq = next_seq()
@@ -460,7 +464,7 @@ def finish(
             made_one._base = bases(operands[0])  # type: ignore[arg-type]
         return made_one
     made = [
-        wrap(r, s, output_of(node, i) if node is not None and s.inexact else None)
+        wrap(r, s, output_of(node, i) if node is not None and follows[i] else None)
         for i, (r, s) in enumerate(zip(results, specs, strict=True))
     ]
     if op.writes_through:

@@ -168,6 +168,8 @@ class Plan:
             return "node.spec"
         if request == "masked" and request not in self.rule.arguments:  # whether g comes from an op that drops elements
             return repr(self.nan_safe)
+        if request == "needs" and request not in self.rule.arguments:
+            return repr(self.needs)
         if request.endswith("_spec") and request[:-5] in self.rule.operands:
             return self._spec(request[:-5])
         if self.rule.kind == "elementwise" and not self.same_spec and request in self.rule.operands:

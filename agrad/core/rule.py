@@ -11,7 +11,7 @@ import ast
 import inspect
 import linecache
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,8 @@ class Rule:
     drops : bool
         The op drops elements of its operands by a condition: infinite or undefined values behind them must not
         reach their gradient.
+    follows : callable or None
+        ``follows(needs, *params)``: which results have a derivative, if these operands need a gradient. None: all do.
     crosses : bool
         The result may belong to another backend than the operand: a lazy cotangent may pass it unchanged.
     real : bool
@@ -115,6 +117,7 @@ class Rule:
     source: str = ""
     boolean: bool = False
     drops: bool = False
+    follows: Callable[..., Sequence[bool]] | None = None
     crosses: bool = False
     real: bool = False
     adjoint_of: str = ""
@@ -131,8 +134,8 @@ class Rule:
             raise errors.RuleError(f"{self.op}: joint= names operands that have one function in vjp, not {self.joint}")
         known = {"xp", "ans", "ans_spec", *self.operands, *self.index, *self.params, *self.residuals}
         known |= {f"{name}_spec" for name in self.operands}
-        if self.sequence:  # a rule that runs others has to know it, as they do
-            known.add("masked")
+        if self.sequence:  # a rule that runs others has to know these, as they do
+            known |= {"masked", "needs"}
         for name, derivative in self.vjp.items():
             if name not in self.operands:
                 raise errors.RuleError(

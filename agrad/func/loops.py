@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextvars
 import functools
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agrad.compiled.comparing import equal_in_bits
@@ -30,8 +31,134 @@ from agrad.program.blank_recording import BlankRecorder, ShapeDtype, blank_tenso
 from agrad.program.capture import recorded_run
 from agrad.program.inference import WRITTEN
 from agrad.program.outlines import Outline
-from agrad.program.program import LOOP, Body, Program, spec_of_value
+from agrad.program.program import DETACH, LOOP, UNWIND, Body, Program, Step, refs_in, spec_of_value
 from agrad.program.recording import CaptureError, Recorder
+
+# -- what has a derivative ----------------------------------------------------------------------------------------------
+
+
+def derived(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Create a derived body once, outside all active transforms."""
+
+    @functools.wraps(make)
+    def found(body: Body, *key: Any) -> Any:
+        known = body.derived.get((make, *key))
+        if known is None:
+            known = body.derived.setdefault((make, *key), contextvars.Context().run(make, body, *key))
+        return known
+
+    return found
+
+
+@derived
+def ways_of(body: Body) -> tuple[frozenset[int], ...]:
+    """Return, for each result of one call, the inputs of the body that it has a derivative by.
+
+    These are the ways of the graph that the calls of a plain loop record: a detached value leads nowhere.
+    """
+    program = body.program
+    ways = {n: frozenset((k,)) for k, n in enumerate(program.inputs) if is_inexact(_spec(program, n))}
+    for step in program.steps:
+        if step.op in (LOOP, UNWIND):
+            found = _ways_through(step.args[1], [ways.get(ref.number, _NOWHERE) for ref in step.args[0]])
+        else:
+            found = [_NOWHERE.union(*(ways.get(n, _NOWHERE) for n in _differentiated(step)))] * len(step.outs)
+        pairs = zip(step.outs, found, strict=False)  # a token is no result of a call
+        ways |= {n: way for n, way in pairs if n is not None and is_inexact(_spec(program, n))}
+    numbers = (*program.outputs, *(program.inputs[k] for k in body.kept))
+    return tuple(ways.get(n, _NOWHERE) for n in numbers)
+
+
+_NOWHERE: frozenset[int] = frozenset()
+
+
+def _spec(program: Program, number: int) -> ShapeDtype:
+    return ShapeDtype(*program.shapes[number])
+
+
+def _differentiated(step: Step) -> Iterator[int]:
+    """Yield the numbers of the values that the results of a step may have a derivative by."""
+    op = OPS.get(step.op)
+    if step.op == DETACH or (op is not None and op.rule.kind == "none" and not op.rule.adjoint_of):
+        return
+    apart = () if op is None else op.rule.index
+    names = [] if op is None else [argument.name for argument in op.arguments]
+    for name, part in (*itertools.zip_longest(names[: len(step.args)], step.args), *step.kwargs.items()):
+        if name not in apart:
+            yield from (ref.number for ref in refs_in(part))
+
+
+def _ways_through(body: Body, given: Sequence[frozenset[int]]) -> list[frozenset[int]]:
+    """Return what the results of a whole loop have a derivative by, from the same of its operands."""
+    alone = [tuple(k == i for k in range(len(given))) for i in range(len(given))]
+    moving = [followed(needs, body) for needs in alone]
+    return [
+        _NOWHERE.union(*(way for way, moves in zip(given, moving, strict=True) if moves[j]))
+        for j in range(len(moving[0]))
+    ]
+
+
+@derived
+def _paths(body: Body, needs: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
+    """Return which inputs need a gradient in any call, if these operands do; which carried values before any or after the last."""
+    ways, c = ways_of(body), body.carried
+    fixed = frozenset(k for k, need in enumerate(needs) if need and k >= c)
+    first = frozenset(k for k, need in enumerate(needs) if need and k < c)
+
+    def step(moving: frozenset[int]) -> frozenset[int]:
+        return frozenset(k for k in range(c) if not ways[k].isdisjoint(moving | fixed))
+
+    before, last = _repeated(first, step, body.length)
+    return before | fixed, before | last, last
+
+
+@derived
+def _paths_back(body: Body, have: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
+    """Return the same for cotangents, if these results have some: inputs, carried values, those carried into the first call."""
+    ways, c = ways_of(body), body.carried
+    fixed = frozenset(i for i, has in enumerate(have) if has and i >= c)
+    last = frozenset(i for i, has in enumerate(have) if has and i < c)
+
+    def inputs(results: frozenset[int]) -> frozenset[int]:
+        return _NOWHERE.union(*(ways[i] for i in results))
+
+    after, first = _repeated(last, lambda moving: frozenset(k for k in inputs(moving | fixed) if k < c), body.length)
+    return inputs(after | fixed), after | first, first
+
+
+def _repeated(
+    state: frozenset[int], step: Callable[[frozenset[int]], frozenset[int]], n: int
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the union of the states before each of n steps, and the state after the last one."""
+    met: dict[frozenset[int], int] = {}
+    while len(met) < n and state not in met:
+        met[state] = len(met)
+        state = step(state)
+    if state in met:  # from here on they repeat
+        start = met[state]
+        state = [*met][start + (n - start) % (len(met) - start)]
+    return _NOWHERE.union(*met), state
+
+
+def followed(needs: tuple[bool, ...], body: Body) -> tuple[bool, ...]:
+    """Return which results of a loop need a gradient, if these operands do."""
+    ever, _, last = _paths(body, needs)
+    ways = ways_of(body)
+    return tuple(i in last if i < body.carried else not way.isdisjoint(ever) for i, way in enumerate(ways))
+
+
+def led(have: tuple[bool, ...], needs: tuple[bool, ...], body: Body) -> tuple[bool, ...]:
+    """Return which operands of a loop get cotangents, of those that need them, if these results have some."""
+    ever, _, first = _paths_back(body, have)
+    return tuple(need and k in (first if k < body.carried else ever) for k, need in enumerate(needs))
+
+
+def moving_in(body: Body, have: tuple[bool, ...], needs: tuple[bool, ...]) -> list[int]:
+    """Return the inputs of a call whose cotangents the derivative of the loop computes."""
+    carried = _paths_back(body, have)[1] & _paths(body, needs)[1]
+    wanted = led(have, needs, body)
+    return [k for k in range(len(needs)) if (k in carried if k < body.carried else wanted[k])]
+
 
 # -- the operation ------------------------------------------------------------------------------------------------------
 
@@ -68,10 +195,21 @@ WRITTEN[LOOP] = _outlines
 
 
 def by_operands(
-    xp: Any, g: Sequence[Any], ans: Sequence[Any], operands: Sequence[Any], body: Body, masked: bool
+    xp: Any,
+    g: Sequence[Any],
+    ans: Sequence[Any],
+    operands: Sequence[Any],
+    body: Body,
+    needs: tuple[bool, ...],
+    masked: bool,
 ) -> list[Any]:
-    """Return the cotangents of the operands: a loop in the other direction."""
-    back = backward_of(body, tuple(part is not None for part in g), masked)
+    """Return the cotangents of the operands: a loop in the other direction; None for those that no cotangent leads to."""
+    have = tuple(part is not None for part in g)
+    made: list[Any] = [None] * len(operands)
+    wanted = led(have, needs, body)
+    if not any(wanted):
+        return made
+    back = backward_of(body, have, needs, masked)
     carried, rows, rest = body.split(operands)
     before = dict(zip(body.kept, ans[len(ans) - len(body.kept) :], strict=True))
     if not before.keys() >= {*back.states}:  # the carried values are computed again
@@ -82,25 +220,24 @@ def by_operands(
     given = [before[k] for k in back.states] + [rows[k] for k in back.rows]
     given += [part for part in g[body.carried :] if part is not None]
     found = iter(xp.func.scan([*zeros, *given, *(rest[k] for k in back.used)], back.body))
-    made: list[Any] = [None] * len(operands)
     places = [*back.carried, *(body.carried + body.rows + k for k in back.rest)]
-    for place in (*places, *(body.carried + k for k in back.moving_rows)):
-        made[place] = next(found)
+    for place, one in zip((*places, *(body.carried + k for k in back.moving_rows)), found, strict=True):
+        made[place] = one if wanted[place] else None
     return made
 
 
 def along(xp: Any, ans: Sequence[Any], operands: Sequence[Any], t_operands: Sequence[Any], body: Body) -> list[Any]:
     """Return the tangents of the results: a loop that carries values and tangents along."""
     ahead = forward_of(body, tuple(t is not None for t in t_operands))
-    tangents = [None if t is None and k not in ahead.carried else t for k, t in enumerate(t_operands)]
     carried, rows, rest = body.split(operands)
-    t_carried, t_rows, t_rest = body.split(tangents)
+    t_carried, t_rows, t_rest = body.split(t_operands)
     given = [*carried, *(xp.zeros_like(carried[k]) if t_carried[k] is None else t_carried[k] for k in ahead.carried)]
     given += [*rows, *(t for t in t_rows if t is not None), *rest, *(t for t in t_rest if t is not None)]
     found = xp.func.scan(given, ahead.body)[body.carried :]
     made: list[Any] = [None] * len(ans)
+    moving = followed(tuple(t is not None for t in t_operands), body)
     for place, tangent in zip(ahead.results, found, strict=True):
-        made[place] = tangent
+        made[place] = tangent if moving[place] else None
     return made
 
 
@@ -123,6 +260,7 @@ def batched(b: BatchedCall, operands: Sequence[Any], body: Body) -> list[Any]:
     jvp=along,
     kernel=_kernel,
     batch=batched,
+    follows=followed,
     memory="fresh",
 )
 def loop(operands: list[Any], body: Body, /) -> Any:
@@ -163,32 +301,21 @@ class ForwardLoop(NamedTuple):
     results: tuple[int, ...]
 
 
-def derived(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Create a derived body once, outside all active transforms."""
-
-    @functools.wraps(make)
-    def found(body: Body, *key: Any) -> Any:
-        known = body.derived.get((make, *key))
-        if known is None:
-            known = body.derived.setdefault((make, *key), contextvars.Context().run(make, body, *key))
-        return known
-
-    return found
-
-
 def call(program: Program, given: Sequence[Tensor]) -> list[Tensor]:
     """Run a body's program on tensors, and record it."""
     return program.on_tensors(given[0]._spec.backend, list(given))
 
 
 @derived
-def backward_of(body: Body, have: tuple[bool, ...], masked: bool = False) -> BackwardLoop:
-    """Return the loop of the cotangents if only these results have some; `masked`: they come from an operation that drops elements."""
+def backward_of(body: Body, have: tuple[bool, ...], needs: tuple[bool, ...], masked: bool = False) -> BackwardLoop:
+    """Return the loop of the cotangents of these operands, if only these results have some.
+
+    `masked`: they come from an operation that drops elements.
+    """
     program, c = body.program, body.carried
-    moving = [i for i, spec in enumerate(specs_of(body)) if is_inexact(spec)]
-    results = [*range(len(program.outputs) + len(body.kept))]
+    moving = moving_in(body, have, needs)
     kinds = [*out_specs(body)]
-    wanted = [i for i in results if is_inexact(kinds[i]) and (i < c or have[i])]
+    wanted = [i for i, kind in enumerate(kinds) if (i in moving if i < c else have[i] and is_inexact(kind))]
     carried = tuple(k for k in moving if k < c)
     rows = tuple(k - c for k in moving if c <= k < c + body.rows)
     rest = tuple(k - c - body.rows for k in moving if k >= c + body.rows)
@@ -239,9 +366,9 @@ def backward_of(body: Body, have: tuple[bool, ...], masked: bool = False) -> Bac
 def forward_of(body: Body, have: tuple[bool, ...]) -> ForwardLoop:
     """Return the loop of the tangents if only these rows and constants have some."""
     program, c = body.program, body.carried
-    moving = [i for i, spec in enumerate(specs_of(body)) if is_inexact(spec) and (i < c or have[i])]
-    kinds = out_specs(body)
-    wanted = [i for i in range(len(kinds)) if is_inexact(kinds[i])]
+    ever, results = _paths(body, have)[1], followed(have, body)
+    moving = [i for i, has in enumerate(have) if (i in ever if i < c else has)]
+    wanted = [i for i, moves in enumerate(results) if (i in ever if i < c else moves)]
     carried = [k for k in moving if k < c]
     rows = [k - c for k in moving if c <= k < c + body.rows]
     rest = [k - c - body.rows for k in moving if k >= c + body.rows]
@@ -424,12 +551,20 @@ def as_step(
     """
     try:
         body, operands = body_of(function, carried, rows, length)
-        if any(map(is_inexact, specs_of(body))):
-            body = body.keeping(backward_of(body, (True,) * len(body.program.outputs)).states)
+        have, needs = (True,) * len(body.program.outputs), needs_of(operands)
+        if any(led(have, needs, body)):
+            body = body.keeping(backward_of(body, have, needs).states)
     except Exception:  # noqa: BLE001 (the plain loop reports what is wrong)
         return None
     found = list(OPS[LOOP].entry(operands, body))
     return found[: body.carried], found[body.carried : len(found) - len(body.kept)]
+
+
+def needs_of(operands: Sequence[Tensor]) -> tuple[bool, ...]:
+    """Return which operands of a loop its derivatives will be by; a program that is captured alone may be differentiated by all."""
+    needs = tuple(t.requires_grad for t in operands)
+    known = isinstance(mode.recorder(), Tracer) and any(needs)
+    return needs if known else tuple(t._spec.inexact for t in operands)
 
 
 def body_of(

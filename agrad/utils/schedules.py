@@ -25,6 +25,7 @@ from agrad.func.scan import first_value
 from agrad.ops.elementwise import add
 from agrad.program.arguments import argument_of, bare_all, is_raw, name_of
 from agrad.program.batching import repeatable
+from agrad.program.recording import CaptureError
 from agrad.utils.checkpoint import CheckpointError, checkpoint
 from agrad.utils.following import Actions, Follower
 from agrad.utils.unwinding import as_step
@@ -134,7 +135,7 @@ def _as_step(
             actions,
             directory,
         )
-    except Exception as error:  # noqa: BLE001 (the loop raises the errors of the step)
+    except CaptureError as error:
         if mode.is_grad_enabled():
             mode.not_recorded(
                 f"no program holds the step of checkpoint_sequence ({error}): compile what a step computes, and call that"

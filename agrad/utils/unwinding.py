@@ -29,8 +29,12 @@ from agrad.func.loops import (
     by_operands,
     call,
     derived,
+    followed,
     is_inexact,
+    led,
     library_of,
+    moving_in,
+    needs_of,
     specs_of,
     traced,
 )
@@ -57,12 +61,15 @@ class SequenceSchedule(NamedTuple):
         The schedule.
     directory : str or None
         Of its files.
+    needs : tuple of bool
+        Which operands need a gradient: the derivative computes the cotangents of these.
     sizes : tuple of int
         The lengths of the batches that `vmap` has made of the sequence, outermost first.
     """
 
     actions: Actions
     directory: str | None
+    needs: tuple[bool, ...]
     sizes: tuple[int, ...] = ()
 
 
@@ -81,7 +88,7 @@ class StepPrograms(NamedTuple):
     taken : tuple of int
         These inputs.
     carried, rest : tuple of int
-        The parts of the state, and the constants, that have a derivative.
+        The parts of the state, and the constants, whose cotangents it computes.
     """
 
     ahead: Program
@@ -96,7 +103,8 @@ def programs_of(body: Body, dropped: bool) -> StepPrograms:
     """Return the programs of a step; `dropped`: its cotangents come from an operation that drops elements."""
     program, c = body.program, body.carried
     specs = specs_of(body)
-    moving = [i for i, spec in enumerate(specs) if is_inexact(spec) and not c <= i < c + body.rows]
+    have = tuple(map(is_inexact, specs[:c]))
+    moving = [i for i in moving_in(body, have, body.schedule.needs) if not c <= i < c + body.rows]
     carried = tuple(k for k in moving if k < c)
     recorder = BlankRecorder()
     given = [blank_tensor(spec) for spec in specs]
@@ -319,11 +327,11 @@ def _unwind_kernel(_xp: Any, operands: Sequence[Any], body: Body) -> list[Any]:
 
 
 def _rewind_kernel(_xp: Any, operands: Sequence[Any], body: Body, dropped: bool) -> list[Any]:
-    """Go back over the steps; return the cotangents of the state and of the constants, where they have a derivative."""
+    """Go back over the steps; return the cotangents of the state and of the constants, as far as they are computed."""
     count = len(body.program.inputs)
     given, cotangents = operands[:count], operands[count + 1 :]
     run = _known(operands[count])
-    if run is None or dropped:
+    if run is None or dropped or run.body.schedule.needs != body.schedule.needs:
         if run is not None:
             run.let_go()
         run = _alone(functools.partial(SequenceRun, dropped=dropped), given, body)
@@ -347,18 +355,37 @@ WRITTEN[UNWIND], WRITTEN[REWIND] = _unwind_outlines, _rewind_outlines
 
 
 def _unwind_by_operands(
-    xp: Any, g: Sequence[Any], ans: Sequence[Any], operands: Sequence[Any], body: Body, masked: bool
+    xp: Any,
+    g: Sequence[Any],
+    ans: Sequence[Any],
+    operands: Sequence[Any],
+    body: Body,
+    needs: tuple[bool, ...],
+    masked: bool,
 ) -> list[Any]:
     """Follow the schedule backward; if that is differentiated, the plain loop."""
+    g = g[: body.carried]
     if isinstance(operands[0], Tensor) and mode.is_grad_enabled():
-        return by_operands(xp, g[: body.carried], ans, operands, body, masked)
+        return by_operands(xp, g, ans, operands, body, needs, masked)
+    made: list[Any] = [None] * len(operands)
+    wanted = led(tuple(part is not None for part in g), needs, body)
+    if not any(wanted):
+        return made
+    if any(need and not had for need, had in zip(wanted, body.schedule.needs, strict=True)):
+        body = _needing(body, needs)
     parts = programs_of(body, masked)
     cotangents = [xp.zeros_like(operands[k]) if g[k] is None else g[k] for k in parts.carried]
-    found = iter(xp.func.rewind([*operands, ans[-1], *cotangents], body, masked))
-    made: list[Any] = [None] * len(operands)
-    for place in (*parts.carried, *(body.carried + body.rows + k for k in parts.rest)):
-        made[place] = next(found)
+    found = xp.func.rewind([*operands, ans[-1], *cotangents], body, masked)
+    places = (*parts.carried, *(body.carried + body.rows + k for k in parts.rest))
+    for place, one in zip(places, found, strict=True):
+        made[place] = one if wanted[place] else None
     return made
+
+
+@derived
+def _needing(body: Body, needs: tuple[bool, ...]) -> Body:
+    """Return the body for a derivative by other operands than the capture knew; what is kept does not suffice for it."""
+    return body.doing(body.program, schedule=body.schedule._replace(needs=needs))
 
 
 def _batched_sequence(b: BatchedCall, operands: Sequence[Any], body: Body) -> tuple[list[Any], Body]:
@@ -395,11 +422,18 @@ def _without_token(values: Sequence[Any], body: Body) -> list[Any]:
 
 
 def _rewind_by_operands(
-    xp: Any, g: Sequence[Any], operands: Sequence[Any], body: Body, dropped: bool, masked: bool
+    xp: Any,
+    g: Sequence[Any],
+    operands: Sequence[Any],
+    body: Body,
+    needs: tuple[bool, ...],
+    dropped: bool,
+    masked: bool,
 ) -> list[Any]:
     """Differentiate the derivative of the plain loop."""
     stacked = [None if part is None else xp.expand_dims(part, axis=0) for part in g]
-    made = by_operands(xp, stacked, [], _without_token(operands, body), plainly(body, dropped), masked)
+    inner, plain = plainly(body, dropped), _without_token(operands, body)
+    made = by_operands(xp, stacked, [], plain, inner, tuple(_without_token(needs, body)), masked)
     count = len(body.program.inputs)
     return [*made[:count], None, *made[count:]]
 
@@ -419,6 +453,7 @@ def _rewind_along(
     jvp=along,
     kernel=_unwind_kernel,
     batch=_unwind_batch,
+    follows=lambda needs, body: (*followed(needs, body), False),
     memory="fresh",
 )
 def unwind(operands: list[Any], body: Body, /) -> Any:
@@ -555,5 +590,7 @@ def as_step(
     if body.program.inputs[count] not in used:
         body = body.taking([k for k in range(len(body.program.inputs)) if k != count], 0)
         del operands[count]
-    scheduled = body.doing(body.program, schedule=SequenceSchedule(actions, directory))
-    return list(OPS[UNWIND if mode.is_grad_enabled() else LOOP].entry(operands, scheduled))[:count]
+    scheduled = body.doing(body.program, schedule=SequenceSchedule(actions, directory, needs_of(operands)))
+    have = tuple(map(is_inexact, specs_of(body)[:count]))
+    moves = mode.is_grad_enabled() and any(led(have, scheduled.schedule.needs, body))
+    return list(OPS[UNWIND if moves else LOOP].entry(operands, scheduled))[:count]
