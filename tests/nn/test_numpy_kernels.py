@@ -101,6 +101,8 @@ WAYS = [
     "two images at a time",
     "two images at a time, side by side",
     "image by image",
+    "adjoints by sums",
+    "adjoints by columns",
 ]
 
 
@@ -118,6 +120,9 @@ def way(request, monkeypatch):
         monkeypatch.setattr(image_kernels, "FEW_PLACES", 1000)
     if "image by image" in request.param:
         monkeypatch.setattr(image_kernels, "FEW_PLACES", 0)
+    if "adjoints" in request.param:
+        monkeypatch.setattr(image_kernels, "FEW_PLACES", 0)
+        monkeypatch.setattr(image_kernels, "WIDER", 0 if "sums" in request.param else 100)
 
 
 @pytest.mark.usefixtures("way")
