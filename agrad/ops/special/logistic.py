@@ -90,8 +90,10 @@ def _wide(xp: Any, value: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     """Restore the axes that were summed."""
     if keepdims or not a.ndim:
         return value
-    axes = range(a.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    places = {i % a.ndim for i in axes}
+    if isinstance(axis, int):
+        place = axis % a.ndim
+        return xp.reshape(value, (*a.shape[:place], 1, *a.shape[place + 1 :]))
+    places = {i % a.ndim for i in (range(a.ndim) if axis is None else axis)}
     return xp.reshape(value, tuple(1 if i in places else n for i, n in enumerate(a.shape)))
 
 

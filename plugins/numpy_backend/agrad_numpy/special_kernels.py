@@ -133,13 +133,13 @@ def _logsumexp(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     if not a.size:  # the logarithm of an empty sum
         return np.asarray(np.sum(a, axis=axis, keepdims=keepdims) - math.inf)
     top = np.maximum.reduce(a, axis, None, None, True)
-    if np.isfinite(top).all():
+    if np.logical_and.reduce(np.isfinite(top), None):
         e = np.asarray(np.subtract(a, top))
         np.exp(e, e)
         found = np.asarray(np.log(np.add.reduce(e, axis, None, None, True)))
         found += top
         size = np.abs(found)
-        if size.min() < 0.5:
+        if np.minimum.reduce(size, None) < 0.5:
             np.copyto(found, _carefully(a, axis, top), where=size < 0.5)
     else:
         found = np.asarray(_carefully(a, axis, top))
@@ -162,7 +162,7 @@ def _shares(a: Any, /, *, axis: Any = None) -> Any:
         return np.zeros_like(a)
     top = np.maximum.reduce(a, axis, None, None, True)
     infinite = np.isinf(top)
-    some = infinite.any()
+    some = np.logical_or.reduce(infinite, None)
     e = np.asarray(np.where(infinite, 0, a - np.where(infinite, 0, top)) if some else np.subtract(a, top))
     np.exp(e, e)
     e /= np.add.reduce(e, axis, None, None, True)
