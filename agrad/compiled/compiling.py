@@ -142,8 +142,11 @@ class CompiledFunction:
                         run, give = quick
                         try:
                             outs = run(*values)
-                        except Exception:  # noqa: BLE001 (it runs again below, which says more of it)
-                            outs = None
+                        except Exception as error:
+                            if run is cached.runner and not cached.goes_on:
+                                cached.explain(error, values)
+                                raise
+                            outs = None  # it runs again below: the operations raise it themselves
                         if outs is not None:
                             return give(outs, leaves, None)
                     outcome = self._run(cached, values, leaves, args, kwargs, whole=whole)

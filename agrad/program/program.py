@@ -712,7 +712,9 @@ class Program:
             raise
 
     def explain(self, error: Exception, backend: Backend, values: Sequence[Any]) -> None:
-        """Note on an error of a run its step, and the user's line."""
+        """Note on an error of a run its step, and the user's line, if no note says so: the search runs steps again."""
+        if any(note.startswith("Raised by ") for note in getattr(error, "__notes__", ())):
+            return
         step = self.failing(backend, values)
         if step is not None:
             error.add_note(f"Raised by {step.op} in a program, recorded at {step.line}.")

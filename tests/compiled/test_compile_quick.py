@@ -434,3 +434,33 @@ def test_checked_calls_are_compared():
     with pytest.raises(ag.func.CompileError, match="differs from the function"):
         for i in range(4):
             compiled([np.ones(2)], k=2.0 + i)
+
+
+def test_a_failing_call_runs_once_and_once_more_for_the_line():
+    calls = []
+
+    def kernel(xp, x):
+        calls.append(None)
+        if bool(xp.any(x < 0)):
+            raise ValueError("below zero")
+        return x * 2
+
+    @ag.elementwise(name="test.counted", x=lambda xp: 2.0, kernel=kernel, source="this test")
+    def counted(x, /):
+        raise NotImplementedError
+
+    compiled = ag.compile(lambda x: ag.sin(counted(ag.cos(x) * 0 + x)) + 1, check=False)
+    line = compiled.function.__code__.co_firstlineno
+    good, bad = ag.asarray(np.ones(3)), ag.asarray(np.full(3, -1.0))
+    for _ in range(5):
+        compiled(good)
+    calls.clear()
+    compiled(good)
+    assert len(calls) == 1
+    for _ in range(2):
+        calls.clear()
+        with pytest.raises(ValueError, match="below zero") as caught:
+            compiled(bad)
+        assert len(calls) == 2
+        assert f"test_compile_quick.py:{line}" in caught.value.__notes__[-1]
+        assert len(caught.value.__notes__) == 1
