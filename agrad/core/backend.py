@@ -583,7 +583,7 @@ class Backend:
     def misses(self, array: Any) -> bool:
         """Return whether an array has missing elements, on a backend that allows them."""
         ones = self.xp.ones_like(array)
-        return self.missing and not bool(self.xp.all(self.kernel("extra.filled")(ones, 0) != 0))  # type: ignore[misc]
+        return self.missing and not self.truth(self.xp.all(self.kernel("extra.filled")(ones, 0) != 0))  # type: ignore[misc]
 
     def scalar(self, value: complex, spec: Spec) -> Any:
         """Return a Python scalar as a 0-d array, in the dtype that the standard promotes it to beside `spec`."""
@@ -710,7 +710,7 @@ class Backend:
 
     def holds_nan(self, array: Any) -> bool:
         """Return whether an array contains NaN; computes a lazy one."""
-        return bool(self.xp.any(self.xp.isnan(array)))
+        return self.truth(self.xp.any(self.xp.isnan(array)))
 
     def may_hold_zero(self, array: Any) -> bool:
         """Return whether an array contains 0; also True where checking costs more than it saves, or is impossible."""
@@ -1019,6 +1019,12 @@ def backend_of(array: Any) -> Backend | None:
         if backend is not None:
             BACKENDS[kind] = backend
     return backend
+
+
+def item_of(array: Any) -> Any:
+    """Return the only element as a Python number, as the array's backend reads it: its class need have no ``__bool__``."""
+    backend = backend_of(array)
+    return array if backend is None else backend.item(array)
 
 
 #: Array types known to have no mask.

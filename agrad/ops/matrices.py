@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agrad.core.backend import item_of
 from agrad.core.cotangents import beside, is_complex, promote
 from agrad.core.mode import may_look
 
@@ -97,7 +98,7 @@ def defined(xp: Any, result: Any, wrong: Any, scale: Any, spec: Any, message: st
     bad = largest > rounding * (1 + 32 * xp.max(scale, axis=(-2, -1), keepdims=True))
     if not may_look(spec.backend):
         return xp.where(bad, xp.full_like(result, float("nan")), result)
-    if bool(xp.any(bad)):
+    if item_of(xp.any(bad)):
         raise RuntimeError(message)
     return result
 
@@ -107,7 +108,7 @@ def regular(xp: Any, ends: Any, spec: Any, message: str) -> None:
 
     If the values are lazy, or the call is recorded, the library's own error, or its NaN, comes later.
     """
-    if may_look(spec.backend) and bool(xp.any(ends == 0)):
+    if may_look(spec.backend) and item_of(xp.any(ends == 0)):
         raise RuntimeError(message)
 
 

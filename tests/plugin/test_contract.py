@@ -19,6 +19,7 @@ import pytest
 import agrad as ag
 from agrad.core.backend import joined
 from agrad.core.kernels import check_bounds
+from agrad.ops.matrices import regular
 from agrad.plugin import manager
 from agrad.plugin.hookspecs import hookimpl
 from agrad.program.batching import batched_backend
@@ -645,6 +646,19 @@ def test_numbers_of_an_array_without_their_methods_are_read_on_the_host(number, 
     assert (x.item(), x.tolist(), bool(x)) == (number, [number], bool(number))
     assert type(x.item()) is type(number)
     assert repr(x).startswith(repr(ag.asarray([number]))[:-1])
+
+
+def test_a_rule_asks_the_backend_what_is_true(registered, monkeypatch):
+    """Every object without ``__bool__`` is true in Python, also an array that says that no matrix is singular."""
+    registered(BoxedPlugin())
+    backend = manager.get("boxed")
+    numbers, nothing = Boxed(np.asarray([1.0, 2.0])), Boxed(np.asarray([1.0, np.nan]))
+    assert not backend.holds_nan(numbers)
+    assert backend.holds_nan(nothing)
+    monkeypatch.setattr(Boxed, "__eq__", boxed(np.ndarray.__eq__))
+    regular(backend.xp, numbers, backend.spec(numbers), "singular")
+    with pytest.raises(RuntimeError, match="singular"):
+        regular(backend.xp, Boxed(np.asarray([1.0, 0.0])), backend.spec(numbers), "singular")
 
 
 @pytest.mark.parametrize("given", ["float32", ag.float32, np.float32, np.dtype("float32"), BOXED_DTYPES["float32"]])

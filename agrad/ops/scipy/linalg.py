@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.backend import item_of
 from agrad.core.cotangents import promote
 from agrad.core.declare import custom
 from agrad.core.facts import Facts
@@ -266,7 +267,7 @@ def _beside(blocks: Any) -> Any:
 
 
 def _largest_sum(xp: Any, a: Any) -> float:
-    return float(xp.max(xp.sum(xp.abs(a), axis=-2))) if math.prod(a.shape) else 0.0
+    return float(item_of(xp.max(xp.sum(xp.abs(a), axis=-2)))) if math.prod(a.shape) else 0.0
 
 
 #: The coefficients of the Padé approximant of degree 13, and the norm up to which it is accurate to 2**-53.

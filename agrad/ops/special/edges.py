@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.backend import item_of
 from agrad.core.declare import elementwise, nondifferentiable
 from agrad.core.facts import Facts
 from agrad.ops.batch_rules import pointwise
@@ -149,7 +150,7 @@ def edge_flat(
 
 
 def _inner_slope_kernel(xp: Any, found: Any, inner: Any, name: str) -> Any:
-    if not xp.all(inner):
+    if not item_of(xp.all(inner)):
         raise NotImplementedError(
             f"{name}: the derivative at an end of the range is not implemented for lazy arrays, and an element lies there"
             "\n  Compute the operands first, or take points inside."
