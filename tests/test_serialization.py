@@ -742,3 +742,18 @@ def test_a_whole_module_is_refused_with_the_lines_to_write():
     message = str(raised.value)
     assert message.startswith("cannot save agrad.nn.layers.Linear at ['model']; save its state")
     assert "\n  agrad.save(model.state_dict(), path)\n  model.load_state_dict(agrad.load(path))\n" in message
+
+
+def test_a_directory_with_sizes_of_64_bits(tmp_path, monkeypatch):
+    """As zipfile writes the extra fields of archives beyond 4 GiB."""
+    ag.save({"w": ag.asarray([1.0, 2.0, 3.0]), "name": "x"}, tmp_path / "small.agrad")
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1)
+    with zipfile.ZipFile(tmp_path / "small.agrad") as small, zipfile.ZipFile(tmp_path / "large.agrad", "w") as large:
+        for member in small.namelist():
+            large.writestr(member, small.read(member))
+    data = (tmp_path / "large.agrad").read_bytes()
+    assert b"PK\6\6" in data
+    assert b"\xff\xff\xff\xff" in data[data.index(b"PK\1\2") :]
+    found = ag.load(tmp_path / "large.agrad")
+    assert found["name"] == "x"
+    assert found["w"].tolist() == [1.0, 2.0, 3.0]

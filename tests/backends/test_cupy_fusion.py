@@ -397,6 +397,27 @@ def test_what_cannot_be_fused_is_refused():
         rule_code(OPS["tanh"].plan((True,)), "float64", ())
 
 
+def test_a_composition_that_branches_on_a_value_is_no_part_of_a_kernel():
+    def larger(x, /): ...
+
+    larger.__module__ = "agrad.ops.pretended"
+    kernel = lambda xp, x: x * 2 if xp.sum(x) > 0 else x * 3
+    op = ag.elementwise(name="fusion_test.larger", x=2, kernel=kernel)(larger).op
+    assert fusion.is_composed(op.name)
+    shaped = fusion.Shaped((3,), "float64")
+    steps = (
+        fusion.Step("multiply", (fusion.Ref(0), fusion.Ref(0)), {}, (1,), False),
+        fusion.Step(op.name, (fusion.Ref(1),), {}, (2,), False),
+        fusion.Step("add", (fusion.Ref(2), fusion.Ref(0)), {}, (3,), False),
+    )
+    program = fusion.Program((0,), steps, (3,), dict.fromkeys(range(4), shaped), {})
+    with pytest.raises(NotFusible, match=r"fusion_test\.larger.*cannot be written out"):
+        fusion.emit(program, "run")
+    unchanged, codes = fused(program)
+    assert not codes
+    assert [step.op for step in unchanged.steps] == ["multiply", "fusion_test.larger", "add"]
+
+
 def test_rules_of_the_users_are_run_as_they_are():
     @ag.elementwise(name="fusion_test.cube", x=lambda x: 3 * x * x, kernel=lambda xp, x: x**3)
     def cube(x, /): ...

@@ -1282,6 +1282,23 @@ class TestSafety:
         assert status == 0
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 19)])
+def test_additions_at_indices(dtype, shape):
+    """The gradient of what is read at indices: an element that was read several times gets all of its parts."""
+    indices = np.asarray([0, 3, 3, -1, 0, 0])
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=shape).astype(dtype)
+    weights = rng.normal(size=(6, *shape[1:])).astype(dtype)
+    gradient = ag.func.grad(lambda x, w, at: ag.sum(x[at] * w))
+    run = native(gradient, x, weights, indices, own=True)
+    expected = np.zeros(shape, dtype)
+    np.add.at(expected, indices, weights)
+    np.testing.assert_allclose(run(x, weights, indices)[0], expected, rtol=1e-6)
+    (made,) = run._natives.values()
+    assert not made.python
+
+
 def test_without_llvmlite_the_executor_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "llvmlite", None)
     ok, reason = NativeExecutor().availability()

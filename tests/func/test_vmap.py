@@ -676,3 +676,10 @@ def test_an_empty_batch_of_convolved_images(argnums, in_dims):
     assert ag.vmap(conv2d, in_dims)(images, weights).shape == (0, 2, 4, 4, 4)
     gradient = ag.vmap(ag.func.grad(lambda x, w: conv2d(x, w).sum(), argnums), in_dims)(images, weights)
     assert gradient.shape == (0, *((2, 3, 5, 5) if argnums == 0 else (4, 3, 2, 2)))
+
+
+def test_a_rule_with_several_gradients_where_operators_of_arrays_refuse_batches(strict_backend):
+    a, b = ag.asarray([[1.0, 2.0], [3.0, 4.0]], device="strict"), ag.asarray([[1.0, 2.0], [3.0, 5.0]], device="strict")
+    gradients = ag.vmap(ag.func.grad(lambda x, y: ag.sum(ag.concat([x, y]) ** 3), (0, 1)))(a, b)
+    for found, x in zip(gradients, ([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 5.0]]), strict=True):
+        np.testing.assert_allclose(found.tolist(), 3 * np.square(x))

@@ -198,7 +198,7 @@ def emit(program: Program, name: str, *, single: bool | None = None, sum: Reduct
         plain = written_out(
             program.replaced(shapes=element), lambda step, _: step.op in SPELLED or not is_composed(step.op)
         )
-    except CaptureError as error:
+    except TypeError as error:
         raise NotFusible(str(error)) from error
     writer = CudaWriter(optimized(plain))
     inputs = [f"{program.shapes[number].dtype} a{i}" for i, number in enumerate(program.inputs)]
