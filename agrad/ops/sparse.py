@@ -20,7 +20,7 @@ from agrad.ops.creation import arange, asarray, ones, zeros
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import add, conj
 from agrad.ops.manipulation import moveaxis, reshape, stack
-from agrad.ops.scipy.sparse import sparse_matmul, sparse_solve
+from agrad.ops.scipy.sparse import sparse_added, sparse_matmul, sparse_solve
 from agrad.ops.searching import nonzero, scatter_add, searchsorted, take, where
 from agrad.ops.set_functions import unique_inverse
 from agrad.ops.statistical import max as largest
@@ -510,7 +510,12 @@ class SparseTensor:
     def __add__(self, x: Any) -> Tensor:
         if (not isinstance(x, Tensor) and backend_of(x) is None) or tuple(x.shape) != self.shape:
             raise TypeError(f"a SparseTensor has '+' with a dense matrix of its shape only. {_WAY_OUT}{called()}")
-        return add(self.to_dense(), x)
+        x = as_operand(x)
+        if x.dtype != self.dtype or x._spec.backend is not self.data._spec.backend or x._spec.backend.is_lazy:
+            return add(self.to_dense(), x)
+        if self._by_columns:
+            return sparse_added(self.data, x.T, self._indptr, self._indices).T
+        return sparse_added(self.data, x, self._indptr, self._indices)
 
     __radd__ = __add__
 
@@ -641,8 +646,9 @@ class SparseTensor:
         -------
         Tensor, shape (m, n)
         """
-        like = zeros(self.shape, dtype=self.dtype, device=self.device)
-        return scatter_add(like._spec, self._places(), self.data)
+        rows, columns = self._places()
+        like = zeros((self.shape[0] * self.shape[1],), dtype=self.dtype, device=self.device)
+        return reshape(scatter_add(like._spec, rows * self.shape[1] + columns, self.data), self.shape)
 
     def to_scipy(self) -> Any:
         """Return it as a SciPy array, without its history.

@@ -542,6 +542,57 @@ def test_integers_are_values_too():
     assert ag.asarray([[0, 3]]).to_sparse().data.tolist() == [3]
 
 
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "float16"])
+def test_sums_of_formats_and_dtypes(form, dtype):
+    """As SciPy's, without a change of the operand; another dtype and another layout in memory, too."""
+    A = wide(form)
+    values, dense = A.data.astype(dtype), draw(6, 5)
+    for x in (
+        dense.astype(dtype),
+        np.asfortranarray(dense.astype(dtype)),
+        dense.astype("float32"),
+        np.ones((6, 5), int),
+    ):
+        before = x.copy()
+        total = ag.sparse.from_scipy(A, values) + ag.asarray(x)
+        wanted = type(A)((values, A.indices, A.indptr), shape=A.shape).toarray() if dtype != "float16" else A.toarray()
+        tolerance = 1e-2 if dtype == "float16" else 1e-6
+        np.testing.assert_allclose(total.numpy(), wanted + x, rtol=tolerance, atol=tolerance)
+        np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_derivatives_of_sums(form):
+    """Those of the dense sum, whose matrix is a constant linear map of the values."""
+    A, x = wide(form), ag.asarray(draw(6, 5))
+    each = [type(A)((unit, A.indices, A.indptr), shape=A.shape).toarray() for unit in np.eye(A.nnz)]
+    spread = ag.asarray(np.stack(each, axis=-1))
+    batch, values = ag.asarray(draw(3, A.nnz)), ag.asarray(A.data)
+    xs = ag.asarray(draw(3, 6, 5))
+
+    def mine(values, x):
+        return ag.sin(ag.sparse.from_scipy(A, values) + x)
+
+    def plain(values, x):
+        return ag.sin(spread @ values + x)
+
+    def results(f):
+        loss = lambda values, x: ag.sum(f(values, x))
+        return [
+            func.jacrev(f, (0, 1))(values, x),
+            func.jacfwd(f, (0, 1))(values, x),
+            func.jacfwd(func.grad(loss, (0, 1)), (0, 1))(values, x),
+            func.vmap(f, (0, None))(batch, x),
+            func.vmap(f, (None, 0))(values, xs),
+            func.vmap(func.grad(loss, (0, 1)))(batch, xs),
+            ag.compile(func.grad(loss, (0, 1)))(values, x),
+        ]
+
+    for one, other in zip(*(ag.tree.flatten(results(f))[0] for f in (mine, plain)), strict=True):
+        assert_close(one, other)
+
+
 def test_pytorchs_names_of_sparse_tensors():
     A = ag.sparse_coo_tensor([[1, 0, 1], [0, 2, 0]], [1.0, 2.0, 5.0])
     assert A.shape == (2, 3)

@@ -18,12 +18,12 @@ from agrad.ops.matrices import conj
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
-__all__ = ["sparse_matmul", "sparse_sampled", "sparse_solve"]
+__all__ = ["sparse_added", "sparse_matmul", "sparse_sampled", "sparse_solve"]
 
 
-def rows_of(xp: Any, indptr: Any, indices: Any) -> Any:
-    """Return the row of each stored entry."""
-    numbers = xp.astype(xp.arange(indices.shape[0], **beside(indptr)), indptr.dtype)
+def rows_of(xp: Any, indptr: Any, indices: Any, like: Any = None) -> Any:
+    """Return the row of each stored entry; `like`: an array on the device, for rules, which may get tensors beside arrays."""
+    numbers = xp.astype(xp.arange(indices.shape[0], **beside(indptr if like is None else like)), indptr.dtype)
     return xp.searchsorted(indptr, numbers, side="right") - 1
 
 
@@ -176,6 +176,45 @@ def _sampled_jvp(xp: Any, t_left: Any, t_right: Any, left: Any, right: Any, indp
 )
 def sparse_sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Tensor:
     """The stored entries of ``left @ right.T``; for vectors, of their outer product."""
+
+
+# -- sums -----------------------------------------------------------------------------------------------------------------
+
+
+def _added_kernel(xp: Any, values: Any, x: Any, indptr: Any, indices: Any, /) -> Any:
+    empty = xp.zeros((x.shape[0] * x.shape[1],), dtype=values.dtype, **beside(x))
+    spec = getattr(empty, "_spec", None) or backend_of(empty).spec(empty)  # type: ignore[union-attr]
+    made = xp.scatter_add(spec, _in_one_row(xp, indptr, indices, x), values)
+    return xp.add(xp.reshape(made, x.shape), x)
+
+
+def _in_one_row(xp: Any, indptr: Any, indices: Any, x: Any) -> Any:
+    """Return where the stored entries lie in a dense matrix, row by row."""
+    rows = rows_of(xp, indptr, indices, x)
+    return rows * x.shape[1] + xp.astype(indices, rows.dtype)
+
+
+def _added_jvp(xp: Any, t_values: Any, t_x: Any, x: Any, indptr: Any, indices: Any) -> Any:
+    if t_values is None:
+        return t_x
+    return xp.scipy.sparse_added(t_values, xp.zeros_like(x) if t_x is None else t_x, indptr, indices)
+
+
+@custom(
+    name="scipy.sparse_added",
+    index=("indptr", "indices"),
+    vjp={
+        "values": lambda xp, g, indptr, indices: xp.take(
+            xp.reshape(g, (-1,)), _in_one_row(xp, indptr, indices, g), axis=0
+        ),
+        "x": lambda xp, g: g,
+    },
+    jvp=_added_jvp,
+    kernel=_added_kernel,
+    memory="fresh",
+)
+def sparse_added(values: Any, x: Any, indptr: Any, indices: Any, /) -> Tensor:
+    """The sum of a sparse matrix and `x`, a dense one of its shape and dtype."""
 
 
 # -- equations ----------------------------------------------------------------------------------------------------------

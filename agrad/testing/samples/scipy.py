@@ -82,6 +82,7 @@ for _draw in (real, cplx):
     add("scipy.sparse_matmul", _draw(5), _draw(3), *_WIDE, columns=4, transposed=True)
     add("scipy.sparse_matmul", _draw(5), real(4, 2), *_WIDE, columns=4)
     add("scipy.sparse_matmul", real(5), _draw(3, 2), *_WIDE, columns=4, transposed=True)
+    add("scipy.sparse_added", _draw(5), _draw(3, 4), *_WIDE)
     add("scipy.sparse_sampled", _draw(3), _draw(4), *_WIDE)
     add("scipy.sparse_sampled", real(3, 2), _draw(4, 2), *_WIDE)
     for _transposed in (False, True):

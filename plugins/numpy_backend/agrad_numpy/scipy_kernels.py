@@ -279,6 +279,7 @@ _KERNELS: dict[str, Callable[[], Callable[..., Any]]] = {
     "solve_banded": _solve_banded,
     "solve_sylvester": _solve_sylvester,
     "solve_triangular": _solve_triangular,
+    "sparse_added": functools.partial(_sparse, "added"),
     "sparse_matmul": functools.partial(_sparse, "matmul"),
     "sparse_sampled": functools.partial(_sparse, "sampled"),
     "sparse_solve": functools.partial(_sparse, "solve"),

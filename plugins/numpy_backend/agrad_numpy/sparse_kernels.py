@@ -65,6 +65,19 @@ def matmul(values: Any, x: Any, indptr: Any, indices: Any, /, *, columns: int, t
     return made if made.dtype == dtype else made.astype(dtype)
 
 
+def added(values: Any, x: Any, indptr: Any, indices: Any, /) -> Any:
+    """Add to a copy: the zeros between the entries are not written."""
+    rows, columns = x.shape
+    if len(indptr) != rows + 1:
+        message = f"a matrix of {len(indptr) - 1} rows plus an array of {rows}"
+        raise ValueError(message)
+    _check(indptr, indices, len(values), columns)
+    dtype = np.result_type(values, x)
+    made = np.array(x, np.result_type(_wide(values[:0]), dtype), order="C")
+    tools.csr_todense(rows, columns, indptr, indices, values.astype(made.dtype, copy=False), made)
+    return made.astype(dtype, copy=False)
+
+
 def sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Any:
     """Gather rows for some entries at a time: all together they would be as large as the number of entries times that of columns."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
