@@ -240,9 +240,13 @@ class _File:
 
     def __init__(self, tensor: Tensor, folder: _Folder) -> None:
         self.path = os.path.join(folder.path, f"{next(folder.numbers)}.agrad")
-        weakref.finalize(self, self._remove, os.getpid(), self.path, folder)
+        gone = weakref.finalize(self, self._remove, os.getpid(), self.path, folder)
         self.device = tensor.device
-        save_aside(tensor.detach(), self.path)
+        try:
+            save_aside(tensor.detach(), self.path)
+        except BaseException:  # the traceback would keep half a file
+            gone()
+            raise
 
     @staticmethod
     def _remove(process: int, path: str, folder: _Folder) -> None:

@@ -383,6 +383,47 @@ def test_files_go_after_errors(tmp_path, at, error):
     assert not list(tmp_path.rglob("*.agrad"))
 
 
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "interrupt"]
+)
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_write_that_is_interrupted(tmp_path, monkeypatch, at, compiled, error):
+    """Half a file is no state: it goes with the others, and the next call or backward pass begins anew."""
+    from agrad.autograd import graph
+
+    save, writes, raising = graph.save_aside, 0, False
+
+    def halfway(tensor, path):
+        nonlocal writes
+        writes += 1
+        save(tensor, path)
+        if raising and writes == at:
+            with open(path, "r+b") as file:
+                file.truncate(10)
+            raise error
+
+    monkeypatch.setattr(graph, "save_aside", halfway)
+    w, schedule = leaf(0.9), cs.MultistageCheckpointSchedule(8, 0, 3)
+    f = lambda x: checkpoint_sequence(lambda x, i: x * w, x, 8, schedule=schedule, directory=str(tmp_path))
+    if compiled:
+        f = ag.compile(f)
+        ag.grad(f(leaf(1.0)), w)  # the capture
+    x = leaf(1.0)
+    writes, raising = 0, True
+    y = None
+    with pytest.raises(type(error)):
+        y = f(x)
+        y.backward()
+    assert w.grad is None
+    assert not list(tmp_path.rglob("*.agrad"))
+    raising = False
+    (f(x) if y is None else y).backward()
+    np.testing.assert_allclose([w.grad.item(), x.grad.item()], [8 * 0.9**7, 0.9**8])
+    del y
+    assert not list(tmp_path.rglob("*.agrad"))
+
+
 def test_files_go_with_the_graph(tmp_path):
     w = leaf(0.9)
     y = checkpoint_sequence(
