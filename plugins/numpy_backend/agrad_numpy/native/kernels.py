@@ -7,7 +7,7 @@ its operands by its arguments, pairs of a slot and an offset.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -537,6 +537,10 @@ class ElementwiseLoop(Kernel):
         self.declared |= {spreading.TEXT, *part.declared}
         given = f"ptr @{name}.part, ptr %slots, ptr %args, ptr {room}, i64 {count}, i64 {self.low.threads}"
         f.do(f"call void @spread({given})")
+        return self._part(part, name)
+
+    def _part(self, part: IRFunction, name: str) -> list[str]:
+        """Return the lines of the function that runs a part."""
         head = f"define internal void @{name}.part(ptr %slots, ptr %args, ptr %room, i64 %k) {{"
         return [head, *part.lines, "  ret void", "}"]
 
@@ -547,9 +551,10 @@ class ElementwiseLoop(Kernel):
         offsets: Sequence[str],
         strides: Sequence[Sequence[int]],
         width: int,
+        known: Mapping[int, str] | None = None,
     ) -> Callable[[int], str]:
         """Write the steps except sums at one position; return the function that returns a value there."""
-        low, values = self.low, dict[int, str]()
+        low, values = self.low, dict(known or {})
 
         def value_of(number: int) -> str:
             if number not in values:

@@ -55,6 +55,9 @@ SMALL, COLUMNS = 300_000 if vector_bytes() == 32 else 15_000_000, 4
 #: For products with a transposed right operand: the minimum number of rows, and the maximum number of terms.
 TURNED = 4, 2**10
 
+#: For a matrix that is read once for two products: the minimum number of rows, and the range of that of columns.
+ROWS, COLUMNS_OF_ROWS = 256, (8, 1024)
+
 #: The time to compile, in seconds: the minimum, per step, and per distinct step by its kind.
 SECONDS = {"whole": 0.01, "step": 5e-5, "tiny": 8e-4, "loop": 1.5e-3, "product": 2.5e-2}
 
@@ -359,7 +362,7 @@ class FusionGroup:
     ----------
     kind : str
         ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"small"``, ``"solved"``, ``"scan"``, ``"copy"``, ``"indexed"``,
-        ``"required"``, ``"view"`` or ``"python"``.
+        ``"required"``, ``"rows"``, ``"view"`` or ``"python"``.
     steps : list of int
         Their positions in the program.
     like : FusionGroup or None
@@ -377,6 +380,46 @@ class FusionGroup:
         self.like: FusionGroup | None = None
         self.numbers: Mapping[int, int] = {}
         self.kernel: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowProduct:
+    """A product of a matrix whose rows are contiguous, or of its transpose, and a vector.
+
+    Attributes
+    ----------
+    matrix : (int, int, int, int, int)
+        The root and offset of the matrix, its numbers of rows and columns, and the bytes from one row to the next.
+    number, vector : int
+        The numbers of the matrix, as it is or turned, and of the vector.
+    each : bool
+        Whether each row is multiplied by the vector; otherwise rows times the vector's elements are added.
+    """
+
+    matrix: tuple[int, int, int, int, int]
+    number: int
+    vector: int
+    each: bool
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.matrix[2]
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return self.matrix[3]
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one row to the next."""
+        return self.matrix[4]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it has many rows, whose elements fill a vector, and which are not too long for the cache."""
+        return self.rows >= ROWS and COLUMNS_OF_ROWS[0] <= self.columns <= min(COLUMNS_OF_ROWS[1], self.rows - 1)
 
 
 class LoweredProgram:
@@ -750,6 +793,8 @@ class LoweredProgram:
         todo = [at for at in range(start, stop) if at not in done]
         while todo:
             first = next(at for at in todo if needs[at] <= done)
+            if self.own and self.kinds[first] in ("product", "small"):
+                first = self._next(first, [at for at in todo if needs[at] <= done])
             kind = self.kinds[first]
             if kind == "tiny":
                 group = FusionGroup("tiny", [])
@@ -758,6 +803,8 @@ class LoweredProgram:
                         group.steps.append(at)
             elif kind == "loop":
                 group = self._loops(todo, needs, done, self.loop_shape(first))
+            elif kind in ("product", "small") and (by_rows := self._by_rows(first, todo, needs, done)):
+                group = by_rows
             elif kind == "small":
                 group = self._with_what_follows(first, todo, needs, done)
             else:
@@ -815,6 +862,93 @@ class LoweredProgram:
                 made.update(step.made)
         return group
 
+    def row_product(self, step: Step) -> RowProduct | None:
+        """Return what a step is as a product of a matrix whose rows are contiguous and a vector; None if it is none."""
+        if step.op != "matmul":
+            return None
+        for at, (number, vector) in enumerate((step.refs, step.refs[::-1])):
+            place, along = self.places[number], self.places[vector]
+            if len(place.shape) != 2 or min(place.shape) < 2 or max(along.shape, default=0) != along.size:
+                continue
+            if len(along.shape) > 2 or along.shape[-1 if at else 0] != place.shape[at - 1]:
+                continue
+            size = place.dtype.itemsize
+            turned = place.strides[1] != size
+            (rows, columns), (stride, one) = (p[::-1] if turned else p for p in (place.shape, place.strides))
+            each = (at == 0) != turned
+            lies = not each or along.strides[along.shape.index(along.size)] == size
+            if one == size and stride >= columns * size and lies:
+                return RowProduct((place.root, place.offset, rows, columns, stride), number, vector, each)
+        return None
+
+    def _by_rows(
+        self, first: int, todo: list[int], needs: Mapping[int, set[int]], done: set[int]
+    ) -> FusionGroup | None:
+        """Return a group of products with the rows of a matrix, what follows, and products with the matrix again; None if there is none."""
+        product = self.row_product(self.steps[first])
+        if product is None or not self._is_long(product):
+            return None
+        group, again = FusionGroup("rows", [], (product.rows,)), False
+        members, made = set[int](), set[int]()
+        for at in todo:
+            step, kind = self.steps[at], self.kinds[at]
+            if kind not in ("product", "small", "loop", "view") or not needs[at] <= done | members:
+                continue
+            rows = [number for number in step.refs if number in made]
+            total = kind == "loop" and self.is_sum(step)
+            if kind == "view":
+                fits = bool(rows) and self._is_of_rows(step.made[0], product) and self._lies_as(rows[0], step.made[0])
+            elif total:
+                fits = bool(rows) and self.size(step.made[0]) == 1
+            elif kind == "loop":
+                fits = self._goes_over_rows(step, product)
+            else:
+                other = self.row_product(step)
+                fits = other is not None and other.matrix == product.matrix
+                if other is not None and fits:
+                    total = not other.each
+                    fits = other.vector in made if total else not rows
+                    again = again or (total and fits)
+            if fits:
+                group.steps.append(at)
+                if not total:
+                    members.add(at)
+                    made.update(step.made)
+        return group if again else None
+
+    def _next(self, first: int, ready: Sequence[int]) -> int:
+        """Return which step is the next one: a product with many rows waits until what may go with it can be computed."""
+        product = self.row_product(self.steps[first])
+        if product is None or not self._is_long(product):
+            return first
+        for at in ready:
+            step, kind = self.steps[at], self.kinds[at]
+            other = self.row_product(step) if kind in ("product", "small") else None
+            waits = other is not None and other.matrix == product.matrix and other.each
+            if not waits and not (kind == "loop" and self._goes_over_rows(step, product)):
+                return at
+        return first
+
+    def _is_long(self, product: RowProduct) -> bool:
+        """Return whether a product is one with each row of a matrix that should be read once."""
+        root = product.matrix[0]
+        lies = self.places[root].is_dense or root in {*self.program.inputs, *self.tried.kept}  # else it may get memory
+        return self.own and product.each and product.is_long and lies
+
+    def _goes_over_rows(self, step: Step, product: RowProduct) -> bool:
+        """Return whether an elementwise step takes and makes one element for each row, or one for all."""
+        return not self.is_sum(step) and all(self._is_of_rows(n, product) for n in (*step.refs, *step.made))
+
+    def _is_of_rows(self, number: int, product: RowProduct) -> bool:
+        """Return whether a value has one element for each row, or one for all."""
+        return self.size(number) == 1 or product.rows == self.size(number) == max(self.shapes[number].shape)
+
+    def _lies_as(self, number: int, view: int) -> bool:
+        """Return whether a view of values along one axis, with such an axis, has them in the same order."""
+        one, other = self.places[number], self.places[view]
+        along = [place.strides[place.shape.index(place.size)] for place in (one, other)]
+        return (one.root, one.offset, along[0]) == (other.root, other.offset, along[1])
+
     def _goes_as_alone(self, group: FusionGroup, members: set[int]) -> bool:
         """Return whether a loop traverses the operand of a sum as NumPy does in isolation, which determines the bits."""
         sums = [at for at in group.steps if at not in members]
@@ -867,6 +1001,8 @@ class LoweredProgram:
         """Return whether a value is written to memory."""
         if group.kind in ("tiny", "loop", "small"):
             return number in self.needed or (group.kind == "loop" and self.is_sum(self.steps[at]))
+        if group.kind == "rows":
+            return number in self.needed or self.size(number) < group.shape[0]  # sums
         return True
 
     def _settle(self, group: FusionGroup, at: int, number: int) -> None:

@@ -19,6 +19,7 @@ from agrad_numpy.native.kernels import KINDS, Kernel, LinalgKernel, MatrixProduc
 from agrad_numpy.native.lowering import FusionGroup, LoweredProgram, Placement
 from agrad_numpy.native.numpy_loops import loop_of
 from agrad_numpy.native.products import SmallProduct
+from agrad_numpy.native.row_products import RowProducts
 from agrad_numpy.native.scanning import Scan
 from agrad_numpy.native.vector_math import Math
 
@@ -33,6 +34,9 @@ LONG = 200_000
 
 #: In programs with fewer distinct steps, the functions of `vector_math` are inlined.
 INLINE = 200
+
+#: The kernels that need nothing but a group, by its kind.
+KERNELS = {**KINDS, "small": SmallProduct, "indexed": IndexingKernel, "rows": RowProducts}
 
 #: The code that follows a schedule, pairs of a kernel's address and that of its arguments.
 RUN = """
@@ -123,10 +127,8 @@ class Schedule:
             return NumpyLoop(self.low, group, self._math, self._loop, self._number)
         if group.kind in ("product", "solved"):
             return (MatrixProduct if group.kind == "product" else LinalgKernel)(self.low, group, self._math, self._loop)
-        if group.kind in ("small", "indexed"):
-            return (SmallProduct if group.kind == "small" else IndexingKernel)(self.low, group, self._math)
         if group.kind != "scan":
-            return KINDS[group.kind](self.low, group, self._math)
+            return KERNELS[group.kind](self.low, group, self._math)
         inner = Schedule(self.low.tried.loops[group.steps[0]], self._math)
         self.within.append(inner)
         tables = [(self._slot((id(inner), k), address(one)), 0) for k, one in enumerate((inner.template, inner.table))]
