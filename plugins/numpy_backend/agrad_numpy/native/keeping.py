@@ -81,22 +81,19 @@ class Taken:
 
     def values(self, kept: KeptValues, *, apart: bool = False) -> list[Any]:
         """Return the values as arrays; `apart`: each on memory of its own."""
-        rows, arrays = [self.layout.rows[at] for at in self.positions], kept.arrays
-        if not apart:
-            return values_of(rows, arrays)
-        copied = [arrays[0][start : start + place.span].copy() if at == 0 else arrays[at] for at, start, place in rows]
-        return [
-            np.ndarray(place.shape, place.dtype, copy, 0, place.strides) if at == 0 else copy
-            for copy, (at, _, place) in zip(copied, rows, strict=True)
-        ]
+        return values_of([self.layout.rows[at] for at in self.positions], kept.arrays, apart=apart)
 
 
-def values_of(rows: Sequence[tuple[int, int, Any]], arrays: Sequence[Any]) -> list[Any]:
-    """Return arrays for the rows of a layout."""
-    return [
-        np.ndarray(place.shape, place.dtype, arrays[0], start, place.strides) if at == 0 else arrays[at]
-        for at, start, place in rows
-    ]
+def values_of(rows: Sequence[tuple[int, int, Any]], arrays: Sequence[Any], *, apart: bool = False) -> list[Any]:
+    """Return arrays for the rows of a layout; `apart`: what is in the block is copied, each to memory of its own."""
+    found = []
+    for at, start, place in rows:
+        if at:
+            found.append(arrays[at])
+            continue
+        memory, first = (arrays[0][start : start + place.span].copy(), 0) if apart else (arrays[0], start)
+        found.append(np.ndarray(place.shape, place.dtype, memory, first, place.strides))
+    return found
 
 
 def starts_in(layout: BlockLayout, numbers: Sequence[int]) -> Mapping[int, int]:
