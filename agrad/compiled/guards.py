@@ -426,9 +426,9 @@ class GuardWriter:
 
     def hooks(self, found: str, hooks: tuple[Any, ...] | None, name: str) -> None:
         """Add whether a tensor is followed, and the hooks on it."""
-        self.refuse(f"{found}._node is {'not None' if hooks is None else 'None'}", name)
+        self.refuse(f"(now := {found}._node) is {'not None' if hooks is None else 'None'}", name)
         if hooks == ():
-            self.refuse(f"{found}._node.hooks is not None", f"the hooks on {name}")
+            self.refuse("now.hooks is not None", f"the hooks on {name}")
         elif hooks is not None:
             self.refuse(f"hooks_at({found}) != {self.called(hooks)}", f"the hooks on {name}")
 
