@@ -108,11 +108,10 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
-    *,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-    only_inputs: bool = True,
 ) -> Any:
     """Return the gradients of outputs with respect to inputs; no leaf's `.grad` changes.
 
@@ -128,14 +127,14 @@ def grad(
         Whether to keep the graph's saved values. Default: `create_graph`.
     create_graph : bool, optional
         Whether to record the pass, so that the gradients can be differentiated.
+    only_inputs : bool, optional
+        Only True, as in PyTorch; `backward` accumulates the gradients of all leaves.
     allow_unused : bool, optional
         Return None for an input that the outputs do not depend on. Default: `materialize_grads`.
     is_grads_batched : bool, optional
         The first axis of every cotangent is a batch axis: the gradients, computed in one pass, have it too.
     materialize_grads : bool, optional
         Return zeros instead of that None.
-    only_inputs : bool, optional
-        Only True, as in PyTorch; `backward` accumulates the gradients of all leaves.
 
     Returns
     -------

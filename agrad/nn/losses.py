@@ -6,7 +6,7 @@ from typing import Any
 
 from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
-from agrad.nn.functional.checks import checked_reduction
+from agrad.nn.functional.checks import checked_ignored, checked_reduction
 from agrad.nn.module import Module
 
 __all__ = [
@@ -100,7 +100,7 @@ class CrossEntropyLoss(_Loss):
     ) -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
-        self.ignore_index: int = ignore_index
+        self.ignore_index: int = checked_ignored("CrossEntropyLoss", ignore_index)
         self.label_smoothing: float = label_smoothing
 
     def forward(self, input: Any, target: Any) -> Tensor:
@@ -113,7 +113,7 @@ class NLLLoss(_Loss):
     def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
+        self.ignore_index: int = checked_ignored("NLLLoss", ignore_index)
 
     def forward(self, input: Any, target: Any) -> Tensor:
         return F.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)

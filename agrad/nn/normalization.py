@@ -245,8 +245,8 @@ class _InstanceNorm(Module):
             raise ValueError(f"expected {self._axes[0]}D or {self._axes[1]}D input (got {input.ndim}D input){called()}")
         if input.ndim == self._axes[0]:
             batch = expand_dims(input, axis=0)
-            return squeeze(F.instance_norm(batch, self.weight, self.bias, self.eps), 0)
-        return F.instance_norm(input, self.weight, self.bias, self.eps)
+            return squeeze(F.instance_norm(batch, weight=self.weight, bias=self.bias, eps=self.eps), 0)
+        return F.instance_norm(input, weight=self.weight, bias=self.bias, eps=self.eps)
 
     def extra_repr(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""Write defaults.json: the defaults of PyTorch's functions and classes that agrad has too.
+"""Write defaults.json and positions.json: the defaults of PyTorch's functions and classes that agrad has too, and their order.
 
 Run by hand, where PyTorch is installed beside agrad; tests need it not.
 """
@@ -44,6 +44,25 @@ def defaults(library):
     return found
 
 
+def positions(library):
+    """Return the parameters that may be passed by position, in their order, as text: by module and function."""
+    found = {}
+    for path in MODULES:
+        module = importlib.import_module(f"{library}.{path}" if path else library)
+        for name in dir(module):
+            function = getattr(module, name)
+            if name.startswith("_") or not callable(function):
+                continue
+            try:
+                parameters = inspect.signature(function).parameters.values()
+            except (TypeError, ValueError):  # written in C
+                continue
+            found.setdefault(path, {})[name] = " ".join(
+                p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            )
+    return found
+
+
 if __name__ == "__main__":
     ours, theirs = defaults("agrad"), defaults("torch")
     both = {
@@ -55,3 +74,9 @@ if __name__ == "__main__":
         for path, names in theirs.items()
     }
     (HERE / "defaults.json").write_text(json.dumps(both, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    ours, theirs = positions("agrad"), positions("torch")
+    order = {
+        path: {name: text for name, text in names.items() if text and ours[path].get(name)}
+        for path, names in theirs.items()
+    }
+    (HERE / "positions.json").write_text(json.dumps(order, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -89,6 +89,87 @@ def test_defaults_are_pytorchs(path):
     assert other.keys() == {each for each in OTHER_DEFAULTS if each.rsplit(".", 2)[0] == path}, other
 
 
+#: The order of PyTorch's parameters, likewise.
+POSITIONS = json.loads(Path(__file__).with_name("positions.json").read_text(encoding="utf-8"))
+
+FLAGS = "size_average and reduce are not there: a bool in their place is refused"
+#: Functions that take another parameter at a position, with the reason. A wrong value there must raise.
+OTHER_POSITIONS = {
+    **dict.fromkeys(
+        [
+            "nn.functional.binary_cross_entropy", "nn.functional.binary_cross_entropy_with_logits",
+            "nn.functional.cosine_embedding_loss", "nn.functional.cross_entropy", "nn.functional.kl_div",
+            "nn.functional.l1_loss", "nn.functional.margin_ranking_loss", "nn.functional.mse_loss", "nn.functional.nll_loss",
+            "nn.functional.smooth_l1_loss", "nn.functional.triplet_margin_loss", "nn.BCELoss", "nn.BCEWithLogitsLoss",
+            "nn.CosineEmbeddingLoss", "nn.CrossEntropyLoss", "nn.KLDivLoss", "nn.L1Loss", "nn.MSELoss",
+            "nn.MarginRankingLoss", "nn.NLLLoss", "nn.SmoothL1Loss", "nn.TripletMarginLoss",
+        ],
+        FLAGS,
+    ),
+    "nn.functional.embedding_bag": "max_norm is not there: a number is no mode",
+    "nn.functional.tanh": "the name of the operand",
+    "nn.Embedding": "max_norm is not there: a number is no device",
+    ".compile": "the name of the function",
+    **dict.fromkeys([".enable_grad", "autograd.enable_grad"], "the name of the function"),
+    ".from_dlpack": "the name of the array",
+    ".load": "the name of the file",
+    ".norm": "ord is p, and axis is dim",
+    ".save": "the name of the file",
+    ".set_default_dtype": "the name of the dtype",
+    ".tensordot": "axes is dims",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", POSITIONS)
+def test_positions_are_pytorchs(path):
+    """A call by position means the same: no value goes to a parameter that means something else."""
+    module = importlib.import_module(f"agrad.{path}" if path else "agrad")
+    other = {}
+    for name, text in POSITIONS[path].items():
+        parameters = inspect.signature(getattr(module, name)).parameters.values()
+        ours = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        if any(mine != theirs for mine, theirs in zip(ours, text.split(), strict=False)):
+            other[f"{path}.{name}"] = ours
+    assert other.keys() == {each for each in OTHER_POSITIONS if each.rpartition(".")[0] == path}, other
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_the_flag_of_an_older_signature_is_refused(flag):
+    """PyTorch's fourth argument was size_average: as the index of a class that does not count it would change the loss."""
+    x, y = ag.zeros((2, 3)), ag.tensor([0, 1])
+    said = f"(?s)ignore_index .* not {flag}.*reduction='{'mean' if flag else 'sum'}'.*test_torch_arguments"
+    for call in (
+        lambda: ag.nn.functional.cross_entropy(x, y, None, flag),
+        lambda: ag.nn.functional.nll_loss(x, y, None, flag),
+        lambda: ag.nn.CrossEntropyLoss(None, flag),
+        lambda: ag.nn.NLLLoss(None, flag),
+    ):
+        with pytest.raises(TypeError, match=said):
+            call()
+    for name in ("L1Loss", "MSELoss", "SmoothL1Loss", "KLDivLoss"):
+        with pytest.raises(ValueError, match="not a valid value for reduction"):
+            getattr(ag.nn, name)(flag)
+
+
+def test_running_statistics_of_instance_norm_are_refused():
+    x = ag.tensor([[[1.0, 3.0], [10.0, 30.0]]])
+    assert ag.nn.functional.instance_norm(x, None, None, ag.tensor([2.0, 3.0]), eps=0.0).tolist() == [
+        [[-2, 2], [-3, 3]]
+    ]
+    for more in ((ag.zeros(2), ag.ones(2)), (None, None, None, None, False)):
+        with pytest.raises(TypeError, match=r"(?s)takes no running statistics.*use batch_norm"):
+            ag.nn.functional.instance_norm(x, *more)
+
+
+def test_grad_takes_only_inputs_before_allow_unused():
+    x, y = ag.ones(2, requires_grad=True), ag.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="not have been used in the graph"):
+        ag.autograd.grad((x * 2).sum(), [x, y], None, None, False, True)
+    by_x, by_y = ag.autograd.grad((x * 2).sum(), [x, y], None, None, False, True, True)
+    assert by_x.tolist() == [2.0, 2.0]
+    assert by_y is None
+
+
 @pytest.mark.parametrize(
     ("name", "more"),
     [

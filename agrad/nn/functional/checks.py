@@ -54,6 +54,16 @@ def checked_reduction(name: str, reduction: str) -> str:
     return reduction
 
 
+def checked_ignored(name: str, ignore_index: int) -> int:
+    """Return the class index that does not count, and refuse the flag of PyTorch's older signature in its place."""
+    if isinstance(ignore_index, bool):
+        raise TypeError(
+            f"{name}(): ignore_index must be the index of a class, not {ignore_index}\n  If PyTorch's size_average is meant,"
+            f" write reduction='{'mean' if ignore_index else 'sum'}'.{errors.called()}"
+        )
+    return ignore_index
+
+
 def differs(n: float, m: float) -> bool:
     """Return whether two sizes are known to differ (nan: a lazy backend does not know)."""
     return n != m and n == n and m == m  # noqa: PLR0124

@@ -11,7 +11,7 @@ from agrad.core import errors
 from agrad.core.mode import may_look
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, check_number
-from agrad.nn.functional.checks import along, checked_reduction, differs, shape_of
+from agrad.nn.functional.checks import along, checked_ignored, checked_reduction, differs, shape_of
 from agrad.nn.functional.normalization import pairwise_distance
 from agrad.ops import creation, elementwise, manipulation, searching, statistical
 from agrad.ops import nn as ops
@@ -191,7 +191,8 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
     """
     target = as_operand(target)
     _check_classes("nll_loss", input, target, weight)
-    return ops.nll_loss(input, target, weight, ignore_index, checked_reduction("nll_loss", reduction))
+    ignored = checked_ignored("nll_loss", ignore_index)
+    return ops.nll_loss(input, target, weight, ignored, checked_reduction("nll_loss", reduction))
 
 
 def cross_entropy(
@@ -228,6 +229,7 @@ def cross_entropy(
             [ 0.0596, -0.0596]])
     """
     target = as_operand(target)
+    checked_ignored("cross_entropy", ignore_index)
     checked_reduction("cross_entropy", reduction)
     if target._spec.inexact:
         return _soft_cross_entropy(as_operand(input), target, weight, reduction, label_smoothing)

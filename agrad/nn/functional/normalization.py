@@ -132,19 +132,36 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     return astype(result, input.dtype, copy=False)
 
 
-def instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+def instance_norm(
+    input: Any,
+    running_mean: None = None,
+    running_var: None = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,  # noqa: ARG001 (PyTorch's place)
+    eps: float = 1e-5,
+) -> Tensor:
     """Mean 0 and variance 1 of every channel of every sample, then an affine map (Ulyanov et al. 2016).
 
     input: Shape (n, channels, ...), real.
+    running_mean, running_var, use_input_stats, momentum
+        PyTorch's, for running statistics, which are not kept here: only their defaults; `momentum` has no effect.
     weight, bias : Tensor, optional
         One number per channel.
     eps: Added to the variance.
     Returns: Same shape and dtype as `input`.
+    TypeError: If there are running statistics, or they shall be used.
 
     >>> ag.nn.functional.instance_norm(ag.tensor([[[1.0, 3.0], [10.0, 30.0]]]), eps=0.0)
     tensor([[[-1.,  1.],
              [-1.,  1.]]])
     """
+    if running_mean is not None or running_var is not None or not use_input_stats:
+        raise TypeError(
+            "instance_norm() takes no running statistics: it normalises every sample by its own\n  To normalise by given"
+            f" ones, use batch_norm(input, running_mean, running_var, weight, bias).{errors.called()}"
+        )
     return group_norm(input, shape_of("instance_norm", "input", input)[1], weight, bias, eps)
 
 
