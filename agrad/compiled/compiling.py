@@ -777,7 +777,8 @@ def compile(
     Returns
     -------
     callable
-        The compiled function; `programs` lists its programs, `clear()` forgets them.
+        The compiled function; `programs` lists its programs, `clear()` forgets them. If no argument is a tensor, and one is an
+        array or a number, its results are arrays.
 
     Raises
     ------

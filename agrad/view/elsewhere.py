@@ -129,6 +129,7 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
     "rate": ("p",),
     "reps": ("repeats",),
     "rho": ("alpha", "momentum"),
+    "right": ("side",),
     "self": ("x",),
     "shifts": ("shift",),
     "sigma": ("scale",),

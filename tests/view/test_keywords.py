@@ -45,6 +45,7 @@ REDUCTIONS = {
     "ag.prod(x, keep_dims=True)": "agrad.prod has keepdims= for it",
     "ag.var(x, ddof=1)": "agrad.var has correction= for it",
     "ag.max(x, out=y)": f"{OUT} agrad.max(...)",
+    "ag.searchsorted(x, x, right=True)": "agrad.searchsorted has side= for it",
     "ag.where(x > 0)": "agrad.nonzero(condition) gives the indices where a condition holds",
 }
 METHODS = {
