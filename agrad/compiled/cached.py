@@ -174,20 +174,20 @@ class CachedProgram:
             for write, link in zip(program.writes, self.written, strict=True)
         ]
         by_place: dict[Any, tuple[int | Link, dict[str, Any]]] = {}
-        for (write, link, at), given in zip(self.puts, self.given, strict=True):
+        for (write, link, at), outer_gradient in zip(self.puts, self.given, strict=True):
             puts = by_place.setdefault(link if isinstance(link, int) else link.place, (link, {}))[1]
-            puts |= {write.what: at, "given": given} if write.what == "grad" else {write.what: at}
-        #: For each tensor that is written to: its place, the outputs that are its value and its gradient (-1: none),
-        #: and where that gradient is found, if it is another outer tensor.
+            puts |= {write.what: at, "given": outer_gradient} if write.what == "grad" else {write.what: at}
+        #: For each tensor that is written to: its place, the outputs that hold its new value and gradient (-1: none),
+        #: and the place of that gradient, if it is another outer tensor.
         self.assigned: list[tuple[Any, int | None, int | None, Any]] = [
             (link, puts.get("data"), puts.get("grad"), puts.get("given")) for link, puts in by_place.values()
         ]
         kept, others = (
             (0, ()) if self.backward is None else (self.backward.kept, self.backward.saved[self.backward.kept :])
         )
-        #: How many outputs precede those that only the backward pass needs.
+        #: The number of outputs before those that only the backward pass needs.
         self.whole: int = len(program.outputs) - kept
-        #: What else it needs: the position among the inputs, or among the outputs.
+        #: The other values that the backward pass needs: whether each is an input, and its position there or among outputs.
         self.needs_too: list[tuple[bool, int]] = [
             (True, place[number]) if number in place else (False, outs[number]) for number in others
         ]
@@ -197,12 +197,12 @@ class CachedProgram:
         #: For each input that is a tensor or array among the arguments, its position there.
         self.from_arguments: list[tuple[int, Any]] = [(place[number], at) for number, at in arguments.items()]
         tensors = [(at, i) for at, i in self.from_arguments if not leaves[i].raw]
-        #: For each input that is an outer tensor, its position, and where it is found.
+        #: For each input that is a tensor: its position, and that among the arguments or the link to it outside.
         self.tensors: list[tuple[int, int | Link]] = [
             *tensors,
             *((place[one.number], one.link) for one in self.outside if isinstance(one.link.value, Tensor)),
         ]
-        #: By number, the positions among the leaves of the arguments of those that are Python floats.
+        #: The positions of Python floats among the leaves of the arguments, by value number.
         self.floats: dict[int, int] = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Number}
         #: Whether a call that takes the captured path does nothing but return its results.
         self.only_computes: bool = not (self.prologue or self.epilogue or self.held or program.keys or program.writes)
@@ -214,35 +214,35 @@ class CachedProgram:
         self.one: bool = treedef.kind is None
         #: Builds the results' container from a list of them; None if more is needed.
         self.many: type | None = treedef.kind if treedef.kind in (tuple, list) and flat else None
-        asked = [(c.number, c.value) for c in self.conditions if c.number not in self.floats]
-        #: Runs `program`, and stops at a value that differs.
-        self.stopping: Program = program.stopping(asked) if asked else program
-        #: Runs the steps if the results are differentiated through them: also returns the values that have hooks.
+        checked = [(c.number, c.value) for c in self.conditions if c.number not in self.floats]
+        #: Runs `program`, and stops at the first value by which Python branched that differs from the capture's.
+        self.stopping: Program = program.stopping(checked) if checked else program
+        #: Runs step by step if the results are differentiated through the steps; also returns the values with hooks.
         self.stepwise: Program = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
         entry = GuardWriter()
         for link in self.late:
             entry.guard(link)
-        #: A function of (): whether everything that hooks and `Function`s read is unchanged; a list, or the name of the
-        #: first change.
+        #: A function without parameters that checks everything that hooks and `Function`s read: it returns a list if
+        #: nothing has changed, else the name of the first change.
         self.enter_backward: Callable[..., Any] = entry.function(())
         self.silent: bool = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
         self._settings: dict[int, tuple[float, Any]] = {}
-        self._result_makers: dict[bool, ResultMaker | None] = {}  # by whether all that is given is raw
-        #: What gives the results as tensors, where none of them is differentiated.
+        self._result_makers: dict[bool, ResultMaker | None] = {}  # by whether all arguments are raw
+        #: Makes the results' tensors if none of them is differentiated.
         self.gives: ResultMaker | None = None
-        #: Where a call does nothing else, and is compared no more: `quick_run` as of the last call that went another way,
-        #: and what gives the results.
+        #: The fast path of a call that only computes and is no longer compared: `quick_run`, as of the last call off this
+        #: path, and the maker of the results.
         self.quick: tuple[Callable[..., Any], ResultMaker] | None = None
-        #: Of a number, or a Python float, of that very class: the input.
-        #: As at every call: they are part of what programs are found by.
+        #: The default settings, which are the same at every call of this program: programs are looked up by them.
         self.defaults: tuple[Any, ...] = defaults()
         default = self.defaults[1]
         as_number = functools.partial(default.asarray, dtype="float64")
+        #: Converts a number to an input; `of_float` does so for an instance of float itself.
         self.number: Callable[[float], Any] = brought_by(as_number, self.backend, program)
         self.of_float: Callable[[float], Any] = brought_by(default._of_float, self.backend, program)
-        #: A function of a call's leaves: the inputs, without settings and keys, or the name of the first thing that
-        #: differs from the capture.
+        #: A function of a call's leaves that checks the guards: it returns the inputs, without settings and keys, or the
+        #: name of the first thing that differs from the capture.
         self.enter: Callable[..., Any] = self.entry(place)
 
     def entry(self, place: Mapping[int, int]) -> Callable[[Sequence[Any]], list[Any] | str]:
@@ -293,17 +293,17 @@ class CachedProgram:
 
     @once
     def runner(self) -> Callable[..., Sequence[Any]]:
-        """Runs the program on raw values; without floating-point warnings if it has a backward pass, because that pass gives none."""
+        """Runs the program on raw values; without floating-point warnings if it has a backward pass, since these give none."""
         kept = len(self.program.outputs) - self.whole
         return self.stopping.chosen(self.backend, quiet=self.silent, kept=kept, **self.options)
 
     def quick_run(self) -> Callable[..., Sequence[Any] | None]:
-        """Return what runs the program with the fewest calls between; it may return None, for a call that only `runner` runs."""
+        """Return the most direct function that runs the program; it may return None, for a call that only `runner` can run."""
         run = self.runner
         return getattr(getattr(run, "__self__", run), "quick", None) or run
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Run the program on raw values; raise `Stopped` at a value other than the one by which Python branched."""
+        """Run the program on raw values; raise `Stopped` at a value that would make Python branch another way."""
         try:
             return self.runner(*values)
         except Stopped:
@@ -313,19 +313,19 @@ class CachedProgram:
             raise
 
     def explain(self, error: Exception, values: Sequence[Any]) -> None:
-        """Say of an error which line raised it, unless the function itself will raise it."""
+        """Add to an error the line that raised it, unless the function itself will raise it again."""
         if not self.goes_on:
             self.stopping.explain(error, self.backend, values)
 
     def setting(self, at: int, value: float) -> Any:
-        """Return the input for a setting: the last call's if it has not changed."""
+        """Return the input for a setting: the last call's array if the setting has not changed."""
         last = self._settings.get(at)
         if last is None or last[0] is not value:
             last = self._settings[at] = value, self.number(value)
         return last[1]
 
     def gather(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return the inputs, without settings and keys, for a call for which the program holds."""
+        """Return the inputs, without settings and keys, of a call whose guards hold."""
         values: list[Any] | str = self.enter(leaves)
         if isinstance(values, str):
             raise CaptureError(f"capture: {values} differs from what it was")
