@@ -238,8 +238,8 @@ def _batched(
         unused[:] = [g is None for g in found]
         return tuple(g for g in found if g is not None)
 
-    given = iter(vmap(one)(*(g for g in cotangents if g is not None)))
-    return [None if missing else next(given) for missing in unused]
+    batched = iter(vmap(one)(*(g for g in cotangents if g is not None)))
+    return [None if missing else next(batched) for missing in unused]
 
 
 def _as_cotangents(grads: Any) -> list[Any]:

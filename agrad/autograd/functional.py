@@ -423,18 +423,18 @@ def _check_one(tape: Tape, name: str, *, single: bool) -> None:
 
 
 def _vectors(v: Any, others: Sequence[Tensor], name: str, *, several: bool) -> list[Any]:
-    given = _as_tuple(v, "v", name)
-    if len(given) != len(others):
+    vectors = _as_tuple(v, "v", name)
+    if len(vectors) != len(others):
         if several:
             raise RuntimeError(
-                f"v is a tuple of invalid length: should be {len(others)} but got {len(given)}.{called()}"
+                f"v is a tuple of invalid length: should be {len(others)} but got {len(vectors)}.{called()}"
             )
         raise RuntimeError(f"The given v should contain a single Tensor.{called()}")
-    for i, (one, other) in enumerate(zip(given, others, strict=True)):
+    for i, (one, other) in enumerate(zip(vectors, others, strict=True)):
         if one.shape != other.shape:
             entry = f"Entry {i} in " if several else ""
             raise RuntimeError(f"{entry}v has invalid size: should be {other.shape} but got {one.shape}.{called()}")
-    return [v if v.device == x.device else v.to_device(x.device) for v, x in zip(given, others, strict=True)]
+    return [v if v.device == x.device else v.to_device(x.device) for v, x in zip(vectors, others, strict=True)]
 
 
 def _independent(i: int, *, what: str = "The output") -> None:

@@ -332,8 +332,8 @@ def _gives_the_same(
     """Return whether two C functions give the same results at some points."""
     for factor in (1.0, 0.9375, 1.0625):
         xs = [factor * float(x) for x in place]
-        given = (*xs, *numbers)
-        if made.ctypes(len(given), (ctypes.c_double * len(given))(*given)) != number(*xs):
+        inputs = (*xs, *numbers)
+        if made.ctypes(len(inputs), (ctypes.c_double * len(inputs))(*inputs)) != number(*xs):
             return False
     return True
 

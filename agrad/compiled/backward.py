@@ -139,10 +139,10 @@ class CapturedBackward:
         return self._some[key]
 
     def _made(self, results: int, targets: int) -> PartialBackward:
-        given = [number for i, number in enumerate(self.cotangents) if results >> i & 1]
+        chosen = [number for i, number in enumerate(self.cotangents) if results >> i & 1]
         program, found = self.whole, list[int | None](self.whole.outputs)
-        if len(given) < len(self.cotangents):
-            program, found = restricted(self.whole, self.parts, set(self.cotangents) - {*given})
+        if len(chosen) < len(self.cotangents):
+            program, found = restricted(self.whole, self.parts, set(self.cotangents) - {*chosen})
         found = [number if targets >> i & 1 else None for i, number in enumerate(found)]
         outputs = tuple(dict.fromkeys(number for number in found if number is not None))
         program = program.replaced(outputs=outputs).needed()
@@ -152,7 +152,7 @@ class CapturedBackward:
         places = {number: at for at, number in enumerate(outputs)}
         positions = tuple(at for at, number in enumerate(self.saved) if number in used)
         return PartialBackward(
-            program.replaced(inputs=(*saved, *given), keys=keys),
+            program.replaced(inputs=(*saved, *chosen), keys=keys),
             positions,
             tuple(None if number is None else places[number] for number in found),
             tuple(at for at in positions if at < self.kept),

@@ -547,17 +547,17 @@ class Pass:
 
     def settle(self) -> None:
         """Compute, in one pass, the lazy cotangents of non-lazy values, and the losses with them."""
-        kept = [(tensor, g) for reference, g in self.retained if (tensor := reference()) is not None]
+        retained = [(tensor, g) for reference, g in self.retained if (tensor := reference()) is not None]
         targets = self.targets or ()
         leaves = [(leaf, total) for leaf, total in self.leaves.items() if leaf.active or leaf in targets]
         bound = [(total[0], leaf.spec) for leaf, total in leaves]
         bound += [(g, node.spec) for node, g in self.captured.items()]
-        bound += [(g, tensor._spec) for tensor, g in kept]
+        bound += [(g, tensor._spec) for tensor, g in retained]
         arrived = iter(computed(bound, self.values))
         for _, total in leaves:
             total[0] = next(arrived)
         self.captured = {node: next(arrived) for node in self.captured}
-        self.retained = [(weakref.ref(tensor), next(arrived)) for tensor, _ in kept]
+        self.retained = [(weakref.ref(tensor), next(arrived)) for tensor, _ in retained]
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -649,9 +649,9 @@ class Pass:
             result = hook(now, outs)
             if result is not None:
                 now = checked_all(result, now, node, hook)
-        kept = [part for part, need in zip(now, needs, strict=True) if need]
-        kept = [self.unwrap(part, edge.spec) for part, edge in zip(kept, node.inputs, strict=True)]
-        return tuple(kept) if node.multi_input else kept[0]
+        needed = [part for part, need in zip(now, needs, strict=True) if need]
+        needed = [self.unwrap(part, edge.spec) for part, edge in zip(needed, node.inputs, strict=True)]
+        return tuple(needed) if node.multi_input else needed[0]
 
     def run_after(self, leaf: AccumulateGrad, hooks: Hooks, g: Any) -> None:
         """Run the hooks that follow the accumulation into a leaf."""
@@ -711,8 +711,8 @@ def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
         vjp, backend = recordable(node, node.vjp, masked=False), node.spec.backend
         with backend.quiet():
             g = gs if isinstance(node.spec, tuple) else gs[0]
-            given = rebuilt(node, saved)
-            found = node.per_input(mode.within(_RUNNING, None, vjp, backend.functions, g, given, node))
+            values = rebuilt(node, saved)
+            found = node.per_input(mode.within(_RUNNING, None, vjp, backend.functions, g, values, node))
     parts = iter(found)
     result = tuple(next(parts) if place else None for place in places)
     return result if len(result) != 1 else result[0]

@@ -273,8 +273,8 @@ def _outline(op: Op, method: str, *, reflected: bool, whole: bool) -> tuple[list
     """
     if method:
         names = [a.name for _, a in op.array_slots]
-        given = names[::-1] if reflected else names
-        return [f"def {method}({', '.join(given)}, /):"], f"operate(op, {_tuple(names)})"
+        parameters = names[::-1] if reflected else names
+        return [f"def {method}({', '.join(parameters)}, /):"], f"operate(op, {_tuple(names)})"
     name, unknown = op.name.rpartition(".")[2], _takes_unknown(op) and not whole
     head = [f"def {name}({_signature_text(op, unknown=unknown)}):"]
     head += ["    if unknown:", f"        raise unexpected({name!r}, unknown)"] * unknown
@@ -429,9 +429,9 @@ class _Writer:
         self._add(depth, "if kept is not None:")
         self._add(depth + 1, f"d{i} = kept.get({name})", f"if d{i} is None:", f"    d{i} = s{j}.scalar({name})")
         # the tensor's spec serves, except for a derivative that requests the shape
-        asked = any(f"{name}_spec" in requests_of(derivative) for derivative in self.rule.vjp.values())
+        reads_specs = any(f"{name}_spec" in requests_of(derivative) for derivative in self.rule.vjp.values())
         own = f"s{j}.backend.spec(d{i}); n{i} = None"
-        self._add(depth + 1, f"s{i} = {own}" if asked else f"s{i} = s{j}; n{i} = None")
+        self._add(depth + 1, f"s{i} = {own}" if reads_specs else f"s{i} = s{j}; n{i} = None")
         self._add(depth, f"elif BACKENDS.get(type({name})) is s{j}.backend:")
         self._add(depth + 1, f"d{i} = numbers_of(s{j}.backend, {name}); s{i} = {own}")
         if self.rule.real:

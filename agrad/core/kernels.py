@@ -197,10 +197,10 @@ def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
     def checked(*arguments: Any, **parameters: Any) -> Any:
         result = kernel(xp, *map(lent, arguments), **{name: lent(value) for name, value in parameters.items()})
         if multi_output != isinstance(result, tuple | list) or (multi_output and count not in (0, len(result))):
-            given = f"{len(result)} results" if isinstance(result, tuple | list) else "one result"
+            returned = f"{len(result)} results" if isinstance(result, tuple | list) else "one result"
             announced = f"{count or 'a tuple of'} results" if multi_output else "one result"
             raise RuleError(
-                f"{op.name}: its kernel gave {given}, its declaration announces {announced}; outputs= says how many"
+                f"{op.name}: its kernel gave {returned}, its declaration announces {announced}; outputs= says how many"
                 " there are, residuals= names what a fused kernel gives beside its result"
             )
         return result

@@ -168,16 +168,16 @@ def fill(tensors: Iterable[Tensor], beside: Iterable[Any] = (), **how: Any) -> N
     **how
         Passed to `Backend.realize`.
     """
-    asked = [t for t in tensors if t._spec.backend.is_lazy]
-    if asked and _carried:
+    lazy_tensors = [t for t in tensors if t._spec.backend.is_lazy]
+    if lazy_tensors and _carried:
         found = [reference() for reference in list(_carried.values())]
-        asked += [t for t in found if t is not None and t._spec.backend.is_lazy]
+        lazy_tensors += [t for t in found if t is not None and t._spec.backend.is_lazy]
         _carried.clear()
-    lazy = [*asked, *(loss for t in asked for loss in pending_losses(t))]
+    lazy = [*lazy_tensors, *(loss for t in lazy_tensors for loss in pending_losses(t))]
     arrays = {id(t._raw): t._raw for t in lazy}
     values = realised([*arrays.values(), *beside], **how)
     put_back(lazy, {key: (array, values[key]) for key, array in arrays.items()})
-    for t in asked:
+    for t in lazy_tensors:
         t.__dict__.pop("_losses", None)
 
 

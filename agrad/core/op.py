@@ -208,8 +208,8 @@ class Op:
     def own(self) -> dict[str, Rule]:
         """The rules that plugins provide for single backends, by backend name."""
         if self._own is None:
-            given = plugins().own_rules(self.name)
-            self._own = {name: self.rule_of(**derivatives) for name, derivatives in given.items()}
+            by_backend = plugins().own_rules(self.name)
+            self._own = {name: self.rule_of(**derivatives) for name, derivatives in by_backend.items()}
         return self._own
 
     def rule_of(self, vjp: Mapping[str, Any], jvp: Callable[..., Any] | None = None) -> Rule:

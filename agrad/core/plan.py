@@ -130,7 +130,7 @@ class Plan:
 
     def _write(self, names: dict[str, Any]) -> str:
         rule = self.rule
-        asked = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
+        requested = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
         lines = ["def vjp(xp, g, saved, node):"]
         if rule.guarded:
             names["lent"] = lent
@@ -140,7 +140,7 @@ class Plan:
             ]
         if self.saves:
             lines.append(f"    ({', '.join(self.saves)},) = saved")
-        if asked & set(rule.params):
+        if requested & set(rule.params):
             lines.append(f"    ({', '.join(rule.params)},) = node.params")
         if rule.sequence:
             names["derivative"] = rule.vjp[rule.sequence]

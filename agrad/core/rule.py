@@ -198,10 +198,10 @@ class Rule:
 
     def saves(self, wanted: Iterable[str]) -> tuple[str, ...]:
         """Return what a node saves for the gradients of these operands."""
-        asked = {r for name in wanted for r in requests_of(self.vjp[name])}
+        requested = {r for name in wanted for r in requests_of(self.vjp[name])}
         if self.define is not None:  # create_graph runs the composition, which starts from the operands
-            asked |= {*self.operands, *self.index}
-        return tuple(name for name in self.saveable if name in asked)
+            requested |= {*self.operands, *self.index}
+        return tuple(name for name in self.saveable if name in requested)
 
 
 #: Longer expressions are named rather than shown.

@@ -202,11 +202,11 @@ class BlankRecorder(Recorder):
                 return Outline(shape, dtype)
             return CountedOutline(shape, dtype, int(inner.item(inner.xp.sum(constant))))
 
-        given = [mapped(outline, part) for part in args]
+        outlined = [mapped(outline, part) for part in args]
         if by_key:
-            given[1] = keyed(given[1])
+            outlined[1] = keyed(outlined[1])
         kernel = operator.attrgetter(op)(OUTLINES.xp)
-        return kernel(*given, **{name: mapped(outline, value) for name, value in kwargs.items()})
+        return kernel(*outlined, **{name: mapped(outline, value) for name, value in kwargs.items()})
 
     def blanks(self, inner: Backend, op: str, made: Any) -> Any:
         """Return the results of a kernel on outlines as arrays of a backend without elements."""

@@ -172,14 +172,14 @@ def captured_call(
 ) -> CapturedCall:
     """Call a function within a recording; return its program with its arguments and result."""
     leaves, treedef = tree.flatten((args, kwargs))
-    given, tensors = introduced(recorder, leaves)
+    described, tensors = introduced(recorder, leaves)
     args, kwargs = tree.unflatten(treedef, tensors)
     returned = recorded_run(recorder, function, args, kwargs)
     roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
     results = results_of(recorder, returned, leaves)
-    program = program_of(recorder, results, Structure(treedef, tuple(given)), tensors, Reach(roots))
+    program = program_of(recorder, results, Structure(treedef, tuple(described)), tensors, Reach(roots))
     parameters = parameters_of(function, len(args))
-    names = {**program.names, **names_of(treedef, given, parameters)}
+    names = {**program.names, **names_of(treedef, described, parameters)}
     program = program.replaced(parameters=parameters, names=names)
     return CapturedCall(program, returned, tensors, roots)
 
@@ -211,22 +211,22 @@ def recorded_run(
 
 def introduced(recorder: Recorder, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Tell a recorder about the arguments; return each in the form for the program, and for the function."""
-    given: list[Any] = []
+    described: list[Any] = []
     tensors: list[Any] = []
     for leaf in leaves:
         if isinstance(leaf, ShapeDtype | Spec):
             tensor = blank_tensor(leaf)
         elif not isinstance(leaf, Tensor) and (isinstance(leaf, NUMBERS) or owner_of(leaf) is None):
             number = recorder.number_of_float(leaf)
-            given.append(leaf if number is None else Number(number))
+            described.append(leaf if number is None else Number(number))
             tensors.append(leaf)
             continue
         else:
             tensor = argument_of(leaf, "capture")  # an array as a Tensor on its memory
         recorder.meet(tensor)
         tensors.append(tensor)
-        given.append(Leaf(recorder.input(tensor._raw), not isinstance(leaf, Tensor)))
-    return given, tensors
+        described.append(Leaf(recorder.input(tensor._raw), not isinstance(leaf, Tensor)))
+    return described, tensors
 
 
 def program_of(

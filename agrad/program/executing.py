@@ -141,13 +141,13 @@ class ExecutorRun:
     def _made(self, values: Sequence[Any]) -> Callable[..., Any]:
         """Return the function by which the executor runs the program."""
         prepared = PreparedProgram(self._program(), self._backend, kept=self._kept, taken=len(self._taken))
-        given = prepared.values(values)
+        inputs = prepared.values(values)
         name = self.executor.name
         options: dict[str, Any] = dict(self._options)
         options |= {"kept": self._kept} if self._kept else {"taken": self._taken} if self._taken else {}
         if not self.executor.supports(prepared.program, **options):
             raise Refused(f"the executor {name!r} does not support the program")
-        run = self.executor.build(prepared.program, self._backend, given, **options)
+        run = self.executor.build(prepared.program, self._backend, inputs, **options)
         if run is None:
             raise Refused(f"the executor {name!r} returned nothing that runs the program")
         return prepared.around(run)

@@ -150,8 +150,8 @@ def is_view(step: Step) -> bool:
 
 def memory_of(program: Program) -> ProgramMemory:
     """Return what a program holds at each step."""
-    given = dict.fromkeys((*program.inputs, *program.constants))
-    base = {number: number for number in given}  # by number, the value whose memory it shares
+    not_computed = dict.fromkeys((*program.inputs, *program.constants))
+    base = {number: number for number in not_computed}  # by number, the value whose memory it shares
     last_uses = program.last_uses()
     last: dict[int, int] = {}
     for step in program.steps:
@@ -163,7 +163,7 @@ def memory_of(program: Program) -> ProgramMemory:
     def size(numbers: Any) -> int:
         return sum(program.shapes[n].nbytes for n in numbers if n in program.shapes)  # keys of draws have no shape
 
-    live = size(given)
+    live = size(not_computed)
     rows = []
     ends: dict[int, list[int]] = {}
     for at, step in enumerate(program.steps):
@@ -174,5 +174,5 @@ def memory_of(program: Program) -> ProgramMemory:
         for number in own:
             ends.setdefault(max(last[number], at), []).append(number)
         live -= size(ends.pop(at, ()))
-    outputs = dict.fromkeys(base[n] for n in program.outputs if base[n] not in given)
+    outputs = dict.fromkeys(base[n] for n in program.outputs if base[n] not in not_computed)
     return ProgramMemory(tuple(rows), size(program.inputs), size(program.constants), size(outputs))

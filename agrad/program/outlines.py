@@ -242,11 +242,11 @@ def broadcast(*shapes: Shape) -> Shape:
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """Return axes as positions from the left; all of them for None."""
-    given = range(ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
-    for one in given:
+    axes = range(ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    for one in axes:
         if not -ndim <= one < ndim:
             raise IndexError(f"axis {one} is out of bounds for array of dimension {ndim}")
-    return tuple(one % ndim for one in given)
+    return tuple(one % ndim for one in axes)
 
 
 def reduced(shape: Shape, axis: Any, keepdims: bool = False) -> Shape:

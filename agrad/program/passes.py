@@ -70,14 +70,14 @@ class RunMethods:
         key = backend, executor, kept, bool(taken), *options.items()
         found = runs.get(key)
         if found is None:
-            asked = None if executor is None else executor_named(executor)
-            if asked is None or backend.name not in asked.backends:
+            chosen = None if executor is None else executor_named(executor)
+            if chosen is None or backend.name not in chosen.backends:
                 found = _by_backend(self, backend, options)
             else:
-                program = functools.partial(fewer, self, getattr(asked, "loops", False), options)
+                program = functools.partial(fewer, self, getattr(chosen, "loops", False), options)
                 following = functools.partial(self.runner, backend, **options)
-                kept = kept if getattr(asked, "keeps", False) else 0
-                found = ExecutorRun(asked, program, backend, options, following, kept=kept, taken=taken)
+                kept = kept if getattr(chosen, "keeps", False) else 0
+                found = ExecutorRun(chosen, program, backend, options, following, kept=kept, taken=taken)
             found = runs.setdefault(key, found)
         return found  # type: ignore[no-any-return]
 

@@ -560,7 +560,7 @@ class Program:
             names = sorted({spec_of_value(value).backend.name for value in values.values()})
             raise BackendError(f"a program takes arrays of one backend, not of {' and '.join(names)}{errors.called()}")
         drawn = self._drawn()
-        given: list[Any] = [values[n] if n in values else drawn[n] for n in self.inputs]
+        inputs: list[Any] = [values[n] if n in values else drawn[n] for n in self.inputs]
         leaves_given = tree.flatten((args, kwargs))[0]
         targets = [self._target(write, leaves_given) for write in self.writes]
         tensors = [value for value in values.values() if isinstance(value, Tensor)]
@@ -571,16 +571,16 @@ class Program:
                 f" gradient too, or call it under ag.no_grad(){errors.called()}"
             )
         if followed or mode.recorder() is not None or any(t._spec.backend.is_batched for t in tensors):
-            outs: list[Any] = self.on_tensors(backend, given)
+            outs: list[Any] = self.on_tensors(backend, inputs)
         else:
-            outs = self._on_arrays(backend, given)
+            outs = self._on_arrays(backend, inputs)
         assert self.results is not None
         leaves, made = [], iter(outs)
         whole = is_raw(args, kwargs)
         for leaf in self.results.leaves:
             if isinstance(leaf, Leaf):
                 result = next(made)
-                if any(result is value for value in given):  # a step returned its operand
+                if any(result is value for value in inputs):  # a step returned its operand
                     result = fresh(result, result._node)
                 leaves.append(result._raw if leaf.raw else bare(result) if whole else result)
             elif isinstance(leaf, Number):
@@ -944,7 +944,7 @@ def put_back(writes: Sequence[Write], targets: Sequence[Tensor], made: Iterator[
     followed: list[tuple[Tensor, Tensor]] = []
     gradients: list[tuple[Tensor, Tensor | None]] = []
     changed: list[Tensor] = []
-    given: list[Tensor] = []
+    written: list[Tensor] = []
     grads: list[Tensor | None] = []
     dropped: list[Tensor] = []
     later: list[tuple[Tensor, Tensor | None]] = []
@@ -958,7 +958,7 @@ def put_back(writes: Sequence[Write], targets: Sequence[Tensor], made: Iterator[
         elif value is not None:
             at[id(target)] = len(changed)
             changed.append(target)
-            given.append(value)
+            written.append(value)
             grads.append(None)
     for target, value in followed:
         rebind(target, value, "a program")
@@ -971,12 +971,12 @@ def put_back(writes: Sequence[Write], targets: Sequence[Tensor], made: Iterator[
             i = at.setdefault(id(target), len(changed))
             if i == len(changed):
                 changed.append(target)
-                given.append(target)
+                written.append(target)
                 grads.append(None)
-            if value._spec is not given[i]._spec:
+            if value._spec is not written[i]._spec:
                 target._check_grad(value)
             grads[i] = value
-    assign_data(changed, [v._raw for v in given], [v._spec for v in given], grads, dropped)
+    assign_data(changed, [v._raw for v in written], [v._spec for v in written], grads, dropped)
     for target, value in later:
         target.grad = value
 
@@ -1045,10 +1045,10 @@ def _without_history(name: str, *args: Any, **kwargs: Any) -> Any:
     def raw(part: Any) -> Any:
         return part._raw if isinstance(part, Tensor) else part
 
-    given, named = [mapped(raw, arg) for arg in args], {key: mapped(raw, value) for key, value in kwargs.items()}
+    positional, named = [mapped(raw, arg) for arg in args], {key: mapped(raw, value) for key, value in kwargs.items()}
     backend = joined(found for part in (*args, *kwargs.values()) for found in backends_in(part))
     assert backend is not None, name
-    made = operator.attrgetter(name)(mode.kernels_of(backend))(*given, **named)
+    made = operator.attrgetter(name)(mode.kernels_of(backend))(*positional, **named)
     if not isinstance(made, tuple | list):
         return from_raw(made)
     return [from_raw(part) for part in made]
