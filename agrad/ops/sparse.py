@@ -15,6 +15,7 @@ from agrad.core.errors import called
 from agrad.core.facts import BINARY, UNARY
 from agrad.core.mode import not_recorded
 from agrad.core.operands import as_operand
+from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import arange, asarray, ones, zeros
 from agrad.ops.data_type import astype
@@ -647,8 +648,9 @@ class SparseTensor:
         Tensor, shape (m, n)
         """
         rows, columns = self._places()
-        like = zeros((self.shape[0] * self.shape[1],), dtype=self.dtype, device=self.device)
-        return reshape(scatter_add(like._spec, rows * self.shape[1] + columns, self.data), self.shape)
+        like = zeros((0,), dtype=self.dtype, device=self.device)._spec
+        spec = Spec(like.backend, (self.shape[0] * self.shape[1],), like.dtype, like.device)
+        return reshape(scatter_add(spec, rows * self.shape[1] + columns, self.data), self.shape)
 
     def to_scipy(self) -> Any:
         """Return it as a SciPy array, without its history.

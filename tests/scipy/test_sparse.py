@@ -164,6 +164,13 @@ def test_what_there_is_not():
         linalg.expm_multiply(A, b, start=0.0)
     with pytest.raises(ag.UnsupportedOp, match="norm of the matrix"):
         ag.vmap(lambda v: linalg.expm_multiply(ag.sparse.from_scipy(A, v), b))(ag.asarray(A.data[None]))
+    for solver in (linalg.cg, linalg.gmres):
+        for mapped in (lambda b: solver(A, b), lambda v: solver(ag.sparse.from_scipy(A, v), b)):  # noqa: B023
+            size = A.nnz if mapped.__code__.co_varnames == ("v",) else len(b)
+            with pytest.raises(
+                ag.UnsupportedOp, match=r"own number of steps: vmap maps spsolve and SparseTensor\.solve"
+            ):
+                ag.vmap(lambda x: mapped(x)[0])(ag.ones((2, size), dtype=ag.float64))  # noqa: B023
     da = pytest.importorskip("dask.array")
     with pytest.raises(ag.UnsupportedOp, match=r"compute\(\)"):
         linalg.cg(A, ag.asarray(da.from_array(b)))

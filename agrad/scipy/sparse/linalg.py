@@ -153,6 +153,14 @@ def _iterated(what: str, A: Any, b: Any, x0: Any, linear: str, options: dict[str
         )
     right = reshape(right, (-1,))
     refuse_lazy(f"sparse.linalg.{what}", (right, matrix.parts))
+    mapped = [part._spec.backend for part in (right, *matrix.parts) if part._spec.backend.is_batched]
+    if mapped:
+        raise UnsupportedOp(
+            f"scipy.sparse.linalg.{what}",
+            mapped[0].name,
+            "each example takes its own number of steps: vmap maps spsolve and SparseTensor.solve, or call it for one"
+            " example after the other",
+        )
     start = None if x0 is None else to_numpy(as_operand(x0).detach())
     if isinstance(options["M"], SparseTensor):
         options["M"] = options["M"].to_scipy()
@@ -176,7 +184,7 @@ def cg(
 
     `A` may be an `agrad.sparse.SparseTensor` or a dense tensor. The derivatives solve equations with `A` by conjugate
     gradients, without `M`, to ten digits. Raises ImplicitError if a result is differentiated that is not a solution:
-    ``rtol`` is too large, or `maxiter` too small. UnsupportedOp on lazy arrays.
+    ``rtol`` is too large, or `maxiter` too small. UnsupportedOp on lazy arrays, and under `vmap`.
     Derivative: ``A^-1 g`` by `b`, and ``-(A^-1 g) x^H`` by the entries of `A`, or by those that are stored.
 
     >>> import agrad as ag
@@ -201,7 +209,7 @@ def gmres(
     adjoint in the same way, without `M`, to ten digits; a ``LinearOperator`` needs ``rmatvec`` for that. Raises
     ImplicitError if a
     result is differentiated that is not a solution: ``rtol`` is too large, or `maxiter` too small. UnsupportedOp on
-    lazy arrays.
+    lazy arrays, and under `vmap`.
     Derivative: ``A^-H g`` by `b`, and ``-(A^-H g) x^H`` by the entries of `A`, or by those that are stored.
 
     >>> import agrad as ag
