@@ -809,7 +809,7 @@ def imag(x: Numeric, /) -> Tensor:
     "x2",
     boolean=True,
     memory="fresh",
-    facts=Facts(broadcasts_exactly=True, symbol="==", numpy="equal", methods="equal eq"),
+    facts=Facts(broadcasts_exactly=True, symbol="==", numpy="equal", methods="eq"),
 )
 def equal(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 == x2``, element by element.

@@ -1071,6 +1071,10 @@ class Elementwise:
         """Whether elements are equal up to tolerances; see `agrad.isclose`."""
         return extra.isclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
+    def equal(self: Any, other: Any) -> bool:
+        """Whether two tensors have the same shape and elements, as a Python boolean; `agrad.equal` and ``==`` compare each element."""
+        return extra.array_equal(self, other)
+
     def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
         """Whether all elements are equal up to tolerances; see `agrad.allclose`."""
         return extra.allclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan)

@@ -130,6 +130,16 @@ def test_linspace_by_the_name_of_steps():
         ag.linspace(0.0, 1.0, 3, steps=3)
 
 
+def test_equal_is_one_boolean():
+    """The method, which NumPy's arrays do not have, is PyTorch's; the function is the standard's."""
+    x = ag.tensor([1.0, 2.0])
+    assert x.equal(ag.tensor([1.0, 2.0])) is True
+    assert x.equal(ag.tensor([1.0, 3.0])) is False
+    assert ag.ones(1).equal(ag.ones(())) is False  # of another shape
+    assert ag.tensor([float("nan")]).equal(ag.tensor([float("nan")])) is False
+    assert ag.equal(x, x).tolist() == x.eq(x).tolist() == [True, True]
+
+
 def test_norms_by_pytorchs_names():
     x = ag.tensor([[3.0, -4.0], [6.0, 8.0]])
     assert ag.norm(x, dim=1).tolist() == [5.0, 10.0]
