@@ -12,7 +12,7 @@ from agrad.autograd.backward import grad
 from agrad.core.backend import Outlook, backend_of
 from agrad.core.cpython import getframe
 from agrad.core.errors import BackendError, called, in_dask, in_expression, line_of
-from agrad.core.materialize import fill, is_lazy, pending_losses, querying
+from agrad.core.materialize import fill, is_lazy, is_querying, pending_losses, querying
 from agrad.core.mode import recorder
 from agrad.core.node import AccumulateGrad, Node, ancestors
 from agrad.core.tensor import Tensor, attached
@@ -123,8 +123,9 @@ def to_zarr(
     else:
         chunks = [max(1, *along) for along in getattr(raw, "chunks", ())]
         made = {"shape": tensor.shape, "dtype": str(tensor.dtype), **({"chunks": tuple(chunks)} if chunks else {})}
-        target = zarr.create_array(store, name=path, **(made | options))
-    writing = backend._writing(raw, target)
+        # Where it is only explained, nothing is created on disk
+        target = zarr.create_array({} if is_querying() else store, name=path, **(made | options))
+    writing = None if is_querying() and not backend.is_lazy else backend._writing(raw, target)
     beside = [leaf for leaf in tree.flatten(together)[0] if isinstance(leaf, Tensor)]
     if writing is not None:
         fill([*beside, *pending_losses(tensor)], [writing], max_memory=max_memory, progress=progress)
@@ -146,7 +147,9 @@ def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool =
         Include the backward pass from tensors that require grad to all their leaves: if these are in memory,
         ``backward()`` computes it when it ends. The graph is kept, and no `.grad` changes.
     Returns: Prints as text; its attributes are the numbers. `peak` bounds the growth of the process, `stored` the same
-        if the results are written to a store instead of kept, see `to_zarr`.
+        if the results are written to a store instead of kept, see `to_zarr`, as zarr compresses by default;
+        ``explain(ag.to_zarr, x, store)`` says it of that store, and ``explain(lambda: ag.to_zarr(x, store,
+        compressors=None))`` of one with these options. Nothing is written, nor is the store created.
     MemoryError: If `max_memory` is too little, as `compute` would raise it.
     TypeError: If a Dask object is passed that is not an array, such as a bag.
     RuntimeError: If hooks prevent a backward pass: it would call them.

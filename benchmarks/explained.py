@@ -99,15 +99,13 @@ def days(folder: Path) -> Any:
 
 
 def written(folder: Path, tensor: Any, *beside: Any) -> Made:
-    """Explain a tensor and write it, with further values to compute."""
+    """Explain writing a tensor uncompressed, with further values to compute, and write it."""
     import agrad as ag
 
-    out = folder / "out"
-    return (
-        (tensor, *beside),
-        {"stored": True},
-        lambda: ag.to_zarr(tensor, out, together=beside, compressors=None, overwrite=True),
-    )
+    def write() -> None:
+        ag.to_zarr(tensor, folder / "out", together=beside, compressors=None, overwrite=True)
+
+    return (write,), {}, write
 
 
 def total_variation(x: Any) -> Any:
@@ -138,6 +136,16 @@ def descent(folder: Path, *, overlap: bool) -> tuple[Any, Any, Any]:
     loss.backward()
     with ag.no_grad():
         return loss, x, x - 0.2 * x.grad
+
+
+def pending(loss: Any, *held: Any) -> Made:
+    """Explain a backward pass and run it, while something lives: the graph itself does not hold its leaves."""
+
+    def run() -> Any:
+        loss.backward()
+        return held
+
+    return (loss,), {"backward": True}, run
 
 
 @program
@@ -208,7 +216,7 @@ def squares_by_overlap(folder: Path) -> Made:
     x = cube(folder).requires_grad_(True)
     w = ag.tensor(0.5, requires_grad=True)
     loss = ag.sum(agrad_dask.map_overlap(lambda b, w: (np.roll(b, 1, 0) - w * b) ** 2, x, w, depth={0: 1}))
-    return (loss,), {"backward": True}, loss.backward
+    return pending(loss, x, w)
 
 
 @program
@@ -254,7 +262,7 @@ def matrix_products(folder: Path) -> Made:
 
     w = ag.ones((720, 16), dtype="float32", requires_grad=True)
     loss = ag.sum(ag.tanh(cube(folder) @ w))
-    return (loss,), {"backward": True}, loss.backward
+    return pending(loss, w)
 
 
 def network(folder: Path, rows: int, places: slice, **options: Any) -> Made:

@@ -66,6 +66,11 @@ def querying() -> Iterator[list[Any]]:
         _QUERY.reset(token)
 
 
+def is_querying() -> bool:
+    """Return whether a query is active: nothing outside memory may change."""
+    return _QUERY.get() is not None
+
+
 @contextmanager
 def going_on() -> Iterator[None]:
     """Let a query go on beyond what the block computes: only arithmetic follows, and no code looks at the values."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -91,3 +94,50 @@ def test_borders_along_one_axis_are_told():
     assert (plan.chunks, plan.passes) == (store.count, 1)
     padded = np.concatenate([VALUES[:1], VALUES, VALUES[-1:]])
     np.testing.assert_allclose(found, (padded[:-2] + padded[1:-1] + padded[2:]) / 3, rtol=1e-6)
+
+
+#: Writes an array to a store, in a process of its own, and prints what was told of that beside what the process grew by.
+WRITES = """
+import sys, tempfile
+import dask, dask.array as da, numpy as np, zarr
+import agrad as ag
+from agrad_dask import arenas
+
+def status(key):
+    with open("/proc/self/status") as file:
+        return 1024 * int(next(line.split()[1] for line in file if line.startswith(key)))
+
+codecs = {"none": None, "zstd": "auto", "gzip": zarr.codecs.GzipCodec(level=1)}[sys.argv[1]]
+folder = tempfile.mkdtemp(dir=sys.argv[2])
+noise = np.random.default_rng(0).integers(0, 2**31, (8, 2**20), "i4")
+
+def write(name, columns, width=8):
+    data = da.from_array(noise[:width, :columns], chunks=(2, columns)).map_blocks(np.copy)
+    x = ag.asarray(data)
+    return lambda: ag.to_zarr(x + 1, f"{folder}/{name}", compressors=codecs)
+
+with dask.config.set(num_workers=2):
+    write("small", 100)()
+    run = write("large", 2**20)
+    told = ag.explain(run).peak
+    import os
+    assert sorted(os.listdir(folder)) == ["small"], "explaining creates no store"
+    arenas.trim()
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    before = status("VmRSS")
+    run()
+    print(told, status("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/clear_refs"), reason="the system does not tell the peak of a process"
+)
+@pytest.mark.parametrize("codecs", ["none", "zstd", "gzip"])
+def test_writing_takes_no_more_than_told_of_the_store_at_hand(codecs, tmp_path):
+    pytest.importorskip("zarr")
+    own = subprocess.run([sys.executable, "-c", WRITES, codecs, tmp_path], capture_output=True, text=True, check=True)
+    told, real = map(int, own.stdout.split())
+    assert 2**23 <= real <= told
+    assert codecs == "gzip" or told < 2**20 * (90 if codecs == "zstd" else 70), told / 2**20

@@ -349,3 +349,37 @@ def test_a_remedy_for_what_does_not_fit_is_one(function, words):
     with pytest.raises(MemoryError) as raised:
         function(tall).compute()
     assert any(re.search(words, note) for note in raised.value.__notes__)
+
+
+class TooLarge:
+    """Data whose chunks do not fit in memory."""
+
+    shape, dtype, ndim = (40, 2), np.dtype("f8"), 2
+
+    def __getitem__(self, key):
+        raise MemoryError("Unable to allocate the chunk")
+
+
+@pytest.mark.parametrize("how", ["in chunks", "recorded", "blocks"])
+def test_errors_about_memory_name_operation_line_chunk_and_what_would_fit(how):
+    import agrad_dask
+
+    x = ag.asarray(da.from_array(TooLarge(), chunks=(10, 2), meta=np.empty((0, 2))))
+
+    def loss(w, x):
+        return ag.sum(x @ w)
+
+    with pytest.raises(MemoryError, match="Unable to allocate the chunk") as caught, dask.config.set(num_workers=2):
+        if how == "in chunks":
+            agrad_dask.value_and_grad(loss, reduce="sum")(np.ones(2), x)
+        elif how == "recorded":
+            ag.sum(x * 2.0).item()
+        else:
+            ag.sum(agrad_dask.map_blocks(lambda b: b * 2.0, x)).item()
+    notes = "\n".join(caught.value.__notes__)
+    what = {"in chunks": "the loss ", "recorded": "multiply", "blocks": "map_blocks"}[how]
+    assert what in notes
+    assert "test_tensors_in_chunks.py:" in notes
+    assert "The largest chunk takes 160 B" in notes
+    assert "2 tasks run at a time: dask.config.set(num_workers=1)" in notes
+    assert "Chunks of 40 B take a quarter of the memory" in notes

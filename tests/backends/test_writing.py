@@ -210,6 +210,15 @@ def test_free_memory_is_returned_while_results_that_are_held_grow(monkeypatch):
     assert not trimmed, "of no use where one number is held"
 
 
+def test_after_the_tasks_of_a_small_pass_nothing_is_called(monkeypatch):
+    monkeypatch.setattr(arenas, "Trimming", lambda *_: pytest.fail("nothing is to be returned"))
+    x = ag.asarray(da.ones(4000, chunks=25))
+    np.testing.assert_array_equal((x * 2.0).numpy(), np.full(4000, 2.0))
+    assert ag.sum(x * 2.0).item() == 8000
+    with pytest.raises(pytest.fail.Exception, match="nothing is to be returned"):
+        ag.compute(ag.asarray(da.ones(2**24, chunks=2**22)) * 2.0)  # 128 MiB
+
+
 def test_progress_is_shown_to_the_end(tmp_path, capsys):
     x = ag.asarray(da.ones((8, 4), chunks=(2, 4)), requires_grad=True)
     (x * x).sum().backward()

@@ -10,6 +10,7 @@ import math
 import operator
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
@@ -129,8 +130,8 @@ def run(
         and the memory for the largest rows that one of them gets.
     """
     run = _PassScheduler(tuple(arrays), keep="host", max_memory=None, progress=None, retries=None)
+    run.what, run.block = what, LargestBlock(nbytes, f"the rows of a chunk, for {what}")
     if run.workers is not None:
-        run.what, run.block = what, LargestBlock(nbytes, f"the rows of a chunk, for {what}")
         run.workers.refuse(run.block)
     whole = tasks | {k: DataNode(k, value) for k, value in given.items()}
     told(lambda: run.outlook_of([([key], whole)], [key], run.threads()))
@@ -492,7 +493,7 @@ class _PassScheduler:
         """Compute a pass in this process."""
         lowered = {} if threads is None else {"num_workers": threads}
         try:
-            with Callback(posttask=arenas.Trimming(targets).finished):
+            with self.trimming(targets):
                 found = list(self.schedule(graph, targets, **lowered, **options))
         except Exception as error:
             for missing in {d for node in graph.values() for d in node.dependencies} - graph.keys():
@@ -502,6 +503,18 @@ class _PassScheduler:
         if Tensor in map(type, found) and any(isinstance(v, Tensor) and is_followed(v) for v in found):
             raise in_dask()  # a user function, called by tasks, uses an outer tensor
         return found
+
+    def trimming(self, targets: list[Any]) -> AbstractContextManager[Any]:
+        """Return free memory to the system while large results grow; for small ones Dask calls nothing after each task."""
+        layers, counts = self.written.layers, Counter(map(name_of, targets))
+        # a layer that declares nothing has blocks of 0 bytes: unknown ones
+        sizes = (
+            n * (runs.block_bytes(layers[name]) or math.inf) if name in layers else math.inf
+            for name, n in counts.items()
+        )
+        if len(targets) == 1 or sum(sizes) < arenas.EVERY:
+            return nullcontext()
+        return Callback(posttask=arenas.Trimming(targets).finished)
 
     def on_cluster(
         self, graph: dict[Any, GraphNode], known: dict[Any, Any], targets: list[Any], options: dict[str, Any]
@@ -600,7 +613,11 @@ class _PassScheduler:
 
     def explain(self, error: BaseException, key: Any, place: int | None) -> None:
         """Add to an error the operation whose task raised it, the place if it runs at many, and that operation's line."""
-        if key is None or any(text.startswith((_NOTE, CHUNK_NOTE)) for text in getattr(error, "__notes__", ())):
+        if any(text.startswith((_NOTE, CHUNK_NOTE)) for text in getattr(error, "__notes__", ())):
+            if isinstance(error, MemoryError):  # a loss in chunks has said where; not what would fit
+                error.add_note(self.smaller(""))
+            return
+        if key is None:
             return
         if place is not None:
             key = runs.key_of(self.written, key, place)
@@ -613,7 +630,22 @@ class _PassScheduler:
         block = f" (block {', '.join(map(str, key[1:]))} of {name})" if isinstance(key, tuple) and key[1:] else ""
         error.add_note(f"{_NOTE} {what}{block}.")
         if isinstance(error, MemoryError):
-            error.add_note(_SMALLER.get("" if origin is None else origin.op, _CHUNKS))
+            error.add_note(self.smaller("" if origin is None else origin.op))
+
+    def smaller(self, op: str) -> str:
+        """Return the advice for an operation whose task had too little memory."""
+        if op in _SMALLER:
+            return _SMALLER[op]
+        block = self.block or self.largest(self.written.layers)
+        if not 0 < block.nbytes < math.inf:
+            return _CHUNKS
+        count = 1 if self.client is not None else self.threads()
+        fewer = "" if count == 1 else f", and {count} tasks run at a time: dask.config.set(num_workers=1) runs one"
+        return (
+            f"The largest chunk takes {format_bytes(int(block.nbytes))}: {block.what}. A task holds several like it{fewer}.\n"
+            f"  {_CHUNKS} Chunks of {format_bytes(int(block.nbytes / 4))} take a quarter of the memory; ag.explain says how"
+            " much that is."
+        )
 
 
 #: The advice if memory did not suffice,

@@ -48,6 +48,8 @@ ALIKE = {
 }
 #: How many chunks of a store zarr decodes at a time, when a block takes several.
 AT_A_TIME = 10
+#: The codecs that compress into a buffer of the size of their input; others copy it twice more.
+FRUGAL = frozenset({"Blosc", "BloscCodec", "Zstd", "ZstdCodec"})
 #: A loss that no program holds is assumed to allocate this multiple of its rows.
 UNKNOWN = 8
 #: The memory of a process besides arrays: the tasks themselves and threads' stacks,
@@ -348,9 +350,10 @@ class Effects:
         if function is borders.put_together:
             assembly = args[0].assembly
             return Effect(0, 0, needs) if assembly is None or assembly.is_view else Effect(result, result)
-        if function is writing.write_block or name == "load_store_chunk":
-            block = max(operands, default=0)
-            return Effect(0, 2 * block)
+        if function is writing.write_block:
+            return Effect(0, self._encoding(args, max(operands, default=0)))
+        if name == "load_store_chunk":
+            return Effect(0, 2 * max(operands, default=0))
         if name == "_placed":
             return Effect(result, result + max(operands, default=0), needs)
         if name == "getitem" and len(args) > 1 and not _is_basic(args[1]):
@@ -421,6 +424,25 @@ class Effects:
         packed = stored if getattr(array, "compressors", ()) else 0
         taken_over = source is not array and type(source).__name__ == "ZarrArray" and result <= stored
         return at_a_time * (packed + (0 if taken_over else stored)), chunks
+
+    def _encoding(self, args: list[Any], block: int) -> int:
+        """Return the allocations of writing a block to a zarr array: what zarr and the codecs of the target copy."""
+        target, lengths = self._value(args[1]), _lengths(self._value(args[2]))
+        if not hasattr(target, "compressors"):  # planned for the store that zarr makes by default
+            return 2 * block
+        shards = getattr(target, "shards", None)
+        stored = tuple(shards or target.chunks)
+        itemsize = target.dtype.itemsize
+        chunk = math.prod(stored) * itemsize
+        # where a task stands for several places, none says what it writes
+        own, is_whole = (
+            (block, block == chunk) if lengths is None else (math.prod(lengths) * itemsize, lengths == stored)
+        )
+        copies = 1 + len(getattr(target, "filters", ()) or ())  # in C order
+        copies += not is_whole  # pieces, or a part of a chunk, which is padded
+        copies += 2 if shards else 0
+        copies += max((1 if type(each).__name__ in FRUGAL else 3 for each in target.compressors), default=0)
+        return copies * max(own, chunk) + (own if own != block else 0)
 
     def _of_program(self, args: list[Any], needs: tuple[Any, ...], size: Size) -> Effect:
         running = self._value(args[0])[args[1]]
@@ -523,21 +545,51 @@ def peak(graph: Graph, targets: Iterable[Any], effects: Effects, threads: int) -
         The number of concurrent tasks.
     """
     graph = culled(graph, targets)
-    rank, users, memory = order(dict(graph)), users_of(graph), _Memory()
-    kept = set(targets)
+    rank, users, kept = order(dict(graph)), users_of(graph), frozenset(targets)
+    paces = (_by_task, _by_size) if threads > 1 else (_by_task,)
+    found = [_followed(graph, kept, effects, threads, rank, users, pace) for pace in paces]
+    return max(found, key=lambda each: each.nbytes)
+
+
+def _by_task(_: Effect) -> float:
+    """Let each task take one unit of time."""
+    return 1.0
+
+
+def _by_size(effect: Effect) -> float:
+    """Let a task take as long as it makes arrays: while one thread works on a large one, the others come to many small ones."""
+    return 1.0 + effect.inside
+
+
+def _followed(
+    graph: Graph,
+    kept: frozenset[Any],
+    effects: Effects,
+    threads: int,
+    rank: Mapping[Any, int],
+    users: Mapping[Any, Any],
+    pace: Callable[[Effect], float],
+) -> Peak:
+    """Follow the scheduler through tasks that take some time each."""
+    memory = _Memory()
     tasks = [key for key, node in graph.items() if not isinstance(node, DataNode)]
     needs = {key: [d for d in graph[key].dependencies if d in graph] for key in tasks}
     waiting = {key: sum(not isinstance(graph[d], DataNode) for d in needs[key]) for key in tasks}
     left = {key: len(users[key]) for key in graph}
     ready = sorted((key for key, count in waiting.items() if not count), key=rank.__getitem__, reverse=True)
-    running: list[tuple[int, int, Any, int]] = []  # each task takes one unit of time
-    now = busy = most = largest = lingering = 0
+    running: list[tuple[float, int, Any, int]] = []
+    now = 0.0
+    busy = most = largest = 0
+    # while one thread begins a task, others may still hold what they have just used
+    lingering = (threads - 1) * max((effects(key).result for key in tasks if key not in kept), default=0)
+    begun = 0
     worst: Any = None
     while ready or running:
         while ready and len(running) < threads:
             key = ready.pop()
+            begun += 1
             effect = effects(key)
-            heapq.heappush(running, (now + 1, rank[key], key, effect.inside))
+            heapq.heappush(running, (now + pace(effect), rank[key], key, effect.inside))
             busy += effect.inside
             whole = effect.inside + sum(memory.own.get(d, 0) for d in needs[key])
             if whole > largest:
@@ -546,7 +598,8 @@ def peak(graph: Graph, targets: Iterable[Any], effects: Effects, threads: int) -
         then = (user for *_, key, _ in running for user in users[key] if waiting[user] == 1)
         following = [effects(key).inside for key in (*ready[-threads:], *then)]
         inside = heapq.nlargest(threads, (*following, *(each for *_, each in running)))
-        most = max(most, memory.now + max(busy, sum(inside)))
+        beside = lingering if begun < len(tasks) else 0
+        most = max(most, memory.now + max(busy, sum(inside)) + beside)
         now, _, key, _ = heapq.heappop(running)
         effect = effects(key)
         busy -= effect.inside
@@ -559,9 +612,7 @@ def peak(graph: Graph, targets: Iterable[Any], effects: Effects, threads: int) -
             left[d] -= d != key
             if left[d] == 0 and d not in kept:
                 memory.drop(d)
-        lingering = lingering if key in kept else max(lingering, effect.result)
-    # while one thread begins a task, others may still hold what they have just used
-    return Peak(most + (threads - 1) * lingering, worst, largest)
+    return Peak(most, worst, largest)
 
 
 def taken(nbytes: int, threads: int) -> int:
