@@ -86,9 +86,8 @@ def checkpoint_sequence(
     step with it, without random numbers, and may take the number of the step only in sums and products; for anything
     else, such as an index, carry a counter in the state: ``ag.asarray(0)``, ``count + 1``. Otherwise the function runs
     uncompiled, and a warning says why; then compile what a step computes: ``f = ag.compile(...)``,
-    ``step = lambda state, i: f(state, ag.asarray(i))``. Without gradients such a sequence needs no schedule: it is compiled as the
-    plain loop, whose `n` steps the program holds one by one (`func.scan` is one step). Make a schedule of the package outside of the compiled function. Such a program
-    cannot be saved.
+    ``step = lambda state, i: f(state, ag.asarray(i))``. Where nothing needs a gradient, the step of the program is that of
+    `func.scan`. Make a schedule of the package outside of the compiled function. Such a program cannot be saved.
 
     Griewank and Walther: Algorithm 799: revolve (2000). Stumm and Walther: MultiStage approaches for optimal offline
     checkpointing (2009). Maddison: Step-based checkpointing with high-level algorithmic differentiation (2024), for ``MixedCheckpointSchedule``.
