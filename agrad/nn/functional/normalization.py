@@ -145,13 +145,17 @@ def instance_norm(
     """Mean 0 and variance 1 of every channel of every sample, then an affine map (Ulyanov et al. 2016).
 
     input: Shape (n, channels, ...), real.
-    running_mean, running_var, use_input_stats, momentum
-        PyTorch's, for running statistics, which are not kept here: only their defaults; `momentum` has no effect.
+    running_mean, running_var : None, optional
+        PyTorch's; running statistics are not kept here.
+    use_input_stats : bool, optional
+        Only True.
+    momentum : float, optional
+        Without effect.
     weight, bias : Tensor, optional
         One number per channel.
     eps: Added to the variance.
     Returns: Same shape and dtype as `input`.
-    TypeError: If there are running statistics, or they shall be used.
+    TypeError: If running statistics are passed or requested.
 
     >>> ag.nn.functional.instance_norm(ag.tensor([[[1.0, 3.0], [10.0, 30.0]]]), eps=0.0)
     tensor([[[-1.,  1.],
