@@ -403,38 +403,30 @@ def linspace(
     start: complex,
     stop: complex,
     /,
-    num: int | None = None,
+    num: int,
     *,
     dtype: Any = None,
     device: Any = None,
     endpoint: bool = True,
     requires_grad: bool = False,
     chunks: Any = None,
-    steps: int | None = None,
 ) -> Tensor:
     """Evenly spaced numbers from `start` to `stop`.
 
     start, stop : int, float or complex
         The first, and the last or (without `endpoint`) the one after it.
-    num, steps : int
-        How many, under the standard's or PyTorch's name.
+    num : int
+        How many.
     dtype: Default: `get_default_dtype`, or the complex dtype of its precision.
     endpoint : bool, optional
         `stop` is the last one.
     Returns: A new leaf, 1-d.
     RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
     BackendError: If the backend is unknown or unusable here.
-    TypeError: If the number is missing, or given twice.
 
     >>> ag.linspace(0.0, 1.0, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
-    if (num is None) == (steps is None):
-        raise TypeError(
-            "linspace() missing 1 required positional argument: 'num'"
-            if num is None
-            else f"linspace() got num={num!r} and steps={steps!r}, which are one argument{errors.called()}"
-        )
     for name, end in (("start", start), ("stop", stop)):
         if isinstance(end, Tensor):
             raise errors.not_a_number("linspace", name)
@@ -443,7 +435,7 @@ def linspace(
         "linspace",
         start,
         stop,
-        steps if num is None else num,
+        num,
         dtype=dtype,
         device=device,
         requires_grad=requires_grad,

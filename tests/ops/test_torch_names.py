@@ -122,14 +122,6 @@ def test_shapes_by_the_name_of_size():
         ag.ones((2,), size=(2,))
 
 
-def test_linspace_by_the_name_of_steps():
-    assert ag.linspace(-1.0, 1.0, steps=5).tolist() == np.linspace(-1.0, 1.0, 5).tolist()
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'num'"):
-        ag.linspace(0.0, 1.0)
-    with pytest.raises(TypeError, match="num=3 and steps=3, which are one argument"):
-        ag.linspace(0.0, 1.0, 3, steps=3)
-
-
 def test_equal_is_one_boolean():
     """The method, which NumPy's arrays do not have, is PyTorch's; the function is the standard's."""
     x = ag.tensor([1.0, 2.0])
