@@ -233,7 +233,7 @@ def _batched(
             [None if g is None else next(every) for g in cotangents],
             retain_graph,
             create_graph,
-            unused_is_fine,
+            allow_unused=unused_is_fine,
         )
         unused[:] = [g is None for g in found]
         return tuple(g for g in found if g is not None)
