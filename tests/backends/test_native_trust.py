@@ -64,6 +64,7 @@ def grown(compiles, count):
 class TestMemoryStaysFlat:
     """Of what is different each time; code is freed with what runs it."""
 
+    @pytest.mark.long
     def test_of_programs(self):
         x = np.linspace(0.0, 1.0, 7)
 

@@ -183,6 +183,7 @@ with dask.config.set(num_workers=1):
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not os.path.exists("/proc/self/clear_refs"), reason="the system does not tell the peak of a process"
 )

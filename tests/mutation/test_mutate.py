@@ -191,6 +191,7 @@ def test_every_file_of_agrad_is_mutated(mutate):
     assert left_out == kit | {"agrad/backends/__init__.py", "agrad/backends/cudnn.py", "agrad/core/errors.py"}
 
 
+@pytest.mark.long
 def test_a_draw_has_mutants_of_every_area(mutants, mutate):
     """Half the count is shared out equally, so that a room of ten files is not one of a hundredth of the mutants."""
     every = mutants.read(ROOT, mutate.mutated_files(()))
@@ -211,6 +212,7 @@ def test_a_probe_passes_for_a_file_of_agrad(mutate):
     assert whose(names["_hit"].__code__.co_filename) == "agrad"
 
 
+@pytest.mark.long
 def test_the_nearest_tests(mutants, mutate):
     """Those of the room, and first the file of the module's name, or the one that names the function."""
     source = ROOT.joinpath("agrad/optim/lr_scheduler.py").read_bytes()
