@@ -47,6 +47,9 @@ WHOLE = {
     **{f"fft.{name}": Whole(ALL, _FOURIER) for name in ("fftn", "ifftn", "rfftn", "irfftn")},
     "linalg.cross": Whole(1, "the axis has three places"),
     **{f"scipy.sparse_{name}": Whole(1, "a matrix in one piece") for name in ("matmul", "sampled", "solve")},
+    "scipy.sparse_added": Whole(
+        2, "entries are added to all rows joined; a SparseTensor takes another way to lazy arrays"
+    ),
     **{
         f"linalg.{name}": Whole(2, _MATRIX)
         for name in (

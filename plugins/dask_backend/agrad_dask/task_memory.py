@@ -53,7 +53,7 @@ FRUGAL = frozenset({"Blosc", "BloscCodec", "Zstd", "ZstdCodec"})
 #: A loss that no program holds is assumed to allocate this multiple of its rows.
 UNKNOWN = 8
 #: The memory of a process besides arrays: the tasks themselves and threads' stacks,
-BESIDE = 20 * 2**20
+BESIDE = 30 * 2**20
 #: and the fraction that the allocator cannot use for each thread, up to a number of threads.
 SPLIT, SPREAD = 10, 3
 
