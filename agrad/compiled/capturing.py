@@ -109,7 +109,7 @@ class CaptureResult(NamedTuple):
             yield from way
             if same:
                 yield last
-            else:
+            if asked or not (same and id(value) in taken):  # the same tensor may have other data
                 yield Link(SameFacts(last.get, facts_of(value)), last.key, True, f"what {last.name} is")
 
 
