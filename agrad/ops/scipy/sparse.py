@@ -27,6 +27,13 @@ def rows_of(xp: Any, indptr: Any, indices: Any, like: Any = None) -> Any:
     return xp.searchsorted(indptr, numbers, side="right") - 1
 
 
+def _scattered(xp: Any, shape: tuple[int, ...], places: Any, values: Any) -> Any:
+    """Return zeros of a shape to which values are added at places along the first axis."""
+    empty = xp.zeros(shape, dtype=values.dtype, **beside(values))
+    spec = getattr(empty, "_spec", None) or backend_of(empty).spec(empty)  # type: ignore[union-attr]
+    return xp.scatter_add(spec, places, values)
+
+
 def _column(x: Any, like: Any) -> Any:
     """Return a vector over the stored entries in a shape that multiplies rows."""
     return x if like.ndim == 1 else x[:, None]
@@ -104,9 +111,7 @@ def _matmul_kernel(
     taken = xp.take(x, of, axis=0)
     terms = xp.multiply(*promote(xp, _column(values, taken), taken))
     shape = (columns if transposed else indptr.shape[0] - 1, *x.shape[1:])
-    empty = xp.zeros(shape, dtype=terms.dtype, **beside(terms))
-    spec = getattr(empty, "_spec", None) or backend_of(empty).spec(empty)  # type: ignore[union-attr]
-    return xp.scatter_add(spec, to, terms)
+    return _scattered(xp, shape, to, terms)
 
 
 def _matmul_by_values(xp: Any, g: Any, x: Any, indptr: Any, indices: Any, transposed: bool) -> Any:
@@ -182,9 +187,7 @@ def sparse_sampled(left: Any, right: Any, indptr: Any, indices: Any, /) -> Tenso
 
 
 def _added_kernel(xp: Any, values: Any, x: Any, indptr: Any, indices: Any, /) -> Any:
-    empty = xp.zeros((x.shape[0] * x.shape[1],), dtype=values.dtype, **beside(x))
-    spec = getattr(empty, "_spec", None) or backend_of(empty).spec(empty)  # type: ignore[union-attr]
-    made = xp.scatter_add(spec, _in_one_row(xp, indptr, indices, x), values)
+    made = _scattered(xp, (x.shape[0] * x.shape[1],), _in_one_row(xp, indptr, indices, x), values)
     return xp.add(xp.reshape(made, x.shape), x)
 
 
