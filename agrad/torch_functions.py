@@ -147,10 +147,10 @@ def of_method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return method(_input(name, input), *args, **kwargs)
             except TypeError as error:
-                call = refused(error, function.__code__)
-                if call is None:
+                written = refused(error, function.__code__)
+                if written is None:
                     raise
-                raise UnexpectedKeyword(name, call[1]) from None
+                raise UnexpectedKeyword(name, written) from None
 
     function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = name

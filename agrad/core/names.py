@@ -81,8 +81,8 @@ UNEXPECTED = re.compile(r"((?:\w+\.)*\w+)\(\) got an unexpected keyword argument
 _EXPLAINED: set[type] = set()
 
 
-def refused(error: TypeError, *callers: CodeType) -> tuple[str, str] | None:
-    """Return the function and the keyword of a call that Python itself refused; None for any other error.
+def refused(error: TypeError, *callers: CodeType) -> str | None:
+    """Return the keyword of a call that Python itself refused; None for any other error.
 
     Who passes a user's arguments on catches a TypeError and asks: that costs nothing as long as none is raised.
 
@@ -99,7 +99,7 @@ def refused(error: TypeError, *callers: CodeType) -> tuple[str, str] | None:
         if step.tb_frame.f_code not in callers:
             return None
         step = step.tb_next
-    return (found[1], found[2]) if found else None
+    return found[2] if found else None
 
 
 def explain_made(kind: Any) -> Any:
@@ -121,11 +121,11 @@ def explain_made(kind: Any) -> Any:
         try:
             own(self, *args, **kwargs)
         except TypeError as error:
-            call = refused(error, made.__code__)  # type: ignore[attr-defined]
-            if call is None:
+            written = refused(error, made.__code__)  # type: ignore[attr-defined]
+            if written is None:
                 raise
             named = next((each for each in type(self).__mro__ if each.__module__.startswith("agrad.")), home)
-            raise UnexpectedKeyword(named.__name__, call[1]) from None
+            raise UnexpectedKeyword(named.__name__, written) from None
 
     type.__setattr__(home, "__init__", made)
     return kind

@@ -653,8 +653,8 @@ _CALLING = (Module.__call__.__code__, Module._called.__code__, Module._watched._
 
 def _refused(module: Module, error: TypeError) -> names.UnexpectedKeyword | None:
     """Return the error for a keyword that a `forward` of agrad's does not take; None if `error` is another one."""
-    call = names.refused(error, *_CALLING) if module.forward.__module__.startswith("agrad.") else None
-    if call is None:
+    written = names.refused(error, *_CALLING) if module.forward.__module__.startswith("agrad.") else None
+    if written is None:
         return None
     named = next(each for each in type(module).__mro__ if each.__module__.startswith("agrad."))
-    return names.UnexpectedKeyword(f"{named.__name__}.forward", call[1])
+    return names.UnexpectedKeyword(f"{named.__name__}.forward", written)
