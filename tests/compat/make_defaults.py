@@ -25,9 +25,8 @@ def is_plain(value):
     )
 
 
-def defaults(library):
-    """Return the defaults that are numbers, text, None or tuples of those: by module, by function, by parameter."""
-    found = {}
+def signatures(library):
+    """Yield the module, the name and the parameters of each public function and class that is not written in C."""
     for path in MODULES:
         module = importlib.import_module(f"{library}.{path}" if path else library)
         for name in dir(module):
@@ -38,28 +37,26 @@ def defaults(library):
                 parameters = inspect.signature(function).parameters.values()
             except (TypeError, ValueError):  # written in C
                 continue
-            plain = {p.name: p.default for p in parameters if p.default is not p.empty and is_plain(p.default)}
-            if plain:
-                found.setdefault(path, {})[name] = plain
+            yield path, name, parameters
+
+
+def defaults(library):
+    """Return the defaults that are numbers, text, None or tuples of those: by module, by function, by parameter."""
+    found = {}
+    for path, name, parameters in signatures(library):
+        plain = {p.name: p.default for p in parameters if p.default is not p.empty and is_plain(p.default)}
+        if plain:
+            found.setdefault(path, {})[name] = plain
     return found
 
 
 def positions(library):
     """Return the parameters that may be passed by position, in their order, as text: by module and function."""
     found = {}
-    for path in MODULES:
-        module = importlib.import_module(f"{library}.{path}" if path else library)
-        for name in dir(module):
-            function = getattr(module, name)
-            if name.startswith("_") or not callable(function):
-                continue
-            try:
-                parameters = inspect.signature(function).parameters.values()
-            except (TypeError, ValueError):  # written in C
-                continue
-            found.setdefault(path, {})[name] = " ".join(
-                p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-            )
+    for path, name, parameters in signatures(library):
+        found.setdefault(path, {})[name] = " ".join(
+            p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        )
     return found
 
 
