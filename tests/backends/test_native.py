@@ -280,13 +280,13 @@ class TestProducts:
         check(lambda a: (a.T @ a, a[:2].T @ a[1:3]), rng.standard_normal((3, 4)))
 
 
-class TestSmallProducts:
+class TestTiledProducts:
     """Written out, with what follows them: within rounding of a product in double precision."""
 
     @FEW
     @given(st.data())
     def test_shapes_and_layouts(self, data):
-        size = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33])
+        size = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33, 70, 140])
         m, k, n = data.draw(size), data.draw(size), data.draw(size)
         dtype = data.draw(st.sampled_from(["float32", "float64"]))
         rng = np.random.default_rng(0)
@@ -317,7 +317,20 @@ class TestSmallProducts:
             )
             assert one.dtype == (bool if wanted.dtype == bool else dtype)
         if m * n > 16 and n >= 4 and b.strides[1] == b.itemsize:
-            assert "small" in {group.kind for group in run.native([a, b, row]).low.groups}
+            assert "tiled" in {group.kind for group in run.native([a, b, row]).low.groups}
+
+    @FLOATS
+    @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+    @pytest.mark.parametrize(("m", "k", "n"), [(521, 259, 70), (263, 600, 40), (23, 257, 17), (256, 1, 32)])
+    def test_blocks_and_parts(self, m, k, n, layout, dtype):
+        rng = np.random.default_rng(0)
+        a, b = (rng.standard_normal(s).astype(dtype) for s in ((m, k), (k, n)))
+        a, b = (np.asarray(x, order="F" if how == "t" else "C") for x, how in zip((a, b), layout, strict=True))
+        run = native(lambda a, b: a @ b + 1, a, b, own=True)
+        found = run(a, b)[0]
+        assert {group.kind for group in run.native([a, b]).low.groups} == {"tiled"} or not ir.WIDE
+        exact = np.matmul(np.float64(a), np.float64(b)) + 1
+        assert np.all(np.abs(found - exact) <= np.finfo(dtype).eps * (k + 2) * (np.abs(a) @ np.abs(b) + 1))
 
     @FLOATS
     def test_what_is_not_finite(self, dtype):

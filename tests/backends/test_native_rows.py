@@ -32,7 +32,7 @@ def fused(run):
     """Return whether the code of a call has one loop over rows, and nothing else that multiplies."""
     (made,) = run._natives.values()
     kinds = [group.kind for group in made.low.groups]
-    return not made.python and kinds.count("rows") == 1 and not {"product", "small"} & {*kinds}
+    return not made.python and kinds.count("rows") == 1 and not {"product", "tiled"} & {*kinds}
 
 
 def close(found, wanted, dtype):

@@ -24,6 +24,9 @@ FLOATS = ("float32", "float64")
 #: The number of elements in a vector; for booleans, that of the narrowest other type.
 WIDTHS = {name: jit.vector_bytes() // max(size, 4) for name, size in SIZES.items()}
 
+#: Whether vectors have 64 bytes, and there are 32 registers for them.
+WIDE = jit.vector_bytes() == 64
+
 
 def vector(kind: str, width: int) -> str:
     """Return a type: a scalar for the width 0."""

@@ -92,6 +92,18 @@ class Kernel:
         """Write the kernel's lines; return the lines of functions that precede it."""
         raise NotImplementedError
 
+    def _parts(self, f: IRFunction, part: IRFunction, room: str, count: int, name: str, spread: bool) -> list[str]:
+        """Write the calls that run the parts, on several threads if `spread`; return the lines of the function that runs one."""
+        self.declared |= part.declared
+        given = f"ptr %slots, ptr %args, ptr {room}"
+        if spread:
+            self.declared.add(spreading.TEXT)
+            f.do(f"call void @spread(ptr @{name}.part, {given}, i64 {count}, i64 {self.low.threads})")
+        else:
+            f.loop(0, count, 1, lambda k: f.do(f"call void @{name}.part({given}, i64 {k})"))
+        head = f"define internal void @{name}.part(ptr %slots, ptr %args, ptr %room, i64 %k) {{"
+        return [head, *part.lines, "  ret void", "}"]
+
     # -- of fused steps -----------------------------------------------------------------------------------------------
 
     def _follows(self) -> bool:
@@ -523,7 +535,7 @@ class ElementwiseLoop(Kernel):
         part = IRFunction()
         starts = [part.get(f"mul i64 %k, {rows * step}") for step in steps]
         over(part, [rows, *shape[1:]], [part.at(p, s) for p, s in zip(self._pointers_in(part), starts, strict=True)])
-        return self._spread(f, part, "null", whole, name)
+        return self._parts(f, part, "null", whole, name, spread=True)
 
     # -- on several threads -------------------------------------------------------------------------------------------
 
@@ -531,18 +543,6 @@ class ElementwiseLoop(Kernel):
         """Return the positions of everything in such a function."""
         found = dict(zip((*self.taken, *self.stored), self.pointers_of(f), strict=True))
         return [found[number] for number in (*self.read, *self.written, *(step.made[0] for step in self.sums))]
-
-    def _spread(self, f: IRFunction, part: IRFunction, room: str, count: int, name: str) -> list[str]:
-        """Write the call that runs the parts; return the lines of the function that runs one."""
-        self.declared |= {spreading.TEXT, *part.declared}
-        given = f"ptr @{name}.part, ptr %slots, ptr %args, ptr {room}, i64 {count}, i64 {self.low.threads}"
-        f.do(f"call void @spread({given})")
-        return self._part(part, name)
-
-    def _part(self, part: IRFunction, name: str) -> list[str]:
-        """Return the lines of the function that runs a part."""
-        head = f"define internal void @{name}.part(ptr %slots, ptr %args, ptr %room, i64 %k) {{"
-        return [head, *part.lines, "  ret void", "}"]
 
     def _body(
         self,

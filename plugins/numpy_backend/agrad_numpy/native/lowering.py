@@ -39,8 +39,7 @@ from agrad_numpy.executor import OPERATORS, address, turned
 from agrad_numpy.kernels import DOT_BELOW
 from agrad_numpy.native import elementwise
 from agrad_numpy.native.expanding import DIAGONALS, KERNELS, LARGEST, REQUIRED, expanded
-from agrad_numpy.native.ir import FLOATS, TYPES
-from agrad_numpy.native.jit import vector_bytes
+from agrad_numpy.native.ir import FLOATS, TYPES, WIDE, WIDTHS
 from agrad_numpy.native.keeping import BLOCK, BlockLayout, Taken, starts_in
 from agrad_numpy.native.numpy_loops import loop_of, resolves
 from agrad_numpy.native.repeating import TINY, Stretch, Stretches, signatures
@@ -48,12 +47,15 @@ from agrad_numpy.native.repeating import TINY, Stretch, Stretches, signatures
 #: The limit, in bytes, for keeping values computed only from constants.
 FOLDED_BYTES = 2**17
 
-#: Products with fewer multiplications are unrolled, if the matrices have at least this many columns. Wide vectors gain
-#: more: with vectors half as wide, NumPy's BLAS is as fast.
-SMALL, COLUMNS = 300_000 if vector_bytes() == 32 else 15_000_000, 4
+#: Products with fewer multiplications are computed in tiles, if the matrices have at least this many columns. Wide vectors
+#: gain more: with vectors half as wide, NumPy's BLAS is as fast.
+TILED, COLUMNS = 15_000_000 if WIDE else 300_000, 4
 
 #: For products with a transposed right operand: the minimum number of rows, and the maximum number of terms.
 TURNED = 4, 2**10
+
+#: If vectors are wide, products of at least this many rows, and of columns for a vector, read a copy of the right operand.
+PACKED_ROWS = 16
 
 #: For a matrix that is read once for two products: the minimum number of rows, and the range of that of columns.
 ROWS, COLUMNS_OF_ROWS = 256, (8, 1024)
@@ -361,7 +363,7 @@ class FusionGroup:
     Attributes
     ----------
     kind : str
-        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"small"``, ``"solved"``, ``"scan"``, ``"copy"``, ``"indexed"``,
+        ``"tiny"``, ``"loop"``, ``"call"``, ``"product"``, ``"tiled"``, ``"solved"``, ``"scan"``, ``"copy"``, ``"indexed"``,
         ``"required"``, ``"rows"``, ``"view"`` or ``"python"``.
     steps : list of int
         Their positions in the program.
@@ -544,7 +546,7 @@ class LoweredProgram:
         if self.is_sum(step) and self.sum_order(step) is not None:
             return "loop"
         if self._is_product(step):
-            return "small" if self._is_small(step) else "product"
+            return "tiled" if self._is_tiled(step) else "product"
         if self.lapack(step) is not None:
             return "solved"
         if self.loop_called(at) is not None:
@@ -621,19 +623,28 @@ class LoweredProgram:
         dotted = all(len(self.places[n].shape) == 2 for n in step.refs) and made.size < DOT_BELOW
         return self.own or not dotted or all(self.places[n].is_for_blas for n in step.refs)
 
-    def _is_small(self, step: Step) -> bool:
-        """Return whether a product of matrices is unrolled."""
+    def _is_tiled(self, step: Step) -> bool:
+        """Return whether a product of matrices is computed in tiles."""
         left, right = (self.places[n] for n in step.refs)
         if not self.own or len(left.shape) != 2 or len(right.shape) != 2:
             return False
         (m, k), n, size = left.shape, right.shape[1], right.dtype.itemsize
+        if n < COLUMNS or m * k * n > TILED:
+            return False
         rows, terms = TURNED
-        lies = right.strides[1] == size or (right.strides[0] == size and m >= rows and k <= terms)
-        return lies and n >= COLUMNS and m * k * n <= SMALL
+        turned = right.strides[0] == size and m >= rows and k <= terms
+        return right.strides[1] == size or turned or self.is_packed(step)
+
+    def is_packed(self, step: Step) -> bool:
+        """Return whether the tiles of a product of matrices read copies of its right operand."""
+        left, right = (self.places[n] for n in step.refs)
+        wide = WIDE and left.shape[0] >= PACKED_ROWS and right.shape[1] >= WIDTHS[right.dtype.name]
+        return wide and right.dtype.itemsize in right.strides
 
     def _turn_once(self) -> None:
-        """Make transposes copies if they are the right operand of several small products."""
-        uses = Counter(self.steps[at].refs[1] for at, kind in enumerate(self.kinds) if kind == "small")
+        """Make transposes copies if they are the right operand of several products in tiles."""
+        tiled = [self.steps[at] for at, kind in enumerate(self.kinds) if kind == "tiled"]
+        uses = Counter(step.refs[1] for step in tiled if not self.is_packed(step))
         for at, step in enumerate(self.steps):
             if self.kinds[at] != "view" or len(step.refs) != 1 or uses[step.made[0]] < 2:
                 continue
@@ -793,7 +804,7 @@ class LoweredProgram:
         todo = [at for at in range(start, stop) if at not in done]
         while todo:
             first = next(at for at in todo if needs[at] <= done)
-            if self.own and self.kinds[first] in ("product", "small"):
+            if self.own and self.kinds[first] in ("product", "tiled"):
                 first = self._next(first, [at for at in todo if needs[at] <= done])
             kind = self.kinds[first]
             if kind == "tiny":
@@ -803,9 +814,9 @@ class LoweredProgram:
                         group.steps.append(at)
             elif kind == "loop":
                 group = self._loops(todo, needs, done, self.loop_shape(first))
-            elif kind in ("product", "small") and (by_rows := self._by_rows(first, todo, needs, done)):
+            elif kind in ("product", "tiled") and (by_rows := self._by_rows(first, todo, needs, done)):
                 group = by_rows
-            elif kind == "small":
+            elif kind == "tiled":
                 group = self._with_what_follows(first, todo, needs, done)
             else:
                 group = FusionGroup(kind, [first])
@@ -850,8 +861,8 @@ class LoweredProgram:
     def _with_what_follows(
         self, first: int, todo: list[int], needs: Mapping[int, set[int]], done: set[int]
     ) -> FusionGroup:
-        """Return a group of a small product and the simple elementwise steps that take its result."""
-        group = FusionGroup("small", [first], self.loop_shape(first))
+        """Return a group of a product in tiles and the simple elementwise steps that take its result."""
+        group = FusionGroup("tiled", [first], self.loop_shape(first))
         made = {*self.steps[first].made}
         for at in todo:
             step = self.steps[at]
@@ -892,7 +903,7 @@ class LoweredProgram:
         members, made = set[int](), set[int]()
         for at in todo:
             step, kind = self.steps[at], self.kinds[at]
-            if kind not in ("product", "small", "loop", "view") or not needs[at] <= done | members:
+            if kind not in ("product", "tiled", "loop", "view") or not needs[at] <= done | members:
                 continue
             rows = [number for number in step.refs if number in made]
             total = kind == "loop" and self.is_sum(step)
@@ -923,7 +934,7 @@ class LoweredProgram:
             return first
         for at in ready:
             step, kind = self.steps[at], self.kinds[at]
-            other = self.row_product(step) if kind in ("product", "small") else None
+            other = self.row_product(step) if kind in ("product", "tiled") else None
             waits = other is not None and other.matrix == product.matrix and other.each
             if not waits and not (kind == "loop" and self._goes_over_rows(step, product)):
                 return at
@@ -999,7 +1010,7 @@ class LoweredProgram:
 
     def _has_memory(self, group: FusionGroup, at: int, number: int) -> bool:
         """Return whether a value is written to memory."""
-        if group.kind in ("tiny", "loop", "small"):
+        if group.kind in ("tiny", "loop", "tiled"):
             return number in self.needed or (group.kind == "loop" and self.is_sum(self.steps[at]))
         if group.kind == "rows":
             return number in self.needed or self.size(number) < group.shape[0]  # sums

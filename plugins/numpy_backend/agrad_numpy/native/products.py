@@ -1,6 +1,6 @@
-"""Products of small matrices, unrolled on registers, with the elementwise steps that follow on their results.
+"""Products of matrices in tiles that stay in registers, with the elementwise steps that follow on their results.
 
-On such products BLAS spends more time before the computation than in it. The bits differ from those of BLAS, which adds
+On small products BLAS spends more time before the computation than in it. The bits differ from those of BLAS, which adds
 in another order, so these are for users who request native code.
 """
 
@@ -11,19 +11,22 @@ from typing import Any
 
 from agrad.plugin.programs import Ref
 from agrad_numpy.native import elementwise
-from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, IRFunction, literal
+from agrad_numpy.native.ir import SIZES, TYPES, WIDE, WIDTHS, Arithmetic, IRFunction, literal
 from agrad_numpy.native.kernels import Kernel, Key
 from agrad_numpy.native.lowering import FusionGroup, LoweredProgram
 from agrad_numpy.native.vector_math import Math
 
-#: The number of rows in registers at a time, and of all vectors.
-ROWS, VECTORS = 4, 8
+#: The number of rows in a tile, and of all its vectors: with vectors of 64 bytes there are 32 registers, else 16.
+ROWS, VECTORS = (8, 16) if WIDE else (4, 8)
+
+#: The number of columns in a tile whose vectors are along rows.
+COLUMNS = 8
 
 #: The largest number of terms unrolled in an iteration of the loop over them.
 TERMS = 4
 
 
-class SmallProduct(Kernel):
+class TiledProduct(Kernel):
     """A product and the steps that follow, tile by tile.
 
     A tile holds some rows, each in vectors along the columns of the right operand. If these are not contiguous, as in
@@ -43,8 +46,7 @@ class SmallProduct(Kernel):
         self.rows, self.terms = self.left.shape
         self.columns = self.right.shape[1]
         self.lanes = next(n for n in (16, 8, 4, 2, 1) if n <= min(self.width, self.rows))  # of upright vectors
-        self.each = next(u for u in range(min(TERMS, self.terms), 0, -1) if self.terms % u == 0)
-        self.key = Key(("small", self._structure(), tuple(self._layout(n) for n in (*self.taken, *self.stored))))
+        self.key = Key(("tiled", self._structure(), tuple(self._layout(n) for n in (*self.taken, *self.stored))))
 
     def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
         self.f = f
@@ -70,49 +72,70 @@ class SmallProduct(Kernel):
 
     def _lying(self, i: str, rows: int) -> None:
         """Write some rows."""
-        across = min(max(2, VECTORS // rows), max(1, self.columns // self.width))
+        across = min(max(2, VECTORS // rows), max(1, self.columns // self.width)) * self.width
 
         def columns(j: str, count: int) -> None:
-            widths = [self.width] * (count // self.width)
-            if count % self.width:
-                widths.append(count % self.width)
-            self._tile(i, rows, j, [w if w > 1 else 0 for w in widths])
+            f, widths = self.f, self._widths(count)
+            left = f.at(self.a, f.times(i, self.left.strides[0])), *self.left.strides
+            right = f.at(self.b, f.times(j, self.size)), self.right.strides[0]
+            zeros = [Arithmetic(f, self.dtype, w).number(0.0) for w in widths] * rows
+            self._finish_tile(i, rows, j, widths, self._tile(rows, widths, left, right, self.terms, zeros))
 
-        self._blocks(self.columns, across * self.width, columns)
+        self._blocks(self.columns, across, columns)
 
-    def _tile(self, i: str, rows: int, j: str, widths: Sequence[int]) -> None:
-        f, size = self.f, self.size
-        a = f.at(self.a, f.times(i, self.left.strides[0]))
-        b = f.at(self.b, f.times(j, size))
+    def _widths(self, count: int) -> list[int]:
+        """Return the widths of the vectors for a number of columns; 0 for a scalar."""
+        widths = [self.width] * (count // self.width)
+        if count % self.width:
+            widths.append(count % self.width)
+        return [w if w > 1 else 0 for w in widths]
+
+    def _tile(
+        self,
+        rows: int,
+        widths: Sequence[int],
+        left: tuple[str, int, int],
+        right: tuple[str, int],
+        terms: int,
+        sums: Sequence[str],
+    ) -> list[str]:
+        """Add terms to the sums of a tile, row by row; return these.
+
+        `left` is where its rows are, and the bytes to the next row and term; `right` likewise, without those to the next column.
+        """
+        f, size, (a, down, along), (b, next_term) = self.f, self.size, left, right
         starts = [self.width * at for at in range(len(widths))]
         over = [Arithmetic(f, self.dtype, w) for w in widths]
 
         def term(index: str, sums: list[str]) -> list[str]:
-            left = f.at(a, f.times(index, self.left.strides[1]))
-            right = f.at(b, f.times(index, self.right.strides[0]))
+            left, right = f.at(a, f.times(index, along)), f.at(b, f.times(index, next_term))
             columns = [f.load(f.at(right, s * size), self.dtype, w) for s, w in zip(starts, widths, strict=True)]
             found = []
             for row in range(rows):
-                one = f.load(f.at(left, row * self.left.strides[0]), self.dtype)
+                one = f.load(f.at(left, row * down), self.dtype)
                 for at, e in enumerate(over):
                     x = f.spread(one, self.kind, e.width)
                     found.append(e.fused(x, columns[at], sums[row * len(over) + at]))
             return found
 
-        sums = self._added(term, over * rows)
+        return self._added(term, over * rows, terms, sums)
+
+    def _finish_tile(self, i: str, rows: int, j: str, widths: Sequence[int], sums: Sequence[str]) -> None:
+        """Write the steps that follow for a tile."""
         for row in range(rows):
             for at, width in enumerate(widths):
-                self._finish(i, row, j, starts[at], width, sums[row * len(over) + at])
+                self._finish(i, row, j, at * self.width, width, sums[row * len(widths) + at])
 
-    def _added(self, term: Any, over: Sequence[Arithmetic]) -> list[str]:
-        """Return the sums of all terms."""
+    def _added(self, term: Any, over: Sequence[Arithmetic], terms: int, sums: Sequence[str]) -> list[str]:
+        """Return sums with terms added."""
+        each = next(u for u in range(min(TERMS, terms), 0, -1) if terms % u == 0)
 
         def turn(index: str, sums: list[str]) -> list[str]:
-            for more in range(self.each):
+            for more in range(each):
                 sums = term(self.f.plus(index, str(more)) if not index.isdigit() else str(int(index) + more), sums)
             return sums
 
-        return self.f.fold(self.terms, self.each, [e.kind for e in over], [e.number(0.0) for e in over], turn)
+        return self.f.fold(terms, each, [e.kind for e in over], sums, turn)
 
     # -- vectors along rows -------------------------------------------------------------------------------------------
 
@@ -137,7 +160,7 @@ class SmallProduct(Kernel):
             f.loop(whole, self.terms, 1, line)
             a, step = self.turned, rows * size
         self._blocks(
-            self.columns, max(VECTORS, self.lanes), lambda j, count: self._standing(i, a, step, rows, j, count)
+            self.columns, max(COLUMNS, self.lanes), lambda j, count: self._standing(i, a, step, rows, j, count)
         )
 
     def _keep(self, k: str, rows: int, lines: Sequence[str]) -> None:
@@ -159,8 +182,8 @@ class SmallProduct(Kernel):
             ones = [f.load(f.at(right, at * along), self.dtype) for at in range(count)]
             return [e.fused(left, f.spread(x, self.kind, width), s) for x, s in zip(ones, sums, strict=True)]
 
-        sums = self._added(term, [e] * count)
-        across = max(self.lanes, min(self.width, VECTORS)) if rows < self.lanes else self.lanes
+        sums = self._added(term, [e] * count, self.terms, [e.number(0.0)] * count)
+        across = max(self.lanes, min(self.width, COLUMNS)) if rows < self.lanes else self.lanes
         for start in range(0, count, across):
             part = sums[start : start + across]
             for row, value in enumerate(transposed(f, part, self.kind, width)):

@@ -79,7 +79,7 @@ class RowProducts(ElementwiseLoop):
         each = max(PART, -(-whole // (max(ROOM // room, 1) * width)) * width)
         count = -(-whole // each)
         rooms = f.get(f"alloca [{count * room} x i8], align {ALIGNED}")
-        lines = self._parts(f, rooms, room, each, count, name)
+        lines = self._all_parts(f, rooms, room, each, count, name)
         f.loop(1, count, 1, lambda k: self._join(f, rooms, f.at(rooms, f.times(k, room))))
         self.at = dict(zip((*self.taken, *self.stored), pointers, strict=True))
         if rows > whole:
@@ -87,7 +87,7 @@ class RowProducts(ElementwiseLoop):
         self._finish(f, rooms)
         return lines
 
-    def _parts(self, f: IRFunction, rooms: str, room: int, each: int, count: int, name: str) -> list[str]:
+    def _all_parts(self, f: IRFunction, rooms: str, room: int, each: int, count: int, name: str) -> list[str]:
         """Write the calls for all parts; return the lines of the function that runs one."""
         part, whole = IRFunction(), self.product.rows - self.product.rows % self.width
         self.at = dict(zip((*self.taken, *self.stored), self.pointers_of(part), strict=True))
@@ -106,12 +106,8 @@ class RowProducts(ElementwiseLoop):
         inside = part.get(f"icmp slt i64 {end}, {whole}")
         end = part.get(f"select i1 {inside}, i64 {end}, i64 {whole}")
         part.loop(first, end, self.width, lambda i: self._tile(part, own, i, self.width))
-        if self.low.threads > 1 and self.product.rows * self.product.columns >= spreading.SPREAD_FROM:
-            return self._spread(f, part, rooms, count, name)
-        self.declared |= part.declared
-        given = f"ptr %slots, ptr %args, ptr {rooms}"
-        f.loop(0, count, 1, lambda k: f.do(f"call void @{name}.part({given}, i64 {k})"))
-        return self._part(part, name)
+        spread = self.low.threads > 1 and self.product.rows * self.product.columns >= spreading.SPREAD_FROM
+        return self._parts(f, part, rooms, count, name, spread)
 
     # -- a tile of rows -----------------------------------------------------------------------------------------------
 

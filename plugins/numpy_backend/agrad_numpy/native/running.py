@@ -18,7 +18,8 @@ from agrad_numpy.native.keeping import BLOCK, BlockLayout, Taken
 from agrad_numpy.native.kernels import KINDS, Kernel, LinalgKernel, MatrixProduct, NumpyLoop
 from agrad_numpy.native.lowering import FusionGroup, LoweredProgram, Placement
 from agrad_numpy.native.numpy_loops import loop_of
-from agrad_numpy.native.products import SmallProduct
+from agrad_numpy.native.packed_products import PackedProduct
+from agrad_numpy.native.products import TiledProduct
 from agrad_numpy.native.row_products import RowProducts
 from agrad_numpy.native.scanning import Scan
 from agrad_numpy.native.vector_math import Math
@@ -36,7 +37,7 @@ LONG = 200_000
 INLINE = 200
 
 #: The kernels that need nothing but a group, by its kind.
-KERNELS = {**KINDS, "small": SmallProduct, "indexed": IndexingKernel, "rows": RowProducts}
+KERNELS = {**KINDS, "tiled": TiledProduct, "indexed": IndexingKernel, "rows": RowProducts}
 
 #: The code that follows a schedule, pairs of a kernel's address and that of its arguments.
 RUN = """
@@ -127,6 +128,8 @@ class Schedule:
             return NumpyLoop(self.low, group, self._math, self._loop, self._number)
         if group.kind in ("product", "solved"):
             return (MatrixProduct if group.kind == "product" else LinalgKernel)(self.low, group, self._math, self._loop)
+        if group.kind == "tiled" and self.low.is_packed(self.low.steps[group.steps[0]]):
+            return PackedProduct(self.low, group, self._math)
         if group.kind != "scan":
             return KERNELS[group.kind](self.low, group, self._math)
         inner = Schedule(self.low.tried.loops[group.steps[0]], self._math)
