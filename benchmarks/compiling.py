@@ -382,7 +382,7 @@ def main() -> int:
     tables += [what_compiles()] if "what" in names else []
     facts = (
         f"{dt.datetime.now(tz=dt.UTC).date()}, {platform.machine()}, one thread, Python {platform.python_version()}, NumPy"
-        f" {np.__version__}, agrad {version_of(load_peer('agrad'))}."
+        f" {version_of(np)}, agrad {version_of(load_peer('agrad'))}."
     )
     print("", facts, sep="\n")
     if options.write:

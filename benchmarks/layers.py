@@ -385,7 +385,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     libs = {peer: load_peer(peer) for peer in PEERS}
     versions = ", ".join(f"{name} {version_of(lib)}" for name, lib in libs.items())
     print(
-        f"Python {platform.python_version()}, {versions}, NumPy {np.__version__}; {arguments.dtype}, 1 thread, CPU time\n"
+        f"Python {platform.python_version()}, {versions}, NumPy {version_of(np)}; {arguments.dtype}, 1 thread, CPU time\n"
     )
     compiled = ["compiled", "native"] * arguments.compiled
     ratios = ["ratio", *(f"{title[:3]}/torch" for title in compiled)]

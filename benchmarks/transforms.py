@@ -179,7 +179,7 @@ def main() -> int:
     gc.freeze()
     versions = ", ".join(f"{name} {version_of(lib)}" for name, lib in libs.items())
     print(
-        f"Python {platform.python_version()}, {versions}, NumPy {np.__version__}; 1 thread, cpu time; medians of {options.rounds}\n"
+        f"Python {platform.python_version()}, {versions}, NumPy {version_of(np)}; 1 thread, cpu time; medians of {options.rounds}\n"
     )
     print(f"{'ms':40}{'agrad':>8}  {'torch':>8}  {'ag/torch':>9}  {'goal':>8}  mark")
     wrong = False
