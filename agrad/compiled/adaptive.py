@@ -62,7 +62,7 @@ class AdaptiveFunction(CompiledFunction):
                 replace(cached, options=self._options, calls=0) for cached in self._cached_programs
             ]
         for cached in self._cached_programs:
-            values = cached.enter(tensors)
+            values = cached.guarded_inputs(tensors)
             if type(values) is list:
                 if not cached.calls:
                     return self._compared(cached, values, tensors)
@@ -71,10 +71,10 @@ class AdaptiveFunction(CompiledFunction):
                 except Stopped:
                     continue
                 except Exception:
-                    if not cached.goes_on:
+                    if not cached.may_continue:
                         raise
                     return self.function(*tensors)
-                return cached.returned(outs, values, tensors, whole=False)
+                return cached.build_results(outs, values, tensors, raw=False)
         self._before -= 1
         if self._before >= 0 or not self._is_open or not _is_usual():
             return self.function(*tensors)
@@ -82,7 +82,7 @@ class AdaptiveFunction(CompiledFunction):
         if (
             new is None
             or new.keys
-            or new.puts
+            or new.placed_writes
             or new.prologue
             or new.epilogue
             or len(self._cached_programs) == MAX_BRANCHES
@@ -103,7 +103,7 @@ class AdaptiveFunction(CompiledFunction):
         except Exception:  # noqa: BLE001 (the function gave something)
             self._decline()
             return found
-        replayed = cached.returned(outs, values, tensors, whole=False)
+        replayed = cached.build_results(outs, values, tensors, raw=False)
         pairs = zip(tree.flatten(found)[0], tree.flatten(replayed)[0], strict=True)
         if not all(equal_in_bits(cached.backend, *(asarray(x)._raw for x in pair)) for pair in pairs):
             self._decline()
@@ -203,13 +203,13 @@ class AdaptivePlainFunction(_FunctionRecord):
         if (
             cached is None
             or cached.keys
-            or not cached.one
-            or type(cached.leaves[0][0]) is not Leaf
+            or not cached.returns_one
+            or type(cached.result_leaves[0][0]) is not Leaf
             or cached.backward is not None
         ):
             self._is_open = False
             return None
-        values, at = cached.gather(tree.flatten((args, {}))[0]), cached.leaves[0][1]
+        values, at = cached.gather(tree.flatten((args, {}))[0]), cached.result_leaves[0][1]
         executor = chosen_executor() or (NATIVE if self._calls >= CALLS_BEFORE_C and may_choose_native() else None)
         run, array = (
             cached.program.runner(cached.backend, executor=executor, exact=True, threads=1),
@@ -300,7 +300,7 @@ class AdaptiveCFunction(_FunctionRecord):
         key = self._programs._key(leaves, treedef, mode.current())
         for row in self._cached:
             cached, made, known = row
-            values = cached.enter(leaves) if known == key else None
+            values = cached.guarded_inputs(leaves) if known == key else None
             if type(values) is not list:
                 continue
             first = _taking(cached, len(place))
@@ -342,7 +342,7 @@ def _made(cached: CachedProgram, places: tuple[int, ...]) -> CFunction | None:
     """Return the C function of a program, with its inputs in another order."""
     program = cached.program
     inputs = tuple(program.inputs[at] for at in places)
-    program = program.replaced(inputs=inputs, outputs=(program.outputs[cached.leaves[0][1]],), outside={})
+    program = program.replaced(inputs=inputs, outputs=(program.outputs[cached.result_leaves[0][1]],), outside={})
     try:
         found: CFunction = program.cfunc(exact=True)
     except CFunctionError:
@@ -358,9 +358,9 @@ def _taking(cached: CachedProgram, count: int) -> list[int] | None:
     if (
         fails
         or not alone
-        or not cached.one
+        or not cached.returns_one
         or backend.name != "numpy"
-        or type(cached.leaves[0][0]) not in (Leaf, Number)
+        or type(cached.result_leaves[0][0]) not in (Leaf, Number)
     ):
         return None
     place = {number: at for at, number in enumerate(program.inputs)}

@@ -1,4 +1,4 @@
-"""Build the cached program of a traced call, with all conditions under which it holds."""
+"""Build the cached program of a traced call, with the conditions under which it holds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TracedCall(NamedTuple):
     Attributes
     ----------
     tracer : Tracer
-        What it did.
+        The recorder of its steps.
     arguments : Structure
         Its arguments in the form for a program.
     values : list
@@ -52,9 +52,9 @@ class TracedCall(NamedTuple):
     first : int
         The creation number of its first node.
     function : callable
-        What was called.
+        The function that was called.
     pure : bool
-        Assume that everything it found is constant, except for tensors' values.
+        Whether everything it found is taken to be constant, except for tensors' values.
     """
 
     tracer: Tracer
@@ -71,7 +71,7 @@ class TracedCall(NamedTuple):
         return self.captured.returned
 
     def looked_at(self) -> Iterable[Found]:
-        """Return the values that it found outside of its arguments, in the order of reading."""
+        """Return the values that it found outside of its arguments, in the order in which it read them."""
         return self.captured.seen.looked_at()
 
 
@@ -83,7 +83,7 @@ def build_program(call: TracedCall, options: Mapping[str, Any]) -> CachedProgram
     call : TracedCall
         The call.
     options : mapping
-        How to run the program.
+        The options for running the program.
 
     Raises
     ------
@@ -95,80 +95,81 @@ def build_program(call: TracedCall, options: Mapping[str, Any]) -> CachedProgram
     refuse_changed_settings(tracer)
     refuse_shared_arrays(call)
     refuse_changed_histories(tracer)
-    demand_what_python_saw(call)
+    guard_numbers(call)
     results = Results.of(call)
     if isinstance(tracer, BlankTracer):  # the code that runs the program differentiates it
         results = results._replace(followed=[])
     with hooks_tracked(tracer, hooks, nodes, alone=len(results.followed) == 1) as pass_tracker:
         backward, targets, saved = backward_of(tracer, [t for _, t in results.followed], call.first, hooks)
-        late = pass_tracker.conditions
+        backward_links = pass_tracker.conditions
     conditions = list(tracer.conditions)
     tracer.also = [
         *(condition.number for condition in conditions),
         *(number for number, _ in tracer.epilogue),
         *saved,
     ]
-    asked = [item[1] for item in tracer.prologue if item[0] == "setting"]
-    program = program_of(tracer, results.structure, call.arguments, call.values, call.captured.seen, asked)
-    if not {one.number for one in hooks} <= {number for step in program.steps for number in step.made}:
+    settings = [item[1] for item in tracer.prologue if item[0] == "setting"]
+    program = program_of(tracer, results.structure, call.arguments, call.values, call.captured.seen, settings)
+    if not {hook.number for hook in hooks} <= {number for step in program.steps for number in step.made}:
         raise CaptureError("capture: a hook is registered on a value that no result depends on")
     refuse_escaped(call, program)
     if backward is not None:
         refuse_changes(tracer, program)
-        program, backward = kept_last(program, backward)
-    ways = OutsidePaths(call)
-    the_same = ways.to_returned(results)
-    outside = ways.to_outside(program)
-    written = ways.to_written(program)
-    given = ways.to_given(program)
-    alone = ways.to_alone(outside)
-    again = ways.to_again([*(one.link for one in (*outside, *alone)), *written])
-    had_grad = ways.guard_gradients(program)
+        program, backward = with_kept_last(program, backward)
+    paths = OutsidePaths(call)
+    outside_results = paths.to_results(results)
+    outside = paths.to_inputs(program)
+    written = paths.to_written(program)
+    outer_grads = paths.to_outer_grads(program)
+    unread = paths.to_unread(outside)
+    other_paths = paths.others_to([*(array.link for array in (*outside, *unread)), *written])
+    had_grad = paths.guard_gradients(program)
     return CachedProgram(
         program=program,
         backend=tracer.backend or default_backend(),
         backward=backward,
-        links=ways.conditions([*outside, *alone]),
+        links=paths.conditions([*outside, *unread]),
         outside=outside,
-        alone=alone,
-        again=again,
-        found_too=ways.to_found_too(),
-        distinct=ways.to_distinct(),
-        hooked=[
+        unread=unread,
+        other_paths=other_paths,
+        outside_arguments=paths.to_arguments(),
+        distinct=paths.to_distinct(),
+        argument_hooks=[
             (at, hooks_at(value))
             for at, value in enumerate(call.values)
             if isinstance(value, Tensor) and value._node is not None
         ],
         had_grad=had_grad,
         written=written,
-        given=given,
+        outer_grads=outer_grads,
         conditions=conditions,
         prologue=list(tracer.prologue),
         epilogue=list(tracer.epilogue),
-        held=[*{id(one): one for one in tracer.held_by_python}.values()],
+        held_by_python=[*{id(held): held for held in tracer.held_by_python}.values()],
         followed=tuple(number for number, _ in results.followed),
         targets=targets,
-        same=the_same,
-        firsts=results.firsts(),
-        hooks=[(one.number, hook) for one in hooks if one.number is not None and (hook := one.hook) is not None],
-        late=late,
-        goes_on=any(map(may_catch, call.captured.codes)),
+        outside_results=outside_results,
+        first_positions=results.first_positions(),
+        hooks=[(each.number, hook) for each in hooks if each.number is not None and (hook := each.hook) is not None],
+        backward_links=backward_links,
+        may_continue=any(map(may_catch, call.captured.codes)),
         function=call.function,
         options=options,
     )
 
 
-def kept_last(program: Program, backward: CapturedBackward) -> tuple[Program, CapturedBackward]:
-    """Return a program whose last outputs are the values that it keeps for nothing but its backward pass, and that pass.
+def with_kept_last(program: Program, backward: CapturedBackward) -> tuple[Program, CapturedBackward]:
+    """Return a program whose last outputs are the values that it keeps only for its backward pass, and that pass.
 
-    `program` ends with all values that it keeps; those that are inputs, or outputs for another reason, need no output of their own.
+    The outputs of `program` end with all values that the pass needs; an input, or an output for another reason, needs no
+    output of its own.
     """
-    whole = program.outputs[: len(program.outputs) - len(backward.saved)]
-    known = {*whole, *program.inputs}
+    outputs = program.outputs[: len(program.outputs) - len(backward.saved)]
+    known = {*outputs, *program.inputs}
     kept = [number for number in backward.saved if number not in known]
     others = [number for number in backward.saved if number in known]
     return (
-        program.replaced(outputs=(*whole, *kept)),
+        program.replaced(outputs=(*outputs, *kept)),
         replace(backward, saved=(*kept, *others), kept=len(kept)),
     )
 
@@ -177,7 +178,7 @@ def kept_last(program: Program, backward: CapturedBackward) -> tuple[Program, Ca
 
 
 def hooks_of(call: TracedCall) -> tuple[list[RecordedHook], list[Node]]:
-    """Return the hooks that the call registered along a backward pass from its results, and the nodes there."""
+    """Return the hooks that the call registered on the graph of its results, and the nodes of this graph."""
     nodes = graph_of(call.returned, call.first)
     hooks = hooks_left(call.tracer, nodes)
     refuse_hooks(call.tracer, hooks)
@@ -185,16 +186,15 @@ def hooks_of(call: TracedCall) -> tuple[list[RecordedHook], list[Node]]:
 
 
 def refuse_hooks(tracer: Tracer, left: Sequence[RecordedHook]) -> None:
-    """Refuse hooks that no backward program can hold; `left` are those on values that are differentiated outside."""
+    """Refuse hooks that no backward program can hold; `left` are those on the graph of the results."""
     outside = {id(tensor._node) for tensor, *_ in tracer.met.values()}
-    if any(id(one.node) in outside and one.hook is not None for one in tracer.hooked):
+    if any(id(hooked.node) in outside and hooked.hook is not None for hooked in tracer.hooked):
         raise CaptureError(
-            "capture: a hook is registered on a tensor that the function did not make: it is there once more after"
-            " every call"
+            "capture: a hook is registered on a tensor that the function did not create: every call adds it once more"
         )
-    if any(one.handle() is not None for one in left):
-        raise CaptureError("capture: the handle of a hook is kept, by which it may be taken away before it runs")
-    if any(one.number is None for one in left):
+    if any(hooked.handle() is not None for hooked in left):
+        raise CaptureError("capture: the handle of a hook is kept: it may remove the hook before it runs")
+    if any(hooked.number is None for hooked in left):
         raise CaptureError("capture: a hook is registered on a tensor within vmap")
 
 
@@ -202,7 +202,7 @@ def refuse_hooks(tracer: Tracer, left: Sequence[RecordedHook]) -> None:
 
 
 def refuse_changed_settings(tracer: Tracer) -> None:
-    """Refuse settings of optimisers and schedules that were changed by other code than their own."""
+    """Refuse settings of optimisers and schedules that code other than their own has changed."""
     for key, found in changed_between(tracer.settings, settings_of(tracer.setting_owners)).items():
         if key not in tracer.reported_settings:
             raise CaptureError(
@@ -212,17 +212,17 @@ def refuse_changed_settings(tracer: Tracer) -> None:
 
 
 def refuse_shared_arrays(call: TracedCall) -> None:
-    """Refuse several tensors that share one array: a later call could mean either."""
+    """Refuse several tensors that share one array: a later call could mean any of them."""
     tracer = call.tracer
     before = {key: array for key, (_, array, _) in tracer.met.items()}
     owner = {id(before.get(id(t), t._raw)): id(t) for t in call.values if isinstance(t, Tensor)}
-    given: dict[int, Tensor] = {}
+    arguments: dict[int, Tensor] = {}
     for t in call.values:
         if isinstance(t, Tensor):
-            other = given.setdefault(id(before.get(id(t), t._raw)), t)
+            other = arguments.setdefault(id(before.get(id(t), t._raw)), t)
             if other is not t and (other._node is not None or t._node is not None):
                 raise CaptureError(
-                    "capture: two arguments share an array, and a gradient is required of one of them: a program takes them as one"
+                    "capture: two arguments share an array, and one of them requires a gradient: a program takes them as one"
                 )
     known = {id(array) for _, array in tracer.inputs.values()}
     for found in call.looked_at():
@@ -231,7 +231,7 @@ def refuse_shared_arrays(call: TracedCall) -> None:
         array = before.get(id(found.value), found.value._raw)
         if id(array) not in known:
             continue
-        if found.step == ("attribute", "grad") and id(found.value) not in tracer.met:  # it was there before the call
+        if found.step == ("attribute", "grad") and id(found.value) not in tracer.met:  # a gradient from before the call
             continue
         if owner.setdefault(id(array), id(found.value)) != id(found.value):
             raise CaptureError(
@@ -241,20 +241,20 @@ def refuse_shared_arrays(call: TracedCall) -> None:
 
 
 def refuse_changed_histories(tracer: Tracer) -> None:
-    """Refuse outer tensors whose history has changed: a replay writes values only."""
+    """Refuse outer tensors whose history has changed: a replay only writes values."""
     if any(history_of(tensor) != before for tensor, before in tracer.histories.values()):
         raise CaptureError(
-            "capture: a tensor that the function did not make gets another history (it is written to where operations are"
-            " recorded, or by detach_, requires_grad_ or retain_grad): a program writes values alone"
+            "capture: a tensor that the function did not create gets another history (by a write while operations are"
+            " recorded, or by detach_, requires_grad_ or retain_grad): a program only writes values"
         )
 
 
-def demand_what_python_saw(call: TracedCall) -> None:
-    """Turn numbers that agrad's own code has read unobserved into conditions; refuse all conditions combined with effects."""
+def guard_numbers(call: TracedCall) -> None:
+    """Make numbers that agrad's own code has read unobserved conditions; refuse conditions in a call that changes an optimiser."""
     tracer = call.tracer
-    for live in tracer.traced_numbers:
-        if not live.used:
-            tracer.demand(tracer.number_of(live.array), as_plain(live))
+    for traced in tracer.traced_numbers:
+        if not traced.used:
+            tracer.demand(tracer.number_of(traced.array), as_plain(traced))
     if tracer.conditions and any(kind == "effect" for kind, *_ in tracer.prologue):
         raise CaptureError(
             f"capture: a value decides ({tracer.conditions[0].line}) in a call that changes an optimiser's state"
@@ -262,13 +262,12 @@ def demand_what_python_saw(call: TracedCall) -> None:
 
 
 def refuse_changes(tracer: Tracer, program: Program) -> None:
-    """Refuse any change if results are differentiated through a `Function`: the function may have to run again."""
+    """Refuse any change if results are differentiated through a `Function`: the compiled function may have to run again."""
     changes = tracer.prologue or tracer.epilogue or tracer.held_by_python
     if program.functions and (program.writes or changes):
         what = f"writes to {program.writes[0].target}" if program.writes else "changes the settings of an optimiser"
         raise CaptureError(
-            f"capture: it {what}, and what it returns may be differentiated twice through the Function"
-            f" {program.functions[0]}, for which it would run again"
+            f"capture: it {what}, and a second derivative through the Function {program.functions[0]} would run it again"
         )
 
 
@@ -284,15 +283,15 @@ def refuse_escaped(call: TracedCall, program: Program) -> None:
     escaped = tracer.escaped({*program.outputs, *(number for number in held if number is not None)})
     if escaped is not None:
         raise CaptureError(
-            f"capture: a tensor of shape {tuple(escaped.shape)} that the function made lives on, and is none of what it"
-            " returned (a list or an attribute has it)"
+            f"capture: a tensor of shape {tuple(escaped.shape)} that the function created lives on (in a list or an attribute),"
+            " but the function does not return it"
         )
 
 
 def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
-    """Return the arrays of tensors, and those that the graphs behind them keep, including values packed by saved-tensor hooks.
+    """Return the arrays of tensors, and those that their graphs keep, including values packed by saved-tensor hooks.
 
-    These include the gradient of a leaf that is gone: the function created it, and only the graph holds it.
+    The gradient of a leaf that no longer exists is one of them: the function created the leaf, and only the graph holds it.
     """
     left, looked_at = list(tensors), set[Node]()
     pending: list[Any] = []
@@ -309,7 +308,7 @@ def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
     seen: set[int] = set()
     while pending:
         value = pending.pop()
-        if id(value) in seen or isinstance(value, NOT_KEPT):
+        if id(value) in seen or isinstance(value, NOT_SEARCHED):
             continue
         seen.add(id(value))
         if type(value) not in PYTHONS_OWN and backend_of(value) is not None:
@@ -318,17 +317,28 @@ def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
             pending.extend(referents(value))
 
 
-#: Attributes of a graph that keep no values alive.
-NOT_KEPT = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType, str, int, float, Spec, Backend)
+#: Classes of objects in which no array of a graph is searched for.
+NOT_SEARCHED = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.CodeType,
+    types.FrameType,
+    str,
+    int,
+    float,
+    Spec,
+    Backend,
+)
 
 
 def may_catch(code: types.CodeType) -> bool:
-    """Return whether code is the user's and has a `try` or a `with`."""
+    """Return whether code is the user's and may catch an error: it has a `try` or a `with`."""
     file = code.co_filename
     return bool(code.co_exceptiontable) and file not in errors.INTERNAL_FILES and not is_library(file)
 
 
-# -- results, and the ways to what is outside ---------------------------------------------------------------------------
+# -- results, and the paths to outer values -----------------------------------------------------------------------------
 
 
 class Results(NamedTuple):
@@ -337,102 +347,98 @@ class Results(NamedTuple):
     Attributes
     ----------
     structure : Structure
-        In the form of the program.
+        The result in the form for a program.
     leaves : list
-        As the function returned it, flattened.
-    ways : dict of int to AccessPath
-        Where outer tensors among the leaves are found, by their id.
+        Its leaves, as the function returned them.
+    paths : dict of int to AccessPath
+        The paths to the outer tensors among the leaves, by ``id``.
     followed : list of (int, Tensor)
-        The values that may be differentiated, with their numbers.
+        The tensors that may be differentiated, with their numbers.
     """
 
     structure: Structure
     leaves: list[Any]
-    ways: dict[int, AccessPath]
+    paths: dict[int, AccessPath]
     followed: list[tuple[int, Tensor]]
 
     @classmethod
     def of(cls, call: TracedCall) -> Results:
-        """Return the results of a call; refuse new leaves that require a gradient."""
+        """Return the result of a call; refuse new leaves that require a gradient."""
         tracer, leaves = call.tracer, tree.flatten(call.returned)[0]
         structure = results_of(tracer, call.returned, call.values)
-        given_back = list(zip(structure.leaves, leaves, strict=True))
-        taken_in = {number for number, _ in tracer.inputs.values()}
-        sought = {
-            id(t)
-            for leaf, t in given_back
-            if isinstance(leaf, Leaf) and (leaf.number in taken_in or id(t) in tracer.met)
+        pairs = list(zip(structure.leaves, leaves, strict=True))
+        inputs = {number for number, _ in tracer.inputs.values()}
+        wanted = {
+            id(t) for leaf, t in pairs if isinstance(leaf, Leaf) and (leaf.number in inputs or id(t) in tracer.met)
         }
-        ways: dict[int, AccessPath] = {}
-        for found in call.looked_at():  # where it was found first: later places may be ones where the call has put it
-            if id(found.value) in sought:
-                ways.setdefault(id(found.value), found.origin)
+        paths: dict[int, AccessPath] = {}
+        for found in call.looked_at():  # the first path counts: the call itself may have put the tensor at a later one
+            if id(found.value) in wanted:
+                paths.setdefault(id(found.value), found.origin)
         new = [
             (leaf.number, tensor)
-            for leaf, tensor in given_back
-            if isinstance(leaf, Leaf) and leaf.followed and tensor._node is not None and id(tensor) not in ways
+            for leaf, tensor in pairs
+            if isinstance(leaf, Leaf) and leaf.followed and tensor._node is not None and id(tensor) not in paths
         ]
         followed = [*{number: (number, tensor) for number, tensor in new if not tensor.is_leaf}.values()]
         if any(tensor.is_leaf for _, tensor in new):
             raise CaptureError("capture: it returns a new leaf that requires a gradient")
-        return cls(structure, leaves, ways, followed)
+        return cls(structure, leaves, paths, followed)
 
-    def firsts(self) -> list[int]:
-        """Return for each result the position of the first one that is the same object."""
-        places: dict[int, int] = {}
-        return [places.setdefault(id(leaf), at) for at, leaf in enumerate(self.leaves)]
+    def first_positions(self) -> list[int]:
+        """Return, for each leaf, the position of the first one that is the same object."""
+        positions: dict[int, int] = {}
+        return [positions.setdefault(id(leaf), at) for at, leaf in enumerate(self.leaves)]
 
 
 class OutsidePaths:
-    """The ways to the outer values that a program takes, and the links on them, which must be unchanged.
+    """The paths to the outer values that a program takes, and the links on these paths, which must be unchanged.
 
     Attributes
     ----------
     links : list of Link
-        The links that the ways follow.
+        The links on the paths, without the last one of each.
     """
 
     def __init__(self, call: TracedCall) -> None:
         self._call = call
         self.links: list[Link] = []
 
-    def conditions(self, taken: Iterable[OutsideArray | int | Link]) -> list[Link]:
-        """Return all places that must be unchanged: the parts of Python's state that the function read, and the links of the ways.
+    def conditions(self, taken: Iterable[OutsideArray]) -> list[Link]:
+        """Return all places that must be unchanged: the parts of Python's state that the function read, and the links on the paths.
 
         Parameters
         ----------
-        taken : iterable of OutsideArray, int or Link
+        taken : iterable of OutsideArray
             The values that the program looks up at every call.
         """
         call = self._call
         if call.pure:
             return []
-        links = (each.link if isinstance(each, OutsideArray) else each for each in taken)
-        ids = {id(link.value) for link in links if isinstance(link, Link)}
+        ids = {id(array.link.value) for array in taken}
         read = [*call.captured.conditions, *call.captured.guard_the_rest(ids)]
         places = {link.place for link in read}
-        ways = {link.place: link for link in self.links if link.place not in places}
-        return [*read, *ways.values(), *call.tracer.guards]
+        links = {link.place: link for link in self.links if link.place not in places}
+        return [*read, *links.values(), *call.tracer.guards]
 
     def end_of(self, origin: AccessPath) -> Link:
-        """Return the last link of a way, to a value that is looked up at every call; the others are guarded."""
+        """Return the last link of a path, whose value is looked up at every call; guard the others."""
         try:
-            *way, last = links_along(origin)
+            *others, last = links_along(origin)
         except (AttributeError, LookupError, ValueError, TypeError, StopIteration) as error:
             raise CaptureError(f"capture: {origin} no longer exists after the call") from error
-        self.links += way
-        if origin.way[-1] == ("attribute", "grad"):  # as it was before the call
+        self.links += others
+        if origin.way[-1] == ("attribute", "grad"):  # the gradient from before the call
             met = self._call.tracer.met.get(id(last.key))
             return last if met is None else last._replace(value=met[2])
         return last
 
-    def to_returned(self, results: Results) -> dict[int, Link]:
+    def to_results(self, results: Results) -> dict[int, Link]:
         """Return the links to outer tensors that are returned, by position among the results."""
-        return {
-            i: self.end_of(results.ways[id(leaf)]) for i, leaf in enumerate(results.leaves) if id(leaf) in results.ways
-        }
+        paths = results.paths
+        return {i: self.end_of(paths[id(leaf)]) for i, leaf in enumerate(results.leaves) if id(leaf) in paths}
 
-    def to_outside(self, program: Program) -> list[OutsideArray]:
+    def to_inputs(self, program: Program) -> list[OutsideArray]:
         """Return the outer tensors and arrays whose values are inputs."""
         before = dict(self._call.tracer.inputs.values())
         outside = []
@@ -451,23 +457,23 @@ class OutsidePaths:
                 raise CaptureError("capture: an array among the arguments is written to")
         return [target.place if isinstance(target, Argument) else self.end_of(target) for target in targets]
 
-    def to_given(self, program: Program) -> list[int | Link | None]:
+    def to_outer_grads(self, program: Program) -> list[int | Link | None]:
         """Return, for each write, where the tensor that becomes a gradient is found, if the function did not create it."""
         call = self._call
-        put = [
+        grads = [
             grad_of(tensor) if write.what == "grad" else None
             for write, tensor in zip(program.writes, call.tracer.written, strict=True)
         ]
-        wanted = {id(grad) for grad in put if grad is not None}
+        wanted = {id(grad) for grad in grads if grad is not None}
         places: dict[int, int | Link] = {id(value): at for at, value in enumerate(call.values) if id(value) in wanted}
         for found in call.looked_at():
             if id(found.value) in wanted and id(found.value) not in places:
                 places[id(found.value)] = self.end_of(found.origin)
-        return [places.get(id(grad)) for grad in put]
+        return [places.get(id(grad)) for grad in grads]
 
-    def to_alone(self, outside: Sequence[OutsideArray]) -> list[OutsideArray]:
+    def to_unread(self, outside: Sequence[OutsideArray]) -> list[OutsideArray]:
         """Return the tensors that require a gradient and are neither arguments nor inputs."""
-        taken = {id(value) for value in (*(one.link.value for one in outside), *self._call.values)}
+        taken = {id(value) for value in (*(array.link.value for array in outside), *self._call.values)}
         met = self._call.tracer.met
         followed = {key for key, (t, *_) in met.items() if t._node is not None and key not in taken}
         return [
@@ -476,35 +482,41 @@ class OutsidePaths:
             if id(found.value) in followed
         ]
 
-    def to_again(self, taken: Iterable[int | Link]) -> list[tuple[Link, Link]]:
-        """Return the other ways by which a value that the program takes was reached, each with the link that is used."""
-        taken_at = {id(link.value): link for link in taken if isinstance(link, Link)}
-        again = []
-        for found in self._others(taken_at):
-            link, last = taken_at[id(found.value)], self.end_of(found.origin)
+    def others_to(self, taken: Iterable[int | Link]) -> list[tuple[Link, Link]]:
+        """Return the other links by which the call reached values that the program takes, each with the link that the program uses."""
+        used = {id(link.value): link for link in taken if isinstance(link, Link)}
+        others = []
+        for found in self._all_to(used):
+            link, last = used[id(found.value)], self.end_of(found.origin)
             if last.place[:2] != link.place[:2]:
-                again.append((last, link))
-        return again
+                others.append((last, link))
+        return others
 
-    def to_found_too(self) -> list[tuple[Link, int]]:
-        """Return the ways that also led to an argument, each with its position."""
+    def to_arguments(self) -> list[tuple[Link, int]]:
+        """Return the links by which the call also found an argument outside, each with the argument's position."""
         places = {id(value): at for at, value in enumerate(self._call.values) if is_array(value)}
-        return [(self.end_of(found.origin), places[id(found.value)]) for found in self._others(places)]
+        return [(self.end_of(found.origin), places[id(found.value)]) for found in self._all_to(places)]
 
     def to_distinct(self) -> list[tuple[Link, int]]:
-        """Return the ways to tensors that were compared with an argument and differ from it, each with the argument's position."""
+        """Return the links to tensors that were compared with an argument and differ from it, each with the argument's position."""
         places = {id(value): at for at, value in enumerate(self._call.values)}
-        return [(self.end_of(found.origin), places[id(given)]) for given, found in self._call.captured.distinct]
+        return [(self.end_of(found.origin), places[id(argument)]) for argument, found in self._call.captured.distinct]
 
-    def _others(self, wanted: Container[int]) -> Iterator[Found]:
-        """Return where some values, by ``id``, were found, gradients excluded."""
+    def _all_to(self, wanted: Container[int]) -> Iterator[Found]:
+        """Return all paths on which the call found some values, by ``id``; gradients excluded."""
         for found in self._call.looked_at():
             is_grad = found.step == ("attribute", "grad")
             if found.before is not None and id(found.value) in wanted and not is_grad and not self._call.pure:
                 yield found
 
     def guard_gradients(self, program: Program) -> list[tuple[int, bool]]:
-        """Guard whether a gradient exists where one was looked for and none is written; return this for arguments."""
+        """Guard whether outer tensors have a gradient, if the call read it and does not write it; return this for arguments.
+
+        Returns
+        -------
+        list of (int, bool)
+            The position of each such argument among the leaves, and whether it has a gradient.
+        """
         call, tracer = self._call, self._call.tracer
         targets = zip(program.writes, tracer.written, strict=True)
         written = {id(tensor) for write, tensor in targets if write.what == "grad"}

@@ -30,7 +30,7 @@ from agrad.compiled.tracking import (
     SETTERS,
     Tracked,
     instance_dict,
-    is_an_array,
+    is_array_or_scalar,
     is_python_class,
     member_of,
     reports_own_settings,
@@ -83,7 +83,7 @@ MISSING_DEFAULT: Final = dataclasses.MISSING
 SETTING: Final = frozenset({"__setattr__", "__delattr__"})
 
 #: Special methods in C that read all attributes of an object.
-WHOLLY: Final = frozenset({"__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__"})
+READING_ALL: Final = frozenset({"__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__"})
 
 
 class Tracker(ReadingHooks):
@@ -110,7 +110,7 @@ class Tracker(ReadingHooks):
             self.condition(v)
         elif isinstance(v, Tensor):
             return v
-        elif is_an_array(v):
+        elif is_array_or_scalar(v):
             self.use(v)
         elif isinstance(v, CONTAINERS) and type(member_of(kind, "__bool__")) is not types.FunctionType:
             self.length(v)
@@ -135,10 +135,10 @@ class Tracker(ReadingHooks):
         if self.native and type(v) not in (bool, str, type(None)):
             frame = getframe(2)
             if id(frame) not in self.driven:
-                self._given_out(v)
+                self._pass_out(v)
         return v
 
-    def _given_out(self, v: Any) -> None:
+    def _pass_out(self, v: Any) -> None:
         if type(v) in PLAIN:
             self.condition(v)
         elif self.native == "c":  # which may compare it, or test its truth
@@ -207,7 +207,7 @@ class Tracker(ReadingHooks):
         if found is None or any(not hasattr(found, name) for name in names if name != "*"):
             self.decline(f"{module} is imported for the first time")
             return
-        self._kept.append(found)
+        self._kept_alive.append(found)
         if whose_module(found) == "user":
             self.add(Link(sys.modules.__getitem__, module, found, f"the module {module}"), ("module", module))
         for name in names:
@@ -219,12 +219,12 @@ class Tracker(ReadingHooks):
     def out_of_agrad(self, value: Any) -> Any:
         """Return the result of agrad's code, with plain floats for numbers of the program."""
         kind = type(value)
-        if kind in LIVE:
+        if kind in TRACED:
             return self.tracer.out(value)
         if kind is tuple or kind is list:
-            if any(type(part) in LIVE for part in value):
+            if any(type(part) in TRACED for part in value):
                 return kind(map(self.out_of_agrad, value))
-        elif kind is dict and any(type(part) in LIVE for part in value.values()):
+        elif kind is dict and any(type(part) in TRACED for part in value.values()):
             return {key: self.out_of_agrad(part) for key, part in value.items()}
         return value
 
@@ -237,7 +237,7 @@ class Tracker(ReadingHooks):
         kind = type(l)
         if isinstance(l, MUTABLE):
             self.changing(l)
-        elif not isinstance(l, Tensor) and kind not in PLAIN and is_an_array(l):
+        elif not isinstance(l, Tensor) and kind not in PLAIN and is_array_or_scalar(l):
             self.writing(l)
             if isinstance(r, Tensor):  # it may have other names, so no step can represent it
                 self.decline(f"{self.called(l)} is written to by values of a tensor")
@@ -250,11 +250,11 @@ class Tracker(ReadingHooks):
             for other in (r,) if a and not b else (l,) if b and not a else ():
                 if type(other) not in PLAIN and not is_array(other):
                     self.handed(other)
-            return self._native(function, l, r)
+            return self._agrad_result(function, l, r)
         first, second = self.number_for_agrad(l), self.number_for_agrad(r)
         if first is not l or second is not r:
             if type(first) in NUMBERS and type(second) in NUMBERS:
-                return self._native(function, first, second)
+                return self._agrad_result(function, first, second)
             self.condition(l)
             self.condition(r)
         if type(l) in PLAIN and type(r) in PLAIN:
@@ -270,45 +270,45 @@ class Tracker(ReadingHooks):
             self.use(r)
         made = function(l, r)
         if type(made) not in PLAIN and not self.is_known(made):
-            if is_an_array(made):
+            if is_array_or_scalar(made):
                 return self.fresh(made)
             self.fresh_all(made)
         return made
 
-    def _native(self, function: Any, *args: Any) -> Any:
+    def _agrad_result(self, function: Any, *args: Any) -> Any:
         """Call code that is not instrumented, and record its result."""
-        return self._taken(self.call_agrad(function, args, {}))
+        return self._receive(self.call_agrad(function, args, {}))
 
-    def _taken(self, made: Any) -> Any:
+    def _receive(self, made: Any) -> Any:
         """Return the result of agrad's or C's code, as instrumented code receives it."""
         kind = type(made)
         if kind in PLAIN or isinstance(made, Tensor):
             return made
         made = self.out_of_agrad(made)
         if type(made) not in PLAIN and id(made) not in self.known:
-            self._is_computed(made)
+            self._record_computed(made)
             self.fresh_all(made)
         return made
 
-    def _is_computed(self, made: Any) -> None:
+    def _record_computed(self, made: Any) -> None:
         """Record arrays that agrad has computed without history: no other code may read them."""
         if isinstance(made, list | tuple | dict):
             for inside in made.values() if isinstance(made, dict) else made:
                 if type(inside) not in PLAIN and not isinstance(inside, Tensor):
-                    self._is_computed(inside)
+                    self._record_computed(inside)
         elif not (self.tracer.inputs or self.tracer.traced_numbers or self.tracer.draws):
             self.fresh(made)  # from constants only
-        elif (is_an_array(made) or hasattr(type(made), "__array__")) and id(made) not in self.known:
+        elif (is_array_or_scalar(made) or hasattr(type(made), "__array__")) and id(made) not in self.known:
             self.known[id(made)] = Tracked(made, ARGUMENT)
 
     def unary(self, op: str, v: Any) -> Any:
         """Return the result of a unary operator."""
         live = self.number_for_agrad(v)
         if live is not v and op in ("neg", "pos"):
-            return self._native(operator.mul, live, -1.0) if op == "neg" else v
+            return self._agrad_result(operator.mul, live, -1.0) if op == "neg" else v
         self.use(v)
         if isinstance(v, Tensor):
-            return self._native(OPERATORS[op], v)
+            return self._agrad_result(OPERATORS[op], v)
         made = OPERATORS[op](v)
         return made if type(made) in PLAIN or self.is_known(made) else self.fresh(made)
 
@@ -320,8 +320,8 @@ class Tracker(ReadingHooks):
                 if isinstance(one, Tensor):
                     if other is None or type(other) in PLAIN:
                         self.facts(one)
-                    elif (id(one) in self.arguments and self._is_told_apart(one, other)) or (
-                        id(other) in self.arguments and self._is_told_apart(other, one)
+                    elif (id(one) in self.arguments and self._guard_distinct(one, other)) or (
+                        id(other) in self.arguments and self._guard_distinct(other, one)
                     ):
                         continue
                     else:
@@ -333,13 +333,13 @@ class Tracker(ReadingHooks):
                         self.identity(one)
             return function(l, r)
         if op in ("in", "not_in"):
-            self.told_by_identity(l)
+            self.looked_for(l)
         if isinstance(l, Tensor) or isinstance(r, Tensor):
             if op not in ("in", "not_in"):
                 for other in (l, r):
                     if type(other) not in PLAIN and not isinstance(other, Tensor) and not is_array(other):
                         self.handed(other)
-                return self._native(function, self.number_for_agrad(l), self.number_for_agrad(r))
+                return self._agrad_result(function, self.number_for_agrad(l), self.number_for_agrad(r))
             self.identity(l) if isinstance(l, Tensor) else None
         if (
             op in ("in", "not_in")
@@ -351,7 +351,7 @@ class Tracker(ReadingHooks):
             if self.is_found(r):
                 at = self.at(r).at or self.root(r)
                 if l in r:
-                    if id(r) not in self._before:
+                    if id(r) not in self._contents_before:
                         self.require(
                             HasKey(r),
                             l,
@@ -371,7 +371,7 @@ class Tracker(ReadingHooks):
         made = function(l, r)
         return made if type(made) in PLAIN or self.is_known(made) else self.fresh(made)
 
-    def _is_told_apart(self, argument: Any, other: Any) -> bool:
+    def _guard_distinct(self, argument: Any, other: Any) -> bool:
         """Make it a condition that an argument is, or is not, a certain outer tensor; return whether it is one."""
         if argument is other:  # found as well, which is a condition
             return any(found.value is other and found.before is not None for found in self.order)
@@ -421,7 +421,7 @@ class Tracker(ReadingHooks):
             return self._agrad(f, (f, *args), args, kwargs)
         caller = member_of(kind, "__call__")
         if kind.__name__ in ("ReferenceType", "weakref"):
-            return self._referred(f)
+            return self._dereference(f)
         if kind.__name__ == "cython_function_or_method":  # as NumPy's own functions that draw
             return self._unknown(f, args, kwargs)
         self.at(f)
@@ -441,13 +441,13 @@ class Tracker(ReadingHooks):
         owner = getattr(f, "__self__", None)
         return type(owner).__module__ == "_io" and f.__name__ in ("write", "writelines", "flush")
 
-    def _put_out(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _produce_output(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Produce output, at this capture and at no replay: values read for it are not part of the program."""
         before = mode.get_mode()
         CURRENT.tracker = None
         mode.push(recorder=None)
         try:
-            return self._outwards(f, args, kwargs)
+            return self._call_c(f, args, kwargs)
         finally:
             mode.set_mode(before)
             if self.tracer.failure is None:
@@ -455,7 +455,7 @@ class Tracker(ReadingHooks):
 
     def _unknown(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._is_output(f):
-            return self._put_out(f, args, kwargs)
+            return self._produce_output(f, args, kwargs)
         module = getattr(f, "__module__", None)
         name = getattr(f, "__qualname__", None) or getattr(f, "__name__", type(f).__name__)
         for part, reason in REASONS.items():
@@ -464,15 +464,15 @@ class Tracker(ReadingHooks):
         self.decline(
             f"{f'{module}.' if module and module != 'builtins' else ''}{name} is called, and it is unknown what it reads and changes"
         )
-        return self._outwards(f, args, kwargs)
+        return self._call_c(f, args, kwargs)
 
-    def _outwards(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self._below("c", f, args, kwargs)
+    def _call_c(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._call_native("c", f, args, kwargs)
 
     def _python(self, function: types.FunctionType, whole: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
         """Call a Python function: instrumented, agrad's own, NumPy's, or one generated by Python."""
         if self.tracer.effects == "first" and self._is_output(function):
-            return self._put_out(whole, args, kwargs)
+            return self._produce_output(whole, args, kwargs)
         self.at(function)
         self.ensure(function)
         code = function.__code__
@@ -490,7 +490,7 @@ class Tracker(ReadingHooks):
                 self.decline(f"{function.__qualname__} is a coroutine")
             else:
                 self.decline(f"{function.__qualname__} is called, and its source is not available")
-            return self._outwards(whole, args, kwargs)
+            return self._call_c(whole, args, kwargs)
         native, self.native = self.native, ""
         try:
             made = whole(*args, **kwargs)
@@ -509,7 +509,7 @@ class Tracker(ReadingHooks):
                 self.use(part)
         for part in full[:1]:
             self.ensure_special(type(part), *SETTERS)
-        made = self._outwards(whole, args, kwargs)
+        made = self._call_c(whole, args, kwargs)
         if name == "__init__" and full:
             for inside in (instance_dict(full[0]) or {}).values():
                 if not self.is_known(inside):
@@ -529,12 +529,12 @@ class Tracker(ReadingHooks):
             if type(part) not in PLAIN:
                 self.handed(part)
                 if type(part) in (types.BuiltinFunctionType, functools.partial) and not is_kept:
-                    self._callable(part)
+                    self._check_callback(part)
         if type(f) is types.FunctionType and f.__closure__:
             self.ensure(f)
         if full and getattr(f, "__name__", "") == "step" and reports_own_settings(full[0]) and "state" in vars(full[0]):
-            self.filled.append((vars(full[0])["state"], f"how much state {self.called(full[0])} has"))
-        return self._taken(self.call_agrad(f, args, kwargs))
+            self.filled_tables.append((vars(full[0])["state"], f"how much state {self.called(full[0])} has"))
+        return self._receive(self.call_agrad(f, args, kwargs))
 
     # -- classes ------------------------------------------------------------------------------------------------------
 
@@ -545,7 +545,7 @@ class Tracker(ReadingHooks):
             if type(value) is float:
                 return value
             if isinstance(value, Tensor):
-                return self._native(_as_float, value)
+                return self._agrad_result(_as_float, value)
         if kind is int and len(args) == 1 and type(args[0]) is int:
             return args[0]
         if kind is type and len(args) == 1:
@@ -567,7 +567,7 @@ class Tracker(ReadingHooks):
         if isinstance(kind, enum.EnumMeta):
             for a in args:
                 self.use(a)
-            return self.primitively(kind, *args)
+            return self.call_uninstrumented(kind, *args)
         row = effects_of(kind)
         if row is not None:
             return self._by_row(kind, row, args, kwargs)
@@ -595,7 +595,7 @@ class Tracker(ReadingHooks):
         init = member_of(kind, "__init__")
         if type(init) is types.FunctionType and is_generated(init.__code__):
             self.ensure_special(kind, *SETTERS)
-            self._of_fields(kind)
+            self._record_fields(kind)
             native, self.native = self.native, "agrad"  # `self` of the methods it calls is new
             try:
                 made = kind(*args, **kwargs)
@@ -617,7 +617,7 @@ class Tracker(ReadingHooks):
             self.fresh_all(made.args)
         return made if self.is_known(made) and id(made) in self.known else self.fresh(made)
 
-    def _of_fields(self, kind: Any) -> None:
+    def _record_fields(self, kind: Any) -> None:
         """Record the defaults of a dataclass, and the functions called for them."""
         fields = member_of(kind, "__dataclass_fields__")
         for field in () if fields is MISSING else fields.values():
@@ -644,12 +644,12 @@ class Tracker(ReadingHooks):
             self.ensure_class(kind)
         return kind
 
-    def is_of(self, f: Any, value: Any, base: type) -> Any:
+    def is_abc_instance(self, f: Any, value: Any, base: type) -> Any:
         """Return whether an object or a class is an instance or subclass of an abstract base class: it may be registered later."""
         kind = self._class_of(value) if f is builtins.isinstance else value
         self.at(base)
         before, CURRENT.tracker = CURRENT.tracker, None
-        self.beneath += 1
+        self.native_depth += 1
         try:
             made = f(value, base)
             if isinstance(kind, type):
@@ -658,7 +658,7 @@ class Tracker(ReadingHooks):
                     is_one, kind, issubclass(kind, base), f"what a {base.__name__} is", ("is", id(kind), id(base))
                 )
         finally:
-            self.beneath -= 1
+            self.native_depth -= 1
             if self.tracer.failure is None:
                 CURRENT.tracker = before
         return made
@@ -700,7 +700,7 @@ class Tracker(ReadingHooks):
             self.ensure(owner)
             return f(*args, **kwargs)
         if name == "__getattribute__" and args and isinstance(args[0], str):
-            return self._got(owner, str.__str__(args[0]), f)
+            return self._read_past_getattribute(owner, str.__str__(args[0]), f)
         if name in ("__setitem__", "__delitem__") and isinstance(owner, MUTABLE):
             self.use(args[0])
             self._writing_base(owner)
@@ -741,12 +741,12 @@ class Tracker(ReadingHooks):
             return f(*args, **kwargs)
         if isinstance(owner, Tensor):
             return self._agrad(f, (owner, *args), args, kwargs)
-        if is_an_array(owner):
+        if is_array_or_scalar(owner):
             return self._numpy(f, (owner, *args), kwargs, None, bound=True)
         if name in ("format", "format_map") and kind is str and not all(map(is_plain, (*args, *kwargs.values()))):
             self.decline("an object is converted to text")  # its fields may name any attribute
         row = method_effects(kind, name)
-        if name in WHOLLY:
+        if name in READING_ALL:
             self.looked_into(owner)
             self.use(owner)
         if row is None:
@@ -759,7 +759,7 @@ class Tracker(ReadingHooks):
         if self.is_outside(owner):
             self.changing(owner)
 
-    def _got(self, owner: Any, name: str, f: Any) -> Any:
+    def _read_past_getattribute(self, owner: Any, name: str, f: Any) -> Any:
         """Read an attribute past a `__getattribute__` of the user's."""
         tracked = self.at(owner)
         held = instance_dict(owner)
@@ -799,7 +799,7 @@ class Tracker(ReadingHooks):
         if letter == "f":
             if type(a) not in PLAIN:
                 self.at(a)
-                self._callable(a)
+                self._check_callback(a)
         elif letter == "d":
             self.use(a)
             if isinstance(a, Tensor):
@@ -827,11 +827,11 @@ class Tracker(ReadingHooks):
             if type(a) not in PLAIN:
                 self.at(a)
                 self.handed(a)
-                self._callable(a)
+                self._check_callback(a)
         elif type(a) not in PLAIN:
             self.ensure(a)
 
-    def _callable(self, f: Any) -> None:
+    def _check_callback(self, f: Any) -> None:
         """Give up if C would call back unknown code."""
         kind = type(f)
         if kind is types.FunctionType or kind is types.MethodType or isinstance(f, functools.partial):
@@ -893,15 +893,15 @@ class Tracker(ReadingHooks):
             by_c = owner is not MISSING and whose_class(kind) == "python" and not isinstance(owner, CONTAINERS)
             if by_c and self.is_outside(owner):
                 self.decline(f"a {kind.__name__} from outside is iterated over")
-        made = self._outwards(f, args, kwargs)
+        made = self._call_c(f, args, kwargs)
         if row.gives == "view" and type(made) not in PLAIN and not is_array(made):
             self.views[id(made)] = made, full
-        return self._given(row, made, full)
+        return self._record_result(row, made, full)
 
-    def _given(self, row: ArgumentEffects, made: Any, full: Sequence[Any]) -> Any:
+    def _record_result(self, row: ArgumentEffects, made: Any, full: Sequence[Any]) -> Any:
         """Record the result of a C function."""
         kind = type(made)
-        if kind in LIVE:
+        if kind in TRACED:
             return self.tracer.out(made)
         if kind in PLAIN or isinstance(made, Tensor):
             return made
@@ -939,8 +939,8 @@ class Tracker(ReadingHooks):
         self._read_by_row(row, args, kwargs)
         if row.changes:
             self.writing(args[0])
-        made = self._outwards(f, given, kwargs)
-        return self._given(row, made, args)
+        made = self._call_c(f, given, kwargs)
+        return self._record_result(row, made, args)
 
     def _cached(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a cached function: it is a condition that the cache returns this result."""
@@ -975,7 +975,7 @@ class Tracker(ReadingHooks):
             self.require(get, f, made, f"the cache of {inner.__qualname__}", place)
         return made
 
-    def _referred(self, f: Any) -> Any:
+    def _dereference(self, f: Any) -> Any:
         """Follow a weak reference."""
         tracked = self.at(f)
         made = f()
@@ -1065,7 +1065,7 @@ def _isinstance(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     if len(args) == 2:
         value = args[0]
         if type(args[1]) is abc.ABCMeta and not isinstance(value, Tensor) and _is_by_register(args[1]):
-            return t.is_of(f, value, args[1])
+            return t.is_abc_instance(f, value, args[1])
         if isinstance(value, Tensor):
             if any(issubclass(kind, Tensor) and kind is not Tensor for kind in _kinds(args[1])):
                 t.facts(value)
@@ -1166,13 +1166,13 @@ def _extreme(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                 continue
             t.use(v)
         given = (t.fresh(values),) if len(args) == 1 else args
-        return t._taken(t._outwards(f, given, kwargs))
+        return t._receive(t._call_c(f, given, kwargs))
     for v in values:
         t.use(v)
     for v in kwargs.values():
         t._read_as("c", v) if callable(v) else None
     given = (values,) if len(args) == 1 else args
-    return t._outwards(f, given, kwargs)
+    return t._call_c(f, given, kwargs)
 
 
 def _operator(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1248,7 +1248,7 @@ SPECIAL: Final[dict[Any, Callable[..., Any]]] = {
 NUMBERS: Final = frozenset({bool, int, float, TracedFloat})
 
 #: Numbers of the program, as agrad's own functions receive them.
-LIVE: Final = frozenset({TracedFloat, TracedInt})
+TRACED: Final = frozenset({TracedFloat, TracedInt})
 
 
 def is_generated(code: types.CodeType) -> bool:

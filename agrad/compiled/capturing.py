@@ -64,24 +64,24 @@ class CaptureResult(NamedTuple):
         The places that must be unchanged.
     codes : set of code
         The code of the functions that ran.
-    asked : dict of int to Found
-        Tensors and arrays whose properties it used, by ``id``.
-    identical : dict of int to Found
+    facts_used : dict of int to Found
+        The outer tensors and arrays whose properties it used, by ``id``.
+    identity_used : dict of int to Found
         Those whose identity it used.
     distinct : list of (object, Found)
         Arguments, and outer tensors that they were compared with and differ from.
-    looked_up : container of int
-        The ``id`` of places where an optimiser keeps tensors, whose properties no condition checks.
+    optimizer_state : container of int
+        The ``id`` of the paths to tensors in the state of an optimiser, whose properties no condition checks.
     """
 
     returned: Any
     seen: OutsideReads | Reach
     conditions: list[Link]
     codes: set[types.CodeType]
-    asked: dict[int, Found]
-    identical: dict[int, Found]
+    facts_used: dict[int, Found]
+    identity_used: dict[int, Found]
     distinct: Sequence[tuple[Any, Found]] = ()
-    looked_up: Container[int] = ()
+    optimizer_state: Container[int] = ()
 
     def guard_the_rest(self, taken: Container[int]) -> Iterator[Link]:
         """Return the conditions on outer tensors and arrays.
@@ -96,10 +96,10 @@ class CaptureResult(NamedTuple):
             value = found.value
             if found.before is None or not (isinstance(value, Tensor) or is_array(value)):
                 continue
-            if found.step == ("attribute", "grad") or id(found) in self.looked_up:
+            if found.step == ("attribute", "grad") or id(found) in self.optimizer_state:
                 continue
-            asked, same = id(value) in self.asked, id(value) in self.identical
-            if id(value) in taken and not asked and not same:
+            has_facts, same = id(value) in self.facts_used, id(value) in self.identity_used
+            if id(value) in taken and not has_facts and not same:
                 continue
             place = id(found.before.value), found.step
             if str(place) in done:
@@ -109,7 +109,7 @@ class CaptureResult(NamedTuple):
             yield from way
             if same:
                 yield last
-            if asked or not (same and id(value) in taken):  # the same tensor may have other data
+            if has_facts or not (same and id(value) in taken):  # the same tensor may have other data
                 yield Link(SameFacts(last.get, facts_of(value)), last.key, True, f"what {last.name} is")
 
 
@@ -148,10 +148,11 @@ def captured(
                 _close(tracker, returned)
         finally:
             order, links = tracker.order, [*tracker.links.values()]
-            asked, identical, distinct = tracker.asked, tracker.identical, tracker.distinct
-            looked_up = tracker.looked_up
+            facts_used, identity_used, distinct = tracker.facts_used, tracker.identity_used, tracker.distinct
+            optimizer_state = tracker.optimizer_state
             tracker.restore()
-    return CaptureResult(returned, OutsideReads(order), links, set(met.values()), asked, identical, distinct, looked_up)
+    seen, codes = OutsideReads(order), set(met.values())
+    return CaptureResult(returned, seen, links, codes, facts_used, identity_used, distinct, optimizer_state)
 
 
 #: Why there is no program if Python does not report which functions run.
@@ -173,7 +174,7 @@ def introduce(tracker: Tracker, function: Any, args: Any, kwargs: Any, leaves: S
             continue
         if isinstance(value, Tensor):
             tracker.arguments[id(value)] = value
-            tracker.hooked(value, Found(value))
+            tracker.see_hooks(value, Found(value))
         elif id(value) in ids:
             tracker.root(value)
             tracker.ensure(value)
@@ -189,8 +190,8 @@ def _close(tracker: Tracker, returned: Any) -> None:
     """Give up if the call has changed something, or returned something that no program could."""
     if tracker.raised is not None:
         tracker.decline(f"the function goes on after an error, {type(tracker.raised).__name__}")
-    tracker.unchanged()
-    for table, name in tracker.filled:
+    tracker.check_unchanged()
+    for table, name in tracker.filled_tables:
         tracker.require(len, table, len(table), name, ("len", id(table)))
     pending, given = [returned], set[int]()
     while pending:
@@ -221,7 +222,7 @@ def _close(tracker: Tracker, returned: Any) -> None:
 
 def _end_generators(tracker: Tracker) -> None:
     """End the generators that an object created by the call holds: they go with it, and may run code then."""
-    left = [made for made in (reference() for reference in tracker.begun) if made is not None]
+    left = [made for made in (reference() for reference in tracker.created_generators) if made is not None]
     if not left or tracker.tracer.failure is not None:
         return
     before, CURRENT.tracker = CURRENT.tracker, tracker
@@ -230,7 +231,7 @@ def _end_generators(tracker: Tracker) -> None:
             made.close()
     finally:
         CURRENT.tracker = before
-    tracker.unchanged()
+    tracker.check_unchanged()
 
 
 def is_output(tracker: Tracker, value: Any) -> bool:
@@ -337,7 +338,7 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
         known[id(code)] = has_hooks
         return has_hooks
     kind = whose(code.co_filename)
-    if id(code) in tracker.passed_over and CURRENT.tracker is tracker:
+    if id(code) in tracker.deferred and CURRENT.tracker is tracker:
         tracker.decline(f"{code.co_qualname} in {code.co_filename.rpartition('/')[2]} runs unseen")
         return False
     if kind in ("agrad", "arrays") or code.co_filename in (
@@ -349,19 +350,22 @@ def _met(tracker: Tracker, frame: types.FrameType, met: dict[int, types.CodeType
     is_text = code.co_name in ("<module>", "__create_fn__") and code.co_filename.startswith(
         "<"
     )  # code that a library has generated itself
-    is_beneath = tracker.beneath > 0 or _is_called_by_agrad(frame.f_back)
+    is_beneath = tracker.native_depth > 0 or _is_called_by_agrad(frame.f_back)
     if is_beneath and (kind != "user" or is_text) and _is_agrads(frame.f_back):
         return False
-    if tracker.beneath and kind == "user" and may_be_kernel(code.co_filename) and _is_agrads(frame.f_back):
+    if tracker.native_depth and kind == "user" and may_be_kernel(code.co_filename) and _is_agrads(frame.f_back):
         return False
-    if tracker.runs_kernels and tracker.beneath and kind == "user" and _is_step(tracker, frame.f_back):
+    if tracker.runs_kernels and tracker.native_depth and kind == "user" and _is_step(tracker, frame.f_back):
         return False
     if _is_in_a_hook(frame.f_back):
         return False
     if kind == "library" and frame.f_back is not None:
         if frame.f_back.f_code.co_filename in OURS:
             return False
-        if not tracker.beneath and _works_for(frame.f_back) in ("agrad", "arrays"):  # `x[i] = 1.0` calls agrad's own
+        if not tracker.native_depth and _works_for(frame.f_back) in (
+            "agrad",
+            "arrays",
+        ):  # `x[i] = 1.0` calls agrad's own
             return False
     if CURRENT.tracker is not tracker:
         return False

@@ -150,7 +150,7 @@ def differences(
     if structure != results.treedef:
         yield f"the structure of its result, {structure}"
         return
-    for path, (leaf, at), now in zip(structure.paths(), cached.leaves, leaves, strict=True):
+    for path, (leaf, at), now in zip(structure.paths(), cached.result_leaves, leaves, strict=True):
         where = f"its result{f' at {path}' if path else ''}"
         if isinstance(leaf, Leaf | Number):
             yield from _differing(answers, now._raw if isinstance(now, Tensor) else now, at, where, exact)
@@ -159,8 +159,8 @@ def differences(
                 yield f"{where}: which argument, or whether it is one"
         elif not _are_equal(now, leaf):
             yield f"{where} ({now!r}, and {leaf!r} in the capture)"
-    written = [outs[at] for _, _, at in cached.puts if at >= 0]
-    for (write, _, at), target in zip(cached.puts, targets, strict=True):
+    written = [outs[at] for _, _, at in cached.placed_writes if at >= 0]
+    for (write, _, at), target in zip(cached.placed_writes, targets, strict=True):
         now = target if write.what == "data" else target.grad
         if (now is None) != (write.number is None):
             yield f"whether {write.target} has a gradient"

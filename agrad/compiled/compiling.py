@@ -133,23 +133,23 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         found = self._quick.find(args, kwargs)
         if found:
-            programs, leaves, treedef, whole = found
+            programs, leaves, treedef, raw = found
             for cached in programs:
-                values = cached.enter(leaves)
+                values = cached.guarded_inputs(leaves)
                 if type(values) is list:
                     quick = cached.quick
-                    if quick is not None and not whole:
-                        run, give = quick
+                    if quick is not None and not raw:
+                        run, make = quick
                         try:
                             outs = run(*values)
                         except Exception as error:
-                            if run is cached.runner and not cached.goes_on:
+                            if run is cached.runner and not cached.may_continue:
                                 cached.explain(error, values)
                                 raise
                             outs = None  # it runs again below: the operations raise it themselves
                         if outs is not None:
-                            return give(outs, leaves, None)
-                    outcome = self._run(cached, values, leaves, args, kwargs, whole=whole)
+                            return make(outs, leaves, None)
+                    outcome = self._run(cached, values, leaves, args, kwargs, raw=raw)
                     if outcome is not MISSED:
                         return outcome
         if mode.recorder() is not None:  # part of another program
@@ -165,10 +165,10 @@ class CompiledFunction:
         differing = None
         programs = self._cached.get(key, [])
         for cached in programs:
-            difference = cached.enter(leaves)
+            difference = cached.guarded_inputs(leaves)
             if isinstance(difference, list):
                 self._quick.learn(args, kwargs, leaves, treedef, programs)
-                outcome = self._run(cached, difference, leaves, args, kwargs, whole=is_raw(leaves))
+                outcome = self._run(cached, difference, leaves, args, kwargs, raw=is_raw(leaves))
                 if outcome is not MISSED:
                     return outcome
                 lines = ", ".join(dict.fromkeys(c.line for c in cached.conditions))
@@ -229,7 +229,7 @@ class CompiledFunction:
         leaves, treedef = tree.flatten((args, kwargs))
         key = self._key(leaves, treedef, mode.current())
         for cached in self._cached.get(key, ()):
-            if isinstance(cached.enter(leaves), list):
+            if isinstance(cached.guarded_inputs(leaves), list):
                 return cached
         if key in self._failures:
             raise CaptureError(self._failures[key])
@@ -294,7 +294,7 @@ class CompiledFunction:
         finally:
             if isinstance(tracer, BlankTracer):
                 tracer.put_back()
-        reason = str(tracer.failure) if cached is None else cached.beside()
+        reason = str(tracer.failure) if cached is None else cached.side_effect()
         if cached is None or reason:
             raise CaptureError(reason)
         return cached
@@ -402,7 +402,7 @@ class CompiledFunction:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         *,
-        whole: bool,
+        raw: bool,
     ) -> Any:
         """Replay a cached program on inputs; return `MISSED` if a value branches otherwise than in the capture."""
         cached.calls = calls = cached.calls + 1
@@ -414,18 +414,18 @@ class CompiledFunction:
             except Stopped:
                 return MISSED
             except Exception as error:
-                if cached.goes_on:
+                if cached.may_continue:
                     return MISSED
                 cached.explain(error, values)
                 raise
-            gives = cached.gives
-            if gives is None or whole:
-                return cached.returned(outs, values, leaves, whole=whole)
+            maker = cached.result_maker
+            if maker is None or raw:
+                return cached.build_results(outs, values, leaves, raw=raw)
             if self._check != "doubling" and cached.stopping is cached.program:
-                cached.quick = cached.quick_run(), gives
-            return gives(outs, leaves, None)
-        before = [held.copy() for held in cached.held]
-        targets = cached.writing(leaves)
+                cached.quick = cached.quick_run(), maker
+            return maker(outs, leaves, None)
+        before = [held.copy() for held in cached.held_by_python]
+        targets = cached.write_targets(leaves)
         try:
             if cached.prologue:
                 settings = iter(cached.settings)
@@ -442,20 +442,20 @@ class CompiledFunction:
             try:
                 outs = cached.run(values)
             except Exception as error:
-                if not (cached.goes_on or isinstance(error, Stopped)):
+                if not (cached.may_continue or isinstance(error, Stopped)):
                     raise
-                any(map(dict.update, cached.held, before))  # each returns None
+                any(map(dict.update, cached.held_by_python, before))  # each returns None
                 rewind_generators(cached, values)
                 return MISSED
             made: dict[int, Tensor] = {}
-            returned = cached.returned(outs, values, leaves, whole=whole, made_of=made)
-            for at, do in cached.afterwards:
+            returned = cached.build_results(outs, values, leaves, raw=raw, tensors=made)
+            for at, do in cached.epilogue_outputs:
                 do(cached.backend.item(outs[at]))
-            if cached.puts:  # last, in one call: a call has all of its effects, or none
+            if cached.placed_writes:  # last, in one call: a call has all of its effects, or none
                 cached.write(outs, targets, made)
         except BaseException:
             if not any(target.is_written for target in targets):
-                any(map(dict.update, cached.held, before))  # each returns None
+                any(map(dict.update, cached.held_by_python, before))  # each returns None
                 rewind_generators(cached, values)
             raise
         return returned
@@ -469,7 +469,7 @@ class CompiledFunction:
         kwargs: dict[str, Any],
     ) -> Any:
         """Call the function uncompiled, and check that a replay gives the same result."""
-        targets = [at_place(link, leaves) for _, link, _ in cached.puts]
+        targets = [at_place(link, leaves) for _, link, _ in cached.placed_writes]
         keys: list[Any] = []
         settings: list[Any] = []
         first = next_seq()
@@ -480,13 +480,13 @@ class CompiledFunction:
         for (at, _), key in zip(cached.keys, keys, strict=True):
             values[at] = key
         for (at, _), value in zip(cached.settings, settings, strict=True):
-            values[at] = cached.number(value)
+            values[at] = cached.from_number(value)
         try:
             outs = cached.run(values)
         except Stopped:
             return returned  # another program's call
         except Exception as error:  # noqa: BLE001 (it is told)
-            if not cached.goes_on:
+            if not cached.may_continue:
                 self._report_difference(f"an error, {type(error).__name__}: {error}", error)
             return returned
         if cached.hooks:

@@ -82,10 +82,10 @@ class HasKey:
 
 
 #: By the getter of a link: the attribute whose key is usually the same, and is checked first.
-MOSTLY: dict[Callable[[Any], Any], str] = {}
+FIRST_COMPARED: dict[Callable[[Any], Any], str] = {}
 
 
-def called(get: Callable[[], Any]) -> Any:
+def result_of(get: Callable[[], Any]) -> Any:
     """Return the result of a function without arguments: a `Link` of it."""
     return get()
 
@@ -102,7 +102,7 @@ def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
     if kind == "content":
         return Link(operator.attrgetter("cell_contents"), holder, value, name)
     if kind == "called":
-        return Link(called, holder, value, name)
+        return Link(result_of, holder, value, name)
     if kind == "member":
         owner = next(each for each in holder.__mro__ if key in vars(each))
         return Link(vars(owner).__getitem__, key, value, name)
@@ -249,20 +249,20 @@ class SameFacts:
     def __call__(self, key: Any) -> bool:
         return bool(facts_of(self._get(key)) == self._facts)
 
-    def differs(self, entry: GuardWriter, key: Any) -> str:
+    def differs(self, writer: GuardWriter, key: Any) -> str:
         """Return the text of the opposite condition: for usual tensors, the few properties are checked inline."""
-        slow = f"not {entry.called(self)}({entry.called(key)})"
+        slow = f"not {writer.name_of(self)}({writer.name_of(key)})"
         if type(self._facts) is not tuple:
             return slow
         spec, kind, is_leaf, is_free, has, chosen = self._facts
         if kind is not Tensor or type(spec) is not Spec or not is_leaf or chosen is not None or (is_free and has):
             return slow
-        there = entry.at(Link(self._get, key, None, ""))
-        others = [f"(now := {there})._spec is not {entry.called(spec)}", f"type(now) is not {entry.called(Tensor)}"]
+        there = writer.at(Link(self._get, key, None, ""))
+        others = [f"(now := {there})._spec is not {writer.name_of(spec)}", f"type(now) is not {writer.name_of(Tensor)}"]
         if is_free:
             others += [f"now.{name} is not None" for name in ("_node", "_leaf", "_retained")]
         else:
-            others.append(f"type(now._node) is not {entry.called(AccumulateGrad)} or now._node.hooks is not None")
+            others.append(f"type(now._node) is not {writer.name_of(AccumulateGrad)} or now._node.hooks is not None")
             others.append(f"now._node.grad is {'None' if has else 'not None'}")
         return f"({' or '.join(others)}) and {slow}"
 
@@ -288,7 +288,7 @@ NAMES: dict[str, Any] = {
 }
 
 #: Up to this many arrays are compared pairwise: faster than by a set of keys.
-FEW = 4
+MAX_PAIRWISE = 4
 
 FILE = "<agrad guards>"
 errors.INTERNAL_FILES.add(FILE)
@@ -316,7 +316,7 @@ class GuardWriter:
         self._known: dict[int, str] = {}
         self._variables: dict[Any, str] = {}  # by the place of a link
 
-    def called(self, value: Any) -> str:
+    def name_of(self, value: Any) -> str:
         """Return the name of an object in the text."""
         name = self._known.get(id(value))
         if name is None:
@@ -344,18 +344,18 @@ class GuardWriter:
         get, key = link.get, link.key
         holder = getattr(get, "__self__", None)
         if get is len:
-            return f"len({self.called(key)})"
+            return f"len({self.name_of(key)})"
         if type(get) is operator.attrgetter and len(names := get.__reduce__()[1]) == 1 and is_name(names[0]):
-            return f"{self.called(key)}.{names[0]}"
+            return f"{self.name_of(key)}.{names[0]}"
         if type(holder) in (dict, list, tuple, types.MappingProxyType):
-            return f"{self.called(holder)}[{self.key(key)}]"
+            return f"{self.name_of(holder)}[{self.key(key)}]"
         if type(get) is HasKey:
-            return f"({self.key(key)} in {self.called(get.table)})"
-        return f"{self.called(get)}({self.called(key)})"
+            return f"({self.key(key)} in {self.name_of(get.table)})"
+        return f"{self.name_of(get)}({self.name_of(key)})"
 
     def key(self, key: Any) -> str:
         """Return the expression for a key of a table."""
-        return repr(key) if type(key) in (int, str) else self.called(key)
+        return repr(key) if type(key) in (int, str) else self.name_of(key)
 
     def guard(self, link: Link) -> None:
         """Add a link: its value must be unchanged."""
@@ -363,7 +363,7 @@ class GuardWriter:
             self.refuse(link.get.differs(self, link.key), link.name)  # type: ignore[attr-defined]
             return
         if link.get is has_grad and type(link.key._node) is AccumulateGrad:
-            self.refuse(f"{self.called(link.key)}._node.grad is {'None' if link.value else 'not None'}", link.name)
+            self.refuse(f"{self.name_of(link.key)}._node.grad is {'None' if link.value else 'not None'}", link.name)
             return
         there = self.at(link)
         if link.get is len:
@@ -372,13 +372,13 @@ class GuardWriter:
         if type(link.get) is HasKey and type(link.value) is bool:
             self.refuse(f"not {there}" if link.value else there, link.name)
             return
-        value = self.called(link.value)
-        if type(link.get) is types.FunctionType and link.get in MOSTLY:
-            there = f"{self.called(link.key)}.{MOSTLY[link.get]} is not {value} and {there}"
+        value = self.name_of(link.value)
+        if type(link.get) is types.FunctionType and link.get in FIRST_COMPARED:
+            there = f"{self.name_of(link.key)}.{FIRST_COMPARED[link.get]} is not {value} and {there}"
         kind = type(link.value)
         # Equality is sufficient
         if kind in (int, str, bytes) or (kind is float and link.value and math.isfinite(link.value)):
-            other = f"(type(now) is not {self.called(kind)} or now != {value})"
+            other = f"(type(now) is not {self.name_of(kind)} or now != {value})"
             self.refuse(f"(now := {there}) is not {value} and {other}", link.name)
         elif is_plain(link.value) and kind not in (bool, type(None)):
             self.refuse(f"(now := {there}) is not {value} and differs(now, {value})", link.name)
@@ -388,7 +388,7 @@ class GuardWriter:
                 self._variables.setdefault(link.place, value)
 
     def tensor(self, outside: OutsideArray) -> str:
-        """Add a tensor or array from outside; return what its array is called."""
+        """Add a tensor or array from outside; return the expression for its array."""
         name = outside.link.name
         found = self._variables.get(outside.link.place)
         if found is None:
@@ -405,14 +405,14 @@ class GuardWriter:
     def number(self, there: str, value: float, name: str) -> None:
         """Add that a float is unchanged."""
         literal = value and math.isfinite(value)
-        self.refuse(f"{there} != {value!r}" if literal else f"differs({there}, {self.called(value)})", name)
+        self.refuse(f"{there} != {value!r}" if literal else f"differs({there}, {self.name_of(value)})", name)
 
-    def apart(self, arrays: Sequence[str]) -> None:
+    def refuse_shared(self, arrays: Sequence[str]) -> None:
         """Add that no two of these are one array."""
         name = "which tensors share one array"
-        if len(arrays) > FEW:
+        if len(arrays) > MAX_PAIRWISE:
             self._lines.append(f"arrays = [*map(id, ({', '.join(arrays)}))]")
-            seen = self.called([[]])  # the last ones: distinct numbers, whatever has them now
+            seen = self.name_of([[]])  # the last ones: distinct numbers, whatever has them now
             self.refuse(f"arrays != {seen}[0] and len(set(arrays)) < {len(arrays)}", name)
             self._lines.append(f"{seen}[0] = arrays")
         elif shared := " or ".join(f"{one} is {other}" for one, other in itertools.combinations(arrays, 2)):
@@ -420,9 +420,9 @@ class GuardWriter:
 
     def _refuse_other(self, there: str, spec: Spec, name: str) -> None:
         if spec.backend.is_lazy:
-            self.refuse(f"key_of({there}) != {self.called(key_of(spec))}", name)
+            self.refuse(f"key_of({there}) != {self.name_of(key_of(spec))}", name)
         else:
-            self.refuse(f"{there} is not {self.called(spec)}", name)
+            self.refuse(f"{there} is not {self.name_of(spec)}", name)
 
     def hooks(self, found: str, hooks: tuple[Any, ...] | None, name: str) -> None:
         """Add whether a tensor is followed, and the hooks on it."""
@@ -430,15 +430,15 @@ class GuardWriter:
         if hooks == ():
             self.refuse("now.hooks is not None", f"the hooks on {name}")
         elif hooks is not None:
-            self.refuse(f"hooks_at({found}) != {self.called(hooks)}", f"the hooks on {name}")
+            self.refuse(f"hooks_at({found}) != {self.name_of(hooks)}", f"the hooks on {name}")
 
     def function(self, values: Sequence[str]) -> Callable[[Sequence[Any]], list[Any] | str]:
         """Return the function; `values` are the expressions of the inputs."""
-        lines = ["def entry(leaves):"]
+        lines = ["def guards(leaves):"]
         if self._count:
             lines.append(f"    {', '.join(map(self.leaf, range(self._count)))}, = leaves")
         lines += [*(f"    {self.raw(at)} = {self.leaf(at)}._raw" for at in self._raws), "    try:"]
         lines += [f"        {line}" for line in (*self._lines, f"return [{', '.join(values)}]")]
         lines += ["    except CHANGED:", "        return 'what is found outside of the arguments'", ""]
         exec(compile("\n".join(lines), FILE, "exec"), self._names)  # noqa: S102 (made of names of our own)
-        return self._names["entry"]  # type: ignore[no-any-return]
+        return self._names["guards"]  # type: ignore[no-any-return]

@@ -116,11 +116,11 @@ class CallForm:
 
     find: Callable[[tuple[Any, ...], dict[str, Any], Mode | None], tuple[Any, ...] | None]
 
-    def __init__(self, text: LookupWriter, treedef: TreeDef, whole: bool) -> None:
+    def __init__(self, text: LookupWriter, treedef: TreeDef, raw: bool) -> None:
         self._known: dict[tuple[Any, ...], list[CachedProgram]] = {}
         self._last: list[Any] = [((), ())]  # comparing a signature is faster than hashing it
         text.names |= {"last": self._last, "other": functools.partial(_other, self._known, self._last)}
-        text.names |= {"structure": treedef, "whole": whole}
+        text.names |= {"structure": treedef, "raw": raw}
         self.find, self._signature = text.functions()
 
     @classmethod
@@ -180,12 +180,12 @@ class LookupWriter:
     def add_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], treedef: TreeDef) -> bool:
         """Add the arguments of a call; return whether a form can describe each."""
         positional, named = treedef.children
-        whole = self._unpacked("args", tuple, args, positional, top=True)
-        whole = whole and self._unpacked("kwargs", dict, kwargs, named, top=True)
+        described = self._unpacked("args", tuple, args, positional, top=True)
+        described = described and self._unpacked("kwargs", dict, kwargs, named, top=True)
         if len(self._containers) > 1:  # a repeated one is recognised as such
             ids = ", ".join(f"id({name})" for name in self._containers)
             self._refuse(f"len({{{ids}}}) < {len(self._containers)}")
-        return whole
+        return described
 
     def _refuse(self, condition: str) -> None:
         self._lines.append(f"if {condition}: return None")
@@ -252,7 +252,7 @@ class LookupWriter:
     def functions(self) -> Iterator[Callable[..., Any]]:
         """Return the function that finds the programs of a call, and the one that returns its signature."""
         signature = f"({', '.join(self._parts)})"
-        found = f"programs if known == signature else other(signature), [{', '.join(self._leaves)}], structure, whole"
+        found = f"programs if known == signature else other(signature), [{', '.join(self._leaves)}], structure, raw"
         finding = [*self._lines, f"signature = {signature}", "known, programs = last[0]", f"return {found}"]
         for name, inside in (("find", finding), ("sign", [*self._lines, f"return {signature}"])):
             lines = [f"def {name}(args, kwargs, now):", *(f"    {line}" for line in inside), ""]

@@ -109,13 +109,13 @@ class PureTracker(Tracker):
         self._outside()
         return super().call(f, args, kwargs)
 
-    def primitively(self, function: Any, *args: Any) -> Any:
+    def call_uninstrumented(self, function: Any, *args: Any) -> Any:
         self._outside()
-        return super().primitively(function, *args)
+        return super().call_uninstrumented(function, *args)
 
-    def _native(self, function: Any, *args: Any) -> Any:
+    def _agrad_result(self, function: Any, *args: Any) -> Any:
         self._outside()
-        return super()._native(function, *args)
+        return super()._agrad_result(function, *args)
 
     def _draws(self) -> Iterator[Any]:
         self.decline("it draws random numbers")
@@ -196,7 +196,7 @@ class PassTracker(PureTracker):
 
         def seen(*args: Any) -> Any:
             self._numbers = True
-            return self.run(what, self.primitively, vjp, *args)
+            return self.run(what, self.call_uninstrumented, vjp, *args)
 
         return seen
 
@@ -304,10 +304,10 @@ class LoopBodyTracker(PureTracker):
             self.decline("which object a tensor is decides")
         super().identity(t)
 
-    def told_by_identity(self, key: Any) -> None:
+    def looked_for(self, key: Any) -> None:
         if isinstance(key, Tensor):
             self.decline("a tensor is looked for in a container")
-        super().told_by_identity(key)
+        super().looked_for(key)
 
     def hashed(self, key: Any) -> None:
         if isinstance(key, Tensor):

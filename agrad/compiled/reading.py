@@ -17,7 +17,6 @@ from agrad.compiled.effects import method_effects
 from agrad.compiled.guards import PLAIN, facts_of, is_array, is_plain
 from agrad.compiled.tracking import (
     ARGUMENT,
-    BYTES,
     CONSTANT,
     CONTAINERS,
     FOUND,
@@ -31,12 +30,12 @@ from agrad.compiled.tracking import (
     contents_of,
     counter_of,
     equals,
+    has_value,
     holder_of,
     instance_dict,
-    is_an_array,
-    is_as,
+    is_array_or_scalar,
     is_python_class,
-    may_hold,
+    may_view,
     member_of,
     reports_own_settings,
     slots_of,
@@ -102,7 +101,7 @@ class ReadingHooks(Knowledge):
         """Record the content of a cell that existed before the call."""
         if id(cell) not in self._cells:
             return value
-        if id(cell) in self._before and self._before[id(cell)][1] is not value:
+        if id(cell) in self._contents_before and self._contents_before[id(cell)][1] is not value:
             return value
         return self.see(value, self.root(cell), ("content", name))
 
@@ -111,12 +110,12 @@ class ReadingHooks(Knowledge):
         if cell is None:
             names = frame.f_globals
             at = self.root(names)
-            if (id(names), name) not in self._stored:
+            if (id(names), name) not in self._rebound:
                 self._as_it_was(names, at, ("item", name), names.get(name, MISSING))
-                self._stored[id(names), name] = names, name, names.get(name, MISSING)
+                self._rebound[id(names), name] = names, name, names.get(name, MISSING)
         elif id(cell) in self._cells:
             value = contents_of(cell)
-            if id(cell) not in self._before and value is not MISSING:
+            if id(cell) not in self._contents_before and value is not MISSING:
                 self.see(value, self.root(cell), ("content", name))
             self.changing_cell(cell, value)
 
@@ -151,7 +150,7 @@ class ReadingHooks(Knowledge):
             return self._of_class(o, name)
         if kind is super:
             return self._of_super(o, name)
-        if is_an_array(o):
+        if is_array_or_scalar(o):
             return self._of_array(o, name)
         if kind in CONSTANT or kind is types.CodeType:
             return getattr(o, name)
@@ -183,7 +182,7 @@ class ReadingHooks(Knowledge):
                 return self._kept_by(t, None if tracked is None else tracked.at, held, name)
             if not self._is_made(t):
                 self.decline(f"the attribute {name} of a tensor is read")
-        value = self.primitively(getattr, t, name)
+        value = self.call_uninstrumented(getattr, t, name)
         if name == "grad_fn" and value is not None and (tracked is not None or id(t) in self.arguments):
             self.known.setdefault(id(value), Tracked(value, ARGUMENT))
         if name == "grad" and value is not None and id(value) not in self.known:
@@ -208,7 +207,7 @@ class ReadingHooks(Knowledge):
         """Make a condition of the properties of an outer tensor, without its values."""
         tracked = self.known.get(id(t))
         if tracked is not None and tracked.at is not None and tracked.at.before is not None:
-            self.asked.setdefault(id(t), tracked.at)
+            self.facts_used.setdefault(id(t), tracked.at)
 
     def identity(self, t: Any) -> None:
         """Make a condition of which outer tensor is at a place.
@@ -221,21 +220,21 @@ class ReadingHooks(Knowledge):
             if id(t) in self.arguments:
                 self.decline("the identity of an argument decides")
         else:
-            self.identical.setdefault(id(t), found)
+            self.identity_used.setdefault(id(t), found)
 
-    def primitively(self, function: Any, *args: Any) -> Any:
+    def call_uninstrumented(self, function: Any, *args: Any) -> Any:
         """Call Python code that is not instrumented."""
-        return self._below("agrad", function, args, {})
+        return self._call_native("agrad", function, args, {})
 
-    def _below(self, native: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _call_native(self, native: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call agrad's or C's code, which is not instrumented."""
         before, self.native = self.native, native
-        self.beneath += 1
+        self.native_depth += 1
         try:
             return function(*args, **kwargs)
         finally:
             self.native: Any = before
-            self.beneath -= 1
+            self.native_depth -= 1
 
     def number_for_agrad(self, v: Any) -> Any:
         """Return a number in the form for agrad's own functions: one that they can compute with by steps."""
@@ -253,10 +252,10 @@ class ReadingHooks(Knowledge):
         if not isinstance(v, Tensor) and is_array(v) and self._is_constant(v):
             backend = holder_of(v)
             if backend is not None:
-                if id(v) not in self._used or not is_as(*self._used[id(v)]):
+                if id(v) not in self._passed_arrays or not has_value(*self._passed_arrays[id(v)]):
                     value = backend.asarray(v, copy=True)  # the program's own
                     self.tracer.alias(v, self.tracer.constant(value))
-                    self._used[id(v)] = v, value
+                    self._passed_arrays[id(v)] = v, value
                 return v
         if (
             not isinstance(v, Tensor)
@@ -277,12 +276,12 @@ class ReadingHooks(Knowledge):
     def call_agrad(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call agrad's own code with values it may compute with, and check what happens to the arrays that the call has created."""
         args, kwargs = [*map(self.for_agrad, args)], {name: self.for_agrad(a) for name, a in kwargs.items()}
-        lent = [self._used[id(a)] for a in (*args, *kwargs.values()) if id(a) in self._used]
-        made = self._below("agrad", function, args, kwargs)
+        lent = [self._passed_arrays[id(a)] for a in (*args, *kwargs.values()) if id(a) in self._passed_arrays]
+        made = self._call_native("agrad", function, args, kwargs)
         for array, value in lent:
-            if not is_as(array, value):
+            if not has_value(array, value):
                 self.decline(f"{self.called(array)} is written to by values of a tensor")
-            elif may_hold(made, array):
+            elif may_view(made, array):
                 self.shared.append((array, value))
         return made
 
@@ -297,7 +296,7 @@ class ReadingHooks(Knowledge):
                 self.decline(f"the module {module.__name__} is asked for {name}, and answers by a function of its own")
             if kind == "user":
                 self.missing(held, name, f"{module.__name__}.{name}")
-            value = self.primitively(getattr, module, name)
+            value = self.call_uninstrumented(getattr, module, name)
             if not isinstance(value, type | types.FunctionType | types.ModuleType):
                 self.fresh(value)
             return value
@@ -322,7 +321,7 @@ class ReadingHooks(Knowledge):
         tracked = self.at(kind)
         self.ensure(kind)
         if isinstance(kind, enum.EnumMeta):
-            value = self.primitively(getattr, kind, name)
+            value = self.call_uninstrumented(getattr, kind, name)
             if isinstance(value, kind):
                 return value
         if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__"):
@@ -408,7 +407,7 @@ class ReadingHooks(Knowledge):
             return self._kept_by(array, tracked.at, held, name)
         if name in ("shape", "dtype", "ndim", "size", "itemsize", "nbytes"):
             if tracked.status == FOUND and tracked.at is not None and tracked.at.before is not None:
-                self.asked.setdefault(id(array), tracked.at)
+                self.facts_used.setdefault(id(array), tracked.at)
             value = getattr(array, name)
             return self.fresh_all(value)
         if name == "T":
@@ -433,7 +432,7 @@ class ReadingHooks(Knowledge):
             step = self.call_agrad(take, (as_operand(array), key), {})
             if self.tracer.failure is None:
                 self.tracer.alias(made, step._raw)
-                self.asked.setdefault(id(owner), found)
+                self.facts_used.setdefault(id(owner), found)
                 self.at(self.fresh(made)).status = FOUND
                 self.parts[id(made)] = made, owner
                 return made
@@ -505,14 +504,14 @@ class ReadingHooks(Knowledge):
                     return self.see(value, tracked.at, ("attribute", name))
             elif type(member) is types.FunctionType:
                 self.ensure(member)
-            value = self.primitively(getattr, o, name)
+            value = self.call_uninstrumented(getattr, o, name)
             return value if self.is_known(value) else self.fresh_all(value)
         tracked = self.at(o)
         self._graph(o, name)
         held = getattr(o, "__dict__", None)
         if type(held) is dict and name in held and tracked.status == FOUND:
             return self.see(held[name], tracked.at or self.root(o), ("attribute", name))
-        value = self.out_of_agrad(self.primitively(getattr, o, name))
+        value = self.out_of_agrad(self.call_uninstrumented(getattr, o, name))
         return value if self.is_known(value) else self.fresh_all(value)
 
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -528,7 +527,7 @@ class ReadingHooks(Knowledge):
         kind, tracked = type(o), self.at(o)
         self.ensure(o)
         if isinstance(o, enum.Enum) and name in ("name", "value", "_name_", "_value_"):
-            value = self.primitively(getattr, o, name)
+            value = self.call_uninstrumented(getattr, o, name)
             held = instance_dict(o)
             name = f"_{name.strip('_')}_"
             if held is None or held.get(name, MISSING) is not value:
@@ -666,9 +665,9 @@ class ReadingHooks(Knowledge):
         if kind in CONTAINERS:
             return
         tracked = self.at(o)
-        self._kept.append(o)
+        self._kept_alive.append(o)
         self.require(type, o, kind, f"the class of {self.name(tracked.at)}", ("class", id(o)))
-        if held is not None and id(held) not in self._before:
+        if held is not None and id(held) not in self._contents_before:
             name = f"the attributes of {self.name(tracked.at)}"
             self.require(operator.attrgetter("__dict__"), o, held, name, ("table", id(o)))
 
@@ -689,7 +688,7 @@ class ReadingHooks(Knowledge):
                 self.decline(f"the attribute {name} of a tensor is set")
             return o
         kind = type(o)
-        if is_an_array(o) and whose_class(kind) == "arrays":
+        if is_array_or_scalar(o) and whose_class(kind) == "arrays":
             self.decline(f"the attribute {name} of an array is set")
             return o
         if whose_class(kind) == "agrad" and not isinstance(o, type | types.FunctionType):
@@ -710,7 +709,7 @@ class ReadingHooks(Knowledge):
         self._before_writing(o, name, tracked)
         if tracked.status == FOUND and type(o) is types.FunctionType:
             self.changing(vars(o))
-            self._before.setdefault(id(vars(o)), (vars(o), dict(vars(o))))
+            self._contents_before.setdefault(id(vars(o)), (vars(o), dict(vars(o))))
             return o
         self.changing(o, f"the attribute {name} of {self.called(o)}")
         return o
@@ -719,7 +718,7 @@ class ReadingHooks(Knowledge):
         """Save them likewise before one is deleted: set again it is the last, so the set of others is a condition."""
         self.writing_attribute(o, name)
         held = o if isinstance(o, type | types.ModuleType) else instance_dict(o)
-        _, names = self._before.get(id(held), (held, ()))
+        _, names = self._contents_before.get(id(held), (held, ()))
         if name in names:
             if held is o:
                 self.decline(f"the attribute {name} of {self.called(o)} is deleted")
@@ -761,17 +760,17 @@ class ReadingHooks(Knowledge):
         if isinstance(o, Tensor):
             self.handed(key)
             self.facts(o)
-            return self.primitively(operator.getitem, o, key)
-        if is_an_array(o):
+            return self.call_uninstrumented(operator.getitem, o, key)
+        if is_array_or_scalar(o):
             tracked = self.at(o)
             self.use(key)
             if isinstance(key, Tensor):
-                return self.out_of_agrad(self.primitively(operator.getitem, o, key))
+                return self.out_of_agrad(self.call_uninstrumented(operator.getitem, o, key))
             return self._part(o, operator.getitem, key) if is_basic(key) else self._taken_of(o, o[key])
         if isinstance(o, type):
             self.use(key)
             if isinstance(o, enum.EnumMeta):
-                return self.primitively(operator.getitem, o, key)
+                return self.call_uninstrumented(operator.getitem, o, key)
             return self.fresh(operator.getitem(o, key))  # type: ignore[call-overload]
         tracked = self.at(o)
         getter = member_of(kind, "__getitem__")
@@ -780,7 +779,7 @@ class ReadingHooks(Knowledge):
             if whose_class(kind) == "agrad":
                 self.handed(o)
                 self.handed(key)
-                return self.fresh_all(self.out_of_agrad(self.primitively(operator.getitem, o, key)))
+                return self.fresh_all(self.out_of_agrad(self.call_uninstrumented(operator.getitem, o, key)))
             return o[key]
         if isinstance(o, CONTAINERS):
             self.ensure(o)
@@ -793,7 +792,7 @@ class ReadingHooks(Knowledge):
             return value if self.is_known(value) else self.fresh(value)
         if isinstance(key, float | complex):
             self.use(key)
-            self.told_by_identity(key)
+            self.looked_for(key)
         if isinstance(key, Tensor):
             self.identity(key)
         elif type(key) not in PLAIN:
@@ -847,7 +846,7 @@ class ReadingHooks(Knowledge):
         if (
             tracked.status == FOUND
             and not isinstance(o, tuple | frozenset)
-            and id(o) not in self._before
+            and id(o) not in self._contents_before
             and id(o) not in self._whole
         ):
             count = counter_of(o)
@@ -858,7 +857,7 @@ class ReadingHooks(Knowledge):
         if isinstance(o, Tensor):
             return o
         kind = type(o)
-        if is_an_array(o):
+        if is_array_or_scalar(o):
             self.writing(o)
             return IndexProbe(self, o)
         tracked = self.at(o)
@@ -886,8 +885,8 @@ class ReadingHooks(Knowledge):
             return v
         if isinstance(v, Tensor):
             self.facts(v)
-            return self.fresh(self.primitively(list, v))
-        if is_an_array(v):
+            return self.fresh(self.call_uninstrumented(list, v))
+        if is_array_or_scalar(v):
             if self.at(v).status != FRESH:
                 self.array(v)
             return [self._like(x, self.at(v).status) for x in v] if self.at(v).status != FRESH else v
@@ -924,7 +923,7 @@ class ReadingHooks(Knowledge):
             return v
         if isinstance(v, Tensor):
             return v
-        if is_an_array(v):
+        if is_array_or_scalar(v):
             if self.at(v).status != FRESH:
                 self.array(v)
             return v
@@ -956,7 +955,7 @@ class ReadingHooks(Knowledge):
             self.decline(f"a {kind.__name__} from outside is read")
         return v
 
-    def told_by_identity(self, key: Any) -> None:
+    def looked_for(self, key: Any) -> None:
         """Give up if a NaN is looked for: its identity decides, and that cannot be a condition."""
         if isinstance(key, float) and math.isnan(key):
             self.decline("a NaN is looked for in a container")
@@ -988,7 +987,7 @@ class ReadingHooks(Knowledge):
         if kind is int or kind is slice:
             for part in (value.start, value.stop, value.step) if kind is slice else (value,):
                 self.condition(part)
-        if kind in PLAIN or is_an_array(value) or depth > 12:
+        if kind in PLAIN or is_array_or_scalar(value) or depth > 12:
             return
         if isinstance(value, CONTAINERS):
             tracked = self.at(value)
@@ -1128,7 +1127,7 @@ class ReadingHooks(Knowledge):
                 if chain:
                     count = len(self.order)
                     self.see(found.value, before, chain[-1].step, guard=False)
-                    self.looked_up.update(map(id, self.order[count:]))
+                    self.optimizer_state.update(map(id, self.order[count:]))
 
 
 #: Members of `sys` and `os` that do not change in a process.
@@ -1175,7 +1174,7 @@ def is_basic(key: Any) -> bool:
     if isinstance(key, tuple):
         return all(type(part) in (int, slice, type(None), type(...)) for part in key)
     return type(key) in (int, slice, type(None), type(...)) or (
-        is_an_array(key) and str(key.dtype).startswith(("int", "uint"))
+        is_array_or_scalar(key) and str(key.dtype).startswith(("int", "uint"))
     )
 
 
@@ -1209,4 +1208,4 @@ def _lacks(name: str, o: Any) -> bool:
     return not hasattr(o, name)
 
 
-__all__ = ["BYTES", "FOUND", "ReadingHooks", "facts_of", "instance_dict", "is_data", "is_view", "member_of"]
+__all__ = ["FOUND", "ReadingHooks", "facts_of", "instance_dict", "is_data", "is_view", "member_of"]

@@ -23,21 +23,21 @@ FILE = "<agrad results>"
 errors.INTERNAL_FILES.add(FILE)
 
 
-def result_maker_of(cached: Any, whole: bool) -> ResultMaker | None:
+def result_maker_of(cached: Any, raw: bool) -> ResultMaker | None:
     """Return the function that builds the results of a cached program whose outputs have been seen; None if `CachedProgram.returned` must do it.
 
     Parameters
     ----------
     cached : CachedProgram
         The program; its module imports this one.
-    whole : bool
+    raw : bool
         Whether its results are returned as arrays of their library.
     """
     backend = cached.backend
     arguments, structure = cached.program.arguments, cached.program.results
     assert arguments is not None
     assert structure is not None
-    if backend.is_lazy or len(cached.giving) > LARGEST:
+    if backend.is_lazy or len(cached.result_sources) > LARGEST:
         return None
     names: dict[str, Any] = {
         "Tensor": Tensor,
@@ -49,23 +49,23 @@ def result_maker_of(cached: Any, whole: bool) -> ResultMaker | None:
     lines = []
     made: dict[int, str] = {}
     results = []
-    for i, (leaf, at) in enumerate(cached.giving):
+    for i, (leaf, at) in enumerate(cached.result_sources):
         kind = type(leaf)
         if kind is Number:
             results.append(f"item(outs[{at}])")
         elif kind is Given:
             given = arguments.leaves[leaf.place]
-            if type(given) is not Leaf or given.raw is not whole:
+            if type(given) is not Leaf or given.raw is not raw:
                 return None
-            results.append(f"copied(as_array(leaves[{leaf.place}]))" if whole else f"leaves[{leaf.place}]")
+            results.append(f"copied(as_array(leaves[{leaf.place}]))" if raw else f"leaves[{leaf.place}]")
         elif kind is Leaf and at in cached.specs and not leaf.spent:
             followed = cached.backward is not None and leaf.number in cached.followed
             shape = cached.specs[at].shape
             out = f"outs[{at}]" if shape else f"as_array(outs[{at}])"
             if leaf.raw:
                 results.append(out)
-            elif not whole or followed:
-                first = cached.firsts[i]
+            elif not raw or followed:
+                first = cached.first_positions[i]
                 if first not in made:
                     made[first] = f"t{first}"
                     names[f"s{at}"] = cached.specs[at]

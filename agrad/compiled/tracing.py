@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple, Self
 
 from agrad.compiled.backward import CapturedBackward, NodeSteps, RecordingPass, uses_of
-from agrad.compiled.guards import Link, called, changed_between, settings_of
+from agrad.compiled.guards import Link, changed_between, result_of, settings_of
 from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of
 from agrad.core.blank import Blank
@@ -511,7 +511,7 @@ class Tracer(Recorder):
             self.not_recorded("a number that is not the program's own changes Python's state", later=False)
 
     def guard(self, get: Callable[[], Any], name: str) -> None:
-        self.guards.append(Link(called, get, get(), name))
+        self.guards.append(Link(result_of, get, get(), name))
 
     def not_recorded(self, reason: str, later: bool) -> None:
         self.decline(CaptureError(f"capture: {reason}{errors.called()}"), later=later)

@@ -15,16 +15,15 @@ import threading
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from agrad.compiled.guards import (
-    MOSTLY,
+    FIRST_COMPARED,
     PLAIN,
     GuardWriter,
     HasKey,
     Link,
-    called,
     is_array,
     is_plain,
     library_of,
@@ -38,7 +37,7 @@ from agrad.core.backend import BACKENDS, Backend
 from agrad.core.cpython import unprofiled, version_of
 from agrad.core.tensor import Tensor
 from agrad.plugin.manager import plugins
-from agrad.program.closures import FUNCTIONAL_STATE, Found, is_library, is_own, members, one_further
+from agrad.program.closures import FUNCTIONAL_STATE, Found, is_library, members, one_further
 from agrad.program.program import same
 from agrad.program.recording import CaptureError, bases_of
 
@@ -49,7 +48,7 @@ CONTAINERS: Final = (list, dict, tuple, set, frozenset, deque)
 MUTABLE: Final = (list, dict, set, deque, bytearray)
 
 #: The most entries of a container, and bytes of an array, that conditions look at.
-ENTRIES, BYTES = 10_000, 1 << 20
+MAX_ENTRIES, MAX_BYTES = 10_000, 1 << 20
 
 #: The result for a missing value.
 MISSING: Final = object()
@@ -225,7 +224,7 @@ def own_code(function: Any) -> types.CodeType:
     return SWAPS.code_of(function)
 
 
-MOSTLY[own_code] = "__code__"
+FIRST_COMPARED[own_code] = "__code__"
 
 
 def counter_of(container: Any) -> Callable[[Any], int]:
@@ -305,11 +304,11 @@ class SameClassMembers:
         self.all: tuple[tuple[str, ...], tuple[Any, ...]] = tuple(vars(kind)), tuple(vars(kind).values())
         self.members: dict[str, Any] = {k: v for k, v in vars(kind).items() if k not in PASSING}
 
-    def differs(self, entry: GuardWriter, key: Any) -> str:
+    def differs(self, writer: GuardWriter, key: Any) -> str:
         """Return the text of the opposite condition."""
-        this = entry.called(self)
-        slow = f"not {this}({entry.called(key)})"
-        return slow if self._version is None else f"{entry.called(self._version)}.value != {this}.known and {slow}"
+        this = writer.name_of(self)
+        slow = f"not {this}({writer.name_of(key)})"
+        return slow if self._version is None else f"{writer.name_of(self._version)}.value != {this}.known and {slow}"
 
     def __call__(self, members: Any) -> bool:
         version = 0 if self._version is None else self._version.value
@@ -361,14 +360,14 @@ def holder_of(array: Any) -> Backend | None:
     return backend if can_hold else None
 
 
-def is_as(array: Any, value: Any) -> bool:
+def has_value(array: Any, value: Any) -> bool:
     """Return whether an array of the call has its earlier value."""
     if hasattr(array, "tobytes"):
         return bool(bytes_of(array) == bytes_of(value))
     return array.shape == value.shape and bool(((array == value) | (array != array)).all())  # noqa: PLR0124 (NaN)
 
 
-def may_hold(made: Any, array: Any) -> bool:
+def may_view(made: Any, array: Any) -> bool:
     """Return whether an object created by agrad's code may view the memory of an array."""
     kind = type(made)
     if kind in PLAIN:
@@ -381,9 +380,9 @@ def may_hold(made: Any, array: Any) -> bool:
     if is_array(made):
         return False  # known as one of the call's, not as a value of the program
     if isinstance(made, list | tuple):
-        return any(may_hold(part, array) for part in made)
+        return any(may_view(part, array) for part in made)
     if isinstance(made, dict):
-        return any(may_hold(part, array) for part in made.values())
+        return any(may_view(part, array) for part in made.values())
     return True
 
 
@@ -392,7 +391,7 @@ def bytes_of(array: Any) -> Any:
     return array.dtype, array.shape, array.tobytes()
 
 
-def is_an_array(value: Any) -> bool:
+def is_array_or_scalar(value: Any) -> bool:
     """Return whether a value is a tensor, an array, or a library's number other than Python's."""
     return isinstance(value, Tensor) or (not isinstance(value, float | complex) and library_of(value) is not None)
 
@@ -436,35 +435,37 @@ class Knowledge:
         self.order: list[Found] = []
         self.links: dict[Any, Link] = {}
         self.native = ""
-        self.beneath: int = 0
+        self.native_depth: int = 0
         self.raised: BaseException | None = None
         self.arguments: dict[int, Any] = {}  # leaves that are tensors, by id
-        self.asked: dict[int, Found] = {}  # outer tensors whose facts were used, by id
-        self.looked_up: set[int] = set()  # by id, places where optimisers keep tensors
-        self.filled: list[
+        self.facts_used: dict[int, Found] = {}  # outer tensors whose facts were used, by id
+        self.optimizer_state: set[int] = set()  # by id, places where optimisers keep tensors
+        self.filled_tables: list[
             tuple[Any, str]
         ] = []  # tables that agrad fills in the first call: later ones find them filled
         self.distinct: list[tuple[Any, Found]] = []  # arguments, and other objects that were compared with them
-        self.identical: dict[int, Found] = {}  # outer tensors whose identity was used
-        self._sights: set[Any] = set()
+        self.identity_used: dict[int, Found] = {}  # outer tensors whose identity was used
+        self._seen: set[Any] = set()
         self._ensured: dict[int, Any] = {}
         self._varying: dict[int, bool] = {}  # by number of a step's result
-        self._looked_at = 0  # for this many steps that is known
-        self._held: dict[int, Any] = {}  # agrad's own objects whose functions were inspected
+        self._examined_steps = 0  # for this many steps that is known
+        self._searched: dict[int, Any] = {}  # agrad's own objects whose functions were inspected
         self._swapped: list[types.FunctionType] = []
-        self._made: list[types.FunctionType] = []
+        self._made_functions: list[types.FunctionType] = []
         self._classes: set[type] = set()
-        self.passed_over: dict[int, types.CodeType] = {}  # code of methods that are instrumented only on demand, by id
-        self._before: dict[int, tuple[Any, Any]] = {}  # by id of a changed object: itself, and its earlier content
+        self.deferred: dict[int, types.CodeType] = {}  # code of methods that are instrumented only on demand, by id
+        self._contents_before: dict[
+            int, tuple[Any, Any]
+        ] = {}  # by id of a changed object: itself, and its earlier content
         self._owners: dict[int, Any] = {}  # the objects whose tables of attributes are changed, by id of these
-        self._stored: dict[tuple[int, Any], tuple[Any, str, Any]] = {}  # globals that are bound to something else
+        self._rebound: dict[tuple[int, Any], tuple[Any, str, Any]] = {}  # globals that are bound to something else
         self._cells: dict[int, types.CellType] = {}
         self.driven: dict[int, Any] = {}  # by id, frames of generators that instrumented code iterates over
-        self._kept: list[Any] = []
-        self.begun: list[Any] = []  # generators that the call has created, by weak references
+        self._kept_alive: list[Any] = []
+        self.created_generators: list[Any] = []  # generators that the call has created, by weak references
         self.tagged: dict[int, Any] = {}  # tensors on which the call has set attributes
         self.shared: list[tuple[Any, Any]] = []  # arrays of the call whose memory tensors may share, with their values
-        self._used: dict[
+        self._passed_arrays: dict[
             int, tuple[Any, Any]
         ] = {}  # those that agrad's code has received, with their form in the program
         self.parts: dict[int, tuple[Any, Any]] = {}  # parts of outer arrays that are steps, with these
@@ -476,10 +477,10 @@ class Knowledge:
     def varies(self, number: int) -> bool:
         """Return whether a value of the program depends on an input, and not only on constants."""
         tracer, varying = self.tracer, self._varying
-        for step in tracer.steps[self._looked_at :]:
+        for step in tracer.steps[self._examined_steps :]:
             for made in step.made:
                 varying[made] = any(varying.get(ref, ref not in tracer.constants) for ref in step.refs)
-        self._looked_at = len(tracer.steps)
+        self._examined_steps = len(tracer.steps)
         return varying.get(number, number not in tracer.constants)
 
     # -- declining ----------------------------------------------------------------------------------------------------
@@ -519,14 +520,14 @@ class Knowledge:
             if kind is types.GeneratorType:  # its finalizer runs when the function releases it
                 gone = weakref.ref(value, functools.partial(_forget, self.known, id(value)))
                 self.known[id(value)] = Tracked(gone, FRESH)
-                self.begun.append(gone)
+                self.created_generators.append(gone)
                 return value
             if type(getattr(kind, "__del__", None)) is types.FunctionType:
                 self.decline(f"a {kind.__name__} is made, whose __del__ runs when it is let go of")
                 return value
             self.known[id(value)] = Tracked(value, FRESH)
             if kind is types.FunctionType:
-                self._made.append(value)
+                self._made_functions.append(value)
         return value
 
     def fresh_all(self, value: Any, depth: int = 0) -> Any:
@@ -535,7 +536,7 @@ class Knowledge:
         if kind in PLAIN or isinstance(value, Tensor) or id(value) in self.known:
             return value
         self.fresh(value)
-        if isinstance(value, CONTAINERS) and depth < 8 and len(value) < ENTRIES:
+        if isinstance(value, CONTAINERS) and depth < 8 and len(value) < MAX_ENTRIES:
             for inside in list(value.values()) if isinstance(value, dict) else list(value):
                 self.fresh_all(inside, depth + 1)
         return value
@@ -614,7 +615,7 @@ class Knowledge:
         place = link.place if place is None else place
         if place not in self.links:
             self.links[place] = link
-            self._kept.append(link)
+            self._kept_alive.append(link)
 
     def require(self, get: Callable[[Any], Any], key: Any, value: Any, name: str, place: Any) -> None:
         """Add the condition that a function of one object returns a value."""
@@ -623,14 +624,14 @@ class Knowledge:
 
     def missing(self, table: Any, key: Any, name: str) -> None:
         """Add the condition that a table has no such key."""
-        if id(table) not in self._before:
-            self._kept.append(table)
+        if id(table) not in self._contents_before:
+            self._kept_alive.append(table)
             self.require(HasKey(table), key, False, name, ("absent", id(table), key))
 
     def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
         """Record a value that was read from outside."""
         holder = before.value
-        if (self._before or self._stored) and self._is_new(holder, step, value):
+        if (self._contents_before or self._rebound) and self._is_new(holder, step, value):
             return value
         if guard and step[0] == "item" and ("whole", id(holder)) in self.links:
             guard = False  # its whole content is a condition
@@ -641,9 +642,9 @@ class Knowledge:
                 self.fresh(value)
             return value
         place = id(holder), step[0], key_in(step)
-        if place in self._sights:
+        if place in self._seen:
             return value
-        self._sights.add(place)
+        self._seen.add(place)
         found = Found(value, before, step)
         self.order.append(found)
         tracked = self.known.get(id(value))
@@ -659,7 +660,7 @@ class Knowledge:
             self._guard(holder, step, value, before)
         self.ensure(value)
         if isinstance(value, Tensor):
-            self.hooked(value, found)
+            self.see_hooks(value, found)
         elif type(value) is types.MethodType or (type(value) is types.BuiltinFunctionType and not _is_function(value)):
             self.see(value.__self__, found, ("attribute", "__self__"), guard=False)
         return value
@@ -673,7 +674,7 @@ class Knowledge:
         if place not in self.links:
             self.add(link_of(holder, step, value, self.name(before, step)), place)
 
-    def hooked(self, tensor: Tensor, at: Found) -> None:
+    def see_hooks(self, tensor: Tensor, at: Found) -> None:
         """Record the hooks on a tensor, which a backward pass runs; the tensor's own check compares them."""
         self.tracer.from_outside(tensor)
         hooks = None if tensor._node is None else tensor._node.hooks
@@ -686,13 +687,13 @@ class Knowledge:
         kind, key = step
         if type(key) is str and key == "__dict__":
             return False
-        stored = self._stored.get((id(holder), key)) if kind == "item" and type(key) is str else None
+        stored = self._rebound.get((id(holder), key)) if kind == "item" and type(key) is str else None
         if stored is not None:
             return stored[2] is not value
-        changed = self._before.get(id(holder))
+        changed = self._contents_before.get(id(holder))
         if kind == "attribute" and changed is None:
             held = instance_dict(holder)
-            changed = self._before.get(id(held)) if held is not None else None
+            changed = self._contents_before.get(id(held)) if held is not None else None
         if changed is None:
             return False
         before = changed[1]
@@ -706,35 +707,35 @@ class Knowledge:
 
     def changing(self, value: Any, what: str = "") -> None:
         """Save the content of an outer object before it is changed for the first time."""
-        if type(value) in PLAIN or id(value) in self._before or isinstance(value, Tensor):
+        if type(value) in PLAIN or id(value) in self._contents_before or isinstance(value, Tensor):
             return
         tracked = self.at(value)
         if tracked.status == FRESH:
-            if self._used and is_array(value):
+            if self._passed_arrays and is_array(value):
                 self.writing(value)
             return
         if isinstance(value, dict | list | deque | set) and not hasattr(value, "__dict__"):
-            if tracked.status == FOUND and len(value) <= ENTRIES:
+            if tracked.status == FOUND and len(value) <= MAX_ENTRIES:
                 self.whole(value)
-            self._before[id(value)] = (
+            self._contents_before[id(value)] = (
                 value,
                 (dict(value) if isinstance(value, dict) else set(value) if isinstance(value, set) else list(value)),
             )
             return
         if isinstance(value, type | types.ModuleType):
-            self._before[id(value)] = value, dict(vars(value))
+            self._contents_before[id(value)] = value, dict(vars(value))
             return
         held = instance_dict(value)
         if held is not None and not isinstance(value, (types.FunctionType, *CONTAINERS)):
             slots = slots_of(value)
-            self._before.setdefault(id(held), (held, dict(held)))
+            self._contents_before.setdefault(id(held), (held, dict(held)))
             self._owners[id(held)] = value
             if slots:
-                self._before[id(value)] = _Slots(value), slots
+                self._contents_before[id(value)] = _Slots(value), slots
             return
         slots = slots_of(value)
         if slots is not None and is_python_class(type(value)):
-            self._before[id(value)] = _Slots(value), slots
+            self._contents_before[id(value)] = _Slots(value), slots
             return
         self.decline(f"{what or self.called(value)} is changed")
 
@@ -746,30 +747,30 @@ class Knowledge:
         owner = owner_of(array)
         if any(owner_of(held) is owner for held, _ in self.shared):
             self.decline(f"{self.called(array)}, whose memory a tensor may share, is written to")
-        for held, _ in [*self._used.values()]:
+        for held, _ in [*self._passed_arrays.values()]:
             if owner_of(held) is owner:  # another value from now on
                 self.tracer.forget(held)
-                del self._used[id(held)]
+                del self._passed_arrays[id(held)]
 
     def changing_cell(self, cell: types.CellType, value: Any) -> None:
         """Save the content of an outer cell or name before it is changed."""
-        self._before.setdefault(id(cell), (cell, value))
+        self._contents_before.setdefault(id(cell), (cell, value))
 
-    def unchanged(self) -> None:
+    def check_unchanged(self) -> None:
         """Give up if an outer object, or one shared with tensors, has not its earlier value at the end."""
-        for array, value in self._used.values():
-            if not is_as(array, value):
+        for array, value in self._passed_arrays.values():
+            if not has_value(array, value):
                 self.decline(f"{self.called(array)}, whose memory a tensor may share, is written to")
-        for names, name, before in self._stored.values():
+        for names, name, before in self._rebound.values():
             now = names.get(name, MISSING)
-            if not self._is_as(now, before):
-                self._changed(names, name, before, now)
-        for held, before in self._before.values():
+            if not self._is_unchanged(now, before):
+                self._decline_change(names, name, before, now)
+        for held, before in self._contents_before.values():
             value = held.value if isinstance(held, _Slots) else held
             if isinstance(value, types.CellType):
                 now = contents_of(value)
-                if not self._is_as(now, before):
-                    self._changed(value, None, before, now)
+                if not self._is_unchanged(now, before):
+                    self._decline_change(value, None, before, now)
                 continue
             if isinstance(held, _Slots):
                 after: Any = slots_of(value)
@@ -784,24 +785,24 @@ class Knowledge:
             if isinstance(before, dict):
                 for key in [*before, *(key for key in after if key not in before)]:
                     was, now = before.get(key, MISSING), after.get(key, MISSING)
-                    if not self._is_as(now, was):
-                        self._changed(value, key, was, now)
+                    if not self._is_unchanged(now, was):
+                        self._decline_change(value, key, was, now)
                 if (
                     isinstance(after, dict)
                     and list(after) != list(before)
                     and not isinstance(value, type | types.ModuleType)
                 ):
-                    self._changed(value, None, before, after)
-            elif len(after) != len(before) or not all(map(self._is_as, after, before)):
-                self._changed(value, None, before, after)
+                    self._decline_change(value, None, before, after)
+            elif len(after) != len(before) or not all(map(self._is_unchanged, after, before)):
+                self._decline_change(value, None, before, after)
 
-    def _is_as(self, now: Any, before: Any) -> bool:
+    def _is_unchanged(self, now: Any, before: Any) -> bool:
         """Return whether the current value at a place is the earlier one, and not a number that the program computes."""
         return now is before or (type(before) in PLAIN and same(now, before) and id(now) not in self.tracer.numbers)
 
-    def _changed(self, holder: Any, key: Any, was: Any, now: Any) -> None:
+    def _decline_change(self, holder: Any, key: Any, was: Any, now: Any) -> None:
         owner = self._owners.get(id(holder))
-        if was is MISSING and owner is not None and self._is_as(now, member_of(type(owner), key)):
+        if was is MISSING and owner is not None and self._is_unchanged(now, member_of(type(owner), key)):
             why = f"capture: {key} of a {type(owner).__name__} is set for the first time{errors.called()}"
             self.tracer.decline(CaptureError(why), later=True)
             return
@@ -838,9 +839,9 @@ class Knowledge:
             self.ensure(value.__func__)
             owner = value.__self__
             self.ensure(owner)
-            if self._is_held(owner):
+            if self._is_searched(owner):
                 tracked = self.known.get(id(owner))
-                self._ensure_held(owner, None if tracked is None else tracked.at)
+                self._ensure_searched(owner, None if tracked is None else tracked.at)
         elif kind in (staticmethod, classmethod):
             self.ensure(value.__func__)
         elif kind is property:
@@ -913,12 +914,12 @@ class Knowledge:
     def _put(self, function: types.FunctionType) -> bool:
         """Let a function run instrumented code; instrumenting itself is not observed, and calls no profile function."""
         before, CURRENT.tracker = CURRENT.tracker, None
-        self.beneath += 1
+        self.native_depth += 1
         try:
             with unprofiled():
                 return SWAPS.put(function)
         finally:
-            self.beneath -= 1
+            self.native_depth -= 1
             CURRENT.tracker = before
 
     def _ensure_closure(self, function: types.FunctionType) -> None:
@@ -930,8 +931,8 @@ class Knowledge:
             kind = type(value)
             if kind in PLAIN or value is MISSING or isinstance(value, type | types.ModuleType):
                 continue
-            if self._is_held(value):
-                self._ensure_held(value, None if is_new else Found(value, Found(function), step))
+            if self._is_searched(value):
+                self._ensure_searched(value, None if is_new else Found(value, Found(function), step))
                 continue
             if not is_new:
                 self.see(value, self.root(function), step)
@@ -939,7 +940,7 @@ class Knowledge:
                 self.fresh_all(value)
             self.handed(value)
 
-    def _is_held(self, value: Any) -> bool:
+    def _is_searched(self, value: Any) -> bool:
         """Return whether a value is an object of agrad's own that is searched for the functions that it holds."""
         kind = type(value)
         if (
@@ -955,11 +956,11 @@ class Knowledge:
             and not reports_own_settings(value)
         )
 
-    def _ensure_held(self, value: Any, at: Found | None) -> None:
+    def _ensure_searched(self, value: Any, at: Found | None) -> None:
         """Record the functions that an object of agrad's own holds, found `at` a place unless the call has created it."""
-        if id(value) in self._held:
+        if id(value) in self._searched:
             return
-        self._held[id(value)] = value
+        self._searched[id(value)] = value
         for each, inside in members(value):
             kind = type(inside)
             if kind in (types.FunctionType, types.MethodType) or member_of(kind, "_transparent") is not MISSING:
@@ -968,8 +969,8 @@ class Knowledge:
                 elif not self.is_known(inside):
                     self.fresh_all(inside)
                 self.handed(inside)
-            elif self._is_held(inside):
-                self._ensure_held(inside, None if at is None else Found(inside, at, each))
+            elif self._is_searched(inside):
+                self._ensure_searched(inside, None if at is None else Found(inside, at, each))
 
     def handed(self, value: Any) -> None:
         """Record everything that agrad's own code may read of a value."""
@@ -992,8 +993,8 @@ class Knowledge:
                     SameClassMembers(each), vars(each), True, f"the members of {each.__name__}", ("class", each)
                 )
             for name, member in list(vars(each).items()):
-                if name in ASKED_FOR and type(member) is types.FunctionType and not issubclass(each, PYTHON_MAKES):
-                    self._passed_over(member)
+                if name in DEFERRED and type(member) is types.FunctionType and not issubclass(each, PYTHON_MAKES):
+                    self._defer(member)
                 elif name[:2] == "__":
                     self.ensure(member)
             if (
@@ -1008,15 +1009,15 @@ class Knowledge:
         if type(kind) is not type:
             self.ensure_class(type(kind))
 
-    def _passed_over(self, function: types.FunctionType) -> None:
+    def _defer(self, function: types.FunctionType) -> None:
         """Do not instrument a method until `ensure` reaches it: if it runs before, there is no program."""
         if id(function) not in self._ensured:
             code = own_code(function)
-            self.passed_over[id(code)] = code
+            self.deferred[id(code)] = code
 
     def ensure_special(self, kind: type, *names: str) -> None:
         """Let the skipped special methods of a class be instrumented, including those that they override."""
-        for each in kind.__mro__ if self.passed_over else ():
+        for each in kind.__mro__ if self.deferred else ():
             for name in names:
                 member = vars(each).get(name)
                 if type(member) is types.FunctionType and whose_class(each) not in ("python", "arrays", "agrad"):
@@ -1036,22 +1037,22 @@ class Knowledge:
         for function in self._swapped:
             SWAPS.take(function)
         self._swapped.clear()
-        for function in self._made:
+        for function in self._made_functions:
             plain = plain_code(function.__code__)
             if plain is not None:
                 function.__code__ = plain
-        self._made.clear()
+        self._made_functions.clear()
         self.known = {key: each for key, each in self.known.items() if each.status != FRESH}
-        self._before.clear()
-        self._stored.clear()
+        self._contents_before.clear()
+        self._rebound.clear()
         self._owners.clear()
         self._ensured.clear()
-        self._held.clear()
+        self._searched.clear()
         self._whole.clear()
         self._read.clear()
         self.views.clear()
         self.shared.clear()
-        self._used.clear()
+        self._passed_arrays.clear()
         self.parts.clear()
         self.driven.clear()
         self.arguments.clear()
@@ -1061,15 +1062,15 @@ class Knowledge:
     def whole(self, value: Any, depth: int = 0) -> None:
         """Make the whole content of an outer container a condition."""
         tracked = self.at(value)
-        if id(value) in self._before:
-            self._rest(value, tracked)
+        if id(value) in self._contents_before:
+            self._guard_earlier(value, tracked)
             return
         if id(value) in self._whole:
             return
         self._whole[id(value)] = value
         if tracked.status != FOUND or tracked.at is None:
             return
-        if len(value) > ENTRIES:
+        if len(value) > MAX_ENTRIES:
             self.decline(f"{self.called(value)}, a container of {len(value)} entries, is read as a whole")
             return
         at, name = tracked.at, self.name(tracked.at)
@@ -1080,7 +1081,7 @@ class Knowledge:
                     self.root(inside)
                     self.ensure(inside)
             return
-        if not isinstance(value, tuple) and id(value) not in _lent():  # a tuple cannot change
+        if not isinstance(value, tuple) and id(value) not in _functional_tables():  # a tuple cannot change
             self.require(SameEntries(value), value, True, f"what {name} holds", ("whole", id(value)))
         if isinstance(value, dict):
             for key in value:
@@ -1091,9 +1092,9 @@ class Knowledge:
             if not is_plain(inside):
                 self.see(inside, at, ("item", key), guard=False)
 
-    def _rest(self, value: Any, tracked: Tracked) -> None:
+    def _guard_earlier(self, value: Any, tracked: Tracked) -> None:
         """Make the earlier content of a changed container a condition, and find what remains of it."""
-        before = self._before[id(value)][1]
+        before = self._contents_before[id(value)][1]
         if tracked.at is None or isinstance(value, set):
             return
         if isinstance(value, dict) and id(value) not in self._whole:
@@ -1117,7 +1118,7 @@ class Knowledge:
         if tracked.status == ARGUMENT or tracked.at is None or tracked.at.before is None:
             self.decline(f"{self.called(value)}, an array among the arguments, is read by Python")
             return
-        if not hasattr(value, "tobytes") or value.dtype.hasobject or value.nbytes > BYTES:
+        if not hasattr(value, "tobytes") or value.dtype.hasobject or value.nbytes > MAX_BYTES:
             self.decline(
                 f"{self.called(value)}, an array of {getattr(value, 'nbytes', 'many')} bytes, is read by Python"
             )
@@ -1209,18 +1210,13 @@ def is_python_class(kind: type) -> bool:
     return bool(kind.__flags__ & HEAP) and whose_class(kind) in ("user", "library", "modules")
 
 
-def _lent() -> set[int]:
+def _functional_tables() -> set[int]:
     """Return, by id, the tables in which modules hold tensors for a call."""
     return {id(table) for lent in list(FUNCTIONAL_STATE.values()) for table, _ in lent.places.values()}
 
 
-def names(values: Iterable[Any]) -> str:
-    """Return the names of several objects."""
-    return ", ".join(map(str, values))
-
-
 #: Special methods that instrumented code reaches before they run: they create objects, set attributes and create texts.
-ASKED_FOR: Final = frozenset({"__init__", "__setattr__", "__delattr__", "__repr__", "__str__", "__dir__"})
+DEFERRED: Final = frozenset({"__init__", "__setattr__", "__delattr__", "__repr__", "__str__", "__dir__"})
 
 #: Those that create texts, and those that set attributes.
 TEXTS: Final = ("__repr__", "__str__", "__dir__")
@@ -1237,4 +1233,4 @@ CONSTANT: Final = frozenset(
     }
 )
 
-__all__ = ["ARGUMENT", "FOUND", "FRESH", "Knowledge", "Tracked", "called", "is_own", "names"]
+__all__ = ["ARGUMENT", "FOUND", "FRESH", "Knowledge", "Tracked"]
