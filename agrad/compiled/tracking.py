@@ -1,7 +1,7 @@
-"""The status of each object that instrumented code meets, the conditions for a program, and the objects that must not change.
+"""The status of each object that instrumented code meets, the conditions for a program, and the changes that prevent one.
 
-An object is *found* (from outside: its state is a condition), an *argument* (the key of the call describes it), or
-*fresh* (created by the call itself). The origin of any other object is unknown, and a call that meets one has no
+An object is *found* (it comes from outside: its state is a condition), an *argument* (the key of the call describes it),
+or *fresh* (the call itself has created it). The origin of any other object is unknown, and a call that meets one has no
 program.
 """
 
@@ -41,21 +41,22 @@ from agrad.program.closures import FUNCTIONAL_STATE, Found, is_library, members,
 from agrad.program.program import same
 from agrad.program.recording import CaptureError, bases_of
 
-#: Containers whose entries are read one by one, or as a whole.
+#: Containers whose entries conditions compare one by one, or as a whole.
 CONTAINERS: Final = (list, dict, tuple, set, frozenset, deque)
 
-#: Those that can be changed.
+#: Containers that can be changed.
 MUTABLE: Final = (list, dict, set, deque, bytearray)
 
-#: The most entries of a container, and bytes of an array, that conditions look at.
+#: The largest number of entries of a container, and of bytes of an array, that conditions compare.
 MAX_ENTRIES, MAX_BYTES = 10_000, 1 << 20
 
-#: The result for a missing value.
+#: Stands for a value that does not exist.
 MISSING: Final = object()
 
-#: Parts of the standard library that run below the functions in the table, and hold nothing.
+#: The class of the members that read an object's slots.
 SLOT: Final = types.MemberDescriptorType
 
+#: The statuses of objects: see `Tracked`.
 FOUND, ARGUMENT, FRESH, EARLIER = "found", "argument", "fresh", "earlier"
 
 
@@ -65,9 +66,9 @@ class Tracked:
     Attributes
     ----------
     value : object
-        The object, which is kept alive.
+        The object, which is kept alive; of a generator, a weak reference.
     status : str
-        "found", "argument" or "fresh"; "earlier" for a fresh object from before a loop, while one of its calls is
+        "found", "argument" or "fresh"; "earlier" for a fresh object from before a loop, while the body of the loop is
         captured.
     at : Found or None
         The first path to it, if it was found.
@@ -81,7 +82,7 @@ class Tracked:
         self.at: Found | None = at
 
 
-# -- whose code it is ---------------------------------------------------------------------------------------------------
+# -- the owners of code -------------------------------------------------------------------------------------------------
 
 _NN = errors.PACKAGE + "nn" + errors.PACKAGE[-1]
 _FUNCTIONAL = _NN + "functional" + errors.PACKAGE[-1]
@@ -90,7 +91,7 @@ _PLACES: dict[str, tuple[str, ...]] = {"agrad": (), "arrays": (), "kernels": ()}
 
 
 def whose(file: str) -> str:
-    """Return the owner of a file's code: "user", "library", "modules" (of `agrad.nn`), "agrad", "arrays" (an array library's)."""
+    """Return the owner of a file's code: "user", "library", "modules" (`agrad.nn`), "agrad" or "arrays" (an array library)."""
     found: str | None = _WHOSE.get(file)
     if found is None:
         if file.startswith(_NN) and not file.startswith(_FUNCTIONAL):
@@ -106,7 +107,7 @@ def whose(file: str) -> str:
 
 
 def whose_module(module: Any) -> str:
-    """Return the owner of a module, as `whose`."""
+    """Return the owner of a module: "user" or another of `whose`."""
     file = vars(module).get("__file__")
     if type(file) is str:
         return whose(file)
@@ -115,40 +116,41 @@ def whose_module(module: Any) -> str:
 
 
 def refresh() -> None:
-    """Find the code of backends and of array libraries, if some were added since the last call."""
-    brought = plugins().get_plugins()
-    count = len(BACKENDS), len(brought)
+    """Find the files of backends and of array libraries, if some were added since the last call."""
+    registered = plugins().get_plugins()
+    count = len(BACKENDS), len(registered)
     if count == _WHOSE.get(""):
         return
-    own = [type(each) for each in (*BACKENDS.values(), *brought)] + [each for each in brought if isinstance(each, type)]
+    own = [type(each) for each in (*BACKENDS.values(), *registered)]
+    own += [each for each in registered if isinstance(each, type)]
     arrays = [kind for kind in BACKENDS if not any(base in BACKENDS for base in kind.__mro__[1:])]
     places, libraries = {*map(_place_of, own)}, {*map(_place_of, arrays)}
-    beside = {place for place in places | libraries if not is_library(place)}
-    places = places - beside | {*map(_package_of, ("agrad_numpy", "agrad_dask", "agrad_cupy"))}
-    libraries = libraries - beside | {*map(_package_of, ("numpy", "dask", "cupy"))}
+    of_user = {place for place in places | libraries if not is_library(place)}
+    places = places - of_user | {*map(_package_of, ("agrad_numpy", "agrad_dask", "agrad_cupy"))}
+    libraries = libraries - of_user | {*map(_package_of, ("numpy", "dask", "cupy"))}
     _WHOSE.clear()
-    for name, found in (("agrad", places), ("arrays", libraries), ("kernels", beside)):
+    for name, found in (("agrad", places), ("arrays", libraries), ("kernels", of_user)):
         _PLACES[name] = tuple(filter(None, found))
     _WHOSE[""] = count
 
 
 def may_be_kernel(file: str) -> bool:
-    """Return whether a user's file may contain kernels: a backend or its arrays are defined there, or next to it.
+    """Return whether a user's file may contain kernels: a backend or its arrays are defined in it or in its package.
 
-    Functions in it that agrad calls count as agrad's own; those that the user's functions call count as the user's.
+    A function in it counts as agrad's own if agrad calls it, and as the user's if a function of the user's calls it.
     """
     return file.startswith(_PLACES["kernels"])
 
 
 def _place_of(kind: type) -> str:
-    """Return where a backend is defined: the folder of its package, or its file."""
+    """Return where a class is defined: the folder of its package, or its file; "" if nobody can tell."""
     found = _package_of(kind.__module__)
     methods = (each for each in vars(kind).values() if type(each) is types.FunctionType)
     return found or next((each.__code__.co_filename for each in methods if kind.__module__ != "__main__"), "")
 
 
 def _package_of(name: str) -> str:
-    """Return the folder of the package that a module belongs to, or the file of a single module; "" if there is none."""
+    """Return the folder of the package that a module belongs to, or the file of a single module; "" for agrad, and without a file."""
     root = sys.modules.get(name.partition(".")[0])
     file = None if root is None else vars(root).get("__file__")
     if type(file) is not str or file.startswith(errors.PACKAGE) or name == "__main__":
@@ -157,7 +159,7 @@ def _package_of(name: str) -> str:
 
 
 def whose_class(kind: type) -> str:
-    """Return the owner of a class, as `whose`; "python" for one written in C."""
+    """Return the owner of a class: "python" for one written in C, or one of `whose`."""
     module = kind.__module__
     if module == "__main__":
         return "user"
@@ -171,22 +173,22 @@ def whose_class(kind: type) -> str:
     return whose(file)
 
 
-#: The metaclasses and flags of classes created by a class statement or by `type`.
+#: The flag of classes created at run time: by a class statement, by `type`, or by some extensions.
 HEAP: Final = 1 << 9
 
 
-# -- code that is instrumented for the time of a capture ----------------------------------------------------------------
+# -- code that is instrumented during a capture -------------------------------------------------------------------------
 
 
 class Swaps:
-    """The functions that currently have instrumented code, with their own, and for how many captures."""
+    """The functions that currently run instrumented code, each with its own code and the number of captures that need it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._swapped: dict[int, list[Any]] = {}
 
     def put(self, function: types.FunctionType) -> bool:
-        """Let a function run instrumented code until `take`; return whether it has any."""
+        """Let a function run instrumented code until `take`; return whether its code can be instrumented."""
         with self._lock:
             entry = self._swapped.get(id(function))
             if entry is not None:
@@ -207,7 +209,7 @@ class Swaps:
             entry[2] -= 1
             if not entry[2]:
                 del self._swapped[id(function)]
-                if is_instrumented(function.__code__):  # otherwise somebody has replaced it meanwhile
+                if is_instrumented(function.__code__):  # otherwise somebody else has replaced it
                     function.__code__ = entry[1]
 
     def code_of(self, function: types.FunctionType) -> types.CodeType:
@@ -220,7 +222,7 @@ SWAPS = Swaps()
 
 
 def own_code(function: Any) -> types.CodeType:
-    """Return the code of a function between captures, which conditions compare."""
+    """Return the code that a function has outside of captures, which conditions compare."""
     return SWAPS.code_of(function)
 
 
@@ -228,17 +230,20 @@ FIRST_COMPARED[own_code] = "__code__"
 
 
 def counter_of(container: Any) -> Callable[[Any], int]:
-    """Return the function that counts the entries of a container, ignoring its own answer."""
+    """Return the function that counts the entries of a container, ignoring a `__len__` written in Python."""
     if type(member_of(type(container), "__len__")) is not types.FunctionType:
         return len
     return next(kind for kind in CONTAINERS if isinstance(container, kind)).__len__
 
 
-# -- conditions on more than one value ----------------------------------------------------------------------------------
+# -- conditions on several values at once -------------------------------------------------------------------------------
 
 
 class SameEntries:
-    """Whether a container has the same entries as before: the same objects, equal numbers and texts, in the same order."""
+    """Whether a container has the same entries as before: the same objects, or equal plain values, in the same order.
+
+    Another tensor counts as the same: the program looks tensors up.
+    """
 
     __slots__ = ("count", "keys", "size", "values")
 
@@ -268,12 +273,12 @@ def _alike(now: Any, before: Any) -> bool:
 
 
 def _is_looked_up(value: Any) -> bool:
-    """Return whether a value itself is not a condition: a program looks it up, and compares its spec."""
+    """Return whether a program looks a value up, and compares its spec, so that the value itself is no condition."""
     return isinstance(value, Tensor)
 
 
 class SameMembers:
-    """Whether a set has the same members as before, in the same iteration order."""
+    """Whether a set has the same members as before, in the same order of iteration."""
 
     __slots__ = ("members",)
 
@@ -293,7 +298,7 @@ class SameClassMembers:
     Attributes
     ----------
     known : int
-        The class's version at that time, which never recurs; -1: unknown.
+        The version of the class at the last check that held; -1 if it is unknown. No version recurs.
     """
 
     __slots__ = ("_kind", "_version", "all", "known", "members")
@@ -302,7 +307,7 @@ class SameClassMembers:
         self._kind, self._version = kind, version_of(kind)
         self.known: int = -1
         self.all: tuple[tuple[str, ...], tuple[Any, ...]] = tuple(vars(kind)), tuple(vars(kind).values())
-        self.members: dict[str, Any] = {k: v for k, v in vars(kind).items() if k not in PASSING}
+        self.members: dict[str, Any] = {k: v for k, v in vars(kind).items() if k not in IGNORED}
 
     def differs(self, writer: GuardWriter, key: Any) -> str:
         """Return the text of the opposite condition."""
@@ -319,22 +324,22 @@ class SameClassMembers:
 
     def _holds(self, members: Any) -> bool:
         names, values = self.all
-        is_as_it_was = len(members) == len(names) and all(map(operator.is_, members, names))
-        if is_as_it_was and all(map(operator.is_, members.values(), values)):
+        has_names = len(members) == len(names) and all(map(operator.is_, members, names))
+        if has_names and all(map(operator.is_, members.values(), values)):
             return True
         before = self.members
         for name, value in members.items():
-            if value is not before.get(name, MISSING) and name not in PASSING:
-                held = before.get(name, MISSING)
-                if not (type(held) in PLAIN and same(value, held)) and not (
-                    _is_looked_up(held) and type(value) is type(held)
+            if value is not before.get(name, MISSING) and name not in IGNORED:
+                earlier = before.get(name, MISSING)
+                if not (type(earlier) in PLAIN and same(value, earlier)) and not (
+                    _is_looked_up(earlier) and type(value) is type(earlier)
                 ):
                     return False
         return bool(before.keys() <= members.keys())
 
 
-#: The entries that Python and agrad store in classes for themselves.
-PASSING: Final = frozenset(
+#: The entries that Python and agrad store in classes for their own use.
+IGNORED: Final = frozenset(
     {
         "__abstractmethods__",
         "_abc_impl",
@@ -349,19 +354,19 @@ PASSING: Final = frozenset(
 
 
 def owner_of(array: Any) -> Any:
-    """Return whose memory an array views: its own, or another object's."""
+    """Return the object whose memory an array views: the array itself, or the last of its bases."""
     return next(reversed([array, *bases_of(array)]))
 
 
 def holder_of(array: Any) -> Backend | None:
-    """Return the backend of an array whose current value a program can hold; None for lazy ones, and for objects."""
+    """Return the backend of an array whose current value a program can hold; None for lazy arrays, and for arrays of objects."""
     backend = BACKENDS.get(type(array))
     can_hold = backend is not None and not backend.is_lazy and not backend.dtype_name(array.dtype).startswith("object")
     return backend if can_hold else None
 
 
 def has_value(array: Any, value: Any) -> bool:
-    """Return whether an array of the call has its earlier value."""
+    """Return whether an array has the elements of an earlier copy of it; NaN is equal to NaN."""
     if hasattr(array, "tobytes"):
         return bool(bytes_of(array) == bytes_of(value))
     return array.shape == value.shape and bool(((array == value) | (array != array)).all())  # noqa: PLR0124 (NaN)
@@ -374,11 +379,11 @@ def may_view(made: Any, array: Any) -> bool:
         return False
     if isinstance(made, Tensor):
         if not hasattr(made._raw, "base"):
-            return True  # nobody tells
+            return True  # its library does not say
         owner = owner_of(made._raw)
         return owner is owner_of(array) or not is_array(owner)
     if is_array(made):
-        return False  # known as one of the call's, not as a value of the program
+        return False  # the tracker knows it as the call's own array, and not as a value of the program
     if isinstance(made, list | tuple):
         return any(may_view(part, array) for part in made)
     if isinstance(made, dict):
@@ -387,7 +392,7 @@ def may_view(made: Any, array: Any) -> bool:
 
 
 def bytes_of(array: Any) -> Any:
-    """Return the dtype, shape and bytes of a NumPy array."""
+    """Return the dtype, the shape and the bytes of an array."""
     return array.dtype, array.shape, array.tobytes()
 
 
@@ -397,7 +402,7 @@ def is_array_or_scalar(value: Any) -> bool:
 
 
 def equals(get: Callable[[Any], Any], value: Any) -> Callable[[Any], bool]:
-    """Return whether the result of a function equals a value, and has its class."""
+    """Return the condition that the result of a function equals a value."""
     return lambda key: bool(get(key) == value)
 
 
@@ -405,31 +410,59 @@ def equals(get: Callable[[Any], Any], value: Any) -> Callable[[Any], bool]:
 
 
 class Knowledge:
-    """The knowledge of one capture.
+    """The knowledge of one capture: the objects that it has met, and the conditions for a program.
 
     Attributes
     ----------
     tracer : Tracer
-        The recorder, which is told if there is no program.
+        The recorder, which is notified if there is no program.
     known : dict of int to Tracked
-        By ``id``.
+        The objects that were met, by ``id``.
     order : list of Found
-        The values found, in the order of reading; one object may be there by several paths.
+        The values that were found, in the order in which they were read; one object may occur with several paths.
     links : dict
         The conditions, by place.
     native : str
-        The kind of code that is not instrumented and drives the current code, and may read its arguments: "agrad", "c",
-        or "" for none.
-    beneath : int
+        The kind of code without instrumentation that calls the current code and may use its result: "agrad", "c", or ""
+        for none.
+    native_depth : int
         The number of open calls of such code.
+    raised : Exception or None
+        The first error of an operation, which may depend on values: a function that handles it has no program.
+    arguments : dict of int to Tensor
+        The tensors among the leaves of the arguments, by ``id``.
+    facts_used : dict of int to Found
+        The outer tensors and arrays whose properties were read, by ``id``.
+    identity_used : dict of int to Found
+        The outer tensors and arrays whose identity was compared, by ``id``.
+    optimizer_state : set of int
+        The ``id`` of the paths to tensors in the state of an optimiser.
+    filled_tables : list of (dict, str)
+        The tables that an optimiser may fill in its first step, each with the name of the condition on its length.
+    distinct : list of (object, Found)
+        Arguments, each with an outer tensor that it was compared with and differs from.
+    deferred : dict of int to code
+        The code of methods that are instrumented only on demand, by ``id``.
+    driven : dict of int to frame
+        The frames of the generators that instrumented code iterates over, by ``id``.
+    created_generators : list of weak references
+        The generators that the call has created.
+    tagged : dict of int to Tensor
+        The tensors on which the call has set an attribute, by ``id``.
+    shared : list of (array, array)
+        The call's own arrays whose memory a tensor may share, each with a copy of its elements.
+    parts : dict of int to (array, array)
+        The parts of outer arrays that are steps, by ``id``, each with the array that it is a part of.
+    views : dict of int to (object, sequence)
+        Iterators and views, by ``id``, each with the objects that it reads.
     runs_kernels : bool
-        Whether kernels of the user's may run unobserved as steps that replays run, too.
+        Whether kernels of the user's may run unobserved as steps, which replays run as well.
     """
 
     runs_kernels = True
 
     def __init__(self, tracer: Tracer) -> None:
-        refresh()  # whose code is whose: captures, and passes under `pure=True`, which no capture precedes
+        refresh()
         self.tracer = tracer
         self.known: dict[int, Tracked] = {}
         self.order: list[Found] = []
@@ -437,42 +470,40 @@ class Knowledge:
         self.native = ""
         self.native_depth: int = 0
         self.raised: BaseException | None = None
-        self.arguments: dict[int, Any] = {}  # leaves that are tensors, by id
-        self.facts_used: dict[int, Found] = {}  # outer tensors whose facts were used, by id
-        self.optimizer_state: set[int] = set()  # by id, places where optimisers keep tensors
-        self.filled_tables: list[
-            tuple[Any, str]
-        ] = []  # tables that agrad fills in the first call: later ones find them filled
-        self.distinct: list[tuple[Any, Found]] = []  # arguments, and other objects that were compared with them
-        self.identity_used: dict[int, Found] = {}  # outer tensors whose identity was used
-        self._seen: set[Any] = set()
-        self._ensured: dict[int, Any] = {}
-        self._varying: dict[int, bool] = {}  # by number of a step's result
-        self._examined_steps = 0  # for this many steps that is known
-        self._searched: dict[int, Any] = {}  # agrad's own objects whose functions were inspected
-        self._swapped: list[types.FunctionType] = []
-        self._made_functions: list[types.FunctionType] = []
-        self._classes: set[type] = set()
-        self.deferred: dict[int, types.CodeType] = {}  # code of methods that are instrumented only on demand, by id
-        self._contents_before: dict[
-            int, tuple[Any, Any]
-        ] = {}  # by id of a changed object: itself, and its earlier content
-        self._owners: dict[int, Any] = {}  # the objects whose tables of attributes are changed, by id of these
-        self._rebound: dict[tuple[int, Any], tuple[Any, str, Any]] = {}  # globals that are bound to something else
-        self._cells: dict[int, types.CellType] = {}
-        self.driven: dict[int, Any] = {}  # by id, frames of generators that instrumented code iterates over
-        self._kept_alive: list[Any] = []
-        self.created_generators: list[Any] = []  # generators that the call has created, by weak references
-        self.tagged: dict[int, Any] = {}  # tensors on which the call has set attributes
-        self.shared: list[tuple[Any, Any]] = []  # arrays of the call whose memory tensors may share, with their values
-        self._passed_arrays: dict[
-            int, tuple[Any, Any]
-        ] = {}  # those that agrad's code has received, with their form in the program
-        self.parts: dict[int, tuple[Any, Any]] = {}  # parts of outer arrays that are steps, with these
-        self.views: dict[int, tuple[Any, Sequence[Any]]] = {}  # iterators and views, with their sources
-        self._names: dict[int, str] = {}
-        self._whole: dict[int, Any] = {}
-        self._read: dict[int, Any] = {}  # arrays whose values Python has read
+        self.arguments: dict[int, Any] = {}
+        self.facts_used: dict[int, Found] = {}
+        self.identity_used: dict[int, Found] = {}
+        self.optimizer_state: set[int] = set()
+        self.filled_tables: list[tuple[Any, str]] = []
+        self.distinct: list[tuple[Any, Found]] = []
+        self.deferred: dict[int, types.CodeType] = {}
+        self.driven: dict[int, Any] = {}
+        self.created_generators: list[Any] = []
+        self.tagged: dict[int, Any] = {}
+        self.shared: list[tuple[Any, Any]] = []
+        self.parts: dict[int, tuple[Any, Any]] = {}
+        self.views: dict[int, tuple[Any, Sequence[Any]]] = {}
+        self._seen: set[Any] = set()  # the places that `see` has recorded
+        self._ensured: dict[int, Any] = {}  # the values whose code is instrumented, by id
+        self._varying: dict[int, bool] = {}  # whether the result of a step varies, by its number
+        self._examined_steps = 0  # the number of steps for which that is known
+        self._searched: dict[int, Any] = {}  # agrad's own objects whose functions were inspected, by id
+        self._swapped: list[types.FunctionType] = []  # the functions whose code `restore` restores
+        self._made_functions: list[types.FunctionType] = []  # the functions that the call has created
+        self._classes: set[type] = set()  # the classes whose special methods are instrumented
+        #: By the ``id`` of a changed object: the object and its earlier content.
+        self._contents_before: dict[int, tuple[Any, Any]] = {}
+        self._owners: dict[int, Any] = {}  # by the id of a changed table of attributes: its object
+        self._rebound: dict[
+            tuple[int, Any], tuple[Any, str, Any]
+        ] = {}  # globals that are bound anew, with the earlier value
+        self._cells: dict[int, types.CellType] = {}  # the closure cells of found functions, by id
+        #: By the ``id`` of an array that agrad's code has received: the array, and the copy that is a constant of the program.
+        self._passed_arrays: dict[int, tuple[Any, Any]] = {}
+        self._kept_alive: list[Any] = []  # objects whose ids are in use
+        self._names: dict[int, str] = {}  # the text of a path, by the id of its `Found`
+        self._whole: dict[int, Any] = {}  # the objects whose whole content is recorded, by id
+        self._read: dict[int, Any] = {}  # the arrays whose values Python has read, by id
 
     def varies(self, number: int) -> bool:
         """Return whether a value of the program depends on an input, and not only on constants."""
@@ -486,17 +517,17 @@ class Knowledge:
     # -- declining ----------------------------------------------------------------------------------------------------
 
     def decline(self, why: str) -> None:
-        """Record that there will be no program."""
+        """Record why there will be no program; stop tracking."""
         if self.tracer.failure is None:
             self.tracer.decline(CaptureError(f"capture: {why}{errors.called()}"))
-        if CURRENT.tracker is self:  # nothing that follows matters, and nothing is held that the function releases
+        if CURRENT.tracker is self:  # release the objects that the function releases
             CURRENT.tracker = None
             for table in (self.known, self.driven, self.views, self.tagged, self._whole, self._read):
                 table.clear()
             self._ensured = {key: value for key, value in self._ensured.items() if type(value) is types.FunctionType}
 
     def name(self, found: Found | None, step: tuple[str, Any] | None = None) -> str:
-        """Return how Python spells the path to an object."""
+        """Return the path to an object as Python spells it, one `step` further if there is one."""
         if found is None or found.before is None:
             text = ""
         else:
@@ -511,19 +542,21 @@ class Knowledge:
         text = self.name(tracked.at) if tracked is not None else ""
         return text or f"a {type(value).__name__}"
 
-    # -- what an object is --------------------------------------------------------------------------------------------
+    # -- the statuses of objects --------------------------------------------------------------------------------------
 
     def fresh(self, value: Any) -> Any:
         """Treat an object as created by the call, unless it is known."""
         kind = type(value)
         if id(value) not in self.known and kind not in PLAIN:
-            if kind is types.GeneratorType:  # its finalizer runs when the function releases it
-                gone = weakref.ref(value, functools.partial(_forget, self.known, id(value)))
-                self.known[id(value)] = Tracked(gone, FRESH)
-                self.created_generators.append(gone)
+            if (
+                kind is types.GeneratorType
+            ):  # a reference would delay its finalizer, which runs when the function releases it
+                reference = weakref.ref(value, functools.partial(_forget, self.known, id(value)))
+                self.known[id(value)] = Tracked(reference, FRESH)
+                self.created_generators.append(reference)
                 return value
             if type(getattr(kind, "__del__", None)) is types.FunctionType:
-                self.decline(f"a {kind.__name__} is made, whose __del__ runs when it is let go of")
+                self.decline(f"a {kind.__name__} is created, which has a __del__")
                 return value
             self.known[id(value)] = Tracked(value, FRESH)
             if kind is types.FunctionType:
@@ -531,7 +564,7 @@ class Knowledge:
         return value
 
     def fresh_all(self, value: Any, depth: int = 0) -> Any:
-        """Treat an object, and its unknown content, as created by the call."""
+        """Treat an object, and the unknown objects in it, as created by the call."""
         kind = type(value)
         if kind in PLAIN or isinstance(value, Tensor) or id(value) in self.known:
             return value
@@ -542,7 +575,7 @@ class Knowledge:
         return value
 
     def root(self, value: Any) -> Found:
-        """Return the beginning of paths from an object that cannot be replaced."""
+        """Return the path to an object that cannot be replaced: the first one found, or a new one that begins at it."""
         tracked = self.known.get(id(value))
         if tracked is None or tracked.at is None:
             at = Found(value)
@@ -560,13 +593,13 @@ class Knowledge:
         if tracked is None:
             tracked = self._recognised(value)
             if tracked is None:
-                self.decline(f"where a {type(value).__name__} comes from is not known")
+                self.decline(f"the origin of a {type(value).__name__} is unknown")
                 tracked = Tracked(value, FRESH)
             self.known[id(value)] = tracked
         return tracked
 
     def _recognised(self, value: Any) -> Tracked | None:
-        """Return the status of an object that has not been met, derived from its parts."""
+        """Return the status of an object that has not been met, if its class or its parts show it; otherwise None."""
         kind = type(value)
         if kind in PLAIN or isinstance(value, Tensor):
             return Tracked(value, FRESH)
@@ -582,7 +615,7 @@ class Knowledge:
             return Tracked(value, FRESH) if all(self.is_known(inside) for inside in value) else None
         if kind in CONSTANT:
             return Tracked(value, FRESH)
-        # A method of a known class, or a constant
+        # A method of a class that is ensured, or library code
         if kind is types.FunctionType and (id(value) in self._ensured or whose(value.__code__.co_filename) != "user"):
             return Tracked(value, FOUND, Found(value))
         if isinstance(value, type | types.ModuleType | enum.Enum) or reports_own_settings(value):
@@ -601,11 +634,11 @@ class Knowledge:
         )
 
     def is_outside(self, value: Any) -> bool:
-        """Return whether an object is found, or an argument."""
+        """Return whether an object comes from outside of the call: found, or an argument."""
         return type(value) not in PLAIN and self.at(value).status != FRESH
 
     def is_found(self, value: Any) -> bool:
-        """Return whether an object is found outside of the arguments."""
+        """Return whether the status of an object is found."""
         return type(value) not in PLAIN and self.at(value).status == FOUND
 
     # -- conditions ---------------------------------------------------------------------------------------------------
@@ -618,23 +651,23 @@ class Knowledge:
             self._kept_alive.append(link)
 
     def require(self, get: Callable[[Any], Any], key: Any, value: Any, name: str, place: Any) -> None:
-        """Add the condition that a function of one object returns a value."""
+        """Add the condition that a function of an object returns a value."""
         if place not in self.links:
             self.links[place] = Link(get, key, value, name)
 
     def missing(self, table: Any, key: Any, name: str) -> None:
-        """Add the condition that a table has no such key."""
+        """Add the condition that a table lacks a key, unless the call has changed the table."""
         if id(table) not in self._contents_before:
             self._kept_alive.append(table)
             self.require(HasKey(table), key, False, name, ("absent", id(table), key))
 
     def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
-        """Record a value that was read from outside."""
+        """Record a value that was read from outside, and return it; with `guard`, the step to it is a condition."""
         holder = before.value
         if (self._contents_before or self._rebound) and self._is_new(holder, step, value):
             return value
         if guard and step[0] == "item" and ("whole", id(holder)) in self.links:
-            guard = False  # its whole content is a condition
+            guard = False  # the whole content of the container is a condition
         if is_plain(value):
             if guard:
                 self._guard(holder, step, value, before)
@@ -654,7 +687,7 @@ class Knowledge:
             tracked.status, tracked.at = FOUND, found
         elif tracked.status == ARGUMENT and isinstance(value, MUTABLE):
             self.decline(
-                f"{self.name(found)} is an argument, too: that a later call may give another is more than a program holds"
+                f"{self.name(found)} is an argument, too: a program cannot tell whether a later call passes another object"
             )
         if guard and not isinstance(value, Tensor) and not is_array(value):
             self._guard(holder, step, value, before)
@@ -666,7 +699,7 @@ class Knowledge:
         return value
 
     def _guard(self, holder: Any, step: tuple[str, Any], value: Any, before: Found) -> None:
-        """Add the condition that a step leads to the same value; a member of a class is one of the class that defines it."""
+        """Add the condition that a step leads to the same value; a member of a class is looked up in the class that defines it."""
         owner = holder
         if step[0] == "member":
             owner = next((each for each in holder.__mro__ if step[1] in vars(each)), holder)
@@ -675,7 +708,7 @@ class Knowledge:
             self.add(link_of(holder, step, value, self.name(before, step)), place)
 
     def see_hooks(self, tensor: Tensor, at: Found) -> None:
-        """Record the hooks on a tensor, which a backward pass runs; the tensor's own check compares them."""
+        """Record the hooks on a tensor, which a backward pass runs; the check of the tensor itself compares them."""
         self.tracer.from_outside(tensor)
         hooks = None if tensor._node is None else tensor._node.hooks
         for table in () if hooks is None else ("tensor", "pre", "post", "accumulated"):
@@ -683,7 +716,7 @@ class Knowledge:
                 self.see(hook, at, ("hook", (table, key)), guard=False)
 
     def _is_new(self, holder: Any, step: tuple[str, Any], value: Any) -> bool:
-        """Return whether a value is still at its place since the call has put it there."""
+        """Return whether the call itself has put a value at its place."""
         kind, key = step
         if type(key) is str and key == "__dict__":
             return False
@@ -706,7 +739,7 @@ class Knowledge:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def changing(self, value: Any, what: str = "") -> None:
-        """Save the content of an outer object before it is changed for the first time."""
+        """Save the content of an outer object before its first change; `what` names the object in a message."""
         if type(value) in PLAIN or id(value) in self._contents_before or isinstance(value, Tensor):
             return
         tracked = self.at(value)
@@ -740,7 +773,7 @@ class Knowledge:
         self.decline(f"{what or self.called(value)} is changed")
 
     def writing(self, array: Any) -> None:
-        """Give up if an array is written to that is from outside, or whose memory a tensor may share."""
+        """Decline a write to an outer array, or to one whose memory a tensor may share."""
         if self.at(array).status != FRESH:
             self.decline(f"{self.called(array)}, an array from outside, is written to")
             return
@@ -748,16 +781,16 @@ class Knowledge:
         if any(owner_of(held) is owner for held, _ in self.shared):
             self.decline(f"{self.called(array)}, whose memory a tensor may share, is written to")
         for held, _ in [*self._passed_arrays.values()]:
-            if owner_of(held) is owner:  # another value from now on
+            if owner_of(held) is owner:  # the array gets another value
                 self.tracer.forget(held)
                 del self._passed_arrays[id(held)]
 
     def changing_cell(self, cell: types.CellType, value: Any) -> None:
-        """Save the content of an outer cell or name before it is changed."""
+        """Save the content of an outer cell before it is changed."""
         self._contents_before.setdefault(id(cell), (cell, value))
 
     def check_unchanged(self) -> None:
-        """Give up if an outer object, or one shared with tensors, has not its earlier value at the end."""
+        """Decline if, at the end, an outer object or an array that agrad's code has received has another value than before."""
         for array, value in self._passed_arrays.values():
             if not has_value(array, value):
                 self.decline(f"{self.called(array)}, whose memory a tensor may share, is written to")
@@ -797,7 +830,7 @@ class Knowledge:
                 self._decline_change(value, None, before, after)
 
     def _is_unchanged(self, now: Any, before: Any) -> bool:
-        """Return whether the current value at a place is the earlier one, and not a number that the program computes."""
+        """Return whether a place has its earlier value: the same object, or an equal plain value that the program does not compute."""
         return now is before or (type(before) in PLAIN and same(now, before) and id(now) not in self.tracer.numbers)
 
     def _decline_change(self, holder: Any, key: Any, was: Any, now: Any) -> None:
@@ -816,21 +849,21 @@ class Knowledge:
             if key is not None
             else text or f"a {type(holder).__name__}"
         )
-        words = ""
+        details = ""
         if is_plain(was) and is_plain(now):
-            words = f", {was!r} before and {now!r} after the call"
+            details = f", {was!r} before and {now!r} after the call"
         elif now is MISSING or was is MISSING:
-            words = ", which is not there before the call" if was is MISSING else ", which is not there after the call"
-        self.decline(f"{name} is changed{words}: a program would not change it")
+            details = f", which does not exist {'before' if was is MISSING else 'after'} the call"
+        self.decline(f"{name} is changed{details}: a program would not change it")
 
     # -- code that may run --------------------------------------------------------------------------------------------
 
     def ensure(self, value: Any) -> None:
-        """Let all code that may run through a value be instrumented."""
+        """Let the code that may run through a value be instrumented: a function's, or the methods of an object's class."""
         kind = type(value)
         if kind in PLAIN or kind in CONTAINERS or kind is Tensor or id(value) in self._ensured:
             return
-        if kind is types.GeneratorType:  # which its table would contain
+        if kind is types.GeneratorType:  # `_ensured` would keep it alive
             return
         self._ensured[id(value)] = value
         if kind is types.FunctionType:
@@ -912,7 +945,7 @@ class Knowledge:
                 self.see(value, inner, ("item", key), guard=kind == "user")
 
     def _put(self, function: types.FunctionType) -> bool:
-        """Let a function run instrumented code; instrumenting itself is not observed, and calls no profile function."""
+        """Let a function run instrumented code; the instrumenting itself is not observed, and calls no profile function."""
         before, CURRENT.tracker = CURRENT.tracker, None
         self.native_depth += 1
         try:
@@ -923,7 +956,7 @@ class Knowledge:
             CURRENT.tracker = before
 
     def _ensure_closure(self, function: types.FunctionType) -> None:
-        """Record the closure of a function of agrad: the user's functions and tensors that were passed to a transform."""
+        """Record the closure of a function of agrad: the functions and tensors that the user has passed to a transform."""
         tracked = self.known.get(id(function))
         is_new = tracked is not None and tracked.status == FRESH
         for i, cell in enumerate(function.__closure__ or ()):
@@ -941,7 +974,7 @@ class Knowledge:
             self.handed(value)
 
     def _is_searched(self, value: Any) -> bool:
-        """Return whether a value is an object of agrad's own that is searched for the functions that it holds."""
+        """Return whether a value is an object of agrad's own that is to be searched for functions."""
         kind = type(value)
         if (
             kind in PLAIN
@@ -957,7 +990,7 @@ class Knowledge:
         )
 
     def _ensure_searched(self, value: Any, at: Found | None) -> None:
-        """Record the functions that an object of agrad's own holds, found `at` a place unless the call has created it."""
+        """Record the functions that an object of agrad's own holds; `at` is the path to it, None if the call has created it."""
         if id(value) in self._searched:
             return
         self._searched[id(value)] = value
@@ -973,7 +1006,7 @@ class Knowledge:
                 self._ensure_searched(inside, None if at is None else Found(inside, at, each))
 
     def handed(self, value: Any) -> None:
-        """Record everything that agrad's own code may read of a value."""
+        """Record everything that agrad's own code may read of a value: see `ReadingHooks`."""
 
     def ensure_class(self, kind: type) -> None:
         """Let the special methods of a class be instrumented, and make its members a condition, if it is the user's."""
@@ -993,7 +1026,7 @@ class Knowledge:
                     SameClassMembers(each), vars(each), True, f"the members of {each.__name__}", ("class", each)
                 )
             for name, member in list(vars(each).items()):
-                if name in DEFERRED and type(member) is types.FunctionType and not issubclass(each, PYTHON_MAKES):
+                if name in DEFERRED and type(member) is types.FunctionType and not issubclass(each, CREATED_BY_PYTHON):
                     self._defer(member)
                 elif name[:2] == "__":
                     self.ensure(member)
@@ -1001,7 +1034,7 @@ class Knowledge:
                 type(vars(each).get("__getattribute__")) is types.FunctionType
                 or type(vars(each).get("__class__")) is property
             ):
-                self.decline(f"a {kind.__name__} answers for its attributes itself")
+                self.decline(f"a {kind.__name__} has a __getattribute__ or a __class__ of its own")
         if own:
             self.require(
                 operator.attrgetter("__mro__"), kind, kind.__mro__, f"the bases of {kind.__name__}", ("mro", kind)
@@ -1010,13 +1043,13 @@ class Knowledge:
             self.ensure_class(type(kind))
 
     def _defer(self, function: types.FunctionType) -> None:
-        """Do not instrument a method until `ensure` reaches it: if it runs before, there is no program."""
+        """Leave a method without instrumentation until `ensure` reaches it: if it runs before, there is no program."""
         if id(function) not in self._ensured:
             code = own_code(function)
             self.deferred[id(code)] = code
 
     def ensure_special(self, kind: type, *names: str) -> None:
-        """Let the skipped special methods of a class be instrumented, including those that they override."""
+        """Let deferred special methods of a class be instrumented, including those that they override."""
         for each in kind.__mro__ if self.deferred else ():
             for name in names:
                 member = vars(each).get(name)
@@ -1024,7 +1057,7 @@ class Knowledge:
                     self.ensure(member)
 
     def ensure_methods(self, kind: type) -> None:
-        """Let all methods of a class be instrumented: code that reads an object by itself may call any."""
+        """Let all methods of a class be instrumented: code that is not instrumented may call any of them."""
         self.ensure_class(kind)
         for each in kind.__mro__:
             if whose_class(each) in ("user", "library", "modules"):
@@ -1033,7 +1066,7 @@ class Knowledge:
                         self.ensure(member)
 
     def restore(self) -> None:
-        """Restore the own code of all functions, including those that the call created; release its objects."""
+        """Restore the own code of all functions, including those that the call created; release the objects that it met."""
         for function in self._swapped:
             SWAPS.take(function)
         self._swapped.clear()
@@ -1059,8 +1092,8 @@ class Knowledge:
 
     # -- containers and arrays as a whole -----------------------------------------------------------------------------
 
-    def whole(self, value: Any, depth: int = 0) -> None:
-        """Make the whole content of an outer container a condition."""
+    def whole(self, value: Any) -> None:
+        """Make the whole content of a found container a condition."""
         tracked = self.at(value)
         if id(value) in self._contents_before:
             self._guard_earlier(value, tracked)
@@ -1093,7 +1126,7 @@ class Knowledge:
                 self.see(inside, at, ("item", key), guard=False)
 
     def _guard_earlier(self, value: Any, tracked: Tracked) -> None:
-        """Make the earlier content of a changed container a condition, and find what remains of it."""
+        """Make the earlier keys of a changed container a condition, and record the entries that remain."""
         before = self._contents_before[id(value)][1]
         if tracked.at is None or isinstance(value, set):
             return
@@ -1105,7 +1138,7 @@ class Knowledge:
                 self.see(inside, tracked.at, ("item", key), guard=id(value) not in self._whole)
 
     def array(self, value: Any) -> None:
-        """Make the values of an outer array a condition: Python reads them."""
+        """Make the values of an outer array a condition, because Python reads them."""
         tracked = self.at(value)
         if tracked.status == FRESH or id(value) in self._read:
             return
@@ -1128,20 +1161,20 @@ class Knowledge:
         self.require(equals(bytes_of, bytes_of(value)), value, True, name, ("bytes", id(value)))
 
     def _itself(self, value: Any, found: Found) -> None:
-        """Make it a condition that this same array or tensor is at the place where it was found."""
+        """Make it a condition that the same array or tensor is at the place where it was found."""
         assert found.before is not None
         holder, step = found.before.value, found.step
         self.add(link_of(holder, step, value, self.name(found)), (id(holder), step[0], key_in(step), "itself"))
 
 
-def _forget(known: dict[int, Tracked], place: int, gone: Any) -> None:
-    """Forget an object that no longer exists."""
-    if place in known and known[place].value is gone:
-        del known[place]
+def _forget(known: dict[int, Tracked], key: int, reference: Any) -> None:
+    """Forget a generator that no longer exists: the one of a weak reference."""
+    if key in known and known[key].value is reference:
+        del known[key]
 
 
 class _Slots:
-    """Represents an object whose slots are changed."""
+    """Stands for an object whose slots are changed."""
 
     __slots__ = ("value",)
 
@@ -1150,7 +1183,7 @@ class _Slots:
 
 
 def _is_function(value: Any) -> bool:
-    """Return whether a C function is not a method of an object."""
+    """Return whether a C function is no bound method of an object."""
     return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
 
 
@@ -1164,12 +1197,12 @@ def member_of(kind: type, name: str) -> Any:
 
 
 def reports_own_settings(value: Any) -> bool:
-    """Return whether an object itself reports to recordings which of its numbers are read and changed."""
+    """Return whether an object itself reports to the recorder when its settings are read or changed."""
     return member_of(type(value), "_tells_settings") is True
 
 
 def instance_dict(o: Any) -> dict[str, Any] | None:
-    """Return the table of an object's attributes, ignoring its own answers; None if it has none."""
+    """Return the `__dict__` of an object, without calling its own code; None if it has none."""
     try:
         held = object.__getattribute__(o, "__dict__")
     except AttributeError:
@@ -1178,7 +1211,7 @@ def instance_dict(o: Any) -> dict[str, Any] | None:
 
 
 def slots_of(value: Any) -> dict[str, Any] | None:
-    """Return the content of an object's slots; None if its class has none."""
+    """Return the content of the slots of an object, by name; None if its class has none."""
     found: dict[str, Any] | None = None
     for kind in type(value).__mro__:
         for name, member in vars(kind).items():
@@ -1200,7 +1233,7 @@ def contents_of(cell: types.CellType) -> Any:
 
 
 def key_in(step: tuple[str, Any]) -> Any:
-    """Return the key that distinguishes kinds of steps."""
+    """Return the key of a step, in a form that distinguishes keys of other types and other objects."""
     key = step[1]
     return (type(key), key) if type(key) in PLAIN or (type(key) is tuple and is_plain(key)) else id(key)
 
@@ -1211,21 +1244,21 @@ def is_python_class(kind: type) -> bool:
 
 
 def _functional_tables() -> set[int]:
-    """Return, by id, the tables in which modules hold tensors for a call."""
-    return {id(table) for lent in list(FUNCTIONAL_STATE.values()) for table, _ in lent.places.values()}
+    """Return the ids of the tables in which modules hold the tensors of a running `functional_call`."""
+    return {id(table) for state in list(FUNCTIONAL_STATE.values()) for table, _ in state.places.values()}
 
 
-#: Special methods that instrumented code reaches before they run: they create objects, set attributes and create texts.
+#: Special methods that hooks reach before they run: those that initialise objects, set attributes, and create texts.
 DEFERRED: Final = frozenset({"__init__", "__setattr__", "__delattr__", "__repr__", "__str__", "__dir__"})
 
-#: Those that create texts, and those that set attributes.
+#: The special methods that create texts, and those that set attributes.
 TEXTS: Final = ("__repr__", "__str__", "__dir__")
 SETTERS: Final = ("__setattr__", "__delattr__")
 
-#: Objects created by Python's own statements.
-PYTHON_MAKES: Final = (type, BaseException)
+#: The classes whose instances Python's own statements create, so that no hook precedes their special methods.
+CREATED_BY_PYTHON: Final = (type, BaseException)
 
-#: Classes of objects that hold nothing mutable.
+#: Classes whose instances are constant.
 CONSTANT: Final = frozenset(
     {
         *(range, slice, type(...), type(NotImplemented), types.GetSetDescriptorType, types.MemberDescriptorType),
