@@ -1,7 +1,7 @@
-"""Guards: the state of Python for which a cached program holds, and the text that checks it at every call.
+"""Guards: the state of Python for which a cached program holds, and the generated code that checks it at every call.
 
-Each is a `Link`: a value read in the capture, and how to read it again. Plain values are compared by type and value,
-everything else by identity.
+A guard is a `Link`: a value that the capture read, and the way to read it again. Plain values are compared by type and
+value, everything else by identity.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from agrad.program.closures import ENTRIES, FOLLOW, AccessPath, Found, is_large,
 from agrad.program.program import same, spec_of_value
 from agrad.program.recording import grad_of
 
-#: Plain values: compared by type and value.
+#: The types of plain values, which are compared by type and value.
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a value is compared by value: a number, text, None, or a tuple or set of such."""
+    """Return whether a value is plain: a number, a text, bytes, None, or a short tuple or frozenset of these."""
     kind = type(value)
     return kind in PLAIN or (kind in (tuple, frozenset) and len(value) < ENTRIES and all(map(is_plain, value)))
 
 
 class Link(NamedTuple):
-    """One place that was read on the path from a function to a value it uses.
+    """A place that a capture read, such as one step on the path from the function to a value that it uses.
 
     Attributes
     ----------
     get : callable
-        Returns the current value.
+        The getter: returns the current value at the place.
     key : object
-        The argument of `get`.
+        The argument of the getter.
     value : object
-        What was there.
+        The value that the capture read.
     name : str
-        The path, as spelled in Python.
+        The path to the place as Python spells it, or a description.
     """
 
     get: Callable[[Any], Any]
@@ -58,13 +58,13 @@ class Link(NamedTuple):
     def place(self) -> Any:
         """The key that distinguishes links to different places."""
         holder = getattr(self.get, "__self__", None)
-        if isinstance(holder, types.MappingProxyType):  # of a class, created anew at every access
+        if isinstance(holder, types.MappingProxyType):  # the `__dict__` of a class: a new object at every access
             holder = self.value
         return id(holder), self.key if type(self.key) is int else id(self.key), self.name
 
 
 class HasKey:
-    """Whether a table has a key.
+    """The getter that tells whether a table has a key.
 
     Parameters
     ----------
@@ -81,12 +81,12 @@ class HasKey:
         return key in self.table
 
 
-#: By the getter of a link: the attribute whose key is usually the same, and is checked first.
+#: By getter, an attribute of the key: while it is the value of the link, the getter need not run.
 FIRST_COMPARED: dict[Callable[[Any], Any], str] = {}
 
 
 def result_of(get: Callable[[], Any]) -> Any:
-    """Return the result of a function without arguments: a `Link` of it."""
+    """Return the result of a function without arguments: the getter of a link whose key is the function."""
     return get()
 
 
@@ -125,52 +125,47 @@ def links_along(origin: AccessPath) -> list[Link]:
 
 
 def at_place(place: int | Link, leaves: Sequence[Any]) -> Any:
-    """Return the current value at a place: among the leaves of the arguments, or at the end of a link."""
+    """Return the current value at a place: a position among the leaves of the arguments, or a link."""
     return leaves[place] if isinstance(place, int) else place.get(place.key)
 
 
 def is_array(value: Any) -> bool:
-    """Return whether a value is a tensor or a library's array, and not a library's number."""
+    """Return whether a value is a tensor or an array of a library, and not a number of a library."""
     if isinstance(value, Tensor):
         return True
     backend = library_of(value)
     try:
         return backend is not None and backend.as_array(value) is value
-    except TypeError:  # it holds more than numbers, like a mask, and is not an operand
+    except TypeError:  # it holds more than numbers, such as a mask, and cannot be an operand
         return False
 
 
 def library_of(value: Any) -> Backend | None:
-    """Return the backend of an array, whether or not one of its class was met before in this process; None if it is not an array."""
+    """Return the backend of an array, even of a class that no call has met before; None for any other object."""
     kind = type(value)
-    # `hasattr` would run a metaclass's answer, as enumerations have
+    # `hasattr` would run the code of a metaclass, such as an enumeration's
     return BACKENDS.get(kind) or (owner_of(value) if "__array_namespace__" in kind.__dict__ else None)
 
 
 # -- settings of optimisers and schedules -------------------------------------------------------------------------------
 
 
-def reports_settings(value: Any) -> bool:
-    """Return whether an object reports to recordings which of its numbers are read and changed."""
-    return getattr(type(value), "_tells_settings", False) is True
-
-
 def is_no_setting(value: Any) -> bool:
-    """Return whether a value has no settings: data, tensors, and code, which does not change."""
+    """Return whether a value holds no settings: data, tensors, and code, which does not change."""
     return is_large(value) or isinstance(value, Tensor | types.FunctionType | types.ModuleType | type)
 
 
-def settings_of(tellers: Sequence[Any]) -> dict[Any, Found]:
-    """Return the plain values of optimisers and schedules, by their places; names that begin with _ are private."""
+def settings_of(owners: Sequence[Any]) -> dict[Any, Found]:
+    """Return the plain values that optimisers and schedules hold, by their places; names that begin with _ are not settings."""
     return {
         (id(found.before.value), found.step): found
-        for found in search(tellers, is_plain, skip=is_no_setting)
+        for found in search(owners, is_plain, skip=is_no_setting)
         if found.before is not None and not str(found.step[1]).startswith("_")
     }
 
 
 def changed_between(before: dict[Any, Found], after: dict[Any, Found]) -> dict[Any, Found]:
-    """Return the settings that differ between before and after, or exist only in one."""
+    """Return the settings that differ before and after, or exist at only one of the times."""
     return {
         key: after.get(key) or before[key]
         for key in before.keys() | after.keys()
@@ -187,7 +182,7 @@ def has_grad(tensor: Tensor) -> bool:
 
 
 def hooks_at(tensor: Tensor) -> tuple[Any, ...] | None:
-    """Return the hooks on a tensor that requires a gradient, () if there are none, and None for one that does not."""
+    """Return the hooks on a tensor: () if there are none, None if the tensor requires no gradient."""
     if tensor._node is None:
         return None
     hooks = tensor._node.hooks
@@ -198,23 +193,23 @@ def hooks_at(tensor: Tensor) -> tuple[Any, ...] | None:
 
 
 def key_of(spec: Spec) -> Any:
-    """Return the key that distinguishes specs: those of lazy backends are separate objects."""
+    """Return the key that distinguishes specs: lazy backends make a new object for each array."""
     return (spec.backend, spec.shape, spec.dtype, spec.device, spec.layout) if spec.backend.is_lazy else spec
 
 
 class OutsideArray(NamedTuple):
-    """An outer tensor or array, in the form for a program.
+    """An outer tensor or array, as a program knows it.
 
     Attributes
     ----------
     number : int
-        The number of the input; -1 if its value is not needed.
+        The number of the input; -1 if the program does not read its value.
     link : Link
-        The last link to it.
+        The last link on the path to it.
     spec : Spec
         Its spec.
     hooks : tuple or None
-        The result of `hooks_at` for it.
+        The result of `hooks_at` for it; None for an array.
     """
 
     number: int
@@ -224,21 +219,21 @@ class OutsideArray(NamedTuple):
 
     @classmethod
     def of(cls, number: int, link: Link, value: Any) -> OutsideArray:
-        """Return that of a value."""
+        """Return the one that describes a value."""
         if not isinstance(value, Tensor):
             return cls(number, link, spec_of_value(value), None)
         return cls(number, link, value._spec, hooks_at(value))
 
 
 class SameFacts:
-    """Whether the object at a place is unchanged, except for its values.
+    """The getter that tells whether the object at a place is unchanged, except for its values.
 
     Parameters
     ----------
     get : callable
-        As of `Link`.
+        The getter of the object.
     facts : object
-        The result of `facts_of` for the object that was there.
+        The result of `facts_of` for the object in the capture.
     """
 
     __slots__ = ("_facts", "_get")
@@ -250,16 +245,22 @@ class SameFacts:
         return bool(facts_of(self._get(key)) == self._facts)
 
     def differs(self, writer: GuardWriter, key: Any) -> str:
-        """Return the text of the opposite condition: for usual tensors, the few properties are checked inline."""
+        """Return the text of the opposite condition, which checks the properties of usual tensors inline."""
         slow = f"not {writer.name_of(self)}({writer.name_of(key)})"
         if type(self._facts) is not tuple:
             return slow
-        spec, kind, is_leaf, is_free, has, chosen = self._facts
-        if kind is not Tensor or type(spec) is not Spec or not is_leaf or chosen is not None or (is_free and has):
+        spec, kind, is_leaf, has_no_node, has, grad_dtype = self._facts
+        if (
+            kind is not Tensor
+            or type(spec) is not Spec
+            or not is_leaf
+            or grad_dtype is not None
+            or (has_no_node and has)
+        ):
             return slow
         there = writer.at(Link(self._get, key, None, ""))
         others = [f"(now := {there})._spec is not {writer.name_of(spec)}", f"type(now) is not {writer.name_of(Tensor)}"]
-        if is_free:
+        if has_no_node:
             others += [f"now.{name} is not None" for name in ("_node", "_leaf", "_retained")]
         else:
             others.append(f"type(now._node) is not {writer.name_of(AccumulateGrad)} or now._node.hooks is not None")
@@ -268,17 +269,17 @@ class SameFacts:
 
 
 def facts_of(value: Any) -> Any:
-    """Return the properties of a tensor or an array that Python can query, without its values."""
+    """Return the properties of a tensor or an array that Python can query, without its values; for other objects, the class."""
     if not isinstance(value, Tensor):
         return spec_of_value(value) if is_array(value) else type(value)
     node = value._node
-    chosen = None if node is None or node.hooks is None else node.hooks.grad_dtype
-    return key_of(value._spec), type(value), value.is_leaf, node is None, has_grad(value), chosen
+    grad_dtype = None if node is None or node.hooks is None else node.hooks.grad_dtype
+    return key_of(value._spec), type(value), value.is_leaf, node is None, has_grad(value), grad_dtype
 
 
 # -- text ---------------------------------------------------------------------------------------------------------------
 
-#: The names that the text of an entry uses, besides values.
+#: The names that the text uses, besides those of values.
 NAMES: dict[str, Any] = {
     "CHANGED": (LookupError, AttributeError, TypeError, ValueError, errors.BackendError),
     "differs": lambda now, value: not same(now, value),
@@ -287,7 +288,7 @@ NAMES: dict[str, Any] = {
     "spec_of_value": spec_of_value,
 }
 
-#: Up to this many arrays are compared pairwise: faster than by a set of keys.
+#: Up to this many arrays are compared in pairs, which is faster than a set of their ids.
 MAX_PAIRWISE = 4
 
 FILE = "<agrad guards>"
@@ -295,12 +296,15 @@ errors.INTERNAL_FILES.add(FILE)
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is usable as an attribute in Python code."""
+    """Return whether a text can be the name of an attribute in Python code."""
     return text.isidentifier() and not keyword.iskeyword(text)
 
 
 class GuardWriter:
-    """The text of a function of a call's leaves: it returns the raw inputs of a program, or the name of the first thing that changed.
+    """Writes the function that checks guards.
+
+    The function takes the leaves of a call's arguments, and returns the inputs of a program, or the name of the first
+    thing that has changed.
 
     Parameters
     ----------
@@ -310,11 +314,11 @@ class GuardWriter:
 
     def __init__(self, count: int = 0) -> None:
         self._count = count
-        self._raws: dict[int, None] = {}  # the leaves whose arrays are needed, in this order
+        self._raws: dict[int, None] = {}  # the positions of the leaves whose arrays are needed, in order
         self._lines: list[str] = []
         self._names: dict[str, Any] = dict(NAMES)
-        self._known: dict[int, str] = {}
-        self._variables: dict[Any, str] = {}  # by the place of a link
+        self._known: dict[int, str] = {}  # the names of objects, by id
+        self._variables: dict[Any, str] = {}  # the names of variables that hold the value of a link, by its place
 
     def name_of(self, value: Any) -> str:
         """Return the name of an object in the text."""
@@ -325,20 +329,20 @@ class GuardWriter:
         return name
 
     def leaf(self, at: int) -> str:
-        """Return the name of a leaf in the text."""
+        """Return the name of the leaf at a position in the text."""
         return f"leaf{at}"
 
     def raw(self, at: int) -> str:
-        """Return the name of the array of a leaf that is a tensor."""
+        """Return the name in the text of the array of a leaf that is a tensor."""
         self._raws[at] = None
         return f"raw{at}"
 
     def refuse(self, condition: str, name: str) -> None:
-        """Add a condition under which the program does not hold."""
+        """Add a condition under which the program does not hold; `name` names the thing that has changed then."""
         self._lines.append(f"if {condition}: return {name!r}")
 
     def at(self, link: Link) -> str:
-        """Return the expression for the value at a link."""
+        """Return the expression for the current value of a link."""
         if link.place in self._variables:
             return self._variables[link.place]
         get, key = link.get, link.key
@@ -358,7 +362,7 @@ class GuardWriter:
         return repr(key) if type(key) in (int, str) else self.name_of(key)
 
     def guard(self, link: Link) -> None:
-        """Add a link: its value must be unchanged."""
+        """Add the guard that the value of a link is unchanged."""
         if hasattr(type(link.get), "differs"):
             self.refuse(link.get.differs(self, link.key), link.name)  # type: ignore[attr-defined]
             return
@@ -376,7 +380,7 @@ class GuardWriter:
         if type(link.get) is types.FunctionType and link.get in FIRST_COMPARED:
             there = f"{self.name_of(link.key)}.{FIRST_COMPARED[link.get]} is not {value} and {there}"
         kind = type(link.value)
-        # Equality is sufficient
+        # Equal values of these types are the same; NaN, zeros and containers need `differs`
         if kind in (int, str, bytes) or (kind is float and link.value and math.isfinite(link.value)):
             other = f"(type(now) is not {self.name_of(kind)} or now != {value})"
             self.refuse(f"(now := {there}) is not {value} and {other}", link.name)
@@ -384,11 +388,11 @@ class GuardWriter:
             self.refuse(f"(now := {there}) is not {value} and differs(now, {value})", link.name)
         else:
             self.refuse(f"{there} is not {value}", link.name)
-            if isinstance(link.value, Tensor):  # it is known from here on what is there
+            if isinstance(link.value, Tensor):  # the lines below know it
                 self._variables.setdefault(link.place, value)
 
     def tensor(self, outside: OutsideArray) -> str:
-        """Add a tensor or array from outside; return the expression for its array."""
+        """Add the guards on an outer tensor or array; return the expression for its array."""
         name = outside.link.name
         found = self._variables.get(outside.link.place)
         if found is None:
@@ -403,19 +407,19 @@ class GuardWriter:
         return f"{found}._raw"
 
     def number(self, there: str, value: float, name: str) -> None:
-        """Add that a float is unchanged."""
-        literal = value and math.isfinite(value)
-        self.refuse(f"{there} != {value!r}" if literal else f"differs({there}, {self.name_of(value)})", name)
+        """Add the guard that a float is unchanged."""
+        is_literal = value and math.isfinite(value)
+        self.refuse(f"{there} != {value!r}" if is_literal else f"differs({there}, {self.name_of(value)})", name)
 
     def refuse_shared(self, arrays: Sequence[str]) -> None:
-        """Add that no two of these are one array."""
+        """Add the guard that no two of these expressions are one array."""
         name = "which tensors share one array"
         if len(arrays) > MAX_PAIRWISE:
             self._lines.append(f"arrays = [*map(id, ({', '.join(arrays)}))]")
-            seen = self.name_of([[]])  # the last ones: distinct numbers, whatever has them now
-            self.refuse(f"arrays != {seen}[0] and len(set(arrays)) < {len(arrays)}", name)
-            self._lines.append(f"{seen}[0] = arrays")
-        elif shared := " or ".join(f"{one} is {other}" for one, other in itertools.combinations(arrays, 2)):
+            last = self.name_of([[]])  # the ids at the last call, which are distinct, whatever they identify now
+            self.refuse(f"arrays != {last}[0] and len(set(arrays)) < {len(arrays)}", name)
+            self._lines.append(f"{last}[0] = arrays")
+        elif shared := " or ".join(f"{first} is {second}" for first, second in itertools.combinations(arrays, 2)):
             self.refuse(shared, name)
 
     def _refuse_other(self, there: str, spec: Spec, name: str) -> None:
@@ -425,7 +429,7 @@ class GuardWriter:
             self.refuse(f"{there} is not {self.name_of(spec)}", name)
 
     def hooks(self, found: str, hooks: tuple[Any, ...] | None, name: str) -> None:
-        """Add whether a tensor is followed, and the hooks on it."""
+        """Add the guards on whether a tensor has a node, and on its hooks."""
         self.refuse(f"(now := {found}._node) is {'not None' if hooks is None else 'None'}", name)
         if hooks == ():
             self.refuse("now.hooks is not None", f"the hooks on {name}")
@@ -433,12 +437,12 @@ class GuardWriter:
             self.refuse(f"hooks_at({found}) != {self.name_of(hooks)}", f"the hooks on {name}")
 
     def function(self, values: Sequence[str]) -> Callable[[Sequence[Any]], list[Any] | str]:
-        """Return the function; `values` are the expressions of the inputs."""
+        """Return the function; `values` are the expressions for the inputs."""
         lines = ["def guards(leaves):"]
         if self._count:
             lines.append(f"    {', '.join(map(self.leaf, range(self._count)))}, = leaves")
         lines += [*(f"    {self.raw(at)} = {self.leaf(at)}._raw" for at in self._raws), "    try:"]
         lines += [f"        {line}" for line in (*self._lines, f"return [{', '.join(values)}]")]
-        lines += ["    except CHANGED:", "        return 'what is found outside of the arguments'", ""]
+        lines += ["    except CHANGED:", "        return 'a value from outside of the arguments'", ""]
         exec(compile("\n".join(lines), FILE, "exec"), self._names)  # noqa: S102 (made of names of our own)
         return self._names["guards"]  # type: ignore[no-any-return]
