@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from agrad.compiled.effects import ArgumentEffects, does_more, effects_of, method_effects
 from agrad.compiled.guards import PLAIN, HasKey, Link, is_array, is_plain
-from agrad.compiled.instrumentation import BINARY, CURRENT, FILES
+from agrad.compiled.instrumentation import BINARY, COMPARE, CURRENT, FILES
 from agrad.compiled.reading import GRAPH, ReadingHooks
 from agrad.compiled.rewriting import is_instrumented
 from agrad.compiled.tracing import TracedFloat, TracedInt
@@ -25,6 +25,7 @@ from agrad.compiled.tracking import (
     CONTAINERS,
     FOUND,
     FRESH,
+    HEAP,
     MISSING,
     MUTABLE,
     SETTERS,
@@ -46,53 +47,43 @@ from agrad.core.tensor import Tensor
 from agrad.dtypes import float64
 from agrad.program.closures import Found
 
-#: The functions that instrumented code may compute with.
+#: The functions of `operator`, by name.
 OPERATORS: Final = {name: getattr(operator, name) for name in dir(operator) if not name.startswith("_")}
 
-#: Comparisons that are not functions of `operator`.
-COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "is_": operator.is_,
-    "is_not": operator.is_not,
-    "in": lambda l, r: l in r,
-    "not_in": lambda l, r: l not in r,
-}
-
-#: Why calls of these names cannot be part of a program.
+#: Why no program can contain a call, by the beginning of the function's name.
 REASONS: Final = {
     "builtins.print": "it prints, which a program would not",
     "numpy.errstate": "the function sets what happens at floating-point errors (np.errstate)",
     "numpy.seterr": "the function sets what happens at floating-point errors (np.seterr)",
-    "numpy.random": "it draws random numbers of NumPy's: draw by agrad.random, or pass them",
-    "random.": "it draws random numbers of Python's: draw by agrad.random, or pass them",
-    "Random.": "it draws random numbers of Python's: draw by agrad.random, or pass them",
-    "None.Random.": "it draws random numbers of Python's: draw by agrad.random, or pass them",
-    "time.": "it asks the clock",
-    "sys.setprofile": "the function starts a profiler: Python does not tell which functions run then",
-    "sys.settrace": "the function starts a debugger: Python does not tell which functions run then",
+    "numpy.random": "it draws NumPy's random numbers: draw by agrad.random, or pass them",
+    "random.": "it draws Python's random numbers: draw by agrad.random, or pass them",
+    "Random.": "it draws Python's random numbers: draw by agrad.random, or pass them",
+    "None.Random.": "it draws Python's random numbers: draw by agrad.random, or pass them",
+    "time.": "it reads the clock",
+    "sys.setprofile": "the function starts a profiler: Python then does not report which functions run",
+    "sys.settrace": "the function starts a debugger: Python then does not report which functions run",
     "_io.": "it reads or writes a file",
     "io.": "it reads or writes a file",
     "_warnings.warn": "it warns, which a program would not",
 }
 
-#: Called by `importlib.import_module` with a name, a package, and the number of packages to go up.
+#: The function that `importlib.import_module` calls with a name, a package, and the number of packages to go up.
 IMPORT: Final = importlib._bootstrap._gcd_import  # type: ignore[attr-defined]
-#: Marks a field of a dataclass without a default.
-MISSING_DEFAULT: Final = dataclasses.MISSING
 
-#: Special methods through which C sets and deletes.
-SETTING: Final = frozenset({"__setattr__", "__delattr__"})
+#: Stands for the default of a field of a dataclass that has none.
+MISSING_DEFAULT: Final = dataclasses.MISSING
 
 #: Special methods in C that read all attributes of an object.
 READING_ALL: Final = frozenset({"__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__"})
 
 
 class Tracker(ReadingHooks):
-    """The hooks: how instrumented code reads, writes, calls and computes, and what is known of the objects."""
+    """The tracker of a capture: it answers the hooks of instrumented code, and knows the objects that this code meets."""
 
-    # -- small ones ---------------------------------------------------------------------------------------------------
+    # -- values and statements ----------------------------------------------------------------------------------------
 
     def made(self, v: Any) -> Any:
-        """Record the result of a display, a comprehension, a definition or a function call."""
+        """Record an object that code creates itself: by a display, a comprehension or a definition, or for starred parameters."""
         kind = type(v)
         if kind not in PLAIN:
             self.fresh(v)
@@ -104,7 +95,7 @@ class Tracker(ReadingHooks):
         return v
 
     def truth(self, v: Any) -> Any:
-        """Record a value that decides a branch."""
+        """Record a value by which Python branches."""
         kind = type(v)
         if kind in PLAIN:
             self.condition(v)
@@ -131,7 +122,7 @@ class Tracker(ReadingHooks):
         return self.use(v)
 
     def returned(self, v: Any) -> Any:
-        """Record what a function passes to code that is not instrumented."""
+        """Record the result of a function that code without instrumentation has called."""
         if self.native and type(v) not in (bool, str, type(None)):
             frame = getframe(2)
             if id(frame) not in self.driven:
@@ -149,7 +140,7 @@ class Tracker(ReadingHooks):
                     self.condition(inside)
 
     def matched(self, v: Any) -> Any:
-        """Record what patterns look into."""
+        """Record the subject of a `match` statement, which its patterns read."""
         if isinstance(v, Tensor):
             self.facts(v)
             return v
@@ -162,7 +153,7 @@ class Tracker(ReadingHooks):
         """Record an error that is handled."""
         error = sys.exc_info()[1]
         if isinstance(error, NameError):
-            self.decline("a name is looked up that does not exist")
+            self.decline("a name that does not exist is looked up")
         if e is not None:
             self.fresh(e)
             self.fresh_all(getattr(e, "args", ()))
@@ -179,21 +170,21 @@ class Tracker(ReadingHooks):
                 self.raised = e
 
     def entering(self, cm: Any) -> Any:
-        """Record what a block is entered with."""
+        """Record the context manager of a `with` statement."""
         kind = type(cm)
         if whose_class(kind) == "agrad":
             if not isinstance(cm, Tensor):
                 self.at(cm)
             return cm
         if whose_class(kind) in ("python", "arrays"):
-            self.decline(f"a {kind.__module__}.{kind.__qualname__} is entered")
+            self.decline(f"a with statement enters a {kind.__module__}.{kind.__qualname__}")
             return cm
         self.at(cm)
         self.ensure_methods(kind)
         return cm
 
     def entered(self, v: Any) -> Any:
-        """Record the result of entering a block."""
+        """Record the value that a context manager returns when it is entered."""
         return v if type(v) in PLAIN or self.is_known(v) else self.fresh_all(v)
 
     def importing(self, module: str, names: Sequence[str], level: int) -> None:
@@ -217,7 +208,7 @@ class Tracker(ReadingHooks):
     # -- computing ----------------------------------------------------------------------------------------------------
 
     def out_of_agrad(self, value: Any) -> Any:
-        """Return the result of agrad's code, with plain floats for numbers of the program."""
+        """Return the result of agrad's code, with plain numbers in place of numbers of the program."""
         kind = type(value)
         if kind in TRACED:
             return self.tracer.out(value)
@@ -239,7 +230,7 @@ class Tracker(ReadingHooks):
             self.changing(l)
         elif not isinstance(l, Tensor) and kind not in PLAIN and is_array_or_scalar(l):
             self.writing(l)
-            if isinstance(r, Tensor):  # it may have other names, so no step can represent it
+            if isinstance(r, Tensor):  # the array may have other names, so no step can represent the write
                 self.decline(f"{self.called(l)} is written to by values of a tensor")
                 return OPERATORS[f"i{op.rstrip('_')}"](l, r)
         return self._computed(OPERATORS[f"i{op.rstrip('_')}"], op, l, r)
@@ -276,7 +267,7 @@ class Tracker(ReadingHooks):
         return made
 
     def _agrad_result(self, function: Any, *args: Any) -> Any:
-        """Call code that is not instrumented, and record its result."""
+        """Return the result of agrad's own code, or of an operator on tensors, as instrumented code receives it."""
         return self._receive(self.call_agrad(function, args, {}))
 
     def _receive(self, made: Any) -> Any:
@@ -291,7 +282,7 @@ class Tracker(ReadingHooks):
         return made
 
     def _record_computed(self, made: Any) -> None:
-        """Record arrays that agrad has computed without history: no other code may read them."""
+        """Treat arrays that agrad has computed as arguments, whose values Python may not read."""
         if isinstance(made, list | tuple | dict):
             for inside in made.values() if isinstance(made, dict) else made:
                 if type(inside) not in PLAIN and not isinstance(inside, Tensor):
@@ -314,7 +305,7 @@ class Tracker(ReadingHooks):
 
     def compare(self, op: str, l: Any, r: Any) -> Any:
         """Return the result of a comparison."""
-        function = COMPARISONS.get(op) or OPERATORS[op]
+        function = COMPARE[op]
         if op in ("is_", "is_not"):
             for one, other in () if id(l) in self.arguments and id(r) in self.arguments else ((l, r), (r, l)):
                 if isinstance(one, Tensor):
@@ -372,8 +363,8 @@ class Tracker(ReadingHooks):
         return made if type(made) in PLAIN or self.is_known(made) else self.fresh(made)
 
     def _guard_distinct(self, argument: Any, other: Any) -> bool:
-        """Make it a condition that an argument is, or is not, a certain outer tensor; return whether it is one."""
-        if argument is other:  # found as well, which is a condition
+        """Make it a condition whether an argument is a certain tensor; return False if that is impossible."""
+        if argument is other:  # if it was found outside too, that is a condition already
             return any(found.value is other and found.before is not None for found in self.order)
         tracked = self.known.get(id(other))
         if not isinstance(other, Tensor) or tracked is None or tracked.at is None or tracked.at.before is None:
@@ -384,7 +375,7 @@ class Tracker(ReadingHooks):
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call an object, according to its kind."""
+        """Call an object, in the way that its class requires."""
         kind = type(f)
         if kind is types.FunctionType:
             return self._python(f, f, args, args, kwargs)
@@ -411,10 +402,10 @@ class Tracker(ReadingHooks):
             return self.call(getattr(f, transparent), args, kwargs)
         if kind is operator.attrgetter or kind is operator.itemgetter or kind is operator.methodcaller:
             return self._getter(f, args)
-        whose_kind = whose_class(kind)
-        if whose_kind == "arrays" or kind.__module__.partition(".")[0] == "numpy":
+        owner = whose_class(kind)
+        if owner == "arrays" or kind.__module__.partition(".")[0] == "numpy":
             return self._numpy(f, args, kwargs)
-        if whose_kind == "agrad":
+        if owner == "agrad":
             self.at(f)
             if isinstance(f, Node):
                 self.decline(GRAPH)
@@ -422,7 +413,7 @@ class Tracker(ReadingHooks):
         caller = member_of(kind, "__call__")
         if kind.__name__ in ("ReferenceType", "weakref"):
             return self._dereference(f)
-        if kind.__name__ == "cython_function_or_method":  # as NumPy's own functions that draw
+        if kind.__name__ == "cython_function_or_method":  # such as NumPy's functions that draw random numbers
             return self._unknown(f, args, kwargs)
         self.at(f)
         self.ensure(f)
@@ -433,7 +424,7 @@ class Tracker(ReadingHooks):
         return self._unknown(f, args, kwargs)
 
     def _is_output(self, f: Any) -> bool:
-        """Return whether a function produces output, and output is only wanted at captures."""
+        """Return whether a function writes output, and only captures shall write it."""
         if self.tracer.effects != "first":
             return False
         if f is print or str(getattr(f, "__module__", None)).partition(".")[0] in ("logging", "_warnings"):
@@ -442,7 +433,7 @@ class Tracker(ReadingHooks):
         return type(owner).__module__ == "_io" and f.__name__ in ("write", "writelines", "flush")
 
     def _produce_output(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Produce output, at this capture and at no replay: values read for it are not part of the program."""
+        """Write output at this capture, and at no replay: the values that it reads are not part of the program."""
         before = mode.get_mode()
         CURRENT.tracker = None
         mode.push(recorder=None)
@@ -454,6 +445,7 @@ class Tracker(ReadingHooks):
                 CURRENT.tracker = self
 
     def _unknown(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function whose effects are unknown: there is no program, unless it only writes output."""
         if self._is_output(f):
             return self._produce_output(f, args, kwargs)
         module = getattr(f, "__module__", None)
@@ -467,68 +459,80 @@ class Tracker(ReadingHooks):
         return self._call_c(f, args, kwargs)
 
     def _call_c(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call C code."""
         return self._call_native("c", f, args, kwargs)
 
-    def _python(self, function: types.FunctionType, whole: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
-        """Call a Python function: instrumented, agrad's own, NumPy's, or one generated by Python."""
+    def _python(self, function: types.FunctionType, f: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
+        """Call a Python function: instrumented, agrad's own, an array library's, or generated by Python.
+
+        Parameters
+        ----------
+        function : function
+            The function.
+        f : callable
+            The object that was called: the function, a bound method of it, or an object whose class defines it.
+        full : sequence
+            The positional arguments that the function receives: `args`, perhaps after `self`.
+        args, kwargs : tuple and dict
+            The arguments of `f`.
+        """
         if self.tracer.effects == "first" and self._is_output(function):
-            return self._produce_output(whole, args, kwargs)
+            return self._produce_output(f, args, kwargs)
         self.at(function)
         self.ensure(function)
         code = function.__code__
         if not is_instrumented(code):
             kind = whose(code.co_filename)
             if kind == "agrad":
-                return self._agrad(whole, full, args, kwargs)
+                return self._agrad(f, full, args, kwargs)
             if kind == "arrays":
-                return self._numpy(whole, args, kwargs, function)
+                return self._numpy(f, args, kwargs)
             if is_generated(code):
-                return self._generated(whole, full, args, kwargs)
+                return self._generated(f, full, args, kwargs)
             if function is IMPORT and len(args) == 3 and not args[2] and not kwargs:
                 self.importing(args[0], (), 0)
             elif code.co_flags & 0x80:
                 self.decline(f"{function.__qualname__} is a coroutine")
             else:
                 self.decline(f"{function.__qualname__} is called, and its source is not available")
-            return self._call_c(whole, args, kwargs)
+            return self._call_c(f, args, kwargs)
         native, self.native = self.native, ""
         try:
-            made = whole(*args, **kwargs)
+            made = f(*args, **kwargs)
         finally:
             self.native: Any = native
         if code.co_flags & 0x20:
             self.fresh(made)
         return made
 
-    def _generated(self, whole: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
-        """Call a method generated by `dataclasses`, `namedtuple` or `enum`: it sets or compares fields."""
-        name = whole.__name__ if hasattr(whole, "__name__") else ""
+    def _generated(self, f: Any, full: Sequence[Any], args: Any, kwargs: Any) -> Any:
+        """Call a method generated by `dataclasses`, `namedtuple` or `enum`, which sets or compares fields."""
+        name = f.__name__ if hasattr(f, "__name__") else ""
         if name not in ("__init__", "__new__", "<lambda>"):
             for part in (*full, *kwargs.values()):
                 self.handed(part)
                 self.use(part)
         for part in full[:1]:
             self.ensure_special(type(part), *SETTERS)
-        made = self._call_c(whole, args, kwargs)
+        made = self._call_c(f, args, kwargs)
         if name == "__init__" and full:
             for inside in (instance_dict(full[0]) or {}).values():
                 if not self.is_known(inside):
                     self.fresh_all(inside)
         return made if type(made) in PLAIN or self.is_known(made) else self.fresh_all(made)
 
-    # -- agrad's own --------------------------------------------------------------------------------------------------
+    # -- agrad's own functions ----------------------------------------------------------------------------------------
 
     def _agrad(self, f: Any, full: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function of agrad: its numbers are tracked, and its computation is recorded."""
+        """Call a function of agrad, whose computation is recorded; a callback in C code must be one that the table knows."""
         reason = does_more(f)
         if reason is not None:
             self.decline(reason)
-        # Functions passed to it are called later, if at all
-        is_kept = str(getattr(f, "__name__", "")).startswith("register_")
+        is_registration = str(getattr(f, "__name__", "")).startswith("register_")  # calls the function later, if at all
         for part in (*full, *kwargs.values()):
             if type(part) not in PLAIN:
                 self.handed(part)
-                if type(part) in (types.BuiltinFunctionType, functools.partial) and not is_kept:
+                if type(part) in (types.BuiltinFunctionType, functools.partial) and not is_registration:
                     self._check_callback(part)
         if type(f) is types.FunctionType and f.__closure__:
             self.ensure(f)
@@ -596,7 +600,7 @@ class Tracker(ReadingHooks):
         if type(init) is types.FunctionType and is_generated(init.__code__):
             self.ensure_special(kind, *SETTERS)
             self._record_fields(kind)
-            native, self.native = self.native, "agrad"  # `self` of the methods it calls is new
+            native, self.native = self.native, "agrad"  # so the net takes the `self` of its methods for a new object
             try:
                 made = kind(*args, **kwargs)
             finally:
@@ -606,7 +610,7 @@ class Tracker(ReadingHooks):
                 if not self.is_known(inside):
                     self.fresh_all(inside)
             return made
-        native, self.native = self.native, "agrad"  # `self` of the methods it runs is new
+        native, self.native = self.native, "agrad"  # so the net takes the `self` of its methods for a new object
         try:
             made = kind(*args, **kwargs)
         finally:
@@ -629,11 +633,8 @@ class Tracker(ReadingHooks):
                 self.ensure(field.default_factory)
                 self._read_as("f", field.default_factory)
 
-    def new(self, made: Any) -> Any:
-        """Record an object that `object.__new__` has created."""
-        return self.fresh(made)
-
     def _class_of(self, value: Any) -> Any:
+        """Return the class of an object, which is a condition for an outer one."""
         if isinstance(value, Tensor):
             self.facts(value)
             return type(value)
@@ -645,7 +646,7 @@ class Tracker(ReadingHooks):
         return kind
 
     def is_abc_instance(self, f: Any, value: Any, base: type) -> Any:
-        """Return whether an object or a class is an instance or subclass of an abstract base class: it may be registered later."""
+        """Return whether an abstract base class accepts an object or a class: a condition, as it may be registered later."""
         kind = self._class_of(value) if f is builtins.isinstance else value
         self.at(base)
         before, CURRENT.tracker = CURRENT.tracker, None
@@ -653,9 +654,13 @@ class Tracker(ReadingHooks):
         try:
             made = f(value, base)
             if isinstance(kind, type):
-                is_one = functools.partial(_is_of, base)
+                accepts = functools.partial(_accepts, base)
                 self.require(
-                    is_one, kind, issubclass(kind, base), f"what a {base.__name__} is", ("is", id(kind), id(base))
+                    accepts,
+                    kind,
+                    issubclass(kind, base),
+                    f"which classes {base.__name__} accepts",
+                    ("is", id(kind), id(base)),
                 )
         finally:
             self.native_depth -= 1
@@ -692,7 +697,7 @@ class Tracker(ReadingHooks):
     def _method(self, name: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], f: Any) -> Any:
         """Call a C method of an object."""
         kind = type(owner)
-        if name in SETTING:
+        if name in SETTERS:
             before = self.deleting_attribute if name == "__delattr__" else self.writing_attribute
             before(owner, str.__str__(args[0])) if args and isinstance(args[0], str) else None
             return f(*args, **kwargs)
@@ -703,7 +708,8 @@ class Tracker(ReadingHooks):
             return self._read_past_getattribute(owner, str.__str__(args[0]), f)
         if name in ("__setitem__", "__delitem__") and isinstance(owner, MUTABLE):
             self.use(args[0])
-            self._writing_base(owner)
+            if self.is_outside(owner):
+                self.changing(owner)
             return f(*args, **kwargs)
         if (
             name == "__getitem__"
@@ -733,7 +739,7 @@ class Tracker(ReadingHooks):
             return f()
         if (
             name in ("__init__", "__enter__", "__init_subclass__")
-            and (kind.__flags__ & (1 << 9))
+            and kind.__flags__ & HEAP
             and not isinstance(owner, CONTAINERS)
         ):
             for a in (*args, *kwargs.values()):
@@ -742,7 +748,7 @@ class Tracker(ReadingHooks):
         if isinstance(owner, Tensor):
             return self._agrad(f, (owner, *args), args, kwargs)
         if is_array_or_scalar(owner):
-            return self._numpy(f, (owner, *args), kwargs, None, bound=True)
+            return self._numpy(f, (owner, *args), kwargs, bound=True)
         if name in ("format", "format_map") and kind is str and not all(map(is_plain, (*args, *kwargs.values()))):
             self.decline("an object is converted to text")  # its fields may name any attribute
         row = method_effects(kind, name)
@@ -755,12 +761,8 @@ class Tracker(ReadingHooks):
             return self._unknown(f, args, kwargs)
         return self._by_row(f, row, args, kwargs, owner)
 
-    def _writing_base(self, owner: Any) -> None:
-        if self.is_outside(owner):
-            self.changing(owner)
-
     def _read_past_getattribute(self, owner: Any, name: str, f: Any) -> Any:
-        """Read an attribute past a `__getattribute__` of the user's."""
+        """Return an attribute for which a `__getattribute__` of the user's calls the one of `object`."""
         tracked = self.at(owner)
         held = instance_dict(owner)
         member = member_of(type(owner), name)
@@ -772,7 +774,7 @@ class Tracker(ReadingHooks):
             if held is not None and name != "__dict__":
                 self.missing(held, name, self.name(at, ("attribute", name)))
             if name == "__dict__" and held is not None:
-                self.known.setdefault(id(held), type(tracked)(held, FOUND, Found(held, at, ("attribute", "__dict__"))))
+                self.known.setdefault(id(held), Tracked(held, FOUND, Found(held, at, ("attribute", "__dict__"))))
                 return f(name)
         if type(member) in (types.FunctionType, property, staticmethod, classmethod):
             self.ensure(member)
@@ -785,17 +787,18 @@ class Tracker(ReadingHooks):
         return value
 
     def _read_by_row(self, row: ArgumentEffects, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Record what a C function reads."""
+        """Record the reads of a C function, which its row of the table describes."""
         letters = row.reads or "d"
         read = [(letters[min(i, len(letters) - 1)], a) for i, a in enumerate(args)]
         read += [(row.named.get(name, letters[-1]), a) for name, a in kwargs.items()]
         for letter, a in read:
             self._read_as(letter, a)
         if any(letter == "c" and type(a) not in PLAIN and not is_python(a) for letter, a in read):
-            for letter, a in read:  # what C passes to C
+            for letter, a in read:  # C code passes these to C code
                 self.use(a) if letter != "c" else None
 
     def _read_as(self, letter: str, a: Any) -> None:
+        """Record the reads of one argument, which a letter describes: see `ArgumentEffects`."""
         if letter == "f":
             if type(a) not in PLAIN:
                 self.at(a)
@@ -814,7 +817,7 @@ class Tracker(ReadingHooks):
         elif letter == "m":
             self.iterated(a) if isinstance(a, dict) else self.use(a)
         elif letter == "-":
-            self.decline("a function is called in a way such that it is unknown what it reads and changes")
+            self.decline("a function is called with an argument of which it is unknown how it is read and changed")
         elif letter == "n":
             if isinstance(a, CONTAINERS):
                 self.ensure(a)
@@ -832,7 +835,7 @@ class Tracker(ReadingHooks):
             self.ensure(a)
 
     def _check_callback(self, f: Any) -> None:
-        """Give up if C would call back unknown code."""
+        """Decline if C code would call back code whose effects are unknown."""
         kind = type(f)
         if kind is types.FunctionType or kind is types.MethodType or isinstance(f, functools.partial):
             inner = f.func if isinstance(f, functools.partial) else getattr(f, "__func__", f)
@@ -860,7 +863,7 @@ class Tracker(ReadingHooks):
                 if row.changes:
                     self.changing(f.__self__)
             return
-        if f in SPECIAL if _is_hashable(f) else False:
+        if _is_hashable(f) and f in SPECIAL:
             self.decline(f"{f.__name__} is called back")
         elif (
             effects_of(f) is None
@@ -878,7 +881,7 @@ class Tracker(ReadingHooks):
     def _by_row(
         self, f: Any, row: ArgumentEffects | None, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any = MISSING
     ) -> Any:
-        """Call a C function that is in the table."""
+        """Call a C function as its row of the table says; a function without a row is unknown."""
         if row is None:
             return self._unknown(f, args, kwargs)
         full = args if owner is MISSING else (owner, *args)
@@ -924,26 +927,27 @@ class Tracker(ReadingHooks):
                         self.fresh_all(inside)
         return made
 
-    def _numpy(
-        self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], function: Any = None, *, bound: bool = False
-    ) -> Any:
-        """Call a function of an array library: with tensors it is agrad's, otherwise its row describes it."""
+    def _numpy(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, bound: bool = False) -> Any:
+        """Call a function of an array library: with tensors it is agrad's, otherwise its row of the table describes it.
+
+        The first argument of a `bound` method is its owner.
+        """
         if any(isinstance(a, Tensor) or _holds_tensor(a) for a in (*args, *kwargs.values())):
             return self._agrad(f, args, args, kwargs)
-        given = args[1:] if bound else args
+        own_args = args[1:] if bound else args
         row = method_effects(type(args[0]), f.__name__) if bound else effects_of(f)
         if row is None or kwargs.get("out") is not None:
             if row is not None:
                 self.decline(f"{getattr(f, '__name__', f)} writes to an array of out=")
-            return self._unknown(f, given, kwargs)
+            return self._unknown(f, own_args, kwargs)
         self._read_by_row(row, args, kwargs)
         if row.changes:
             self.writing(args[0])
-        made = self._call_c(f, given, kwargs)
+        made = self._call_c(f, own_args, kwargs)
         return self._record_result(row, made, args)
 
     def _cached(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a cached function: it is a condition that the cache returns this result."""
+        """Call a cached function; it is a condition that the cache still returns this result."""
         self.at(f)
         inner = f.__wrapped__
         self.see(inner, self.root(f), ("attribute", "__wrapped__"))
@@ -971,7 +975,7 @@ class Tracker(ReadingHooks):
                     self.known.pop(id(made), None)
                     self.see(made, found, ("cached", (args, tuple(kwargs.items()))), guard=False)
             if isinstance(made, Tensor) or is_array(made):
-                self.decline(f"{inner.__qualname__}, whose results are cached, gives a tensor")
+                self.decline(f"{inner.__qualname__}, whose results are cached, returns a tensor")
             self.require(get, f, made, f"the cache of {inner.__qualname__}", place)
         return made
 
@@ -992,23 +996,23 @@ class Tracker(ReadingHooks):
 
     def _getter(self, f: Any, args: tuple[Any, ...]) -> Any:
         """Call an `operator.attrgetter` or a similar object."""
-        given: tuple[Any, ...] = (*f.__reduce__(), ())[1]
+        wanted: tuple[Any, ...] = (*f.__reduce__(), ())[1]
         if len(args) != 1:
             return f(*args)
         target = args[0]
         if type(f) is operator.attrgetter:
-            found = [functools.reduce(self.attribute, name.split("."), target) for name in given]
+            found = [functools.reduce(self.attribute, name.split("."), target) for name in wanted]
             return found[0] if len(found) == 1 else self.fresh(tuple(found))
         if type(f) is operator.itemgetter:
-            found = [self.item(target, key) for key in given]
+            found = [self.item(target, key) for key in wanted]
             return found[0] if len(found) == 1 else self.fresh(tuple(found))
-        first, *rest = given
+        first, *rest = wanted
         if isinstance(first, functools.partial) or not isinstance(first, str):
             return self._unknown(f, args, {})
         return self.call(self.attribute(target, first), tuple(rest), {})
 
 
-# -- C functions that are hooks by themselves ---------------------------------------------------------------------------
+# -- C functions with hooks of their own --------------------------------------------------------------------------------
 
 
 def _getattr(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1064,14 +1068,14 @@ def _len(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 def _isinstance(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) == 2:
         value = args[0]
-        if type(args[1]) is abc.ABCMeta and not isinstance(value, Tensor) and _is_by_register(args[1]):
+        if type(args[1]) is abc.ABCMeta and not isinstance(value, Tensor) and _only_registers(args[1]):
             return t.is_abc_instance(f, value, args[1])
         if isinstance(value, Tensor):
-            if any(issubclass(kind, Tensor) and kind is not Tensor for kind in _kinds(args[1])):
+            if any(issubclass(kind, Tensor) and kind is not Tensor for kind in _classes_in(args[1])):
                 t.facts(value)
         elif f is builtins.isinstance:
             t._class_of(value)
-        for kind in _kinds(args[1]):
+        for kind in _classes_in(args[1]):
             t.ensure_class(type(kind))
             if type(kind) is not type:
                 t.ensure_methods(type(kind))
@@ -1083,25 +1087,26 @@ def _isinstance(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         t.native = native
 
 
-def _is_by_register(base: Any) -> bool:
-    """Return whether no code of the user's decides which classes an abstract base class accepts."""
+def _only_registers(base: Any) -> bool:
+    """Return whether an abstract base class accepts classes by registration, and not by code of the user's."""
     hook = member_of(base, "__subclasshook__")
     function = getattr(hook, "__func__", None)
     return type(function) is not types.FunctionType or whose(function.__code__.co_filename) == "library"
 
 
-def _kinds(given: Any) -> tuple[Any, ...]:
-    if isinstance(given, tuple):
-        return tuple(kind for part in given for kind in _kinds(part))
-    if isinstance(given, types.UnionType):
-        return given.__args__
-    return (given,) if isinstance(given, type) else ()
+def _classes_in(classes: Any) -> tuple[Any, ...]:
+    """Return the classes in the second argument of `isinstance`."""
+    if isinstance(classes, tuple):
+        return tuple(kind for part in classes for kind in _classes_in(part))
+    if isinstance(classes, types.UnionType):
+        return classes.__args__
+    return (classes,) if isinstance(classes, type) else ()
 
 
 def _id(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) == 1:
         value = args[0]
-        if whose(getframe(4).f_code.co_filename) != "modules":  # these compare it only if it occurs twice
+        if whose(getframe(4).f_code.co_filename) != "modules":  # `agrad.nn` only asks whether an object occurs twice
             if isinstance(value, Tensor):
                 t.identity(value)
             elif type(value) not in PLAIN and t.at(value).status == ARGUMENT:
@@ -1158,21 +1163,21 @@ def _reduce(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _extreme(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the minimum or the maximum: which one it is depends on values."""
+    """Return the minimum or the maximum: values decide which."""
     values = list(t.iterated(args[0])) if len(args) == 1 else list(args)
     if any(isinstance(v, Tensor) for v in values):
         for v in values:
             if isinstance(v, Tensor):
                 continue
             t.use(v)
-        given = (t.fresh(values),) if len(args) == 1 else args
-        return t._receive(t._call_c(f, given, kwargs))
+        own_args = (t.fresh(values),) if len(args) == 1 else args
+        return t._receive(t._call_c(f, own_args, kwargs))
     for v in values:
         t.use(v)
     for v in kwargs.values():
         t._read_as("c", v) if callable(v) else None
-    given = (values,) if len(args) == 1 else args
-    return t._call_c(f, given, kwargs)
+    own_args = (values,) if len(args) == 1 else args
+    return t._call_c(f, own_args, kwargs)
 
 
 def _operator(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1187,9 +1192,7 @@ def _operator(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         return t.compare("in", args[1], args[0])
     if name in ("is_", "is_not", "eq", "ne", "lt", "le", "gt", "ge"):
         return t.compare(name, *args)
-    if name == "truth":
-        return f(t.truth(args[0]))
-    if name == "not_":
+    if name in ("truth", "not_"):
         return f(t.truth(args[0]))
     if len(args) == 1:
         return t.unary(name, *args)
@@ -1201,6 +1204,7 @@ def _operator(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 #: By the name of an in-place function of `operator`, the corresponding out-of-place one.
 INPLACE: Final = {f"i{name.rstrip('_')}": name for name in (*BINARY, "concat")}
 
+#: The hooks of C functions, by function.
 SPECIAL: Final[dict[Any, Callable[..., Any]]] = {
     getattr: _getattr,
     hasattr: _hasattr,
@@ -1239,25 +1243,26 @@ SPECIAL: Final[dict[Any, Callable[..., Any]]] = {
                 "truth",
                 "not_",
             ),
-            *("neg", "pos", "abs", "invert", "index"),
+            *("neg", "pos", "abs", "invert"),
         )
-        if name != "index"
     },
 }
 
+#: The numbers on which an operator is a step, if one of them is a number of the program.
 NUMBERS: Final = frozenset({bool, int, float, TracedFloat})
 
-#: Numbers of the program, as agrad's own functions receive them.
+#: The numbers of the program, in the form for agrad's own functions.
 TRACED: Final = frozenset({TracedFloat, TracedInt})
 
 
 def is_generated(code: types.CodeType) -> bool:
-    """Return whether a method was generated by Python, for a dataclass, a named tuple or an enumeration, which is read as data."""
-    if code.co_filename in ("<string>", "<attrs>") or code.co_filename.startswith("<string"):
+    """Return whether the standard library has generated a method for a dataclass, a named tuple or an enumeration."""
+    if code.co_filename == "<attrs>" or code.co_filename.startswith("<string"):
         return code.co_name in GENERATED or code.co_varnames[:1] == ("_cls",)
     return False
 
 
+#: The names of generated methods.
 GENERATED: Final = frozenset(
     {
         "__init__",
@@ -1287,7 +1292,7 @@ def _follow(reference: Any) -> Any:
     return reference()
 
 
-def _is_of(base: type, kind: type) -> bool:
+def _accepts(base: type, kind: type) -> bool:
     return issubclass(kind, base)
 
 
@@ -1300,7 +1305,7 @@ def _holds_tensor(value: Any) -> bool:
 
 
 def is_python(f: Any) -> bool:
-    """Return whether a callable is a Python function, whose own code shows what it reads."""
+    """Return whether a callable is a Python function or a method of one, whose own code shows its reads."""
     inner = f.func if isinstance(f, functools.partial) else getattr(f, "__func__", f)
     return type(inner) is types.FunctionType
 

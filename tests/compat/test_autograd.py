@@ -849,7 +849,7 @@ def test_a_compiled_function_follows_arrays_of_its_own():
 
 def test_a_compiled_function_does_not_keep_what_it_drew():
     draw = ag.compile(lambda x: x + anp.random.randn(3))
-    with pytest.warns(ag.func.CompileWarning, match="runs uncompiled: it draws random numbers of NumPy's"):
+    with pytest.warns(ag.func.CompileWarning, match="runs uncompiled: it draws NumPy's random numbers"):
         first = draw(ag.asarray(X))
     assert not np.allclose(first.numpy(), draw(ag.asarray(X)).numpy())
 

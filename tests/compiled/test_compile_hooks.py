@@ -237,7 +237,7 @@ EFFECTS = {
     "an error of an operation": (going_on, "goes on after an error"),
     "a mode": (setting_a_mode, "it sets a mode|sets"),
     "draws": (lambda g: g * ag.rand(3), "it draws random numbers"),
-    "draws of Python": (lambda g: g * random.random(), "draws random numbers of Python's"),
+    "draws of Python": (lambda g: g * random.random(), "draws Python's random numbers"),
     "a tensor": (lambda g: g * WEIGHT, "reads the tensor WEIGHT"),
     "an array": (lambda g: g * ARRAY, "reads the array ARRAY"),
     "a hook in a hook": (lambda g: g.register_hook(print), r"uses \.register_hook"),
@@ -523,7 +523,7 @@ def test_a_function_that_draws_what_its_hook_reads_runs_as_it_is():
         return ag.sum(h)
 
     compiled, found = ag.compile(function), []
-    with pytest.warns(CompileWarning, match="random numbers of Python"):
+    with pytest.warns(CompileWarning, match="Python's random numbers"):
         compiled(point(0))
     for run in (compiled, function):  # another warning would be an error
         random.seed(0)
