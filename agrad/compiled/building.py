@@ -198,7 +198,7 @@ def refuse_hooks(tracer: Tracer, left: Sequence[RecordedHook]) -> None:
         raise CaptureError("capture: a hook is registered on a tensor within vmap")
 
 
-# -- what no program can hold -------------------------------------------------------------------------------------------
+# -- refusals of calls that no program can hold -------------------------------------------------------------------------
 
 
 def refuse_changed_settings(tracer: Tracer) -> None:
@@ -308,7 +308,7 @@ def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
     seen: set[int] = set()
     while pending:
         value = pending.pop()
-        if id(value) in seen or isinstance(value, NOT_SEARCHED):
+        if id(value) in seen or isinstance(value, SKIPPED):
             continue
         seen.add(id(value))
         if type(value) not in PYTHONS_OWN and backend_of(value) is not None:
@@ -317,19 +317,8 @@ def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
             pending.extend(referents(value))
 
 
-#: Classes of objects in which no array of a graph is searched for.
-NOT_SEARCHED = (
-    type,
-    types.ModuleType,
-    types.FunctionType,
-    types.CodeType,
-    types.FrameType,
-    str,
-    int,
-    float,
-    Spec,
-    Backend,
-)
+#: The classes of objects that the search for the arrays of a graph skips.
+SKIPPED = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType, str, int, float, Spec, Backend)
 
 
 def may_catch(code: types.CodeType) -> bool:

@@ -344,7 +344,7 @@ class CachedProgram:
         """Return the inputs, without settings and keys, of a call whose guards hold."""
         values: list[Any] | str = self.guarded_inputs(leaves)
         if isinstance(values, str):
-            raise CaptureError(f"capture: {values} differs from what it was")
+            raise CaptureError(f"capture: {values} has changed since the capture")
         return values
 
     def side_effect(self) -> str:

@@ -454,7 +454,7 @@ class Tracker(ReadingHooks):
             if f"{module}.{name}".startswith(part):
                 self.decline(reason)
         self.decline(
-            f"{f'{module}.' if module and module != 'builtins' else ''}{name} is called, and it is unknown what it reads and changes"
+            f"{f'{module}.' if module and module != 'builtins' else ''}{name} is called, and its effects are unknown"
         )
         return self._call_c(f, args, kwargs)
 
@@ -817,7 +817,7 @@ class Tracker(ReadingHooks):
         elif letter == "m":
             self.iterated(a) if isinstance(a, dict) else self.use(a)
         elif letter == "-":
-            self.decline("a function is called with an argument of which it is unknown how it is read and changed")
+            self.decline("a C function is called with an argument that it may read or change in unknown ways")
         elif letter == "n":
             if isinstance(a, CONTAINERS):
                 self.ensure(a)
@@ -857,7 +857,7 @@ class Tracker(ReadingHooks):
         if kind is types.BuiltinFunctionType and not isinstance(f.__self__, types.ModuleType | type(None)):
             row = method_effects(type(f.__self__), f.__name__)
             if row is None:
-                self.decline(f"{f.__qualname__} is called back, and it is unknown what it reads and changes")
+                self.decline(f"{f.__qualname__} is called back, and its effects are unknown")
             else:
                 self._read_by_row(row, (f.__self__,), {})
                 if row.changes:
@@ -870,13 +870,11 @@ class Tracker(ReadingHooks):
             and not isinstance(f, type)
             and type(member_of(type(f), "__call__")) is not types.FunctionType
         ):
-            self.decline(
-                f"{getattr(f, '__qualname__', type(f).__name__)} is called back, and it is unknown what it reads and changes"
-            )
+            self.decline(f"{getattr(f, '__qualname__', type(f).__name__)} is called back, and its effects are unknown")
         elif isinstance(f, type) and effects_of(f) is None:
             self.ensure_methods(f)
             if whose_class(f) in ("python", "agrad", "arrays"):
-                self.decline(f"{f.__name__} is called back, and it is unknown what it reads and changes")
+                self.decline(f"{f.__name__} is called back, and its effects are unknown")
 
     def _by_row(
         self, f: Any, row: ArgumentEffects | None, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any = MISSING

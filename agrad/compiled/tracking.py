@@ -1108,14 +1108,14 @@ class Knowledge:
             return
         at, name = tracked.at, self.name(tracked.at)
         if isinstance(value, set | frozenset):
-            self.require(SameMembers(value), value, True, f"what {name} holds", ("whole", id(value)))
+            self.require(SameMembers(value), value, True, f"the content of {name}", ("whole", id(value)))
             for inside in value:
                 if type(inside) not in PLAIN and not self.is_known(inside):
                     self.root(inside)
                     self.ensure(inside)
             return
         if not isinstance(value, tuple) and id(value) not in _functional_tables():  # a tuple cannot change
-            self.require(SameEntries(value), value, True, f"what {name} holds", ("whole", id(value)))
+            self.require(SameEntries(value), value, True, f"the content of {name}", ("whole", id(value)))
         if isinstance(value, dict):
             for key in value:
                 if type(key) not in PLAIN and not self.is_known(key):
@@ -1132,7 +1132,9 @@ class Knowledge:
             return
         if isinstance(value, dict) and id(value) not in self._whole:
             keys = list(before)
-            self.require(equals(list, keys), value, True, f"what {self.name(tracked.at)} holds", ("keys", id(value)))
+            self.require(
+                equals(list, keys), value, True, f"the content of {self.name(tracked.at)}", ("keys", id(value))
+            )
         for key, inside in list(value.items()) if isinstance(value, dict) else enumerate(list(value)):
             if not is_plain(inside):
                 self.see(inside, tracked.at, ("item", key), guard=id(value) not in self._whole)
@@ -1168,7 +1170,7 @@ class Knowledge:
 
 
 def _forget(known: dict[int, Tracked], key: int, reference: Any) -> None:
-    """Forget a generator that no longer exists: the one of a weak reference."""
+    """Forget the generator of a weak reference once it no longer exists."""
     if key in known and known[key].value is reference:
         del known[key]
 
