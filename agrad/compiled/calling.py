@@ -722,17 +722,17 @@ class Tracker(ReadingHooks):
             name == "get"
             and isinstance(owner, dict)
             and not kwargs
-            and args
+            and len(args) in (1, 2)
             and is_plain(args[0])
             and member_of(kind, "__getitem__") is dict.__getitem__
         ):
             self.condition(args[0]) if type(args[0]) in PLAIN else None
-            if args[0] in owner:
+            if dict.__contains__(owner, args[0]):
                 return self.item(owner, args[0])
             if self.is_found(owner):
                 self.missing(owner, args[0], self.name(self.at(owner).at, ("item", args[0])))
             return args[1] if len(args) > 1 else None
-        if name == "__contains__" and len(args) == 1:
+        if name == "__contains__" and len(args) == 1 and type(member_of(kind, name)) is not types.FunctionType:
             return self.compare("in", args[0], owner)
         if name == "__len__" and isinstance(owner, CONTAINERS):
             self.length(owner)

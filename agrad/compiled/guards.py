@@ -64,12 +64,12 @@ class Link(NamedTuple):
 
 
 class HasKey:
-    """The getter that tells whether a table has a key.
+    """The getter that tells whether a dict has a key, ignoring a `__contains__` written in Python.
 
     Parameters
     ----------
-    table : mapping
-        The table.
+    table : dict
+        The dict.
     """
 
     __slots__ = ("table",)
@@ -78,7 +78,7 @@ class HasKey:
         self.table: Any = table
 
     def __call__(self, key: Any) -> bool:
-        return key in self.table
+        return dict.__contains__(self.table, key)
 
 
 #: By getter, an attribute of the key: while it is the value of the link, the getter need not run.
@@ -353,7 +353,7 @@ class GuardWriter:
             return f"{self.name_of(key)}.{names[0]}"
         if type(holder) in (dict, list, tuple, types.MappingProxyType):
             return f"{self.name_of(holder)}[{self.key(key)}]"
-        if type(get) is HasKey:
+        if type(get) is HasKey and type(get.table) is dict:
             return f"({self.key(key)} in {self.name_of(get.table)})"
         return f"{self.name_of(get)}({self.name_of(key)})"
 
