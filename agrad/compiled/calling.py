@@ -994,7 +994,7 @@ class Tracker(ReadingHooks):
 
     def _getter(self, f: Any, args: tuple[Any, ...]) -> Any:
         """Call an `operator.attrgetter` or a similar object."""
-        wanted: tuple[Any, ...] = (*f.__reduce__(), ())[1]
+        maker, wanted = f.__reduce__()
         if len(args) != 1:
             return f(*args)
         target = args[0]
@@ -1004,10 +1004,10 @@ class Tracker(ReadingHooks):
         if type(f) is operator.itemgetter:
             found = [self.item(target, key) for key in wanted]
             return found[0] if len(found) == 1 else self.fresh(tuple(found))
-        first, *rest = wanted
-        if isinstance(first, functools.partial) or not isinstance(first, str):
-            return self._unknown(f, args, {})
-        return self.call(self.attribute(target, first), tuple(rest), {})
+        keywords: dict[str, Any] = {}
+        if isinstance(maker, functools.partial):  # of a `methodcaller` with keywords
+            wanted, keywords = (*maker.args, *wanted), maker.keywords
+        return self.call(self.attribute(target, wanted[0]), wanted[1:], keywords)
 
 
 # -- C functions with hooks of their own --------------------------------------------------------------------------------
