@@ -569,9 +569,9 @@ class Tracker(ReadingHooks):
             self.fresh_all(made.args)
             return self.fresh(made)
         if isinstance(kind, enum.EnumMeta):
-            for a in args:
+            for a in (*args, *kwargs.values()):
                 self.use(a)
-            return self.call_uninstrumented(kind, *args)
+            return self._call_native("agrad", kind, args, kwargs)
         row = effects_of(kind)
         if row is not None:
             return self._by_row(kind, row, args, kwargs)
