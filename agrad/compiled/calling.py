@@ -11,6 +11,7 @@ import importlib
 import operator
 import sys
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -411,7 +412,7 @@ class Tracker(ReadingHooks):
                 self.decline(GRAPH)
             return self._agrad(f, (f, *args), args, kwargs)
         caller = member_of(kind, "__call__")
-        if kind.__name__ in ("ReferenceType", "weakref"):
+        if kind is weakref.ref:
             return self._dereference(f)
         if kind.__name__ == "cython_function_or_method":  # such as NumPy's functions that draw random numbers
             return self._unknown(f, args, kwargs)
