@@ -1164,6 +1164,8 @@ def _reduce(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def _extreme(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the minimum or the maximum: values decide which."""
     values = list(t.iterated(args[0])) if len(args) == 1 else list(args)
+    for v in kwargs.values():
+        t._read_as("c", v) if callable(v) else None
     if any(isinstance(v, Tensor) for v in values):
         for v in values:
             if isinstance(v, Tensor):
@@ -1173,8 +1175,6 @@ def _extreme(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return t._receive(t._call_c(f, own_args, kwargs))
     for v in values:
         t.use(v)
-    for v in kwargs.values():
-        t._read_as("c", v) if callable(v) else None
     own_args = (values,) if len(args) == 1 else args
     return t._call_c(f, own_args, kwargs)
 
