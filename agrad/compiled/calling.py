@@ -220,6 +220,10 @@ class Tracker(ReadingHooks):
             return {key: self.out_of_agrad(part) for key, part in value.items()}
         return value
 
+    def is_constant_number(self, v: Any) -> bool:
+        """Return whether a value is a plain number that the program does not compute."""
+        return type(v) in (bool, int, float, complex) and self.number_for_agrad(v) is v
+
     def binary(self, op: str, l: Any, r: Any) -> Any:
         """Return the result of an operator: a step if one side is a tensor or a number of the program."""
         return self._computed(OPERATORS[op], op, l, r)
@@ -1144,14 +1148,24 @@ def _sum(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     total = args[1] if len(args) > 1 else kwargs.get("start", 0)
     if type(total) in (str, bytes, bytearray):
         return f(*args, **kwargs)
+    constants: list[Any] = []  # the first values: a compensated sum of Python's, from 3.12 on
+    is_constant = t.is_constant_number(total)
     for value in values:
+        is_constant = is_constant and t.is_constant_number(value)
+        if is_constant:
+            constants.append(value)
+            continue
+        if constants:
+            total, constants = f(constants, total), []
         total = t.binary("add", total, value)
-    return total
+    return f(constants, total) if constants else total
 
 
 def _reduce(t: Tracker, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) not in (2, 3) or kwargs:
-        return f(*args, **kwargs)
+    if kwargs:  # `initial`, from Python 3.14 on
+        return t._by_row(f, effects_of(f), args, kwargs)
+    if len(args) not in (2, 3):
+        return f(*args)
     values = iter(t.iterated(args[1]))
     total = args[2] if len(args) == 3 else next(values, MISSING)
     if total is MISSING:
