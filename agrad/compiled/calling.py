@@ -754,7 +754,7 @@ class Tracker(ReadingHooks):
             return self._agrad(f, (owner, *args), args, kwargs)
         if is_array_or_scalar(owner):
             return self._numpy(f, (owner, *args), kwargs, bound=True)
-        if name in ("format", "format_map") and kind is str and not all(map(is_plain, (*args, *kwargs.values()))):
+        if name in ("format", "format_map") and isinstance(owner, str) and not all(map(is_plain, (*args, *kwargs.values()))):
             self.decline("an object is converted to text")  # its fields may name any attribute
         row = method_effects(kind, name)
         if name in READING_ALL:
