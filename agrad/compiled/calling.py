@@ -74,6 +74,9 @@ IMPORT: Final = importlib._bootstrap._gcd_import  # type: ignore[attr-defined]
 #: Stands for the default of a field of a dataclass that has none.
 MISSING_DEFAULT: Final = dataclasses.MISSING
 
+#: Stands for an argument of a `functools.partial` that its call passes, from Python 3.14 on.
+PLACEHOLDER: Final = getattr(functools, "Placeholder", MISSING)
+
 #: Special methods in C that read all attributes of an object.
 READING_ALL: Final = frozenset({"__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__"})
 
@@ -396,9 +399,8 @@ class Tracker(ReadingHooks):
             if args and isinstance(args[0], f.__objclass__) and kind is not types.ClassMethodDescriptorType:
                 return self._method(f.__name__, args[0], args[1:], kwargs, f.__get__(args[0]))
             return self._by_row(f, effects_of(f), args, kwargs)
-        if isinstance(f, functools.partial):
-            self._of_partial(f)
-            return self.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
+        if isinstance(f, functools.partial) and type(member_of(kind, "__call__")) is not types.FunctionType:
+            return self._partial(f, args, kwargs)
         if kind is functools._lru_cache_wrapper:
             return self._cached(f, args, kwargs)
         transparent = member_of(kind, "_transparent")
@@ -742,6 +744,8 @@ class Tracker(ReadingHooks):
         if name == "__len__" and isinstance(owner, CONTAINERS):
             self.length(owner)
             return f()
+        if name == "__call__" and isinstance(owner, functools.partial):
+            return self._partial(owner, args, kwargs)
         if (
             name in ("__init__", "__enter__", "__init_subclass__")
             and kind.__flags__ & HEAP
@@ -754,7 +758,11 @@ class Tracker(ReadingHooks):
             return self._agrad(f, (owner, *args), args, kwargs)
         if is_array_or_scalar(owner):
             return self._numpy(f, (owner, *args), kwargs, bound=True)
-        if name in ("format", "format_map") and isinstance(owner, str) and not all(map(is_plain, (*args, *kwargs.values()))):
+        if (
+            name in ("format", "format_map")
+            and isinstance(owner, str)
+            and not all(map(is_plain, (*args, *kwargs.values())))
+        ):
             self.decline("an object is converted to text")  # its fields may name any attribute
         row = method_effects(kind, name)
         if name in READING_ALL:
@@ -981,6 +989,15 @@ class Tracker(ReadingHooks):
                 self.decline(f"{inner.__qualname__}, whose results are cached, returns a tensor")
             self.require(get, f, made, f"the cache of {inner.__qualname__}", place)
         return made
+
+    def _partial(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a `functools.partial`."""
+        self._of_partial(f)
+        rest = list(args)
+        if sum(a is PLACEHOLDER for a in f.args) > len(rest):
+            return f(*args, **kwargs)  # its error
+        filled = [rest.pop(0) if a is PLACEHOLDER else a for a in f.args]
+        return self.call(f.func, (*filled, *rest), {**f.keywords, **kwargs})
 
     def _dereference(self, f: Any) -> Any:
         """Follow a weak reference."""

@@ -2,12 +2,14 @@
 
 import collections
 import dataclasses
+import functools
 import typing
 
 import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.compiled import calling
 from agrad.core.backend import BACKENDS, backend_of
 
 
@@ -194,3 +196,17 @@ def test_a_kernel_of_the_users_reads_what_it_reads_at_every_call():
     for k[0] in (2.0, 7.0):
         for _ in range(3):
             assert compiled(X).tolist() == [1.0 + 3 * k[0], 2.0 + 3 * k[0]]
+
+
+def test_a_placeholder_of_a_partial_is_an_argument_of_the_call(monkeypatch):
+    mark = getattr(functools, "Placeholder", None)
+    if mark is None:  # before Python 3.14
+        mark = object()
+        monkeypatch.setattr(calling, "PLACEHOLDER", mark)
+    divided = functools.partial(lambda a, b, c: (a - c) / b, mark, 4.0)
+    compiled = ag.compile(lambda x, y: divided(x, y), check=False)
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(X, X * 3.0).numpy(), [-0.5, -1.0])
+    assert len(compiled.programs) == 1
+    with pytest.raises(TypeError):
+        ag.compile(lambda: divided())()
