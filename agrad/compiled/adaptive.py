@@ -204,12 +204,12 @@ class AdaptivePlainFunction(_FunctionRecord):
             cached is None
             or cached.keys
             or not cached.returns_one
-            or type(cached.result_leaves[0][0]) is not Leaf
+            or type(cached.leaves[0][0]) is not Leaf
             or cached.backward is not None
         ):
             self._is_open = False
             return None
-        values, at = cached.gather(tree.flatten((args, {}))[0]), cached.result_leaves[0][1]
+        values, at = cached.gather(tree.flatten((args, {}))[0]), cached.leaves[0][1]
         executor = chosen_executor() or (NATIVE if self._calls >= CALLS_BEFORE_C and may_choose_native() else None)
         run, array = (
             cached.program.runner(cached.backend, executor=executor, exact=True, threads=1),
@@ -342,7 +342,7 @@ def _made(cached: CachedProgram, places: tuple[int, ...]) -> CFunction | None:
     """Return the C function of a program, with its inputs in another order."""
     program = cached.program
     inputs = tuple(program.inputs[at] for at in places)
-    program = program.replaced(inputs=inputs, outputs=(program.outputs[cached.result_leaves[0][1]],), outside={})
+    program = program.replaced(inputs=inputs, outputs=(program.outputs[cached.leaves[0][1]],), outside={})
     try:
         found: CFunction = program.cfunc(exact=True)
     except CFunctionError:
@@ -360,7 +360,7 @@ def _taking(cached: CachedProgram, count: int) -> list[int] | None:
         or not alone
         or not cached.returns_one
         or backend.name != "numpy"
-        or type(cached.result_leaves[0][0]) not in (Leaf, Number)
+        or type(cached.leaves[0][0]) not in (Leaf, Number)
     ):
         return None
     place = {number: at for at, number in enumerate(program.inputs)}

@@ -169,12 +169,12 @@ class CachedProgram:
         #: For each action of the epilogue, the position of the output that it takes, and the action.
         self.epilogue_outputs: list[Any] = [(outs[number], do) for number, do in self.epilogue]
         #: The leaves of the result, each with the position of its output; -1 for one that has none.
-        self.result_leaves: list[Any] = [
+        self.leaves: list[Any] = [
             (leaf, outs[leaf.number] if type(leaf) in (Leaf, Number) else -1) for leaf in program.results.leaves
         ]
         #: The same, with the link to an outer tensor in place of the leaf that is this tensor.
         self.result_sources: list[Any] = [
-            (self.outside_results.get(i, leaf), at) for i, (leaf, at) in enumerate(self.result_leaves)
+            (self.outside_results.get(i, leaf), at) for i, (leaf, at) in enumerate(self.leaves)
         ]
         #: The writes, each with its target and the position of its output; -1 for a gradient that is dropped.
         self.placed_writes: list[Any] = [
@@ -671,7 +671,7 @@ def _run_again(node: Any) -> tuple[Mapping[int, Tensor], Sequence[Node]]:
     assert cached.program.arguments is not None
     args, kwargs = tree.unflatten(cached.program.arguments.treedef, map(as_passed, node.leaves))
     returned = again([node.input_values[at] for at, _ in cached.keys], cached.function, *args, **kwargs)
-    results = zip(cached.result_leaves, tree.flatten(returned)[0], strict=True)
+    results = zip(cached.leaves, tree.flatten(returned)[0], strict=True)
     return {leaf.number: result for (leaf, _), result in results if type(leaf) is Leaf}, node.inputs
 
 

@@ -150,7 +150,7 @@ def differences(
     if structure != results.treedef:
         yield f"the structure of its result, {structure}"
         return
-    for path, (leaf, at), now in zip(structure.paths(), cached.result_leaves, leaves, strict=True):
+    for path, (leaf, at), now in zip(structure.paths(), cached.leaves, leaves, strict=True):
         where = f"its result{f' at {path}' if path else ''}"
         if isinstance(leaf, Leaf | Number):
             yield from _differing(answers, now._raw if isinstance(now, Tensor) else now, at, where, exact)

@@ -284,7 +284,7 @@ def _captured_pieces(
             given,
             tuple(places),
             tuple(at for at, _ in found.keys),
-            tuple(at for _, at in found.result_leaves if at >= 0),
+            tuple(at for _, at in found.leaves if at >= 0),
         )
     if kept:
         programs.confirm(kept[min(kept)], *loss.like(arrays, min(kept)))
