@@ -103,7 +103,7 @@ def build_program(call: TracedCall, options: Mapping[str, Any]) -> CachedProgram
         backward, targets, saved = backward_of(tracer, [t for _, t in results.followed], call.first, hooks)
         backward_links = pass_tracker.conditions
     conditions = list(tracer.conditions)
-    tracer.also = [
+    tracer.extra_outputs = [
         *(condition.number for condition in conditions),
         *(number for number, _ in tracer.epilogue),
         *saved,
@@ -277,7 +277,7 @@ def refuse_escaped(call: TracedCall, program: Program) -> None:
     tensors = [leaf for leaf in tree.flatten(call.returned)[0] if isinstance(leaf, Tensor)]
     tensors += tracer.written
     tensors += [grad for t in tensors if t.is_leaf and (grad := grad_of(t)) is not None]
-    held = {tracer.number_of(array) for array in (*arrays_held(tensors), *tracer.held)}
+    held = {tracer.number_of(array) for array in (*arrays_held(tensors), *tracer.kept_alive)}
     numbers = (*tracer.traced_numbers, *(number for _, number in tracer.numbers.values()))
     held |= {tracer.number_of(number.array) for number in numbers}
     escaped = tracer.escaped({*program.outputs, *(number for number in held if number is not None)})

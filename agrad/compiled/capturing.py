@@ -296,7 +296,7 @@ def _is_step(tracker: Tracker, frame: types.FrameType | None) -> bool:
 
 
 #: The code that runs a step and records it.
-WRITES = RecordingBackend.write.__code__
+WRITES = RecordingBackend.record_call.__code__
 
 
 def _is_called_by_agrad(frame: types.FrameType | None) -> bool:

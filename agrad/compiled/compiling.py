@@ -324,7 +324,7 @@ class CompiledFunction:
                 except CaptureError as error:
                     tracer.decline(error)
         finally:
-            tracer.let_go()  # after an error, too: its traceback may live on, with the recorder in it
+            tracer.forget_all()  # after an error, too: its traceback may live on, with the recorder in it
         return found.returned, cached, tracer
 
     def _followed(

@@ -282,18 +282,18 @@ class Tracer(Recorder):
             made = self.kernels_of(owner).astype(live.array, array.dtype)
             number = self.number_of(made)
             assert number is not None
-            self.know(array, number)
-            self.held.append(array)
+            self.remember(array, number)
+            self.kept_alive.append(array)
             return
         super().operand(op, value, array)
 
-    def part(self, inner: Backend, op: str, part: Any) -> Any:
+    def step_argument(self, inner: Backend, op: str, part: Any) -> Any:
         """Return an argument in the form for a step; a number of the program that is a parameter of an operation is a condition."""
         kind = type(part)
         if (kind is TracedFloat or kind is TracedInt) and self.is_open:
             self.condition(part)
             return as_plain(part)
-        return super().part(inner, op, part)
+        return super().step_argument(inner, op, part)
 
     def meet(self, tensor: Tensor) -> None:
         super().meet(tensor)
@@ -337,10 +337,10 @@ class Tracer(Recorder):
     def detach(self, tensor: Tensor) -> Any:
         return self._try(lambda: super(Tracer, self).detach(tensor), lambda: tensor._raw)
 
-    def leaves(self, tensor: Tensor) -> Any:
+    def export(self, tensor: Tensor) -> Any:
         if self.failure is None:
             try:
-                super().leaves(tensor)
+                super().export(tensor)
             except CaptureError as error:
                 self.decline(error)
 
@@ -362,8 +362,8 @@ class Tracer(Recorder):
         device = self.device
         number = self.new(array)
         self.device = device  # where the program computes, as its tensors show
-        self.know(array, number)
-        self.held.append(array)
+        self.remember(array, number)
+        self.kept_alive.append(array)
         return number
 
     def float_argument(self, value: float) -> float:
@@ -457,7 +457,7 @@ class Tracer(Recorder):
             self.decline(CaptureError(f"capture: a value that is not the program's own decides{errors.called()}"))
         else:
             self.conditions.append(Condition(number, value, errors.line_of(*errors.caller())))
-            self.also.append(number)
+            self.extra_outputs.append(number)
 
     def setting(self, get: Callable[[], float]) -> float:
         value = get()
@@ -504,7 +504,7 @@ class Tracer(Recorder):
             live.used = True
             known = self.number_of(live.array)
             assert known is not None
-            self.also.append(known)
+            self.extra_outputs.append(known)
             self.held_by_python += held
             self.epilogue.append((known, do))
         elif self.failure is None:
@@ -544,16 +544,16 @@ class BlankTracer(Tracer, BlankRecorder):
         return super().around(op, backend, kernel, values, raw)
 
     def item(self, tensor: Tensor) -> Any:
-        return self.leaves(tensor) if isinstance(tensor._raw, Blank) else super().item(tensor)
+        return self.export(tensor) if isinstance(tensor._raw, Blank) else super().item(tensor)
 
     def truth(self, tensor: Tensor) -> Any:
         if not isinstance(tensor._raw, Blank):
             return super().truth(tensor)
         self.decline(CaptureError(f"capture: a value decides which way it goes ({errors.line_of(*errors.caller())})"))
-        return self.leaves(tensor)
+        return self.export(tensor)
 
-    def leaves(self, tensor: Tensor) -> Any:
-        return self._try(lambda: BlankRecorder.leaves(self, tensor), lambda: None)
+    def export(self, tensor: Tensor) -> Any:
+        return self._try(lambda: BlankRecorder.export(self, tensor), lambda: None)
 
 
 class _TracedKernels:
@@ -652,7 +652,7 @@ def backward_of(
         for value, live in tracer.numbers.values():
             tracer.demand(tracer.number_of(live.array), value)
     reached = {node: number for node, number in targets.items() if found.get(node) is not None}
-    numbers = [tracer.known(found[node]) for node in reached]
+    numbers = [tracer.number_in_use(found[node]) for node in reached]
     steps, tracer.steps = tracer.steps[start:], tracer.steps[:start]
     whole = Program(
         (),

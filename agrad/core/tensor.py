@@ -550,7 +550,7 @@ class Tensor(Methods):
         """Return the array for Python to read; a lazy value is computed first and kept in this tensor."""
         recorder = mode.recorder()
         if recorder is not None:
-            recorder.leaves(self)
+            recorder.export(self)
         if self._spec.backend.is_lazy:
             compute([self])
         return self._raw

@@ -458,8 +458,10 @@ class BodyRecorder(BlankRecorder):
     def traced_of(self, value: Any) -> Any:
         return self._around.traced_of(value)
 
-    def part(self, inner: Backend, op: str, part: Any) -> Any:
-        return super().part(inner, op, part if self.traced_of(part) is None else self._around.part(inner, op, part))
+    def step_argument(self, inner: Backend, op: str, part: Any) -> Any:
+        return super().step_argument(
+            inner, op, part if self.traced_of(part) is None else self._around.step_argument(inner, op, part)
+        )
 
     def operand(self, op: Op, value: Any, array: Any) -> None:
         live, owner = self.traced_of(value), backend_of(array)
@@ -472,8 +474,8 @@ class BodyRecorder(BlankRecorder):
         live.used = True
         self.input(live.array)
         made = self.kernels_of(owner).astype(live.array, array.dtype)
-        self.know(array, self.known(made))
-        self.held.append(array)
+        self.remember(array, self.number_in_use(made))
+        self.kept_alive.append(array)
 
 
 class TracedBody(NamedTuple):
@@ -518,7 +520,7 @@ def traced(
         outputs = [recorder.input(t._raw) for t in (*nexts, *results)]
         met = [tensor for tensor, _, _ in recorder.met.values()]
         del nexts, results
-        apart = recorder.draws or recorder.seeds or recorder.functions or recorder.hooked or recorder.also
+        apart = recorder.draws or recorder.seeds or recorder.functions or recorder.hooked or recorder.extra_outputs
         # Otherwise it would have refused the value that keeps an array
         is_seen = isinstance(CURRENT.tracker, LoopBodyTracker)
         if apart or recorder.has_moved or (not is_seen and recorder.escaped({*outputs, *numbers}) is not None):

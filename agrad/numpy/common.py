@@ -304,7 +304,7 @@ def into(out: Any, result: Tensor, casting: str = "same_kind", *, arrays: bool =
     if array:
         recording = recorder()
         if recording is not None:
-            recording.leaves(result)
+            recording.export(result)
         out[...] = result._raw
     else:
         assign(out, ..., result)

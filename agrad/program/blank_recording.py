@@ -267,7 +267,7 @@ def run_on_blanks(
     recording, values = recording_backend(inner), {}
     for number, (shape, dtype) in shapes.items():
         array = blank(inner, shape, dtype)
-        recorder.know(array, number)
+        recorder.remember(array, number)
         values[number] = recording.kind_of_array(array, number)  # while it lives, no other array has its id
     before = mode.get_mode()
     try:

@@ -242,7 +242,7 @@ def program_of(
     writes = writes_of(recorder, reach, given)
     outputs = [leaf.number for leaf in results.leaves if isinstance(leaf, Leaf | Number)]
     outputs += [write.number for write in writes if write.number is not None]
-    outputs += recorder.also
+    outputs += recorder.extra_outputs
     draws = [number for number, _ in recorder.draws]
     program = recorder.program([*numbers], outputs)
     used = {number for step in program.steps for number in step.refs} | {*outputs}
@@ -311,7 +311,7 @@ def writes_of(recorder: Recorder, reach: Iterable[Found], given: Sequence[Any]) 
         grad = grads.get(id(found.value))  # as it was: by now another one may be there
         if grad is not None and id(grad) in wanted:
             ways.setdefault(id(grad), Found(grad, found, ("attribute", "grad")).origin)
-    changed = [each for each in changed if id(each[0]) in ways or id(each[0]) not in recorder.beside]
+    changed = [each for each in changed if id(each[0]) in ways or id(each[0]) not in recorder.possibly_created]
     missing = [tensor for tensor, _, _ in changed if id(tensor) not in ways]
     if missing:
         raise CaptureError(

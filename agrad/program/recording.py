@@ -58,7 +58,7 @@ class RecordedHook(NamedTuple):
     ----------
     number : int or None
         The number of the tensor's value.
-    to : weakref
+    node_ref : weakref
         Reference to the tensor's node.
     hooks : weakref
         Reference to the table that holds the hook, or held it.
@@ -69,7 +69,7 @@ class RecordedHook(NamedTuple):
     """
 
     number: int | None
-    to: weakref.ref[Node]
+    node_ref: weakref.ref[Node]
     hooks: Callable[[], dict[int, Callable[..., Any]] | None]
     key: int
     handle: weakref.ref[Handle]
@@ -77,7 +77,7 @@ class RecordedHook(NamedTuple):
     @property
     def node(self) -> Node | None:
         """The tensor's node, while it lives."""
-        return self.to()
+        return self.node_ref()
 
     @property
     def hook(self) -> Callable[..., Any] | None:
@@ -89,7 +89,7 @@ class CaptureError(RuntimeError):
     """A function does something that no program can hold: the message says what and where."""
 
 
-def unheld(op: str, part: Any) -> CaptureError:
+def unsupported_argument(op: str, part: Any) -> CaptureError:
     """Return the error for an argument of a class that programs do not know."""
     return CaptureError(
         f"capture: the argument {part!r} of {op} is of type {type(part).__name__}, which no program can hold{errors.called()}"
@@ -164,10 +164,10 @@ def _operators() -> None:
         def method(self: Recorded, other: Any) -> Any:
             if isinstance(other, Batched):
                 return NotImplemented
-            return self.backend.write(op, run, (self, other), {})
+            return self.backend.record_call(op, run, (self, other), {})
 
         def reflected(self: Recorded, other: Any) -> Any:
-            return self.backend.write(op, run, (other, self), {})
+            return self.backend.record_call(op, run, (other, self), {})
 
         setattr(Recorded, f"__{name}__", method)
         if name in BINARY:
@@ -175,7 +175,7 @@ def _operators() -> None:
 
     def unary(name: str, op: str) -> None:
         run = getattr(operator, f"__{name}__")
-        setattr(Recorded, f"__{name}__", lambda self: self.backend.write(op, run, (self,), {}))
+        setattr(Recorded, f"__{name}__", lambda self: self.backend.record_call(op, run, (self,), {}))
 
     for name, op in (BINARY | COMPARISON).items():
         binary(name, op)
@@ -254,7 +254,7 @@ class RecordingBackend(Backend):
         """Record the assignment; an assignment by a mask, if the value does not count its places, as a choice."""
         rest = array.ndim - key.ndim if isinstance(key, Recorded) and is_mask(key) else -1
         if value.ndim > rest or key.shape != array.shape[: key.ndim]:
-            return self.write("setitem", self.inner.xp.setitem, (array, key, value), {})
+            return self.record_call("setitem", self.inner.xp.setitem, (array, key, value), {})
         if value.dtype != array.dtype:
             value = self.xp.astype(value, array.dtype)
         return self.xp.where(key[(..., *(None,) * rest)] if rest else key, value, array)
@@ -273,9 +273,9 @@ class RecordingBackend(Backend):
             return None
         if isinstance(inside, type) or not callable(inside):
             return inside  # type: ignore[no-any-return]
-        return lambda *args, **kwargs: self.write(op, get(self.inner.xp), args, kwargs)
+        return lambda *args, **kwargs: self.record_call(op, get(self.inner.xp), args, kwargs)
 
-    def write(self, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def record_call(self, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a kernel on the inner arrays, and record the step; return its results as recorded arrays."""
         recorder: Recorder = mode.recorder()
         recorder.check_shape(op, args)
@@ -284,7 +284,7 @@ class RecordingBackend(Backend):
             return recorder.step(self, op, args, kwargs, result)
         for part in (*args, *kwargs.values()):
             if backend_of(part) is not None and is_array(part):
-                recorder.known(part)
+                recorder.number_in_use(part)
         return recorder.constants_of(self, result)
 
 
@@ -356,7 +356,7 @@ class Recorder:
         By the ``id`` of an outer array, its number, and the array, which is kept alive.
     met : dict
         By ``id``, the outer tensors that were met: the tensor, its array and its gradient at that time.
-    beside : set
+    possibly_created : set
         Those of them, by ``id``, whose array was already known: a function may have created them itself.
     grads : dict
         By ``id`` of a tensor whose `.grad` the function accessed itself, the first access: "read" or "set".
@@ -366,9 +366,9 @@ class Recorder:
         The numbers of the keys drawn, and the keys.
     seeds : list of (int, Generator, key)
         The generators whose state is set, after how many draws, and to which state.
-    also : list of int
+    extra_outputs : list of int
         Further outputs of the program besides the function's results and writes.
-    held : list of array
+    kept_alive : list of array
         Arrays that are kept alive with it.
     functions : list of str
         The names of the `Function`s that ran: their derivatives are not those of their steps.
@@ -395,16 +395,16 @@ class Recorder:
         self.constants: dict[int, Any] = {}
         self.inputs: dict[int, tuple[int, Any]] = {}
         self.met: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
-        self.beside: set[int] = set()
+        self.possibly_created: set[int] = set()
         self.grads: dict[int, str] = {}
         self.written: list[Tensor] = []
         self.draws: list[tuple[int, Any]] = []
         self.seeds: list[tuple[int, Any, Any]] = []
-        self.also: list[int] = []
+        self.extra_outputs: list[int] = []
         self.functions: list[str] = []
         self.hooked: list[RecordedHook] = []
         self.sources: dict[Any, Any] = {}
-        self.held: list[Any] = []
+        self.kept_alive: list[Any] = []
         self.device: str | None = None
         self.region: int = 0
         self._regions = 0
@@ -448,7 +448,7 @@ class Recorder:
             found = self._lines[id(code), lasti] = code, text
         return found[1]
 
-    def know(self, array: Any, number: int) -> None:
+    def remember(self, array: Any, number: int) -> None:
         """Remember the number of an array while it lives."""
         key = id(array)
         try:  # the callback is written in C: Python would swallow a Ctrl-C during a Python callback
@@ -457,7 +457,7 @@ class Recorder:
             kept = array
         self._known[key] = number, kept
 
-    def let_go(self) -> None:
+    def forget_all(self) -> None:
         """Forget all arrays once nothing more is recorded: NumPy does not resize arrays that have references, even weak ones."""
         self._known.clear()
 
@@ -467,7 +467,7 @@ class Recorder:
 
     def alias(self, made: Any, array: Any) -> None:
         """Remember that an array has the value of another one: a copy, in another layout, or on another backend."""
-        self.know(made, self.known(array))
+        self.remember(made, self.number_in_use(array))
 
     def number_of(self, array: Any) -> int | None:
         """Return the number of an array, None if it is unknown."""
@@ -479,7 +479,7 @@ class Recorder:
         if self.number_of(array) is None:
             number = self.new(array)
             self.constants[number] = array
-            self.know(array, number)
+            self.remember(array, number)
         return array
 
     def input(self, array: Any, backend: Backend | None = None) -> int:
@@ -488,7 +488,7 @@ class Recorder:
         if number is None:
             number = self.new(array, backend)
             self.inputs[id(array)] = number, array
-            self.know(array, number)
+            self.remember(array, number)
         return number
 
     def take(self, array: Any, value: Any) -> None:
@@ -532,7 +532,7 @@ class Recorder:
         known = self.number_of(array) is not None
         if id(tensor) not in self.met and not isinstance(array, Batched) and (not known or id(array) in self.inputs):
             if known:
-                self.beside.add(id(tensor))
+                self.possibly_created.add(id(tensor))
             grad = grad_of(tensor)
             self.met[id(tensor)] = tensor, array, grad
             self.input(array, tensor._spec.backend)
@@ -578,9 +578,10 @@ class Recorder:
             (array,) = (part for part in parts if part is not None)
             where = {"device", *inner.creation(inner.device_of(inner.as_array(array)))}
             kwargs = {name: value for name, value in kwargs.items() if name not in where}
-        step_args = tuple([self.part(inner, op, a) for a in args])
+        step_args = tuple([self.step_argument(inner, op, a) for a in args])
         step_kwargs = kwargs and {
-            name: HERE if name == "device" and v is not None else self.part(inner, op, v) for name, v in kwargs.items()
+            name: HERE if name == "device" and v is not None else self.step_argument(inner, op, v)
+            for name, v in kwargs.items()
         }
         line = self.line or self.line_of(*errors.caller())
         self.steps.append(Step(op, step_args, step_kwargs, tuple(outs), several, line, self.region))
@@ -623,7 +624,7 @@ class Recorder:
             by = " by a mask" if chosen else ""
             raise CaptureError(f"capture: the shape of what {op} gives{by} depends on values{errors.called()}")
 
-    def part(self, inner: Backend, op: str, part: Any) -> Any:
+    def step_argument(self, inner: Backend, op: str, part: Any) -> Any:
         """Return an argument in the form for a step."""
         if isinstance(part, Recorded):
             return part.ref
@@ -631,15 +632,15 @@ class Recorder:
         if kind in LITERALS or kind is Body:
             return part
         if kind is tuple or kind is list:
-            return kind(self.part(inner, op, inside) for inside in part)
+            return kind(self.step_argument(inner, op, inside) for inside in part)
         if kind is slice:
-            return slice(*(self.part(inner, op, bound) for bound in (part.start, part.stop, part.step)))
+            return slice(*(self.step_argument(inner, op, bound) for bound in (part.start, part.stop, part.step)))
         if kind is range:
             return list(part)
         if kind is Spec:
             return self.shaped(part)
         if backend_of(part) is not None and is_array(part):
-            return Ref(self.known(part))
+            return Ref(self.number_in_use(part))
         if isinstance(part, int):  # of a user's class, such as an enumeration's
             return int(part)
         name = inner._name_of(part)
@@ -647,7 +648,7 @@ class Recorder:
             return DType(name)
         if part in inner.native_devices().values() or kind.__name__ == "Device":
             return HERE
-        raise unheld(op, part)
+        raise unsupported_argument(op, part)
 
     def constants_of(self, backend: RecordingBackend, result: Any) -> Any:
         """Make the result of a kernel that took no value of the program part of it; return the arrays as recorded ones."""
@@ -655,9 +656,9 @@ class Recorder:
             return type(result)(self.constants_of(backend, part) for part in result)
         if backend_of(result) is not backend.inner:
             return result
-        return backend.kind_of_array(array := backend.inner.as_array(result), self.known(self.constant(array)))
+        return backend.kind_of_array(array := backend.inner.as_array(result), self.number_in_use(self.constant(array)))
 
-    def known(self, array: Any) -> int:
+    def number_in_use(self, array: Any) -> int:
         """Return the number of an array that is in use.
 
         Raises
@@ -675,46 +676,46 @@ class Recorder:
 
     # -- arrays in and out of kernels ---------------------------------------------------------------------------------
 
-    def lift(self, value: Any) -> Any:
+    def to_recorded(self, value: Any) -> Any:
         """Return the argument of a kernel or rule, with recorded arrays for those of libraries."""
         kind = type(value)
         if kind in LITERALS:
             return value
         if isinstance(value, Batched):
-            return rewrap(self.lift(value.data), value.level)
+            return rewrap(self.to_recorded(value.data), value.level)
         if kind is tuple or kind is list:
-            return kind(map(self.lift, value))
+            return kind(map(self.to_recorded, value))
         if isinstance(value, tuple):  # a subclass, such as `Constants`
             return value
         backend = backend_of(value)
         if backend is None or isinstance(value, Tensor) or not is_array(value):
             return value
-        return recording_backend(backend).kind_of_array(value, self.known(value))
+        return recording_backend(backend).kind_of_array(value, self.number_in_use(value))
 
-    def lift_saved(self, value: Any) -> Any:
+    def saved_to_recorded(self, value: Any) -> Any:
         """Return a node's saved value likewise; if it carries tangents, only its value."""
         if type(value) is tuple or type(value) is list:
-            return type(value)(map(self.lift_saved, value))
-        return self.lift(value._raw if isinstance(value, Tensor) else value)
+            return type(value)(map(self.saved_to_recorded, value))
+        return self.to_recorded(value._raw if isinstance(value, Tensor) else value)
 
-    def lower(self, value: Any) -> Any:
+    def to_raw(self, value: Any) -> Any:
         """Return the result of a kernel or rule, with the inner arrays, whose numbers are known from now on."""
         if isinstance(value, Recorded):
             data = value.data
             # A step returned its operand: two values need two arrays
             if self.number_of(data) not in (None, value.ref.number):
                 data = self.copied(value.backend.inner, data)
-            self.know(data, value.ref.number)
+            self.remember(data, value.ref.number)
             return data
         if isinstance(value, Batched):
-            return rewrap(self.lower(value.data), value.level)
+            return rewrap(self.to_raw(value.data), value.level)
         if isinstance(value, tuple | list):
             kind = type(value)
-            parts = [self.lower(part) for part in value]
+            parts = [self.to_raw(part) for part in value]
             return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
         return value
 
-    def cut(self, value: Any) -> Any:
+    def without_history(self, value: Any) -> Any:
         """Return recorded arrays, alone or in containers or batches, without history."""
         if isinstance(value, Recorded):
             number = self.new()
@@ -723,10 +724,10 @@ class Recorder:
             self.steps.append(Step(DETACH, (value.ref,), {}, (number,), False, line, self.region))
             return type(value)(value.data, number)
         if isinstance(value, Batched):
-            return rewrap(self.cut(value.data), value.level)
+            return rewrap(self.without_history(value.data), value.level)
         if isinstance(value, tuple | list):
             kind = type(value)
-            parts = [self.cut(part) for part in value]
+            parts = [self.without_history(part) for part in value]
             return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
         return value
 
@@ -745,8 +746,10 @@ class Recorder:
         cut = not mode.is_grad_enabled() and op.rule.kind != "none"
 
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            result = get(beside)(*map(self.lift, args), **{name: self.lift(value) for name, value in kwargs.items()})
-            return self.lower(self.cut(result) if cut else result)
+            result = get(beside)(
+                *map(self.to_recorded, args), **{name: self.to_recorded(value) for name, value in kwargs.items()}
+            )
+            return self.to_raw(self.without_history(result) if cut else result)
 
         return recorded
 
@@ -760,7 +763,7 @@ class Recorder:
             pass
         elif (owner := backend_of(value)) is None or owner.as_array(value) is not value:  # numbers, or a list of them
             if backend_of(array) is None:  # another object, such as an index of a class with `__index__`
-                raise unheld(op.name, array)
+                raise unsupported_argument(op.name, array)
             self.constant(array)
         else:
             self.take(array, value)
@@ -778,10 +781,10 @@ class Recorder:
                 backend = joined_with(node.spec, g if isinstance(g, list) else (g,))
             if xp is not backend.xp:
                 raise CaptureError(f"capture: a gradient goes from one backend to another{errors.at(node)}")
-            saved = tuple(map(self.lift_saved, saved)) if type(saved) is tuple else saved
+            saved = tuple(map(self.saved_to_recorded, saved)) if type(saved) is tuple else saved
             try:
                 self.line = f"{self.line_of(node.code, node.lasti)}{BACKWARD}"
-                return self.lower(vjp(counterpart(backend).xp, self.lift(g), saved, node))
+                return self.to_raw(vjp(counterpart(backend).xp, self.to_recorded(g), saved, node))
             finally:
                 self.line = ""
 
@@ -801,9 +804,9 @@ class Recorder:
             at = self.new()
             self.draws.append((at, key))
         number = self.new(array, backend)
-        self.know(array, number)
+        self.remember(array, number)
         options.pop("device")
-        kwargs = {name: self.part(backend, DRAW, value) for name, value in options.items()}
+        kwargs = {name: self.step_argument(backend, DRAW, value) for name, value in options.items()}
         line = self.line_of(*errors.caller())
         self.steps.append(Step(DRAW, (kind, tuple(shape), Ref(at)), kwargs, (number,), False, line, self.region))
         return array
@@ -821,7 +824,7 @@ class Recorder:
 
     def detached(self, array: Any) -> Any:
         """Return the same array without history: a cotangent of a pass that was not recorded."""
-        return self.lower(self.cut(self.lift(array)))
+        return self.to_raw(self.without_history(self.to_recorded(array)))
 
     def detach(self, tensor: Tensor) -> Any:
         """Return a tensor's value without history, in an array of its own: arrays are known by identity."""
@@ -830,13 +833,13 @@ class Recorder:
 
     def item(self, tensor: Tensor) -> Any:
         """Return the one element of a tensor, for Python."""
-        return self.leaves(tensor)
+        return self.export(tensor)
 
     def truth(self, tensor: Tensor) -> Any:
         """Return the one element as a boolean, for Python to branch on."""
-        return self.leaves(tensor)
+        return self.export(tensor)
 
-    def leaves(self, tensor: Tensor) -> Any:
+    def export(self, tensor: Tensor) -> Any:
         """Refuse to pass a value from the recording to Python."""
         raise CaptureError(
             "capture: a value is requested (by bool(), float(), item(), numpy(), a print, ...), and no program can hold"
@@ -917,6 +920,8 @@ class _RecordedKernels:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         kernel, recorder = getattr(self._xp, name), self._recorder
-        return lambda *args, **kwargs: recorder.lower(
-            kernel(*map(recorder.lift, args), **{key: recorder.lift(value) for key, value in kwargs.items()})
+        return lambda *args, **kwargs: recorder.to_raw(
+            kernel(
+                *map(recorder.to_recorded, args), **{key: recorder.to_recorded(value) for key, value in kwargs.items()}
+            )
         )

@@ -121,9 +121,9 @@ class NodeRecorder(Recorder):
                     self.nodes[part.ref.number] = self.kind(_value(part), function, *given, argnums, parents)
         return made
 
-    def cut(self, value: Any) -> Any:
+    def without_history(self, value: Any) -> Any:
         """Return recorded arrays without history, with their nodes."""
-        made = super().cut(value)
+        made = super().without_history(value)
         if isinstance(made, Recorded) and value.ref.number in self.nodes:
             self.nodes[made.ref.number] = self.nodes[value.ref.number]
         return made
@@ -139,7 +139,7 @@ class NodeRecorder(Recorder):
         """Return the one element as a boolean."""
         return tensor._spec.backend.truth(tensor._raw)
 
-    def leaves(self, tensor: Tensor) -> Any:
+    def export(self, tensor: Tensor) -> Any:
         """Let Python have a value."""
 
     def not_recorded(self, reason: str, later: bool) -> None:
