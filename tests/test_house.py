@@ -179,7 +179,7 @@ TABLES = {
     ("agrad.compiled.calling", "SPECIAL"): "Python's functions",
     ("agrad.compiled.instrumentation", "BINARY"): "Python's operators",
     ("agrad.compiled.rewriting", "OPERATORS"): "Python's operators",
-    ("agrad.compiled.effects", "_GIVING_WHATEVER"): "functions of Python's math",
+    ("agrad.compiled.effects", "_CALLING_METHODS"): "functions of Python's math",
     ("agrad.core.facts", "BINARY"): "Python's operators: their names are no ops'",
     ("agrad.core.kernels", "PRIMITIVES"): "methods that every backend has, in the contract",
     ("agrad.nn.functional.layers", "embedding_bag"): "values of a parameter of PyTorch's",

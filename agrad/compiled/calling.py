@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from agrad.compiled.effects import ArgumentEffects, does_more, effects_of, method_effects
+from agrad.compiled.effects import ArgumentEffects, effects_of, method_effects, side_effect_of
 from agrad.compiled.guards import PLAIN, HasKey, Link, is_array, is_plain
 from agrad.compiled.instrumentation import BINARY, COMPARE, CURRENT, FILES
 from agrad.compiled.reading import GRAPH, ReadingHooks
@@ -116,7 +116,7 @@ class Tracker(ReadingHooks):
             if decides and tracked.status == FOUND and whose_class(kind) == "python":
                 self.use(v)
             elif decides and whose_class(kind) == "agrad":
-                self.handed(v)
+                self.read_by_agrad(v)
         return v
 
     def formatted(self, v: Any) -> Any:
@@ -150,7 +150,7 @@ class Tracker(ReadingHooks):
             return v
         self.use(v)
         if type(v) not in PLAIN and not isinstance(v, CONTAINERS):
-            self.looked_into(v)
+            self.read_unobserved(v)
         return v
 
     def caught(self, e: Any) -> None:
@@ -214,8 +214,8 @@ class Tracker(ReadingHooks):
     def out_of_agrad(self, value: Any) -> Any:
         """Return the result of agrad's code, with plain numbers in place of numbers of the program."""
         kind = type(value)
-        if kind in TRACED:
-            return self.tracer.out(value)
+        if kind in LIVE:
+            return self.tracer.plain_for_user(value)
         if kind is tuple or kind is list:
             if any(type(part) in TRACED for part in value):
                 return kind(map(self.out_of_agrad, value))
@@ -248,8 +248,8 @@ class Tracker(ReadingHooks):
         if a or b:
             for other in (r,) if a and not b else (l,) if b and not a else ():
                 if type(other) not in PLAIN and not is_array(other):
-                    self.handed(other)
-            return self._agrad_result(function, l, r)
+                    self.read_by_agrad(other)
+            return self._native(function, l, r)
         first, second = self.number_for_agrad(l), self.number_for_agrad(r)
         if first is not l or second is not r:
             if type(first) in NUMBERS and type(second) in NUMBERS:
@@ -332,13 +332,13 @@ class Tracker(ReadingHooks):
                         self.identity(one)
             return function(l, r)
         if op in ("in", "not_in"):
-            self.looked_for(l)
+            self.refuse_nan(l)
         if isinstance(l, Tensor) or isinstance(r, Tensor):
             if op not in ("in", "not_in"):
                 for other in (l, r):
                     if type(other) not in PLAIN and not isinstance(other, Tensor) and not is_array(other):
-                        self.handed(other)
-                return self._agrad_result(function, self.number_for_agrad(l), self.number_for_agrad(r))
+                        self.read_by_agrad(other)
+                return self._native(function, self.number_for_agrad(l), self.number_for_agrad(r))
             self.identity(l) if isinstance(l, Tensor) else None
         if (
             op in ("in", "not_in")
@@ -517,7 +517,7 @@ class Tracker(ReadingHooks):
         name = f.__name__ if hasattr(f, "__name__") else ""
         if name not in ("__init__", "__new__", "<lambda>"):
             for part in (*full, *kwargs.values()):
-                self.handed(part)
+                self.read_by_agrad(part)
                 self.use(part)
         for part in full[:1]:
             self.ensure_special(type(part), *SETTERS)
@@ -531,16 +531,16 @@ class Tracker(ReadingHooks):
     # -- agrad's own functions ----------------------------------------------------------------------------------------
 
     def _agrad(self, f: Any, full: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function of agrad, whose computation is recorded; a callback in C code must be one that the table knows."""
-        reason = does_more(f)
+        """Call a function of agrad: its numbers are tracked, and its computation is recorded."""
+        reason = side_effect_of(f)
         if reason is not None:
             self.decline(reason)
         is_registration = str(getattr(f, "__name__", "")).startswith("register_")  # calls the function later, if at all
         for part in (*full, *kwargs.values()):
             if type(part) not in PLAIN:
-                self.handed(part)
-                if type(part) in (types.BuiltinFunctionType, functools.partial) and not is_registration:
-                    self._check_callback(part)
+                self.read_by_agrad(part)
+                if type(part) in (types.BuiltinFunctionType, functools.partial) and not is_kept:
+                    self._callable(part)
         if type(f) is types.FunctionType and f.__closure__:
             self.ensure(f)
         if full and getattr(f, "__name__", "") == "step" and reports_own_settings(full[0]) and "state" in vars(full[0]):
@@ -578,7 +578,7 @@ class Tracker(ReadingHooks):
         if isinstance(kind, enum.EnumMeta):
             for a in (*args, *kwargs.values()):
                 self.use(a)
-            return self._call_native("agrad", kind, args, kwargs)
+            return self.call_uninstrumented(kind, *args)
         row = effects_of(kind)
         if row is not None:
             return self._by_row(kind, row, args, kwargs)
@@ -765,8 +765,8 @@ class Tracker(ReadingHooks):
         ):
             self.decline("an object is converted to text")  # its fields may name any attribute
         row = method_effects(kind, name)
-        if name in READING_ALL:
-            self.looked_into(owner)
+        if name in WHOLLY:
+            self.read_unobserved(owner)
             self.use(owner)
         if row is None:
             if whose_class(kind) == "agrad":
@@ -842,8 +842,8 @@ class Tracker(ReadingHooks):
         elif letter == "c":
             if type(a) not in PLAIN:
                 self.at(a)
-                self.handed(a)
-                self._check_callback(a)
+                self.read_by_agrad(a)
+                self._callable(a)
         elif type(a) not in PLAIN:
             self.ensure(a)
 
@@ -853,7 +853,7 @@ class Tracker(ReadingHooks):
         if kind is types.FunctionType or kind is types.MethodType or isinstance(f, functools.partial):
             inner = f.func if isinstance(f, functools.partial) else getattr(f, "__func__", f)
             if type(inner) is types.FunctionType:
-                reason = does_more(inner) if whose(inner.__code__.co_filename) == "agrad" else None
+                reason = side_effect_of(inner) if whose(inner.__code__.co_filename) == "agrad" else None
                 if reason is not None:
                     self.decline(reason)
                 return
@@ -899,7 +899,7 @@ class Tracker(ReadingHooks):
         self._read_by_row(row, full, kwargs)
         if row.changes and full:
             self.changing(full[0])
-        if row.gives == "view":
+        if row.returns == "view":
             for a in full:
                 if isinstance(a, CONTAINERS) and self.is_found(a):
                     self.whole(a)
@@ -907,26 +907,26 @@ class Tracker(ReadingHooks):
             by_c = owner is not MISSING and whose_class(kind) == "python" and not isinstance(owner, CONTAINERS)
             if by_c and self.is_outside(owner):
                 self.decline(f"a {kind.__name__} from outside is iterated over")
-        made = self._call_c(f, args, kwargs)
-        if row.gives == "view" and type(made) not in PLAIN and not is_array(made):
+        made = self._outwards(f, args, kwargs)
+        if row.returns == "view" and type(made) not in PLAIN and not is_array(made):
             self.views[id(made)] = made, full
         return self._record_result(row, made, full)
 
     def _record_result(self, row: ArgumentEffects, made: Any, full: Sequence[Any]) -> Any:
         """Record the result of a C function."""
         kind = type(made)
-        if kind in TRACED:
-            return self.tracer.out(made)
+        if kind in LIVE:
+            return self.tracer.plain_for_user(made)
         if kind in PLAIN or isinstance(made, Tensor):
             return made
-        if row.gives == "view" and full:
+        if row.returns == "view" and full:
             owner = next((a for a in full if type(a) not in PLAIN), None)
             status = FRESH if owner is None or isinstance(owner, Tensor) else self.at(owner).status
             if status != FRESH and id(made) not in self.known:
                 if is_array(owner) and not isinstance(owner, Tensor):
-                    return self._like(made, status)
+                    return self._with_status(made, status)
                 return self.fresh(made)
-        if row.gives == "member":
+        if row.returns == "member":
             if not self.is_known(made):
                 self.at(made)
             return made

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agrad.compiled.calling import Tracker, is_generated
-from agrad.compiled.effects import catch_up
+from agrad.compiled.effects import add_imported
 from agrad.compiled.guards import PLAIN, Link, SameFacts, facts_of, is_array, is_plain, links_along
 from agrad.compiled.instrumentation import CURRENT, FILES, own_files
 from agrad.compiled.rewriting import instrumented, is_instrumented
@@ -132,7 +132,7 @@ def captured(
     tracker = Tracker(tracer)
     met: dict[int, types.CodeType] = {}
     before = CURRENT.tracker
-    catch_up()  # while Python reports nothing: earlier than in the call
+    add_imported()  # while Python reports nothing: earlier than in the call
     put_back = net(tracker, met)
     with uncollected():  # code that runs when an object is released is not the function's
         try:

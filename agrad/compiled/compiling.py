@@ -284,7 +284,7 @@ class CompiledFunction:
     ) -> CachedProgram:
         """Return the program of a call that only computes results from its inputs."""
         is_blank = any(isinstance(leaf, Tensor) and isinstance(leaf._raw, Blank) for leaf in leaves)
-        tracer = (BlankTracer if is_blank else Tracer)(sees=not self._pure, effects=self._effects)
+        tracer = (BlankTracer if is_blank else Tracer)(observes_numbers=not self._pure, effects=self._effects)
         try:
             _, cached, _ = self._recorded(args, kwargs, leaves, treedef, tracer)
         except CaptureError as error:
@@ -308,11 +308,11 @@ class CompiledFunction:
         tracer: Tracer | None = None,
     ) -> tuple[Any, CachedProgram | None, Tracer]:
         """Call the function; return its result, the program of the call, if one can hold it, and the recorder."""
-        tracer = tracer or Tracer(sees=not self._pure, effects=self._effects)
+        tracer = tracer or Tracer(observes_numbers=not self._pure, effects=self._effects)
         inputs = () if self._pure else floats_in(leaves, treedef)
         taken = [tracer.float_argument(leaf) if at in inputs else leaf for at, leaf in enumerate(leaves)]
         given, values = introduced(tracer, taken)
-        first = tracer.first = next_seq()
+        first = tracer.first_node = next_seq()
         cached = None
         try:
             found = self._followed(tracer, args, kwargs, leaves, values)
@@ -373,7 +373,7 @@ class CompiledFunction:
                 entry.insert(0, cached)
                 while len(self._cached) > MAX_PROGRAMS:
                     self._forget(next(iter(self._cached)))
-        elif tracer.failure is not None and not tracer.later:
+        elif tracer.failure is not None and not tracer.may_retry:
             if self._fullgraph:
                 reason = str(tracer.failure).removeprefix("capture: ")
                 raise CompileError(f"{name_of(self.function)} is not one program: {reason}")

@@ -1,6 +1,6 @@
 """A table of how functions written in C treat their arguments: read, keep, change, return. Functions that are not in it are unknown.
 
-A line of the table is ``reads gives [keyword=letter ...]: names``, with "!" after ``gives`` if the first argument is
+A line of the table is ``reads returns [keyword=letter ...]: names``, with "!" after ``returns`` if the first argument is
 changed; see `ArgumentEffects` for the words. A block of lines belongs to a module or to a class. Names that this version of Python
 or NumPy lacks are skipped, and so are those that somebody has replaced by Python code.
 
@@ -25,7 +25,7 @@ from types import (
 )
 from typing import Any, NamedTuple, cast
 
-__all__ = ["ArgumentEffects", "catch_up", "does_more", "effects_of", "method_effects"]
+__all__ = ["ArgumentEffects", "add_imported", "effects_of", "method_effects", "side_effect_of"]
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -49,7 +49,7 @@ class ArgumentEffects(NamedTuple):
         - "-" its treatment is unknown: a call that passes one is not in the table.
 
         An iterator that is read is exhausted.
-    gives : str
+    returns : str
         The most that the result may be:
 
         - "plain" a number, text, None, bool;
@@ -66,7 +66,7 @@ class ArgumentEffects(NamedTuple):
     """
 
     reads: str
-    gives: str
+    returns: str
     changes: bool = False
     named: Mapping[str, str] = _NONE
 
@@ -75,7 +75,7 @@ class ArgumentEffects(NamedTuple):
 _ARITHMETIC = ("math", "cmath")
 
 #: Of those, the ones that return the result of an argument's method, which may be anything.
-_GIVING_WHATEVER = ("ceil", "floor", "prod", "sumprod", "trunc")
+_CALLING_METHODS = ("ceil", "floor", "prod", "sumprod", "trunc")
 
 #: Functions and constructors, by module.
 _FUNCTIONS = {
@@ -152,7 +152,7 @@ _FUNCTIONS = {
 }
 
 #: Of immutable classes, all members except these only read: values in, values out.
-_OTHER = """
+_MORE_THAN_READING = """
     __new__ __init__ __init_subclass__ __subclasshook__ __class_getitem__ __getattribute__ __setattr__ __delattr__ __dir__ __doc__
     __reduce__ __reduce_ex__ __setstate__ __getformat__ __sizeof__ __buffer__ __release_buffer__ __iter__ __hash__
 """
@@ -160,7 +160,7 @@ _VALUES = ("int", "float", "complex", "bool", "str", "bytes", "range", "slice")
 
 #: Of those, by class: members that return more than a value, and hashes (that of a NaN, or of an object, is its
 #: address).
-_LESS_PLAIN = {
+_NOT_PLAIN = {
     "int": "d plain: __hash__",
     "slice": "e member: start stop step",
     "str": """
@@ -351,7 +351,7 @@ _METHODS = {
 }
 
 #: Objects created without `__init__`: `new(cls, ...)`.
-_NEW = """
+_NEW_METHODS = """
     p new: object list dict set BaseException
     pe member: tuple
     pd member: frozenset
@@ -443,7 +443,7 @@ _ARRAY_METHODS = """
 """
 
 #: Those of arrays only: numbers have them, and raise.
-_MORE_METHODS = """
+_ARRAY_ONLY_METHODS = """
     d new: nonzero searchsorted
     dd-d new: choose
     ddddd-d new: trace
@@ -456,7 +456,7 @@ _MORE_METHODS = """
 
 #: Classes of NumPy, with their members.
 _NUMPY_METHODS = {
-    "ndarray": _ARRAY_METHODS + _MORE_METHODS,
+    "ndarray": _ARRAY_METHODS + _ARRAY_ONLY_METHODS,
     "generic": _ARRAY_METHODS
     + "d plain: __round__ __floor__ __ceil__ __trunc__ as_integer_ratio bit_count is_integer hex denominator numerator",
     "dtype": """
@@ -496,9 +496,9 @@ def _rows(text: str) -> Iterator[tuple[str, ArgumentEffects]]:
     """Yield the names of a block of the table, each with its row; later lines override."""
     for line in filter(None, map(str.strip, text.splitlines())):
         row, _, names = line.partition(": ")
-        reads, gives, *named = row.split()
+        reads, returns, *named = row.split()
         letters = MappingProxyType(dict(pair.split("=") for pair in named)) if named else _NONE
-        made = ArgumentEffects(reads, gives.removesuffix("!"), gives.endswith("!"), letters)
+        made = ArgumentEffects(reads, returns.removesuffix("!"), returns.endswith("!"), letters)
         for name in names.split():
             yield name, made
 
@@ -523,7 +523,7 @@ class _EffectsTable:
             "numpy": self._add_numpy,
         }
 
-    def catch_up(self) -> None:
+    def add_imported(self) -> None:
         """Add the rows of modules that the program has imported since."""
         if self.modules == len(sys.modules):
             return
@@ -580,26 +580,26 @@ class _EffectsTable:
     def _add_arithmetic(self, module: ModuleType) -> None:
         for function in vars(module).values():
             if type(function) is BuiltinFunctionType:
-                self.add(function, ArgumentEffects("d", "member" if function.__name__ in _GIVING_WHATEVER else "plain"))
+                self.add(function, ArgumentEffects("d", "member" if function.__name__ in _CALLING_METHODS else "plain"))
 
     def _add_builtins(self, module: ModuleType) -> None:
         self._add_functions(module)
         for name, text in _METHODS.items():
             if "." not in name:
-                self.add_members(_KINDS.get(name) or vars(builtins)[name], text)
+                self.add_members(_UNNAMED_CLASSES.get(name) or vars(builtins)[name], text)
         for name, text in _OF_CLASSES.items():
             if "." not in name:
                 self._add_of_class(vars(builtins)[name], text)
-        for name, row in _rows(_NEW):
+        for name, row in _rows(_NEW_METHODS):
             self.add(vars(builtins)[name].__new__, row)
         for kind in _ITERATORS:
             self.add_members(kind, _ITERATOR)
         for name in _VALUES:
             kind = vars(builtins)[name]
-            for member in vars(kind).keys() - _OTHER.split():
+            for member in vars(kind).keys() - _MORE_THAN_READING.split():
                 if not isinstance(vars(kind)[member], staticmethod | ClassMethodDescriptorType):
                     self.add_member(kind, member, ArgumentEffects("d", "plain"))
-            self.add_members(kind, _LESS_PLAIN.get(name, ""))
+            self.add_members(kind, _NOT_PLAIN.get(name, ""))
         errors = dict(_rows(_METHODS["BaseException"]))
         for kind in vars(builtins).values():
             if type(kind) is type and issubclass(kind, BaseException):
@@ -644,7 +644,7 @@ def _is_of_numpy(function: FunctionType) -> bool:
 _DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType)
 
 #: Classes of this table that have no name among the built-in ones.
-_KINDS: dict[str, type] = {
+_UNNAMED_CLASSES: dict[str, type] = {
     "mappingproxy": MappingProxyType,
     "dict_keys": type({}.keys()),
     "dict_items": type({}.items()),
@@ -674,9 +674,9 @@ _WHERE = MappingProxyType({"where": "-"})
 _TABLE = _EffectsTable()
 
 
-def catch_up() -> None:
+def add_imported() -> None:
     """Add the rows of modules that the program has imported since the last time, as `effects_of` does."""
-    _TABLE.catch_up()
+    _TABLE.add_imported()
 
 
 def effects_of(function: object) -> ArgumentEffects | None:
@@ -685,7 +685,7 @@ def effects_of(function: object) -> ArgumentEffects | None:
     Functions of modules, classes as constructors, functions of classes (`list.append`, with the list among the
     arguments) and class methods (`dict.fromkeys`, without). For `xs.append` see `method_effects`.
     """
-    _TABLE.catch_up()
+    _TABLE.add_imported()
     found = _TABLE.functions.get(id(function))
     if found is not None:
         return found[1]
@@ -701,7 +701,7 @@ _INHERITED = ("__init_subclass__", "__subclasshook__")
 
 def method_effects(kind: type, name: str) -> ArgumentEffects | None:
     """Return how a method, slot or attribute of a class treats its arguments, or None if it is unknown, or Python code."""
-    _TABLE.catch_up()
+    _TABLE.add_imported()
     for owner in kind.__mro__:
         rows = _TABLE.members.get(id(owner))
         if rows is not None and name in rows:
@@ -713,7 +713,7 @@ def method_effects(kind: type, name: str) -> ArgumentEffects | None:
 
 #: Functions and methods of agrad that do more than compute with their arguments, by module: their effects, as a message
 #: states them after the function's name. A name without members covers the whole module.
-_MORE = {
+_SIDE_EFFECTS = {
     "agrad.random": {
         "sets the state of a random generator": "manual_seed Generator.manual_seed Generator.set_state _Default.set_state Generator.__setstate__",
         "gives Python the state of a random generator": "Generator.get_state _Default.get_state Generator.__getstate__",
@@ -773,7 +773,7 @@ _MORE = {
 }
 
 
-def does_more(function: Any) -> str | None:
+def side_effect_of(function: Any) -> str | None:
     """Return the effect of a function of agrad besides computing, as a message states it; otherwise None.
 
     None, too, for functions that report their effects to the recorder (in-place writes, optimizers' steps, draws,
@@ -787,7 +787,7 @@ def does_more(function: Any) -> str | None:
     module, name = cast("Any", function).__module__, cast("Any", function).__qualname__
     if type(module) is not str:
         return None
-    for words, names in _MORE.get(module, {}).items():
+    for words, names in _SIDE_EFFECTS.get(module, {}).items():
         if names == "*" or name in names.split():
             return f"{name}() {words}"
     return None

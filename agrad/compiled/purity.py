@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from agrad.compiled.calling import Tracker
 from agrad.compiled.capturing import PROFILED, net
-from agrad.compiled.effects import catch_up
+from agrad.compiled.effects import add_imported
 from agrad.compiled.guards import PLAIN, Link, is_array, is_plain
 from agrad.compiled.instrumentation import CURRENT
 from agrad.compiled.tracing import Tracer
@@ -65,7 +65,7 @@ class PureTracker(Tracker):
         self.go_on()
         self._what = what
         modes, before = mode.get_mode(), CURRENT.tracker
-        catch_up()
+        add_imported()
         put_back = net(self, {})
         with uncollected():  # code that runs when an object is released is not the function's
             CURRENT.tracker = self
@@ -304,10 +304,10 @@ class LoopBodyTracker(PureTracker):
             self.decline("which object a tensor is decides")
         super().identity(t)
 
-    def looked_for(self, key: Any) -> None:
+    def refuse_nan(self, key: Any) -> None:
         if isinstance(key, Tensor):
             self.decline("a tensor is looked for in a container")
-        super().looked_for(key)
+        super().refuse_nan(key)
 
     def hashed(self, key: Any) -> None:
         if isinstance(key, Tensor):

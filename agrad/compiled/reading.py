@@ -110,16 +110,16 @@ class ReadingHooks(Knowledge):
         if cell is None:
             names = frame.f_globals
             at = self.root(names)
-            if (id(names), name) not in self._rebound:
-                self._as_it_was(names, at, ("item", name), names.get(name, MISSING))
-                self._rebound[id(names), name] = names, name, names.get(name, MISSING)
+            if (id(names), name) not in self._stored:
+                self._require_current(names, at, ("item", name), names.get(name, MISSING))
+                self._stored[id(names), name] = names, name, names.get(name, MISSING)
         elif id(cell) in self._cells:
             value = contents_of(cell)
             if id(cell) not in self._contents_before and value is not MISSING:
                 self.see(value, self.root(cell), ("content", name))
             self.changing_cell(cell, value)
 
-    def _as_it_was(self, table: Any, at: Found, step: tuple[str, Any], value: Any) -> None:
+    def _require_current(self, table: Any, at: Found, step: tuple[str, Any], value: Any) -> None:
         """Make the current value of a written place a condition: a call may write the same value there."""
         if value is not MISSING:
             self.see(value, at, step)
@@ -163,7 +163,7 @@ class ReadingHooks(Knowledge):
             return self.attribute(o.__func__, name)
         whose_kind = whose_class(kind)
         if whose_kind == "agrad":
-            return self._of_agrads(o, name)
+            return self._of_agrad_object(o, name)
         return self._of_object(o, name)
 
     def _of_tensor(self, t: Tensor, name: str) -> Any:
@@ -179,15 +179,15 @@ class ReadingHooks(Knowledge):
         tracked, held = self.known.get(id(t)), instance_dict(t)
         if held is not None and (name in held or not hasattr(type(t), name)):
             if tracked is not None or id(t) in self.arguments:
-                return self._kept_by(t, None if tracked is None else tracked.at, held, name)
-            if not self._is_made(t):
+                return self._added_attribute(t, None if tracked is None else tracked.at, held, name)
+            if not self._is_of_call(t):
                 self.decline(f"the attribute {name} of a tensor is read")
         value = self.call_uninstrumented(getattr, t, name)
         if name == "grad_fn" and value is not None and (tracked is not None or id(t) in self.arguments):
             self.known.setdefault(id(value), Tracked(value, ARGUMENT))
         if name == "grad" and value is not None and id(value) not in self.known:
             found = self.known.get(id(t))
-            if found is not None and found.at is not None and not self._is_made(value):
+            if found is not None and found.at is not None and not self._is_of_call(value):
                 self.order.append(Found(value, found.at, ("attribute", "grad")))
         if isinstance(value, tuple | list) or name in FACTS:  # a dtype is an object of the array library
             self.fresh_all(value)
@@ -198,7 +198,7 @@ class ReadingHooks(Knowledge):
         if isinstance(o, Node) and (self.at(o).status != FRESH or hasattr(Node, name)):
             self.decline(GRAPH)
 
-    def _is_made(self, tensor: Tensor) -> bool:
+    def _is_of_call(self, tensor: Tensor) -> bool:
         tracer = self.tracer
         is_from_outside = id(tensor) in tracer.met or id(tensor._raw) in tracer.inputs
         return tracer.number_of(tensor._raw) is not None and not is_from_outside
@@ -239,8 +239,8 @@ class ReadingHooks(Knowledge):
     def number_for_agrad(self, v: Any) -> Any:
         """Return a number in the form for agrad's own functions: one that they can compute with by steps."""
         if type(v) is float or type(v) is int:
-            live = self.tracer.traced_of(v)
-            return v if live is None else live
+            traced = self.tracer.traced_of(v)
+            return v if traced is None else traced
         return v
 
     def for_agrad(self, v: Any) -> Any:
@@ -306,7 +306,7 @@ class ReadingHooks(Knowledge):
             return value
         if (module is sys or module.__name__ == "os") and (
             not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType)
-            and name not in STEADY
+            and name not in UNCHANGING
         ):
             self.decline(f"{module.__name__}.{name} is read")
         constant = kind != "user" and isinstance(
@@ -404,7 +404,7 @@ class ReadingHooks(Knowledge):
             return self.fresh_all(value)
         held = instance_dict(array)
         if held is not None and tracked.status != FRESH and (name in held or not hasattr(type(array), name)):
-            return self._kept_by(array, tracked.at, held, name)
+            return self._added_attribute(array, tracked.at, held, name)
         if name in ("shape", "dtype", "ndim", "size", "itemsize", "nbytes"):
             if tracked.status == FOUND and tracked.at is not None and tracked.at.before is not None:
                 self.facts_used.setdefault(id(array), tracked.at)
@@ -413,14 +413,14 @@ class ReadingHooks(Knowledge):
         if name == "T":
             return self._part(array, getattr, name)
         value = getattr(array, name)
-        return value if callable(value) else self._taken_of(array, value)
+        return value if callable(value) else self._read_values(array, value)
 
-    def _taken_of(self, array: Any, made: Any) -> Any:
+    def _read_values(self, array: Any, made: Any) -> Any:
         """Record the properties of an array that Python reads."""
         status = self.at(array).status
         if status != FRESH:
             self.array(array)
-        return self._like(made, status)
+        return self._with_status(made, status)
 
     def _part(self, array: Any, take: Callable[[Any, Any], Any], key: Any) -> Any:
         """Return a part of an array; for an outer array it is a step, so that only what is read further is a condition."""
@@ -436,7 +436,7 @@ class ReadingHooks(Knowledge):
                 self.at(self.fresh(made)).status = FOUND
                 self.parts[id(made)] = made, owner
                 return made
-        return self._taken_of(array, made)
+        return self._read_values(array, made)
 
     def layout(self, array: Any, at: Found | None) -> None:
         """Make the memory layout of an outer array, and the permitted actions on it, a condition."""
@@ -448,7 +448,7 @@ class ReadingHooks(Knowledge):
             equals(layout_of, layout_of(array)), array, True, f"the layout of {self.name(at)}", ("layout", id(array))
         )
 
-    def _kept_by(self, holder: Any, at: Found | None, held: dict[str, Any], name: str) -> Any:
+    def _added_attribute(self, holder: Any, at: Found | None, held: dict[str, Any], name: str) -> Any:
         """Return an attribute that somebody has set on an outer array or tensor, or raise that there is none."""
         if at is None or at.before is None:
             self.decline(f"the attribute {name} of an array among the arguments is read")
@@ -459,7 +459,7 @@ class ReadingHooks(Knowledge):
         self.missing(held, name, self.name(at, ("attribute", name)))
         return getattr(holder, name)
 
-    def _like(self, value: Any, status: str) -> Any:
+    def _with_status(self, value: Any, status: str) -> Any:
         """Record an object that continues to look at another one: it has the same status."""
         if type(value) not in PLAIN and id(value) not in self.known:
             tracked = self.at(self.fresh(value))
@@ -493,7 +493,7 @@ class ReadingHooks(Knowledge):
             return self.see(value, tracked.at or self.root(function), ("attribute", name))
         return value
 
-    def _of_agrads(self, o: Any, name: str) -> Any:
+    def _of_agrad_object(self, o: Any, name: str) -> Any:
         if reports_own_settings(o):
             tracked = self.at(o)
             member = member_of(type(o), name)
@@ -560,7 +560,7 @@ class ReadingHooks(Knowledge):
         at = tracked.at
         if held is not None and name in held:
             value = held[name]
-            if outside and not self._is_lent(value):
+            if outside and not self._is_substituted(value):
                 return self.see(value, at or self.root(o), ("attribute", name))
             if not self.is_known(value):
                 self.at(value)
@@ -671,7 +671,7 @@ class ReadingHooks(Knowledge):
             name = f"the attributes of {self.name(tracked.at)}"
             self.require(operator.attrgetter("__dict__"), o, held, name, ("table", id(o)))
 
-    def _is_lent(self, value: Any) -> bool:
+    def _is_substituted(self, value: Any) -> bool:
         """Return whether a module holds a tensor only for a call of `functional_call`: it is there at no other time."""
         return bool(FUNCTIONAL_STATE) and any(
             value is one for lent in list(FUNCTIONAL_STATE.values()) for one in lent.values.values()
@@ -681,7 +681,7 @@ class ReadingHooks(Knowledge):
         """Save the attributes of an outer object before one is set or deleted."""
         if isinstance(o, Tensor):
             if not hasattr(type(o), name):
-                if id(o) in self.known or id(o) in self.arguments or not self._is_made(o):
+                if id(o) in self.known or id(o) in self.arguments or not self._is_of_call(o):
                     self.decline(f"the attribute {name} of a tensor is set")
                 self.tagged[id(o)] = o
             elif name not in ("data", "grad", "requires_grad") and id(o) in self.known:
@@ -737,7 +737,7 @@ class ReadingHooks(Knowledge):
         if tracked.status != FOUND or isinstance(o, type):
             return
         if isinstance(o, types.ModuleType):
-            self._as_it_was(held, self._module(o), ("item", name), vars(o).get(name, MISSING))
+            self._require_current(held, self._module(o), ("item", name), vars(o).get(name, MISSING))
             return
         at = tracked.at or self.root(o)
         member = member_of(type(o), name)
@@ -747,7 +747,7 @@ class ReadingHooks(Knowledge):
                 self.see(slots[name], at, ("attribute", name))
         elif held is not None:
             self._is_instance(o, type(o), held)
-            self._as_it_was(held, at, ("attribute", name), held.get(name, MISSING))
+            self._require_current(held, at, ("attribute", name), held.get(name, MISSING))
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
@@ -758,15 +758,15 @@ class ReadingHooks(Knowledge):
             self.use(key)
             return o[key]
         if isinstance(o, Tensor):
-            self.handed(key)
+            self.read_by_agrad(key)
             self.facts(o)
             return self.call_uninstrumented(operator.getitem, o, key)
-        if is_array_or_scalar(o):
+        if is_an_array(o):
             tracked = self.at(o)
             self.use(key)
             if isinstance(key, Tensor):
                 return self.out_of_agrad(self.call_uninstrumented(operator.getitem, o, key))
-            return self._part(o, operator.getitem, key) if is_basic(key) else self._taken_of(o, o[key])
+            return self._part(o, operator.getitem, key) if is_basic(key) else self._read_values(o, o[key])
         if isinstance(o, type):
             self.use(key)
             if isinstance(o, enum.EnumMeta):
@@ -777,8 +777,8 @@ class ReadingHooks(Knowledge):
         if type(getter) is types.FunctionType:
             self.ensure(o)
             if whose_class(kind) == "agrad":
-                self.handed(o)
-                self.handed(key)
+                self.read_by_agrad(o)
+                self.read_by_agrad(key)
                 return self.fresh_all(self.out_of_agrad(self.call_uninstrumented(operator.getitem, o, key)))
             return o[key]
         if isinstance(o, CONTAINERS):
@@ -792,7 +792,7 @@ class ReadingHooks(Knowledge):
             return value if self.is_known(value) else self.fresh(value)
         if isinstance(key, float | complex):
             self.use(key)
-            self.looked_for(key)
+            self.refuse_nan(key)
         if isinstance(key, Tensor):
             self.identity(key)
         elif type(key) not in PLAIN:
@@ -823,7 +823,7 @@ class ReadingHooks(Knowledge):
                 if makes is MISSING:
                     raise KeyError(key)
                 return makes(o, key)
-            if self._is_lent(value):
+            if self._is_substituted(value):
                 return value
             if is_plain(key) or self.is_known(key):
                 return self.see(value, at, ("item", key))
@@ -886,10 +886,10 @@ class ReadingHooks(Knowledge):
         if isinstance(v, Tensor):
             self.facts(v)
             return self.fresh(self.call_uninstrumented(list, v))
-        if is_array_or_scalar(v):
+        if is_an_array(v):
             if self.at(v).status != FRESH:
                 self.array(v)
-            return [self._like(x, self.at(v).status) for x in v] if self.at(v).status != FRESH else v
+            return [self._with_status(x, self.at(v).status) for x in v] if self.at(v).status != FRESH else v
         tracked = self.at(v)
         if isinstance(v, CONTAINERS):
             self.ensure(v)
@@ -907,7 +907,7 @@ class ReadingHooks(Knowledge):
         if tracked.status == FOUND and whose_class(kind) == "python":
             self.decline(f"a {kind.__name__} from outside is gone through")
         if whose_class(kind) == "agrad":
-            self.handed(v)
+            self.read_by_agrad(v)
             return self.fresh_all(list(v))
         return v
 
@@ -949,13 +949,13 @@ class ReadingHooks(Knowledge):
                 self.use(inside, depth + 1)
         self.ensure(v)
         self.ensure_special(kind, *TEXTS)
-        if is_read_unseen(kind):
-            self.looked_into(v, depth)
+        if is_dataclass(kind):
+            self.read_unobserved(v, depth)
         if tracked.status == FOUND and whose_class(kind) == "python" and not callable(v):
             self.decline(f"a {kind.__name__} from outside is read")
         return v
 
-    def looked_for(self, key: Any) -> None:
+    def refuse_nan(self, key: Any) -> None:
         """Give up if a NaN is looked for: its identity decides, and that cannot be a condition."""
         if isinstance(key, float) and math.isnan(key):
             self.decline("a NaN is looked for in a container")
@@ -972,16 +972,16 @@ class ReadingHooks(Knowledge):
                 self.hashed(inside)
             return
         self.ensure(key)
-        if is_read_unseen(kind):
-            self.looked_into(key)
+        if is_dataclass(kind):
+            self.read_unobserved(key)
 
     def condition(self, number: Any) -> None:
         """Make a number a condition, if the program computes it."""
-        live = self.tracer.traced_of(number)
-        if live is not None:
-            self.tracer.condition(live)
+        traced = self.tracer.traced_of(number)
+        if traced is not None:
+            self.tracer.condition(traced)
 
-    def handed(self, value: Any, depth: int = 0) -> None:
+    def read_by_agrad(self, value: Any, depth: int = 0) -> None:
         """Record everything that agrad's own code may read of its argument."""
         kind = type(value)
         if kind is int or kind is slice:
@@ -997,7 +997,7 @@ class ReadingHooks(Knowledge):
                 if type(inside) is float or type(inside) is int:
                     self.condition(inside)
                 else:
-                    self.handed(inside, depth + 1)
+                    self.read_by_agrad(inside, depth + 1)
             return
         if reports_own_settings(value):
             self.see_settings(value)
@@ -1030,11 +1030,11 @@ class ReadingHooks(Knowledge):
                 inner = getattr(value, name)
                 if tracked.status == FOUND:
                     self.see(inner, tracked.at or self.root(value), ("attribute", name))
-                self.handed(inner, depth + 1)
+                self.read_by_agrad(inner, depth + 1)
 
-    def looked_into(self, o: Any, depth: int = 0) -> None:
+    def read_unobserved(self, o: Any, depth: int = 0) -> None:
         """Record everything that Python code which is not instrumented, or a pattern, reads of an object: any attribute."""
-        self.handed(o)
+        self.read_by_agrad(o)
         held = instance_dict(o)
         status = self.at(o).status
         if status == FRESH and depth < 8:
@@ -1055,7 +1055,7 @@ class ReadingHooks(Knowledge):
         slots = slots_of(o)
         for name, inside in [*(held or {}).items(), *(slots or {}).items()]:
             self.see(inside, at, ("attribute", name))
-            self.handed(inside, depth + 1)
+            self.read_by_agrad(inside, depth + 1)
         if slots is not None:
             self.require(count_of_slots, o, len(slots), f"the slots of {self.name(at)}", ("slots", id(o)))
 
@@ -1101,7 +1101,7 @@ class ReadingHooks(Knowledge):
                 if value is not parts:
                     self.see(value, at, ("attribute", name))
                 for part in parts:
-                    self.handed(part)
+                    self.read_by_agrad(part)
         groups = vars(o).get("param_groups")
         if groups is not None:
             self.see(groups, at, ("attribute", "param_groups"))
@@ -1131,7 +1131,7 @@ class ReadingHooks(Knowledge):
 
 
 #: Members of `sys` and `os` that do not change in a process.
-STEADY: Final = frozenset(
+UNCHANGING: Final = frozenset(
     {
         "version_info",
         "platform",
@@ -1184,7 +1184,7 @@ def is_data(member: Any) -> bool:
     return kind is property or hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
-def is_read_unseen(kind: type) -> bool:
+def is_dataclass(kind: type) -> bool:
     """Return whether methods generated by Python read instances of a class when C calls them: dataclasses."""
     return member_of(kind, "__dataclass_fields__") is not MISSING
 

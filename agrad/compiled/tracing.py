@@ -36,17 +36,17 @@ class TracedFloat(float):
 
     Sums, differences, products and quotients with it are steps; any other use by Python makes the number itself a
     condition for the program. C code would read it unobserved: the user's functions get the plain float of
-    `Tracer.out`.
+    `Tracer.plain_for_user`.
     """
 
     tracer: Tracer
     array: Any
     used: bool
-    fixed: bool  # it is a condition: values computed only from it are constant
+    is_condition: bool  # it is a condition: values computed only from it are constant
 
     def __new__(cls, value: float, tracer: Tracer, array: Any) -> Self:
         made = super().__new__(cls, value)
-        made.tracer, made.array, made.used, made.fixed = tracer, array, False, False
+        made.tracer, made.array, made.used, made.is_condition = tracer, array, False, False
         return made
 
     def __reduce__(self) -> Any:
@@ -64,20 +64,20 @@ def _traced_operator(name: str, op: str, *, reflected: bool = False) -> Callable
         tracer = self.tracer
         if result is NotImplemented or not tracer.is_open:
             return result
-        live = tracer.traced_of(other)
+        traced = tracer.traced_of(other)
         self.used = True
-        if live is not None:
-            live.used = True
-        if self.fixed and (live is None or live.fixed):
+        if traced is not None:
+            traced.used = True
+        if self.is_condition and (traced is None or traced.is_condition):
             return result
-        part = float(other) if live is None else live.array
+        part = float(other) if traced is None else traced.array
         array = tracer.of_numbers(op, *((part, self.array) if reflected else (self.array, part)), of=self.array)
         return TracedFloat(result, tracer, array)
 
     return method
 
 
-def _bound(name: str, kind: type = float) -> Callable[..., Any]:
+def _condition_operator(name: str, kind: type = float) -> Callable[..., Any]:
     plain = getattr(kind, name)
 
     def method(self: TracedFloat | TracedInt, *args: Any) -> Any:
@@ -94,7 +94,7 @@ for _name in (
     *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "float", "int", "repr", "format", "round", "trunc", "floor"),
     *("ceil", "pow", "rpow", "mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod", "abs", "neg", "pos"),
 ):
-    setattr(TracedFloat, f"__{_name}__", _bound(f"__{_name}__"))
+    setattr(TracedFloat, f"__{_name}__", _condition_operator(f"__{_name}__"))
 TracedFloat.__str__ = TracedFloat.__repr__  # type: ignore[method-assign]
 
 
@@ -120,7 +120,7 @@ for _name in (
     *(f"{r}{name}" for r in ("", "r") for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")),
     *(f"{r}{name}" for r in ("", "r") for name in ("and", "or", "xor", "lshift", "rshift")),
 ):
-    setattr(TracedInt, f"__{_name}__", _bound(f"__{_name}__", int))
+    setattr(TracedInt, f"__{_name}__", _condition_operator(f"__{_name}__", int))
 TracedInt.__name__ = TracedInt.__qualname__ = "int"
 TracedInt.__str__ = TracedInt.__repr__  # type: ignore[method-assign]
 
@@ -169,7 +169,7 @@ class Tracer(Recorder):
     ----------
     failure : CaptureError or None
         Why there will be no program.
-    later : bool
+    may_retry : bool
         Whether the next call may be captured: the reason only occurs once.
     conditions : list of Condition
         Values that Python branched on.
@@ -195,26 +195,26 @@ class Tracer(Recorder):
         Their settings at that time.
     reported_settings : set
         Which of these were changed by an effect.
-    first : int
+    first_node : int
         The creation number of the call's first node.
     histories : dict
         By ``id`` the outer tensors with their `history_of` at that time.
 
     Parameters
     ----------
-    sees : bool, optional
+    observes_numbers : bool, optional
         Whether the actions of the user's functions on plain numbers are observed. Otherwise each number that they
         request is a condition.
     effects : {"first"}, optional
         Output does not prevent a program: only captures write it.
     """
 
-    def __init__(self, *, sees: bool = True, effects: str | None = None) -> None:
+    def __init__(self, *, observes_numbers: bool = True, effects: str | None = None) -> None:
         super().__init__()
-        self.sees: bool = sees
+        self.observes_numbers: bool = observes_numbers
         self.effects: str | None = effects
         self.failure: CaptureError | None = None
-        self.later: bool = False
+        self.may_retry: bool = False
         self.is_open = True
         self.backend: Backend | None = None
         self.conditions: list[Condition] = []
@@ -226,7 +226,7 @@ class Tracer(Recorder):
         self.prologue: list[tuple[Any, ...]] = []
         self.epilogue: list[tuple[int, Callable[[float], None]]] = []
         self.guards: list[Link] = []
-        self.first = 0
+        self.first_node = 0
         self.histories: dict[int, tuple[Tensor, Any]] = {}
         self._default = default_backend()
         self._errors = self._default._error_state()
@@ -236,7 +236,7 @@ class Tracer(Recorder):
         """Record why there will be no program."""
         if self.failure is None:
             self.failure = error
-            self.later = later
+            self.may_retry = later
 
     def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
         """Perform an action, recorded if possible."""
@@ -273,13 +273,13 @@ class Tracer(Recorder):
         return lambda *args, **kwargs: self._try(lambda: recorded(*args, **kwargs), lambda: kernel(*args, **kwargs))
 
     def operand(self, op: Op, value: Any, array: Any) -> None:
-        live, owner = self.traced_of(value), backend_of(array)
-        if live is not None and owner is None:  # it stays a Python number
-            self.condition(live)
+        traced, owner = self.traced_of(value), backend_of(array)
+        if traced is not None and owner is None:  # it stays a Python number
+            self.condition(traced)
             return
-        if live is not None:
-            live.used = True
-            made = self.kernels_of(owner).astype(live.array, array.dtype)
+        if traced is not None:
+            traced.used = True
+            made = self.kernels_of(owner).astype(traced.array, array.dtype)
             number = self.number_of(made)
             assert number is not None
             self.remember(array, number)
@@ -297,11 +297,13 @@ class Tracer(Recorder):
 
     def meet(self, tensor: Tensor) -> None:
         super().meet(tensor)
-        made = tensor._node is not None and 0 < self.first <= tensor._node.seq  # a transform's own, on an outer array
+        made = (
+            tensor._node is not None and 0 < self.first_node <= tensor._node.seq
+        )  # a transform's own, on an outer array
         if id(tensor) in self.met and not made:
-            self.from_outside(tensor)
+            self.remember_history(tensor)
 
-    def from_outside(self, tensor: Tensor) -> None:
+    def remember_history(self, tensor: Tensor) -> None:
         """Record the node of an outer tensor."""
         if id(tensor) not in self.histories:
             self.histories[id(tensor)] = tensor, history_of(tensor)
@@ -310,7 +312,7 @@ class Tracer(Recorder):
         self._try(lambda: super(Tracer, self).hook(tensor, handle), lambda: None)
 
     def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
-        if node.seq < self.first:  # another call may bring another history
+        if node.seq < self.first_node:  # another call may bring another history
             self.not_recorded("a backward pass goes through what was computed before the call", later=False)
         recorded = super().around_vjp(node, vjp)
         return lambda *args: self._try(lambda: recorded(*args), lambda: vjp(*args))
@@ -350,11 +352,11 @@ class Tracer(Recorder):
             return backend.item(tensor._raw)
         value = backend.item(tensor._computed() if backend.is_lazy else tensor._raw)
         self.meet(tensor)
-        if type(value) is float and self.sees:
+        if type(value) is float and self.observes_numbers:
             return self._try(lambda: self.traced_float(value, tensor._raw), lambda: value)
-        if type(value) is int and self.sees and self.failure is None:
+        if type(value) is int and self.observes_numbers and self.failure is None:
             return self._try(lambda: self.traced_int(value, tensor._raw), lambda: value)
-        self.demand(self.number_of(tensor._raw), value)
+        self.require_value(self.number_of(tensor._raw), value)
         return value
 
     def introduce(self, array: Any) -> int:
@@ -373,10 +375,10 @@ class Tracer(Recorder):
         self.introduce(array)
         made = TracedFloat(value, self, array)
         self.traced_numbers.append(made)
-        given: float = self.out(made)
+        given: float = self.plain_for_user(made)
         return given
 
-    def out(self, number: TracedFloat | TracedInt) -> Any:
+    def plain_for_user(self, number: TracedFloat | TracedInt) -> Any:
         """Return the plain number that a user's function gets for one: a separate object, known from now on."""
         number.used = True  # its uses are observed
         value: Any
@@ -438,7 +440,7 @@ class Tracer(Recorder):
         value = backend.truth(tensor._raw)
         if self.failure is None and not backend.is_batched:
             self.meet(tensor)
-            self.demand(self.number_of(tensor._raw), value)
+            self.require_value(self.number_of(tensor._raw), value)
         return value
 
     def condition(self, number: TracedFloat | TracedInt) -> None:
@@ -446,12 +448,12 @@ class Tracer(Recorder):
         if self.is_open and self.failure is None:
             number.used = True
             if isinstance(number, TracedFloat):
-                if number.fixed:
+                if number.is_condition:
                     return
-                number.fixed = True
-            self.demand(self.number_of(number.array), as_plain(number))
+                number.is_condition = True
+            self.require_value(self.number_of(number.array), as_plain(number))
 
-    def demand(self, number: int | None, value: Any) -> None:
+    def require_value(self, number: int | None, value: Any) -> None:
         """Record a value that Python branched on."""
         if number is None:
             self.decline(CaptureError(f"capture: a value that is not the program's own decides{errors.called()}"))
@@ -466,30 +468,30 @@ class Tracer(Recorder):
         backend = default_backend()
         array = backend.asarray(value, dtype="float64")
         number = self.introduce(array)
-        self._before_the_run()
+        self._refuse_after_epilogue()
         self.prologue.append(("setting", number, get))
         return TracedFloat(value, self, array)
 
-    def watch_settings(self, teller: Any) -> None:
+    def watch_settings(self, owner: Any) -> None:
         """Record an optimiser or a schedule that the function has reached, which reports its reads and changes."""
-        if not any(one is teller for one in self.setting_owners):
-            self.setting_owners.append(teller)
-            self.settings = settings_of([teller]) | self.settings
+        if not any(one is owner for one in self.setting_owners):
+            self.setting_owners.append(owner)
+            self.settings = settings_of([owner]) | self.settings
 
     def effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
         self._apply_effect(do, held)
-        self._before_the_run()
+        self._refuse_after_epilogue()
         self.held_by_python += held
         self.prologue.append(("effect", do))
 
-    def _before_the_run(self) -> None:
+    def _refuse_after_epilogue(self) -> None:
         """Refuse an action that must precede a replay, although in the function it followed one that comes after the replay."""
         if self.epilogue:
             self.not_recorded("settings are read or changed after a value has changed some", later=False)
 
     def _apply_effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
         """Change Python's state, entries of the dicts `held`, and record which settings of optimisers and schedules these are."""
-        owners = {id(vars(teller)): teller for teller in self.setting_owners}
+        owners = {id(vars(owner)): owner for owner in self.setting_owners}
         holders = [owners.get(id(one), one) for one in held]
         before = settings_of(holders)
         do()
@@ -497,12 +499,12 @@ class Tracer(Recorder):
 
     def effect_of(self, value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
         asked = self.item(value) if isinstance(value, Tensor) else value
-        live = self.traced_of(asked)
-        number = float(asked) if live is None else float.__pos__(live)
+        traced = self.traced_of(asked)
+        number = float(asked) if traced is None else float.__pos__(traced)
         self._apply_effect(functools.partial(do, number), held)
-        if live is not None and self.failure is None:
-            live.used = True
-            known = self.number_of(live.array)
+        if traced is not None and self.failure is None:
+            traced.used = True
+            known = self.number_of(traced.array)
             assert known is not None
             self.extra_outputs.append(known)
             self.held_by_python += held
@@ -560,11 +562,11 @@ class _TracedKernels:
     """Kernels that are recorded, or run plainly once there will be no program."""
 
     def __init__(self, tracer: Tracer, recorded: Any, plain: Any) -> None:
-        self._watcher, self._recorded, self._plain = tracer, recorded, plain
+        self._tracer, self._recorded, self._plain = tracer, recorded, plain
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            return self._watcher._try(
+            return self._tracer._try(
                 lambda: getattr(self._recorded, name)(*args, **kwargs),
                 lambda: getattr(self._plain, name)(*args, **kwargs),
             )
@@ -630,7 +632,7 @@ def backward_of(
     start, regions = len(tracer.steps), tracer._regions
     before = mode.get_mode()
     try:
-        tracer.is_open, tracer.sees = True, False  # checkpoints run their functions again
+        tracer.is_open, tracer.observes_numbers = True, False  # checkpoints run their functions again
         mode.push(recorder=tracer, grad=False)
         roots = [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)]
         found: dict[Node, Any] = {}
@@ -649,8 +651,8 @@ def backward_of(
     if tracer.failure is not None:
         raise tracer.failure
     if tracer._regions > regions:  # the uses of numbers by these functions were not observed
-        for value, live in tracer.numbers.values():
-            tracer.demand(tracer.number_of(live.array), value)
+        for value, traced in tracer.numbers.values():
+            tracer.require_value(tracer.number_of(traced.array), value)
     reached = {node: number for node, number in targets.items() if found.get(node) is not None}
     numbers = [tracer.number_in_use(found[node]) for node in reached]
     steps, tracer.steps = tracer.steps[start:], tracer.steps[:start]

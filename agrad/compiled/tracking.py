@@ -707,9 +707,9 @@ class Knowledge:
         if place not in self.links:
             self.add(link_of(holder, step, value, self.name(before, step)), place)
 
-    def see_hooks(self, tensor: Tensor, at: Found) -> None:
-        """Record the hooks on a tensor, which a backward pass runs; the check of the tensor itself compares them."""
-        self.tracer.from_outside(tensor)
+    def hooked(self, tensor: Tensor, at: Found) -> None:
+        """Record the hooks on a tensor, which a backward pass runs; the tensor's own check compares them."""
+        self.tracer.remember_history(tensor)
         hooks = None if tensor._node is None else tensor._node.hooks
         for table in () if hooks is None else ("tensor", "pre", "post", "accumulated"):
             for key, hook in list(getattr(hooks, table).items()):
@@ -971,7 +971,7 @@ class Knowledge:
                 self.see(value, self.root(function), step)
             elif not self.is_known(value):
                 self.fresh_all(value)
-            self.handed(value)
+            self.read_by_agrad(value)
 
     def _is_searched(self, value: Any) -> bool:
         """Return whether a value is an object of agrad's own that is to be searched for functions."""
@@ -1001,12 +1001,12 @@ class Knowledge:
                     self.see(inside, at, each, guard=False)
                 elif not self.is_known(inside):
                     self.fresh_all(inside)
-                self.handed(inside)
-            elif self._is_searched(inside):
-                self._ensure_searched(inside, None if at is None else Found(inside, at, each))
+                self.read_by_agrad(inside)
+            elif self._is_held(inside):
+                self._ensure_held(inside, None if at is None else Found(inside, at, each))
 
-    def handed(self, value: Any) -> None:
-        """Record everything that agrad's own code may read of a value: see `ReadingHooks`."""
+    def read_by_agrad(self, value: Any) -> None:
+        """Record everything that agrad's own code may read of a value."""
 
     def ensure_class(self, kind: type) -> None:
         """Let the special methods of a class be instrumented, and make its members a condition, if it is the user's."""

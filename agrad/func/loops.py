@@ -590,7 +590,7 @@ def body_of(
         return traced(lambda carry, row, _: function(carry, row), ahead, row, [], length=length)
 
     around, tracker = mode.recorder(), CURRENT.tracker
-    if isinstance(around, Tracer) and (around.failure is not None or (around.sees and tracker is None)):
+    if isinstance(around, Tracer) and (around.failure is not None or (around.observes_numbers and tracker is None)):
         raise CaptureError("a loop in a call that no program holds")
     if isinstance(tracker, PassTracker):  # a hook reads no outer tensor: it would not see tensors inside a loop
         raise CaptureError("a loop in a hook")

@@ -25,7 +25,7 @@ import pytest
 
 import agrad as ag
 from agrad.compiled import effects
-from agrad.compiled.effects import ArgumentEffects, does_more, effects_of, method_effects
+from agrad.compiled.effects import ArgumentEffects, effects_of, method_effects, side_effect_of
 from agrad.core.cpython import uncollected
 
 #: Rows are there for modules that have been imported.
@@ -383,7 +383,7 @@ def caller(kind, name):
 @functools.cache
 def entries():
     """Return the entries of the table by home: module or class."""
-    effects._TABLE.catch_up()
+    effects._TABLE.add_imported()
     found = collections.defaultdict(list)
     for function, row in effects._TABLE.functions.values():
         if type(function) in effects._DESCRIPTORS:
@@ -542,11 +542,11 @@ def misread(entry, text):
             changed = letter in "np" and change(value, number=letter == "p")
         if changed:
             result = entry.function(*args, **kwargs)
-            result = shape(result) if entry.row.gives == "view" else told(result, known, shallow=True)
+            result = shape(result) if entry.row.returns == "view" else told(result, known, shallow=True)
             args, kwargs = arguments(text)
             known = places(args, kwargs)
             expected = entry.function(*args, **kwargs)
-            expected = shape(expected) if entry.row.gives == "view" else told(expected, known, shallow=True)
+            expected = shape(expected) if entry.row.returns == "view" else told(expected, known, shallow=True)
             if result != expected:
                 yield place, letter, expected, result
 
@@ -575,7 +575,7 @@ def misgiven(entry, text):
     """Look for the arguments in the result, and for their memory; change them afterwards."""
     args, kwargs = arguments(text)
     known = places(args, kwargs)
-    gives = entry.row.gives
+    gives = entry.row.returns
     given = entry.function(*args, **kwargs)
     if gives == "plain" and not is_plain(given):
         yield given, "is not plain"
@@ -801,7 +801,7 @@ def test_python_code_in_the_place_of_a_function_is_not_it(monkeypatch):
     monkeypatch.setattr(heapq, "heappop", same)
     monkeypatch.setattr(np, "sum", same)
     fresh = effects._EffectsTable()
-    fresh.catch_up()
+    fresh.add_imported()
     assert id(same) not in fresh.functions
     assert id(math.cos) in fresh.functions
 
@@ -821,7 +821,7 @@ def test_asking_runs_no_code_of_what_is_asked_about():
     assert effects_of(kind()) is None
     assert effects_of(kind) is None
     assert method_effects(kind, "append") is None
-    assert does_more(kind()) is None
+    assert side_effect_of(kind()) is None
 
 
 @pytest.mark.parametrize(("text", "words"), [
@@ -837,12 +837,12 @@ def test_asking_runs_no_code_of_what_is_asked_about():
     *((text, None) for text in ("ag.sum", "ag.ones(1).sum", "ag.nn.functional.relu", "ag.no_grad", "ag.Tensor", "len", "same", "Box")),
 ])  # fmt: skip
 def test_what_does_more(text, words):
-    assert does_more(eval(text, {**NAMES, "ag": ag})) == words
+    assert side_effect_of(eval(text, {**NAMES, "ag": ag})) == words
 
 
 def test_what_does_more_is_there():
     importlib.import_module("agrad.compat.autograd.convention")
-    for module, reasons in effects._MORE.items():
+    for module, reasons in effects._SIDE_EFFECTS.items():
         for names in reasons.values():
             for name in names.replace("*", "").split():
                 assert operator.attrgetter(name)(importlib.import_module(module)), (module, name)

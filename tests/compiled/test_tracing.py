@@ -16,7 +16,7 @@ INTEGERS = [0, 1, -1, 3, 255, 256, 257, -5, -6, 2**15, 2**15 - 1, -(2**30), 2**6
 def test_a_float_that_is_given_out_is_no_other_object(value):
     tracer = Tracer()
     first = tracer.float_argument(value)
-    second = tracer.out(tracer.traced_of(first))
+    second = tracer.plain_for_user(tracer.traced_of(first))
     assert type(first) is type(second) is float
     assert repr(first) == repr(second) == repr(value)
     assert len({id(first), id(second), id(value)}) == 3
@@ -61,7 +61,7 @@ def tracer():
 def test_an_item_is_a_number_whose_arithmetic_is_steps(tracer):
     live = ag.sum(ag.tensor([1.0, 2.0])).item()
     assert type(live) is TracedFloat
-    given = tracer.out(live)
+    given = tracer.plain_for_user(live)
     made = 2.0 * tracer.traced_of(given) + 1.0
     assert type(made) is TracedFloat
     assert float.__pos__(made) == 7.0
@@ -72,14 +72,14 @@ def test_an_item_is_a_number_whose_arithmetic_is_steps(tracer):
 
 def test_a_plain_float_is_known_as_the_other_side(tracer):
     one, other = (ag.tensor(value).item() for value in (1.5, 0.5))
-    made = one + tracer.out(other)
+    made = one + tracer.plain_for_user(other)
     assert type(made) is TracedFloat
     assert float.__pos__(made) == 2.0
     assert not tracer.conditions
 
 
 def test_an_op_knows_a_plain_float(tracer):
-    given = tracer.out(ag.tensor(1.5).item())
+    given = tracer.plain_for_user(ag.tensor(1.5).item())
     count = len(tracer.steps)
     assert (ag.tensor([2.0]) * given)._raw[0] == 3.0
     assert [step.op for step in tracer.steps[count:]] == ["astype", "multiply"]
@@ -87,7 +87,7 @@ def test_an_op_knows_a_plain_float(tracer):
 
 
 def test_an_integer_that_is_used_is_a_condition(tracer):
-    first, second = (tracer.out(ag.tensor([1, value]).sum().item()) for value in (2, 4))
+    first, second = (tracer.plain_for_user(ag.tensor([1, value]).sum().item()) for value in (2, 4))
     assert (first, second) == (3, 5)
     assert tracer.number_of_float(second) is not None  # as a result is
     assert not tracer.conditions
@@ -102,7 +102,7 @@ def test_what_agrad_reads_of_an_integer_is_a_condition(tracer):
 
 
 def test_unseen_numbers_are_conditions():
-    tracer, before = Tracer(sees=False), mode.get_mode()
+    tracer, before = Tracer(observes_numbers=False), mode.get_mode()
     mode.push(recorder=tracer)
     try:
         asked = ag.tensor(1.5).item(), ag.tensor(2).item()
