@@ -24,7 +24,7 @@ MARK = "\0hooks\0"
 READER = ".reader"
 
 #: A value on its way to its targets: no source contains such a name.
-VALUE_NAME = ".kept"
+VALUE_NAME = ".value"
 
 #: Flags of code: a function's, a nested function's, and those of coroutines and asynchronous generators.
 OPTIMIZED, NESTED, ASYNC = 0x1, 0x10, 0x80 | 0x200
@@ -42,13 +42,13 @@ _TREES: dict[str, tuple[list[str], ast.Module]] = {}
 _IMPORTS: dict[str, tuple[list[str], frozenset[str]]] = {}
 
 #: Whether annotations are separate functions, which run on demand.
-ARE_LAZY = sys.version_info >= (3, 14)
+LAZY_ANNOTATIONS = sys.version_info >= (3, 14)
 
 T = TypeVar("T")
 
 #: Whether the variables of a comprehension in a class are hidden in the class's code, and become visible in a changed
 #: copy.
-HIDES = sys.version_info[:2] == (3, 12)
+HIDES_COMPREHENSIONS = sys.version_info[:2] == (3, 12)
 
 LOAD, STORE, DEL = ast.Load(), ast.Store(), ast.Del()
 
@@ -102,7 +102,7 @@ def instrumented(code: CodeType) -> CodeType | None:
         were created by ``exec`` or whose file has changed, and for coroutines and asynchronous generators.
     """
     known = _TWINS.get(id(code))
-    if known is not None and (known[1] is not None or known[2] is _cached(code.co_filename)):
+    if known is not None and (known[1] is not None or known[2] is _cached_lines(code.co_filename)):
         return known[1]
     if is_instrumented(code):
         return code
@@ -113,12 +113,12 @@ def instrumented(code: CodeType) -> CodeType | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the user's source: issued when it was compiled first
             lines = linecache.getlines(code.co_filename)
-            if not _match(code, lines):
+            if not _find_twins(code, lines):
                 # Nothing is stale if the code was found, so files are only checked here.
                 linecache.checkcache(code.co_filename)
                 newer = linecache.getlines(code.co_filename)
-                if newer is lines or not _match(code, newer):
-                    _TWINS[id(code)] = code, None, _cached(code.co_filename)
+                if newer is lines or not _find_twins(code, newer):
+                    _TWINS[id(code)] = code, None, _cached_lines(code.co_filename)
     finally:
         CURRENT.tracker = tracker
     return _TWINS[id(code)][1]
@@ -129,13 +129,13 @@ def _twin_of(code: CodeType) -> CodeType | None:
     return None if known is None else known[1]
 
 
-def _cached(file: str) -> list[str] | None:
+def _cached_lines(file: str) -> list[str] | None:
     """Return the known lines of a file, without searching for them."""
     entry: tuple[Any, ...] = linecache.cache.get(file, ())
     return entry[2] if len(entry) > 2 else None
 
 
-def _match(code: CodeType, lines: list[str]) -> bool:
+def _find_twins(code: CodeType, lines: list[str]) -> bool:
     """Store the code with hooks of everything the lines define, if that is a code object's source."""
     if not lines:
         return False
@@ -143,10 +143,10 @@ def _match(code: CodeType, lines: list[str]) -> bool:
         for node, found in _candidates(code, lines):
             # Notebooks compile each statement of a cell by itself, without its imports.
             for imported in (found, frozenset[str]()) if found else (found,):
-                if _compiled(_alone(node, node.body), code, imported) == code:
+                if _compiled(_isolated(node, node.body), code, imported) == code:
                     made = _compiled(Rewriter(code).target(node), code, imported)
                     twins: list[tuple[CodeType, CodeType]] = []
-                    if _matched(code, made, twins) is None:
+                    if _pair_codes(code, made, twins) is None:
                         return False
                     _TWINS.update((id(plain), (plain, twin, None)) for plain, twin in twins if _twin_of(plain) is None)
                     return _twin_of(code) is not None
@@ -165,8 +165,8 @@ Candidate = tuple[ast.FunctionDef | ast.Lambda, frozenset[str]]
 def _candidates(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
     """Go through the possible sources of a code object."""
     if code.co_name != "<lambda>":
-        yield from _of_own_lines(code, lines)
-    tree = _kept(_TREES, code.co_filename, lines, lambda: ast.parse("".join(lines)))
+        yield from _in_own_lines(code, lines)
+    tree = _once_per_file(_TREES, code.co_filename, lines, lambda: ast.parse("".join(lines)))
     imported = _imported_by(tree)
     line = code.co_firstlineno
     stack: list[ast.AST] = [tree]
@@ -192,7 +192,7 @@ def _covers(node: ast.AST, line: int) -> bool:
     return last is None or _first_line(node) <= line <= last
 
 
-def _kept(known: dict[str, tuple[list[str], T]], file: str, lines: list[str], make: Callable[[], T]) -> T:
+def _once_per_file(known: dict[str, tuple[list[str], T]], file: str, lines: list[str], make: Callable[[], T]) -> T:
     """Return the data derived from the lines of a file, once for all its functions."""
     entry = known.pop(file, None)
     if entry is None or entry[0] is not lines:
@@ -238,7 +238,7 @@ def _imported(lines: list[str]) -> frozenset[str]:
         return frozenset()
 
 
-def _of_own_lines(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
+def _in_own_lines(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
     """Return the function in the lines that a code object names, without parsing others."""
     first = code.co_firstlineno
     if not 1 <= first <= len(lines):
@@ -261,7 +261,7 @@ def _of_own_lines(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
     if isinstance(node, ast.If):
         node = node.body[0]
     if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-        yield node, _kept(_IMPORTS, code.co_filename, lines, lambda: _imported(lines))
+        yield node, _once_per_file(_IMPORTS, code.co_filename, lines, lambda: _imported(lines))
 
 
 def _last_line(code: CodeType) -> int:
@@ -339,24 +339,26 @@ def _arguments(names: list[ast.arg], vararg: ast.arg | None = None) -> ast.argum
     return ast.arguments([], names, vararg, [], [], None, [])
 
 
-def _alone(node: ast.FunctionDef | ast.Lambda, body: Any) -> ast.FunctionDef | ast.Lambda:
+def _isolated(node: ast.FunctionDef | ast.Lambda, body: Any) -> ast.FunctionDef | ast.Lambda:
     """Return a function with another body, and without the parts that its scope evaluates."""
     old = node.args
 
     def bare(names: list[ast.arg]) -> list[ast.arg]:
-        return [_at(name, ast.arg, name.arg) for name in names]
+        return [_node_at(name, ast.arg, name.arg) for name in names]
 
     vararg, kwarg = (bare([name])[0] if name else None for name in (old.vararg, old.kwarg))
     args = ast.arguments(
         bare(old.posonlyargs), bare(old.args), vararg, bare(old.kwonlyargs), [None] * len(old.kwonlyargs), kwarg, []
     )
     if isinstance(node, ast.Lambda):
-        return _at(node, ast.Lambda, args, body)  # type: ignore[no-any-return]
-    first = [_at(d, ast.Constant, None) for d in node.decorator_list[:1]]  # a function begins with its first decorator
-    return _at(node, ast.FunctionDef, node.name, args, body, first, **NO_PARAMETERS)  # type: ignore[no-any-return]
+        return _node_at(node, ast.Lambda, args, body)  # type: ignore[no-any-return]
+    first = [
+        _node_at(d, ast.Constant, None) for d in node.decorator_list[:1]
+    ]  # a function begins with its first decorator
+    return _node_at(node, ast.FunctionDef, node.name, args, body, first, **NO_PARAMETERS)  # type: ignore[no-any-return]
 
 
-def _at(place: Any, kind: Callable[..., Any], *fields: Any, **more: Any) -> Any:
+def _node_at(place: Any, kind: Callable[..., Any], *fields: Any, **more: Any) -> Any:
     """Create a node at the position of another one."""
     return kind(
         *fields,
@@ -368,11 +370,11 @@ def _at(place: Any, kind: Callable[..., Any], *fields: Any, **more: Any) -> Any:
     )
 
 
-def _matched(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, CodeType]]) -> CodeType | None:
+def _pair_codes(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, CodeType]]) -> CodeType | None:
     """Return an instrumented code object with its hooks, and register its nested ones; None if they differ."""
     if plain.co_flags & ASYNC:
         return plain
-    if HIDES and plain.co_nlocals and not plain.co_flags & OPTIMIZED:
+    if HIDES_COMPREHENSIONS and plain.co_nlocals and not plain.co_flags & OPTIMIZED:
         return None
     own = [code for code in _codes(made) if code.co_varnames[:1] != (READER,)]
     nested = _codes(plain)
@@ -385,7 +387,7 @@ def _matched(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, CodeTy
         return None
     replaced: dict[int, CodeType] = {}
     for inner, twin in zip(nested, own, strict=True):
-        found = _matched(inner, twin, twins)
+        found = _pair_codes(inner, twin, twins)
         if found is None:
             return None
         replaced[id(twin)] = found
@@ -623,12 +625,12 @@ class SourceSpan:
         self.end_col_offset: int = end_col_offset
 
 
-def place_of(node: Any) -> Any:
+def position_of(node: Any) -> Any:
     """Return the position that Python reports for a node: for an attribute over several lines, that of its name."""
     if node.lineno == node.end_lineno:
         return node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return place_of(node.func)
+        return position_of(node.func)
     if isinstance(node, ast.Attribute):
         return SourceSpan(node.end_lineno or 0, max(0, node.end_col_offset - len(node.attr)), node.end_col_offset)  # type: ignore[operator, arg-type]
     return SourceSpan(node.lineno, node.col_offset, node.col_offset + 1)
@@ -646,29 +648,29 @@ class Rewriter:
             self.scope = Scope("class", self.scope)
         #: The names other than locals that the current statement binds.
         self.stored: list[tuple[str, str]] = []
-        self.are_annotations_evaluated: bool = not ARE_LAZY and not code.co_flags & ANNOTATIONS
+        self.are_annotations_evaluated: bool = not LAZY_ANNOTATIONS and not code.co_flags & ANNOTATIONS
 
     def target(self, node: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
         """Return a function with hooks in its body."""
-        return _alone(node, self.body_of(node))
+        return _isolated(node, self.body_of(node))
 
     # -- making nodes -------------------------------------------------------------------------------------------------
 
     def hook(self, at: Any, name: str, *args: Any, keywords: Sequence[ast.keyword] = ()) -> ast.expr:
         """Create the call of a hook; arguments that are not nodes become constants."""
-        place = place_of(at)
-        nodes = [arg if isinstance(arg, ast.AST) else _at(place, ast.Constant, arg) for arg in args]
-        called = _at(place, ast.Attribute, _at(place, ast.Constant, MARK), name, LOAD)
-        return _at(place, ast.Call, called, nodes, list(keywords))  # type: ignore[no-any-return]
+        place = position_of(at)
+        nodes = [arg if isinstance(arg, ast.AST) else _node_at(place, ast.Constant, arg) for arg in args]
+        called = _node_at(place, ast.Attribute, _node_at(place, ast.Constant, MARK), name, LOAD)
+        return _node_at(place, ast.Call, called, nodes, list(keywords))  # type: ignore[no-any-return]
 
     def hook_statement(self, at: Any, name: str, *args: Any) -> ast.stmt:
         """Create a statement from the call of a hook."""
-        return _at(place_of(at), ast.Expr, self.hook(at, name, *args))  # type: ignore[no-any-return]
+        return _node_at(position_of(at), ast.Expr, self.hook(at, name, *args))  # type: ignore[no-any-return]
 
     def reader(self, at: Any, name: str) -> ast.expr:
         """Create a function whose closure is the cell of a name."""
-        argument = _at(at, ast.arg, READER)
-        return _at(at, ast.Lambda, _arguments([], argument), _at(at, ast.Name, name, LOAD))  # type: ignore[no-any-return]
+        argument = _node_at(at, ast.arg, READER)
+        return _node_at(at, ast.Lambda, _arguments([], argument), _node_at(at, ast.Name, name, LOAD))  # type: ignore[no-any-return]
 
     def visit(self, node: Any) -> Any:
         """Return the replacement of a node: itself, another one, or for statements also several."""
@@ -685,7 +687,7 @@ class Rewriter:
             elif isinstance(value, ast.AST):
                 new = self.visit(value)
             elif isinstance(value, list) and value:
-                new = self.block(value) if isinstance(value[0], ast.stmt) else self.every(value)
+                new = self.block(value) if isinstance(value[0], ast.stmt) else self.visit_all(value)
             else:
                 new = value
             is_new = is_new or new is not value
@@ -698,7 +700,7 @@ class Rewriter:
             made.col_offset, made.end_col_offset = node.col_offset, node.end_col_offset
         return made
 
-    def every(self, values: Sequence[Any]) -> list[Any]:
+    def visit_all(self, values: Sequence[Any]) -> list[Any]:
         return [self.visit(value) if isinstance(value, ast.AST) else value for value in values]
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -708,7 +710,7 @@ class Rewriter:
             outer, self.stored = self.stored, []
             new = self.visit(statement)
             for name, kind in dict.fromkeys(self.stored):
-                at = place_of(statement)
+                at = position_of(statement)
                 reader = self.reader(at, name) if kind == "nonlocal" else None
                 made.append(self.hook_statement(at, "before_store", mangled(name, self.private), kind, reader))
             self.stored = outer
@@ -726,17 +728,17 @@ class Rewriter:
         gathered = [name for name in (args.vararg, args.kwarg) if name is not None]
         made: Any
         if isinstance(node, ast.Lambda):
-            made = self.given(node.body)
+            made = self.returned(node.body)
             if gathered:
                 at = node.body
-                first = [self.hook(at, "made", _at(at, ast.Name, name.arg, LOAD)) for name in gathered]
-                both = _at(at, ast.Tuple, [*first, made], LOAD)
-                made = _at(at, ast.Subscript, both, _at(at, ast.Constant, len(first)), LOAD)
+                first = [self.hook(at, "made", _node_at(at, ast.Name, name.arg, LOAD)) for name in gathered]
+                both = _node_at(at, ast.Tuple, [*first, made], LOAD)
+                made = _node_at(at, ast.Subscript, both, _node_at(at, ast.Constant, len(first)), LOAD)
         else:
-            is_documented = _is_text(body[0])
+            is_documented = _is_docstring(body[0])
             made = [*body[:1]] if is_documented else []
-            at = place_of(body[-1] if is_documented and len(body) == 1 else body[is_documented])
-            made += [self.hook_statement(at, "made", _at(at, ast.Name, name.arg, LOAD)) for name in gathered]
+            at = position_of(body[-1] if is_documented and len(body) == 1 else body[is_documented])
+            made += [self.hook_statement(at, "made", _node_at(at, ast.Name, name.arg, LOAD)) for name in gathered]
             made += self.block(body[is_documented:])  # type: ignore[arg-type]
         self.scope = outer
         return made
@@ -754,16 +756,16 @@ class Rewriter:
             [one(name) for name in args.args],
             one(args.vararg) if args.vararg else None,
             [one(name) for name in args.kwonlyargs],
-            self.every(args.kw_defaults),
+            self.visit_all(args.kw_defaults),
             one(args.kwarg) if args.kwarg else None,
-            self.every(args.defaults),
+            self.visit_all(args.defaults),
         )
 
     def decorators(self, node: Definition) -> list[ast.expr]:
         """Return decorators with hooks, and innermost the one that reports the created object."""
         made = [self.hook(d, "decorating", self.visit(d)) for d in node.decorator_list]
         at = SourceSpan(node.lineno, node.col_offset, node.col_offset + 1)
-        return [*made, _at(at, ast.Attribute, _at(at, ast.Constant, MARK), "made", LOAD)]
+        return [*made, _node_at(at, ast.Attribute, _node_at(at, ast.Constant, MARK), "made", LOAD)]
 
     def within_parameters(self, node: Any) -> Scope:
         """Return the scope around the content of a definition, which has its type parameters."""
@@ -788,7 +790,7 @@ class Rewriter:
 
     def visit_lambda(self, node: ast.Lambda) -> Any:
         args = self.arguments(node.args, are_annotated=False)
-        return self.hook(node, "made", _at(node, ast.Lambda, args, self.body_of(node)))
+        return self.hook(node, "made", _node_at(node, ast.Lambda, args, self.body_of(node)))
 
     def visit_class(self, node: Any) -> Any:
         self.storing(node.name)
@@ -797,11 +799,11 @@ class Rewriter:
         if is_generic:
             known |= {"type_params": node.type_params, "bases": node.bases, "keywords": node.keywords}
         else:
-            known |= {"bases": self.every(node.bases), "keywords": self.every(node.keywords)}
+            known |= {"bases": self.visit_all(node.bases), "keywords": self.visit_all(node.keywords)}
         outer, private = self.scope, self.private
         self.scope, self.private = self.within_parameters(node), node.name
         self.scope = Scope("class", self.scope).add(node.body, node.name)
-        is_documented = _is_text(node.body[0])
+        is_documented = _is_docstring(node.body[0])
         known["body"] = [*node.body[:is_documented], *self.block(node.body[is_documented:])]
         self.scope, self.private = outer, private
         return self.rebuilt(node, **known)
@@ -821,14 +823,14 @@ class Rewriter:
         for generator in node.generators:
             values = self.visit(generator.iter)  # of the first one, without the names that the comprehension binds
             self.scope = inner
-            values = self.gone_through(generator.iter, values, generator.target)
+            values = self.iterated_by(generator.iter, values, generator.target)
             ifs = [self.test(test) for test in generator.ifs]
             generators.append(ast.comprehension(self.visit(generator.target), values, ifs, 0))
         if isinstance(node, ast.DictComp):
-            made = _at(node, ast.DictComp, self.visit(node.key), self.visit(node.value), generators)
+            made = _node_at(node, ast.DictComp, self.visit(node.key), self.visit(node.value), generators)
         else:
-            element = self.given(node.elt) if isinstance(node, ast.GeneratorExp) else self.visit(node.elt)
-            made = _at(node, type(node), element, generators)
+            element = self.returned(node.elt) if isinstance(node, ast.GeneratorExp) else self.visit(node.elt)
+            made = _node_at(node, type(node), element, generators)
         self.scope = outer
         return self.hook(node, "made", made)
 
@@ -855,11 +857,11 @@ class Rewriter:
         made = self.visit(node)
         return made if is_constant(node) or is_debug(node) else self.hook(node, "truth", made)
 
-    def given(self, node: Any) -> Any:
+    def returned(self, node: Any) -> Any:
         """Return an expression whose value a function passes out."""
         return node if is_constant(node) else self.hook(node, "returned", self.visit(node))
 
-    def gone_through(self, node: Any, made: Any, target: Any = None) -> Any:
+    def iterated_by(self, node: Any, made: Any, target: Any = None) -> Any:
         """Return an expression that is iterated over by a target of each element."""
         if target is not None and is_pattern(target):
             return self.hook(node, "unpacking", made, pattern_of(target))
@@ -920,13 +922,13 @@ class Rewriter:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and not node.keywords:
             return node
         keywords = [
-            _at(
-                k, ast.keyword, k.arg, self.visit(k.value) if k.arg else self.gone_through(k.value, self.visit(k.value))
+            _node_at(
+                k, ast.keyword, k.arg, self.visit(k.value) if k.arg else self.iterated_by(k.value, self.visit(k.value))
             )
             for k in node.keywords
         ]
         function = self.visit(node.func)
-        return self.hook(node, "call", function, *self.every(node.args), keywords=keywords)
+        return self.hook(node, "call", function, *self.visit_all(node.args), keywords=keywords)
 
     def visit_binary(self, node: ast.BinOp) -> Any:
         if is_constant(node):
@@ -951,7 +953,7 @@ class Rewriter:
         if len(node.ops) > 1:
             return self.chained(node, is_tested=False)
         left: Any = node.left
-        left = self.hook(left, "history", self.visit(left.value)) if asks_for_history(node) else self.visit(left)
+        left = self.hook(left, "history", self.visit(left.value)) if is_history_test(node) else self.visit(left)
         right = self.visit(node.comparators[0])
         return self.hook(node, "compare", OPERATORS[type(node.ops[0])], left, right)
 
@@ -963,7 +965,7 @@ class Rewriter:
             self.hook(operand, "compared", self.visit(operand), op, op is not None or is_tested)
             for operand, op in zip(operands, ops, strict=True)
         ]
-        return _at(node, ast.Compare, made[0], [_LESS] * len(node.ops), made[1:])
+        return _node_at(node, ast.Compare, made[0], [_LESS] * len(node.ops), made[1:])
 
     def visit_formatted(self, node: ast.FormattedValue) -> Any:
         if is_constant(node.value):
@@ -973,7 +975,7 @@ class Rewriter:
     def visit_starred(self, node: ast.Starred) -> Any:
         if type(node.ctx) is not ast.Load:
             return self.rebuilt(node)
-        return self.rebuilt(node, value=self.gone_through(node.value, self.visit(node.value)))
+        return self.rebuilt(node, value=self.iterated_by(node.value, self.visit(node.value)))
 
     def visit_display(self, node: Any) -> Any:
         if type(getattr(node, "ctx", LOAD)) is not ast.Load:
@@ -986,69 +988,69 @@ class Rewriter:
         for key, value in pairs:
             keys.append(None if key is None else self.visit(key))
             made = self.visit(value)
-            values.append(self.gone_through(value, made) if key is None else made)
+            values.append(self.iterated_by(value, made) if key is None else made)
         return self.hook(node, "made", self.rebuilt(node, keys=keys, values=values))
 
     def visit_yield(self, node: ast.Yield) -> Any:
-        return node if node.value is None else self.rebuilt(node, value=self.given(node.value))
+        return node if node.value is None else self.rebuilt(node, value=self.returned(node.value))
 
     def visit_yield_from(self, node: ast.YieldFrom) -> Any:
-        return self.rebuilt(node, value=self.gone_through(node.value, self.visit(node.value)))
+        return self.rebuilt(node, value=self.iterated_by(node.value, self.visit(node.value)))
 
-    def visit_as_it_is(self, node: Any) -> Any:
+    def visit_unchanged(self, node: Any) -> Any:
         return node
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def visit_return(self, node: ast.Return) -> Any:
-        return node if node.value is None else self.rebuilt(node, value=self.given(node.value))
+        return node if node.value is None else self.rebuilt(node, value=self.returned(node.value))
 
     def visit_test(self, node: Any) -> Any:
         return self.rebuilt(node, test=self.test(node.test))
 
     def visit_for(self, node: ast.For) -> Any:
-        return self.rebuilt(node, iter=self.gone_through(node.iter, self.visit(node.iter), node.target))
+        return self.rebuilt(node, iter=self.iterated_by(node.iter, self.visit(node.iter), node.target))
 
     def visit_assign(self, node: ast.Assign) -> Any:
-        made, targets = self.visit(node.value), self.every(node.targets)
+        made, targets = self.visit(node.value), self.visit_all(node.targets)
         if not any(map(is_pattern, node.targets)):
             return self.rebuilt(node, value=made, targets=targets)
         if len(targets) == 1:
             return [
                 self.rebuilt(node, value=self.unpacked(node.value, made, node.targets[0]), targets=targets),
-                *self.gathered_by(targets[0]),
+                *self.report_starred(targets[0]),
             ]
         return [
-            _at(node, ast.Assign, [_at(node, ast.Name, VALUE_NAME, STORE)], made),
-            self.while_kept(
+            _node_at(node, ast.Assign, [_node_at(node, ast.Name, VALUE_NAME, STORE)], made),
+            self.deleting_value(
                 node,
                 [
-                    _at(node, ast.Assign, [new], self.kept_for(node, target))
+                    _node_at(node, ast.Assign, [new], self.value_for(node, target))
                     for target, new in zip(node.targets, targets, strict=True)
                 ],
             ),
         ]
 
-    def gathered_by(self, target: Any) -> Iterator[ast.stmt]:
+    def report_starred(self, target: Any) -> Iterator[ast.stmt]:
         """Yield statements that report the lists which Python creates for starred names of a target."""
         for part in ast.walk(target):
             if isinstance(part, ast.Starred) and isinstance(part.value, ast.Name):
-                yield self.is_made(part, part.value.id)
+                yield self.report_made(part, part.value.id)
 
-    def is_made(self, at: Any, name: str) -> ast.stmt:
+    def report_made(self, at: Any, name: str) -> ast.stmt:
         """Return a statement that reports the object that Python has created for a name."""
-        at = place_of(at)
-        return _at(at, ast.Expr, self.hook(at, "made", _at(at, ast.Name, name, LOAD)))  # type: ignore[no-any-return]
+        at = position_of(at)
+        return _node_at(at, ast.Expr, self.hook(at, "made", _node_at(at, ast.Name, name, LOAD)))  # type: ignore[no-any-return]
 
-    def while_kept(self, at: Any, body: list[ast.stmt]) -> ast.stmt:
+    def deleting_value(self, at: Any, body: list[ast.stmt]) -> ast.stmt:
         """Return statements after which no value is kept."""
-        place = place_of(at)
-        gone = _at(place, ast.Delete, [_at(place, ast.Name, VALUE_NAME, DEL)])
-        return _at(at, ast.Try, body, [], [], [gone])  # type: ignore[no-any-return]
+        place = position_of(at)
+        gone = _node_at(place, ast.Delete, [_node_at(place, ast.Name, VALUE_NAME, DEL)])
+        return _node_at(at, ast.Try, body, [], [], [gone])  # type: ignore[no-any-return]
 
-    def kept_for(self, at: Any, target: Any) -> Any:
+    def value_for(self, at: Any, target: Any) -> Any:
         """Return an expression for the kept value, in the form for a target."""
-        kept = _at(place_of(at), ast.Name, VALUE_NAME, LOAD)
+        kept = _node_at(position_of(at), ast.Name, VALUE_NAME, LOAD)
         return self.unpacked(kept, kept, target) if is_pattern(target) else kept
 
     def visit_annotated(self, node: ast.AnnAssign) -> Any:
@@ -1059,16 +1061,16 @@ class Rewriter:
     def visit_augmented(self, node: ast.AugAssign) -> Any:
         target, op = node.target, OPERATORS[type(node.op)]
         if isinstance(target, ast.Name):
-            loaded = self.visit(_at(target, ast.Name, target.id, LOAD))
+            loaded = self.visit(_node_at(target, ast.Name, target.id, LOAD))
             made = self.hook(node, "inplace", op, loaded, self.visit(node.value))
-            return _at(node, ast.Assign, [self.visit(target)], made)
+            return _node_at(node, ast.Assign, [self.visit(target)], made)
         o = self.visit(target.value)
         if isinstance(target, ast.Attribute):
             begun = self.hook(target, "augmenting_attribute", op, o, mangled(target.attr, self.private))
         else:
             begun = self.hook(target, "augmenting_item", op, o, self.key(target.slice))
-        place = place_of(node)
-        return _at(place, ast.Expr, _at(place, ast.Call, begun, [self.visit(node.value)], []))
+        place = position_of(node)
+        return _node_at(place, ast.Expr, _node_at(place, ast.Call, begun, [self.visit(node.value)], []))
 
     def visit_with(self, node: ast.With) -> Any:
         body = self.block(node.body)
@@ -1078,15 +1080,17 @@ class Rewriter:
                 item.optional_vars,
             )
             if isinstance(target, ast.Name):
-                entered = self.hook(target, "entered", _at(target, ast.Name, target.id, LOAD))
-                body.insert(0, _at(target, ast.Assign, [self.visit(target)], entered))
+                entered = self.hook(target, "entered", _node_at(target, ast.Name, target.id, LOAD))
+                body.insert(0, _node_at(target, ast.Assign, [self.visit(target)], entered))
             elif target is not None:
-                entered = self.hook(target, "entered", _at(target, ast.Name, VALUE_NAME, LOAD))
+                entered = self.hook(target, "entered", _node_at(target, ast.Name, VALUE_NAME, LOAD))
                 if is_pattern(target):
                     entered = self.unpacked(entered, entered, target)
-                body.insert(0, self.while_kept(target, [_at(target, ast.Assign, [self.visit(target)], entered)]))
-                target = _at(target, ast.Name, VALUE_NAME, STORE)
-            body = [_at(node, ast.With, [ast.withitem(manager, target)], body)]
+                body.insert(
+                    0, self.deleting_value(target, [_node_at(target, ast.Assign, [self.visit(target)], entered)])
+                )
+                target = _node_at(target, ast.Name, VALUE_NAME, STORE)
+            body = [_node_at(node, ast.With, [ast.withitem(manager, target)], body)]
         return body
 
     def visit_import(self, node: Any) -> Any:
@@ -1101,7 +1105,7 @@ class Rewriter:
         error = None
         if node.name is not None:
             self.storing(node.name)
-            error = _at(place_of(node), ast.Name, node.name, LOAD)
+            error = _node_at(position_of(node), ast.Name, node.name, LOAD)
         made = [self.hook_statement(node, "caught", error), *self.block(node.body)]
         return self.rebuilt(node, body=made)
 
@@ -1114,18 +1118,18 @@ class Rewriter:
             for (
                 kind
             ) in kinds:  # loaded by Python where the pattern is tried: reported before, by a case that never matches
-                nothing, no_test = _at(kind, ast.MatchAs), self.hook(kind, "unmatched", self.visit(kind))
-                cases.append(ast.match_case(nothing, no_test, [_at(place_of(kind), ast.Pass)]))
-            cases.append(ast.match_case(pattern, guard, [*self.rests_of(case.pattern), *self.block(case.body)]))
+                nothing, no_test = _node_at(kind, ast.MatchAs), self.hook(kind, "unmatched", self.visit(kind))
+                cases.append(ast.match_case(nothing, no_test, [_node_at(position_of(kind), ast.Pass)]))
+            cases.append(ast.match_case(pattern, guard, [*self.report_rests(case.pattern), *self.block(case.body)]))
         return self.rebuilt(node, subject=self.hook(node.subject, "matched", self.visit(node.subject)), cases=cases)
 
-    def rests_of(self, pattern: ast.pattern) -> Iterator[ast.stmt]:
+    def report_rests(self, pattern: ast.pattern) -> Iterator[ast.stmt]:
         """Yield statements that report the lists and dicts which Python creates for the rest of a pattern's match."""
         for part in ast.walk(pattern):
             if isinstance(part, ast.MatchStar | ast.MatchMapping):
                 name = part.name if isinstance(part, ast.MatchStar) else part.rest
                 if name is not None:
-                    yield self.is_made(part, mangled(name, self.private))
+                    yield self.report_made(part, mangled(name, self.private))
 
     def pattern(self, node: Any, kinds: list[ast.expr]) -> Any:
         """Return a pattern whose values are loaded by hooks, and collect the classes in it."""
@@ -1153,10 +1157,10 @@ class Rewriter:
         """Return a value of a pattern, which is a constant or a dotted name."""
         if not isinstance(node, ast.Attribute):
             return node
-        return _at(node, ast.Attribute, self.hook(node, "holding", self.visit(node)), "value", LOAD)
+        return _node_at(node, ast.Attribute, self.hook(node, "holding", self.visit(node)), "value", LOAD)
 
 
-def asks_for_history(node: Any) -> bool:
+def is_history_test(node: Any) -> bool:
     """Whether a comparison is ``t.grad_fn is None`` or ``is not None``: it reveals only that there is a node."""
     other = node.comparators[0]
     return (
@@ -1173,7 +1177,7 @@ def is_debug(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id == "__debug__"
 
 
-def _is_text(statement: Any) -> bool:
+def _is_docstring(statement: Any) -> bool:
     """Whether a statement is a docstring if it is the first one."""
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
@@ -1193,7 +1197,7 @@ VISITORS: dict[type[ast.AST], Callable[[Rewriter, Any], Any]] = {
     ast.DictComp: Rewriter.visit_comprehension,
     ast.GeneratorExp: Rewriter.visit_comprehension,
     ast.Name: Rewriter.visit_name,
-    ast.Constant: Rewriter.visit_as_it_is,
+    ast.Constant: Rewriter.visit_unchanged,
     ast.Attribute: Rewriter.visit_attribute,
     ast.Subscript: Rewriter.visit_subscript,
     ast.Call: Rewriter.visit_call,
@@ -1222,9 +1226,9 @@ VISITORS: dict[type[ast.AST], Callable[[Rewriter, Any], Any]] = {
     ast.ImportFrom: Rewriter.visit_import,
     ast.ExceptHandler: Rewriter.visit_handler,
     ast.Match: Rewriter.visit_match,
-    ast.Load: Rewriter.visit_as_it_is,
-    ast.Store: Rewriter.visit_as_it_is,
-    ast.Del: Rewriter.visit_as_it_is,
+    ast.Load: Rewriter.visit_unchanged,
+    ast.Store: Rewriter.visit_unchanged,
+    ast.Del: Rewriter.visit_unchanged,
 }
 if sys.version_info >= (3, 12):
-    VISITORS[ast.TypeAlias] = Rewriter.visit_as_it_is  # evaluated on demand, and stored under a local name
+    VISITORS[ast.TypeAlias] = Rewriter.visit_unchanged  # evaluated on demand, and stored under a local name
