@@ -66,7 +66,7 @@ class ExecutorRun:
         Of the arrays.
     options : mapping
         The options of the call that runs the program.
-    following : callable
+    fallback : callable
         Returns the function that runs the program without the executor.
     kept, taken
         Those of `Executor.build`.
@@ -78,14 +78,14 @@ class ExecutorRun:
         program: Callable[[], Program],
         backend: Backend,
         options: Mapping[str, Any],
-        following: Callable[[], Callable[..., Any]],
+        fallback: Callable[[], Callable[..., Any]],
         *,
         kept: int = 0,
         taken: tuple[int, ...] = (),
     ) -> None:
         self.executor = executor
-        self.following: Callable[..., Any] = functools.cache(
-            (lambda: taking_apart(following(), taken)) if taken else following
+        self.fallback: Callable[..., Any] = functools.cache(
+            (lambda: unpacking_kept(fallback(), taken)) if taken else fallback
         )
         self.why_not: str = ""  # why another one runs the program
         self._program, self._backend, self._options = program, backend, options
@@ -108,7 +108,7 @@ class ExecutorRun:
             pass
         except Exception as error:  # noqa: BLE001 (raised below)
             failed = error
-        outs = self.following()(*values)  # raises the errors of the operations
+        outs = self.fallback()(*values)  # raises the errors of the operations
         if failed is not None:  # they raise nothing: the executor is at fault
             raise failed
         return outs
@@ -128,17 +128,17 @@ class ExecutorRun:
     def _first(self, *values: Any) -> Any:
         """Have a run created, and run it; if that is refused, the fallback runs the program from now on."""
         try:
-            run = self._made(values)
+            run = self._build(values)
             outs = run(*values)
         except Refused as refusal:
             self.why_not = str(refusal)
-            run = self.following()
+            run = self.fallback()
             outs = run(*values)
         self._run = run
         self._quiet = run if not self.why_not and getattr(self.executor, "quiet", False) else None
         return outs
 
-    def _made(self, values: Sequence[Any]) -> Callable[..., Any]:
+    def _build(self, values: Sequence[Any]) -> Callable[..., Any]:
         """Return the function by which the executor runs the program."""
         prepared = PreparedProgram(self._program(), self._backend, kept=self._kept, taken=len(self._taken))
         inputs = prepared.values(values)
@@ -171,7 +171,7 @@ class AutomaticRun:
         Of the arrays.
     options : mapping
         The options of the call that runs the program.
-    following : callable
+    fallback : callable
         Runs the program without an executor.
     quiet : bool
         Whether to suppress floating-point warnings.
@@ -182,11 +182,11 @@ class AutomaticRun:
         program: Callable[[bool], Program],
         backend: Backend,
         options: Mapping[str, Any],
-        following: Callable[..., Any],
+        fallback: Callable[..., Any],
         *,
         quiet: bool,
     ) -> None:
-        self.following = following
+        self.fallback = fallback
         self.why_not: str = "it has been called once at most"
         self._program, self._backend, self._options, self._quiet = program, backend, options, quiet
         self._calls = self._misses = 0
@@ -207,9 +207,9 @@ class AutomaticRun:
             if self._misses == MISSES:
                 self._run, self.why_not = None, f"{MISSES} calls were no machine code's"
         if not self._quiet:
-            return self.following(*values)
+            return self.fallback(*values)
         with self._backend.quiet():
-            return self.following(*values)
+            return self.fallback(*values)
 
     def _choose(self, values: Sequence[Any]) -> None:
         """Have code compiled for the program, now or in a thread, if it is predicted to be faster."""
@@ -246,7 +246,7 @@ class AutomaticRun:
         return f"<{NATIVE}, chosen{f': no, {self.why_not}' if self.why_not else ''}>"
 
 
-def taking_apart(run: Callable[..., Any], taken: tuple[int, ...]) -> Callable[..., Any]:
+def unpacking_kept(run: Callable[..., Any], taken: tuple[int, ...]) -> Callable[..., Any]:
     """Return a function that takes a `KeptValues`, and hands on the values at some of its positions."""
 
     def apart(kept: KeptValues, *others: Any) -> Any:

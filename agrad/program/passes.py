@@ -75,9 +75,9 @@ class RunMethods:
                 found = _by_backend(self, backend, options)
             else:
                 program = functools.partial(fewer, self, getattr(chosen, "loops", False), options)
-                following = functools.partial(self.runner, backend, **options)
+                fallback = functools.partial(self.runner, backend, **options)
                 kept = kept if getattr(chosen, "keeps", False) else 0
-                found = ExecutorRun(chosen, program, backend, options, following, kept=kept, taken=taken)
+                found = ExecutorRun(chosen, program, backend, options, fallback, kept=kept, taken=taken)
             found = runs.setdefault(key, found)
         return found  # type: ignore[no-any-return]
 
