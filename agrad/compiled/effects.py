@@ -1,10 +1,11 @@
-"""A table of how functions written in C treat their arguments: read, keep, change, return. Functions that are not in it are unknown.
+"""The effects of functions written in C, as a table: how each reads, keeps, changes or returns its arguments.
 
-A line of the table is ``reads returns [keyword=letter ...]: names``, with "!" after ``returns`` if the first argument is
-changed; see `ArgumentEffects` for the words. A block of lines belongs to a module or to a class. Names that this version of Python
-or NumPy lacks are skipped, and so are those that somebody has replaced by Python code.
+A line of the table is ``reads returns [keyword=letter ...]: names``, with "!" after ``returns`` if the functions change their
+first argument; `ArgumentEffects` defines the words. A block of lines belongs to a module or to a class. Functions without
+a row are unknown. Names missing from this version of Python or NumPy are skipped, and so are functions that were replaced by
+Python code.
 
-Array libraries are looked up only once the program has imported them: nothing here imports one.
+The rows of an array library are added once the program has imported it: nothing here imports one.
 """
 
 from __future__ import annotations
@@ -36,33 +37,33 @@ class ArgumentEffects(NamedTuple):
     Attributes
     ----------
     reads : str
-        A letter per positional argument, `self` among them; the last one repeats, and applies to keywords, too, unless
-        they are in `named` ("dd-d": the third one is unknown, keywords are read):
+        A letter per positional argument, including `self`. The last letter repeats, and applies to keywords that are not in
+        `named` ("dd-d": the third argument's treatment is unknown, and keywords are read). The function
 
-        - "d" it is read with everything it holds (floats compared or computed with, entries, an array's values);
-        - "e" its entries are read, and passed on unread (``list(xs)``, ``zip``); keys of a dict may be looked up;
-        - "m" it is a mapping, as "e", or pairs, as "d" (``dict(pairs)`` reads each pair, and hashes its first);
-        - "n" only its number of entries, its truth, its class or, for an array, its shape and dtype are read;
-        - "p" it is passed on or kept, and not inspected;
-        - "c" it is called with the content of the other arguments; read as "d" if it is not callable (``key=None``);
-        - "f" it is called without arguments;
-        - "-" its treatment is unknown: a call that passes one is not in the table.
+        - "d" reads it with everything it holds (compares floats or computes with them; reads entries, an array's values);
+        - "e" takes its entries, and passes them on unread (``list(xs)``, ``zip``); it may look up keys of a dict;
+        - "m" takes a mapping as "e", or pairs as "d" (``dict(pairs)`` reads each pair, and hashes its first element);
+        - "n" reads only its number of entries, its truth, its class or, for an array, its shape and dtype;
+        - "p" passes it on or keeps it, without inspecting it;
+        - "c" calls it with the content of the other arguments, unless it is None (``key=None``);
+        - "f" calls it without arguments;
+        - "-" treats it in an unknown way: a call with such an argument is treated as one of an unknown function.
 
-        An iterator that is read is exhausted.
+        A function that reads an iterator exhausts it.
     returns : str
-        The most that the result may be:
+        What the result may be; each word includes the ones before it:
 
-        - "plain" a number, text, None, bool;
-        - "new" an object created by the call; its content may come from the arguments;
+        - "plain" a number, a text, None or a bool;
+        - "new" an object created by the call, whose content may come from the arguments;
         - "member" an argument, or an object that one holds;
         - "view" an object that continues to read an argument (``dict.keys()``, iterators, arrays on an array's memory).
 
-        The entries of an array are views of it, even if a new list holds them; functions of NumPy may return the
-        objects in lists and arrays of objects.
+        The entries of an array are views of it, even in a new list. NumPy's functions may return the objects that lists and
+        arrays of objects hold.
     changes : bool
-        Whether the first argument (`self` of a method) is changed.
+        Whether the function changes its first argument (`self` of a method).
     named : Mapping
-        Letters of keywords.
+        The letters of keywords.
     """
 
     reads: str
@@ -71,10 +72,10 @@ class ArgumentEffects(NamedTuple):
     named: Mapping[str, str] = _NONE
 
 
-#: Every C function of these modules only computes with its arguments.
+#: All C functions of these modules only compute with their arguments.
 _ARITHMETIC = ("math", "cmath")
 
-#: Of those, the ones that return the result of an argument's method, which may be anything.
+#: Those of them that return the result of an argument's method (``__ceil__``, ``__mul__``), which may be any object.
 _CALLING_METHODS = ("ceil", "floor", "prod", "sumprod", "trunc")
 
 #: Functions and constructors, by module.
@@ -151,15 +152,15 @@ _FUNCTIONS = {
     """,
 }
 
-#: Of immutable classes, all members except these only read: values in, values out.
+#: Members of the classes in `_VALUES` that do more than read values and return one; all others only do that.
 _MORE_THAN_READING = """
     __new__ __init__ __init_subclass__ __subclasshook__ __class_getitem__ __getattribute__ __setattr__ __delattr__ __dir__ __doc__
     __reduce__ __reduce_ex__ __setstate__ __getformat__ __sizeof__ __buffer__ __release_buffer__ __iter__ __hash__
 """
 _VALUES = ("int", "float", "complex", "bool", "str", "bytes", "range", "slice")
 
-#: Of those, by class: members that return more than a value, and hashes (that of a NaN, or of an object, is its
-#: address).
+#: By class: members that return more than a value, and ``__hash__`` where the value determines it (the hash of a NaN, and
+#: that of most objects, depends on the address).
 _NOT_PLAIN = {
     "int": "d plain: __hash__",
     "slice": "e member: start stop step",
@@ -233,7 +234,7 @@ _ITERATOR = """
     n plain: __length_hint__
 """
 
-#: Methods, slots and attributes, by class; `self` is the first letter.
+#: Methods, special methods and attributes, by class; the first letter is that of `self`.
 _METHODS = {
     "object": """
         p plain: __init__
@@ -350,7 +351,7 @@ _METHODS = {
     """,
 }
 
-#: Objects created without `__init__`: `new(cls, ...)`.
+#: The method ``__new__`` of built-in classes, called as ``cls.__new__(cls, ...)``.
 _NEW_METHODS = """
     p new: object list dict set BaseException
     pe member: tuple
@@ -358,7 +359,7 @@ _NEW_METHODS = """
     pd plain: int float complex str bytes
 """
 
-#: Class methods and static methods, called without a class: `dict.fromkeys(keys)`.
+#: Class methods and static methods; no letter stands for the class: ``dict.fromkeys(keys)``.
 _OF_CLASSES = {
     "dict": "dp new: fromkeys",
     "int": "d plain: from_bytes",
@@ -374,8 +375,8 @@ _OF_CLASSES = {
     "collections.OrderedDict": "dp new: fromkeys",
 }
 
-#: NumPy's functions, by module; every ufunc is one more, its results among unknown values. A third argument of `np.all`
-#: would be written to: a hyphen marks the position of `out`.
+#: NumPy's functions, by module, except ufuncs, which `_EffectsTable` adds. A hyphen marks the position of `out`, which the
+#: function would write to (in `np.all`, the third).
 _NUMPY = {
     "numpy": """
         d new: allclose append argsort argpartition argwhere array_equal array_equiv average bartlett bincount blackman block
@@ -442,7 +443,7 @@ _ARRAY_METHODS = """
     n plain: __len__ device dtype itemsize nbytes ndim shape size strides
 """
 
-#: Those of arrays only: numbers have them, and raise.
+#: The methods that only arrays support: NumPy's numbers have them, too, but raise an error.
 _ARRAY_ONLY_METHODS = """
     d new: nonzero searchsorted
     dd-d new: choose
@@ -482,7 +483,7 @@ _NUMPY_METHODS = {
     """,
 }
 
-#: The attributes that instances of these NumPy classes keep in their own dict.
+#: The attributes that instances of these NumPy classes hold in their ``__dict__``.
 _NUMPY_FIELDS = {
     "finfo": """
         d plain: bits dtype eps epsneg iexp machep max maxexp min minexp negep nexp nmant precision resolution smallest_normal
@@ -493,7 +494,7 @@ _NUMPY_FIELDS = {
 
 
 def _rows(text: str) -> Iterator[tuple[str, ArgumentEffects]]:
-    """Yield the names of a block of the table, each with its row; later lines override."""
+    """Yield the names in a block of the table, each with its row; a later line overrides an earlier one."""
     for line in filter(None, map(str.strip, text.splitlines())):
         row, _, names = line.partition(": ")
         reads, returns, *named = row.split()
@@ -504,17 +505,20 @@ def _rows(text: str) -> Iterator[tuple[str, ArgumentEffects]]:
 
 
 class _EffectsTable:
-    """The rows, by their objects; those of a module are added once the program has imported it."""
+    """The rows, by function and by class; a module's rows are added once the program has imported it."""
 
     def __init__(self) -> None:
-        # By address, with the object itself: the hash of an unknown object may be Python code.
+        #: By ``id``, with the function itself: hashing an unknown object may run Python code.
         self.functions: dict[int, tuple[object, ArgumentEffects]] = {}
-        #: By class, with `self`; class methods, which are called without their class, in `of_classes`.
+        #: By the ``id`` of a class: its methods and attributes, by name.
         self.members: dict[int, dict[str, ArgumentEffects]] = {}
+        #: By the ``id`` of a class and the name: its class methods.
         self.of_classes: dict[tuple[int, str], ArgumentEffects] = {}
+        #: These classes, which must live as long as their ids are keys.
         self.kinds: list[type] = []
-        #: The number of modules when they were last searched for those of the table.
+        #: The length of `sys.modules` at the last search for the table's modules; 0: search again.
         self.modules = 0
+        #: By module that was not imported yet: the method that adds its rows.
         self.waiting: dict[str, Callable[[ModuleType], None]] = {
             **dict.fromkeys([*_FUNCTIONS, *_NUMPY, "re"], self._add_functions),
             **dict.fromkeys(_ARITHMETIC, self._add_arithmetic),
@@ -524,13 +528,13 @@ class _EffectsTable:
         }
 
     def add_imported(self) -> None:
-        """Add the rows of modules that the program has imported since."""
+        """Add the rows of modules that the program has imported since the last call."""
         if self.modules == len(sys.modules):
             return
         self.modules = len(sys.modules)
         for name, add in list(self.waiting.items()):
             module = sys.modules.get(name)
-            # Another thread may be importing it.
+            # Another thread may still be importing it
             if module is not None and not getattr(module.__spec__, "_initializing", False):
                 add(module)
                 self.waiting.pop(name, None)
@@ -555,7 +559,7 @@ class _EffectsTable:
             self.add(member, row)
 
     def _add_functions(self, module: ModuleType) -> None:
-        """Add the table's rows of a module: functions, and classes with their members."""
+        """Add the table's rows of a module: its functions, and the members of its classes."""
         home = module.__name__
         numpy = home.partition(".")[0] == "numpy"
         for name, row in _rows({**_FUNCTIONS, **_NUMPY}.get(home, "")):
@@ -640,10 +644,10 @@ def _is_of_numpy(function: FunctionType) -> bool:
     return (function.__module__ or "").partition(".")[0] == "numpy"
 
 
-#: Attributes that are looked up on a class and can be called with an instance.
+#: Methods written in C, as attributes of their class: they take the instance as their first argument.
 _DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType)
 
-#: Classes of this table that have no name among the built-in ones.
+#: Classes in the table that `builtins` does not name.
 _UNNAMED_CLASSES: dict[str, type] = {
     "mappingproxy": MappingProxyType,
     "dict_keys": type({}.keys()),
@@ -652,7 +656,7 @@ _UNNAMED_CLASSES: dict[str, type] = {
     "generator": GeneratorType,
 }
 
-#: The built-in iterators, but for those of `itertools`.
+#: The classes of built-in iterators, except those of `itertools`.
 _ITERATORS: set[type] = {
     *(
         type(iter(each))
@@ -662,28 +666,28 @@ _ITERATORS: set[type] = {
     *(map, filter, zip, enumerate, type(iter(range(1 << 70)))),
 }
 
-#: Errors that inspect their arguments.
+#: Exceptions whose constructors read their arguments.
 _READING_ERRORS = (OSError, UnicodeError, ImportError, SyntaxError, BaseExceptionGroup)
 
-#: Iterators that never end, or keep their input.
+#: Classes of `itertools` whose iterators never end, or keep their input.
 _STATEFUL = ("count", "cycle", "tee", "_tee", "_tee_dataobject")
 
-#: A ufunc leaves its result uninitialised where `where` is false.
+#: The keywords of ufuncs: with ``where=`` a ufunc leaves elements of its result uninitialised, so such a call is unknown.
 _WHERE = MappingProxyType({"where": "-"})
 
 _TABLE = _EffectsTable()
 
 
 def add_imported() -> None:
-    """Add the rows of modules that the program has imported since the last time, as `effects_of` does."""
+    """Add the rows of modules that the program has imported since the last call, as `effects_of` does."""
     _TABLE.add_imported()
 
 
 def effects_of(function: object) -> ArgumentEffects | None:
     """Return how a function treats its arguments, or None if it is unknown.
 
-    Functions of modules, classes as constructors, functions of classes (`list.append`, with the list among the
-    arguments) and class methods (`dict.fromkeys`, without). For `xs.append` see `method_effects`.
+    The function is one of a module, a class (its constructor), a method of a class (``list.append``: the list is an
+    argument) or a class method (``dict.fromkeys``: the class is none). `method_effects` describes ``xs.append``.
     """
     _TABLE.add_imported()
     found = _TABLE.functions.get(id(function))
@@ -695,12 +699,12 @@ def effects_of(function: object) -> ArgumentEffects | None:
     return None
 
 
-#: The class methods that mean the same for every class which inherits them.
+#: The class methods of `object` whose row holds for every class that inherits them.
 _INHERITED = ("__init_subclass__", "__subclasshook__")
 
 
 def method_effects(kind: type, name: str) -> ArgumentEffects | None:
-    """Return how a method, slot or attribute of a class treats its arguments, or None if it is unknown, or Python code."""
+    """Return how a method or attribute of a class treats its arguments, or None if it is unknown or written in Python."""
     _TABLE.add_imported()
     for owner in kind.__mro__:
         rows = _TABLE.members.get(id(owner))
@@ -711,14 +715,14 @@ def method_effects(kind: type, name: str) -> ArgumentEffects | None:
     return None
 
 
-#: Functions and methods of agrad that do more than compute with their arguments, by module: their effects, as a message
-#: states them after the function's name. A name without members covers the whole module.
+#: Functions and methods of agrad that do more than compute with their arguments. By module: the side effect, as a message
+#: states it after the function's name, and the names. "*" stands for all names of the module.
 _SIDE_EFFECTS = {
     "agrad.random": {
         "sets the state of a random generator": "manual_seed Generator.manual_seed Generator.set_state _Default.set_state Generator.__setstate__",
         "gives Python the state of a random generator": "Generator.get_state _Default.get_state Generator.__getstate__",
         "makes a random generator": "Generator Generator.__init__",
-        "puts another random generator in the place of the default one": "using",
+        "replaces the default random generator": "using",
     },
     "agrad.cuda": {"sets the state of a random generator": "manual_seed manual_seed_all"},
     "agrad.torch_functions": {
@@ -744,14 +748,14 @@ _SIDE_EFFECTS = {
     "agrad.utils.checkpoint": {
         "changes how checkpoints are run again": "set_checkpoint_early_stop set_checkpoint_early_stop.__init__"
     },
-    "agrad.utils.data": {"serves data, of which no program is told": "*"},
+    "agrad.utils.data": {"serves data, which no program can record": "*"},
     "agrad.core.declare": {"declares an op": "elementwise linear multilinear custom fused nondifferentiable primitive"},
     "agrad.core.tensor": {
         "gives Python values of a tensor": "Tensor.tolist Tensor.__reduce__",
     },
     "agrad.numpy.protocol": {"gives Python values of a tensor": "Tensor.numpy Tensor.tobytes Tensor.__array__"},
     "agrad.ops.methods": {"gives Python values of a tensor": "Tensor.__dlpack__"},
-    "agrad.view": {"makes a text of a tensor": "Tensor.__repr__ Tensor._repr_html_ text_of"},
+    "agrad.view": {"converts a tensor to text": "Tensor.__repr__ Tensor._repr_html_ text_of"},
     "agrad.view.drawing": {"looks at the graph": "*"},
     "agrad.view.profile": {"measures": "*"},
     "agrad.lazy": {
@@ -774,14 +778,14 @@ _SIDE_EFFECTS = {
 
 
 def side_effect_of(function: Any) -> str | None:
-    """Return the effect of a function of agrad besides computing, as a message states it; otherwise None.
+    """Return the side effect of one of agrad's functions, as a message states it; None if the function has none.
 
-    None, too, for functions that report their effects to the recorder (in-place writes, optimizers' steps, draws,
-    hooks).
+    Functions that report their effects to the recorder (in-place writes, optimizers' steps, draws, hooks) count as having
+    none.
     """
     if type(function) is MethodType:
         function = function.__func__
-    # By class only: an unknown object's own answers may be Python code.
+    # Only its class is inspected: an unknown object may answer `isinstance` by Python code
     if not issubclass(type(function), FunctionType | type):
         return None
     module, name = cast("Any", function).__module__, cast("Any", function).__qualname__

@@ -1140,7 +1140,7 @@ def test_a_captured_program_seeds_as_the_function_does(function):
         (seed_read_inside, "Python the state of a random generator"),
         (generator_made_inside, r"Generator\(\) makes a random generator"),
         (numpys_generator_made_inside, "makes a random generator"),
-        (another_generator_inside, "puts another random generator in the place"),
+        (another_generator_inside, "replaces the default random generator"),
     ],
 )
 def test_generators_that_are_seeded_or_made_inside_are_no_program(function, reason):

@@ -833,7 +833,7 @@ def test_asking_runs_no_code_of_what_is_asked_about():
     ("ag.set_default_dtype", "set_default_dtype() sets the default dtype"),
     ("ag.ones(1).tolist", "Tensor.tolist() gives Python values of a tensor"),
     ("ag.optim.Adam.load_state_dict", "Optimizer.load_state_dict() sets the state of an optimizer"),
-    ("ag.utils.data.DataLoader", "DataLoader() serves data, of which no program is told"),
+    ("ag.utils.data.DataLoader", "DataLoader() serves data, which no program can record"),
     *((text, None) for text in ("ag.sum", "ag.ones(1).sum", "ag.nn.functional.relu", "ag.no_grad", "ag.Tensor", "len", "same", "Box")),
 ])  # fmt: skip
 def test_what_does_more(text, words):
