@@ -1,8 +1,8 @@
 """Tracing: record a call without changing its behaviour, and its backward pass as a program.
 
-`Tracer` is the recorder of `agrad.compiled.compiling`. The user's functions get plain floats from it, which it knows
-by identity; agrad's own get `TracedFloat` numbers: sums and products of them are steps, any other use makes them conditions.
-If no program can hold the call, it continues without one.
+`Tracer` is the recorder that `agrad.compiled.compiling` uses. It gives plain floats to the user's functions, and knows
+them by identity; agrad's own functions get `TracedFloat` numbers, whose sums and products become steps, while any other use
+becomes a condition. If no program can hold the call, the call continues without one.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ from agrad.program.recording import CaptureError, RecordedHook, Recorder
 
 
 class TracedFloat(float):
-    """A number that a program computes anew at every call (an argument, a setting, a value's `item()`), for agrad's own code.
+    """A float that a program takes or computes at every call (argument, setting, `item()`), for agrad's own code.
 
-    Sums, differences, products and quotients with it are steps; any other use by Python makes the number itself a
-    condition for the program. C code would read it unobserved: the user's functions get the plain float of
-    `Tracer.plain_for_user`.
+    Its sums, differences, products and quotients become steps; any other use by Python makes its value a condition for the
+    program. C code would read it unobserved, so the user's functions get the plain float of `Tracer.plain_for_user`.
     """
 
     tracer: Tracer
     array: Any
-    used: bool
-    is_condition: bool  # it is a condition: values computed only from it are constant
+    used: bool  # its uses are observed
+    is_condition: bool  # so numbers computed from conditions alone are constant
 
     def __new__(cls, value: float, tracer: Tracer, array: Any) -> Self:
         made = super().__new__(cls, value)
@@ -53,7 +52,7 @@ class TracedFloat(float):
         return float, (float(self),)
 
 
-TracedFloat.__name__ = TracedFloat.__qualname__ = "float"  # its name in messages
+TracedFloat.__name__ = TracedFloat.__qualname__ = "float"  # for messages
 
 
 def _traced_operator(name: str, op: str, *, reflected: bool = False) -> Callable[[TracedFloat, Any], Any]:
@@ -99,7 +98,7 @@ TracedFloat.__str__ = TracedFloat.__repr__  # type: ignore[method-assign]
 
 
 class TracedInt(int):
-    """An integer that a program computes anew at every call, for agrad's own code: any use of it makes it a condition."""
+    """An integer that a program computes at every call, for agrad's own code: any use makes its value a condition."""
 
     tracer: Tracer
     array: Any
@@ -126,16 +125,16 @@ TracedInt.__str__ = TracedInt.__repr__  # type: ignore[method-assign]
 
 
 def own_integer(value: int) -> int:
-    """Return an integer that is equal to another one and a different object, although Python creates small ones only once.
+    """Return a separate object for an integer, even for a small one, of which Python keeps a single object.
 
-    If that is impossible, return the other one.
+    A version of Python may prevent that, and return that single object.
     """
     digits, left = [], abs(value)
     while left:
         left, digit = divmod(left, 1 << 15)
         digits.append(digit)
     text = struct.pack(f"<i{len(digits)}H", len(digits) if value >= 0 else -len(digits), *digits)
-    made: int = marshal.loads(b"l" + text)  # noqa: S302 (our own bytes)
+    made: int = marshal.loads(b"l" + text)  # noqa: S302 (the bytes come from here)
     return made
 
 
@@ -145,16 +144,16 @@ def as_plain(number: TracedFloat | TracedInt) -> Any:
 
 
 class Condition(NamedTuple):
-    """A value that a program must compute as in the capture; otherwise another program must run.
+    """A value that Python has read in the capture: a call in which the program computes another one needs another program.
 
     Attributes
     ----------
     number : int
-        Of the value.
+        The number of the value in the program.
     value : bool, int, float or complex
-        The value that Python saw.
+        The value in the capture.
     line : str
-        Where.
+        The user's line that read it.
     """
 
     number: int
@@ -163,50 +162,50 @@ class Condition(NamedTuple):
 
 
 class Tracer(Recorder):
-    """A recorder of a call that keeps its behaviour: if no program can hold the call, it continues without one.
+    """A recorder that leaves the behaviour of a call as it is: if no program can hold the call, it continues without one.
 
     Attributes
     ----------
     failure : CaptureError or None
         Why there will be no program.
     may_retry : bool
-        Whether the next call may be captured: the reason only occurs once.
+        Whether the next call may be captured, because the reason occurs only once.
     conditions : list of Condition
-        Values that Python branched on.
+        Values that Python has read.
     prologue : list
-        Actions, in this order, before a replay: ``("effect", do)`` and ``("setting", number, get)``.
+        Actions before a replay, in order: ``("effect", do)`` and ``("setting", number, get)``.
     epilogue : list of (int, callable)
         Actions after a replay, with the number of the value that each uses.
     guards : list of Link
-        Conditions on places, besides the values that the function leads to.
+        Conditions that agrad's own code has reported, besides those on values that the function leads to.
     held_by_python : list of dict
         The dicts whose entries prologue and epilogue change.
     is_open : bool
-        The function is running.
+        Whether the function is running.
     backend : Backend or None
-        Where it computes.
+        The backend of the call's operations.
     traced_numbers : list of TracedFloat or TracedInt
-        The numbers it passed to Python.
+        The numbers that the call has passed to Python.
     numbers : dict of int to (number, TracedFloat or TracedInt)
-        By ``id`` the plain floats and integers that represent some of them, which are kept alive.
+        By ``id``: the plain floats and integers that the user's functions got for them, which are kept alive.
     setting_owners : list
         The optimisers and schedules that the function has reached.
     settings : dict
-        Their settings at that time.
+        Their settings when it reached them.
     reported_settings : set
-        Which of these were changed by an effect.
+        The settings that an effect has changed.
     first_node : int
         The creation number of the call's first node.
     histories : dict
-        By ``id`` the outer tensors with their `history_of` at that time.
+        By ``id``: the outer tensors, with their `history_of` when the call met them.
 
     Parameters
     ----------
     observes_numbers : bool, optional
-        Whether the actions of the user's functions on plain numbers are observed. Otherwise each number that they
-        request is a condition.
+        Whether the tracker observes how the user's functions use plain numbers. Otherwise each number that they request
+        is a condition.
     effects : {"first"}, optional
-        Output does not prevent a program: only captures write it.
+        Allow output: only captures write it.
     """
 
     def __init__(self, *, observes_numbers: bool = True, effects: str | None = None) -> None:
@@ -239,7 +238,7 @@ class Tracer(Recorder):
             self.may_retry = later
 
     def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
-        """Perform an action, recorded if possible."""
+        """Perform an action recorded, or plainly if no program can hold it."""
         if self.failure is not None:
             return plain()
         try:
@@ -247,15 +246,15 @@ class Tracer(Recorder):
         except CaptureError as error:
             self.decline(error)
             return plain()
-        except Exception as error:  # noqa: BLE001 (it is told in the warning)
+        except Exception as error:  # noqa: BLE001 (the warning states it)
             try:
                 result = plain()
-            except Exception as own:  # the call's own, if it ends here; otherwise a program would raise it where the function continues
+            except Exception as own:  # if the function catches it, a program would still raise it
                 self.decline(
                     CaptureError(f"capture: the function goes on after an error, {type(own).__name__}{errors.called()}")
                 )
                 raise
-            self.decline(CaptureError(f"capture: {type(error).__name__} where it was written down: {error}"))
+            self.decline(CaptureError(f"capture: recording an operation raises {type(error).__name__}: {error}"))
             return result
 
     def around(
@@ -288,7 +287,7 @@ class Tracer(Recorder):
         super().operand(op, value, array)
 
     def step_argument(self, inner: Backend, op: str, part: Any) -> Any:
-        """Return an argument in the form for a step; a number of the program that is a parameter of an operation is a condition."""
+        """Return an argument as a step holds it; a traced number that is a parameter of an operation becomes a condition."""
         kind = type(part)
         if (kind is TracedFloat or kind is TracedInt) and self.is_open:
             self.condition(part)
@@ -297,14 +296,12 @@ class Tracer(Recorder):
 
     def meet(self, tensor: Tensor) -> None:
         super().meet(tensor)
-        made = (
-            tensor._node is not None and 0 < self.first_node <= tensor._node.seq
-        )  # a transform's own, on an outer array
+        made = tensor._node is not None and 0 < self.first_node <= tensor._node.seq  # by a transform, on an outer array
         if id(tensor) in self.met and not made:
             self.remember_history(tensor)
 
     def remember_history(self, tensor: Tensor) -> None:
-        """Record the node of an outer tensor."""
+        """Remember the history that an outer tensor has now."""
         if id(tensor) not in self.histories:
             self.histories[id(tensor)] = tensor, history_of(tensor)
 
@@ -312,7 +309,7 @@ class Tracer(Recorder):
         self._try(lambda: super(Tracer, self).hook(tensor, handle), lambda: None)
 
     def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
-        if node.seq < self.first_node:  # another call may bring another history
+        if node.seq < self.first_node:  # another call may have another history there
             self.not_recorded("a backward pass goes through what was computed before the call", later=False)
         recorded = super().around_vjp(node, vjp)
         return lambda *args: self._try(lambda: recorded(*args), lambda: vjp(*args))
@@ -363,13 +360,13 @@ class Tracer(Recorder):
         """Return the number of a new input, which is kept alive with the recording."""
         device = self.device
         number = self.new(array)
-        self.device = device  # where the program computes, as its tensors show
+        self.device = device  # only the call's tensors tell where the program computes
         self.remember(array, number)
         self.kept_alive.append(array)
         return number
 
     def float_argument(self, value: float) -> float:
-        """Return a Python float that is an input, in the form for the function."""
+        """Make a Python float an input; return the float that the function gets for it."""
         backend = default_backend()
         array = backend.asarray(value, dtype="float64")
         self.introduce(array)
@@ -379,11 +376,11 @@ class Tracer(Recorder):
         return given
 
     def plain_for_user(self, number: TracedFloat | TracedInt) -> Any:
-        """Return the plain number that a user's function gets for one: a separate object, known from now on."""
+        """Return the plain number that a user's function gets for a traced one: a new object, known by its identity."""
         number.used = True  # its uses are observed
         value: Any
         if isinstance(number, TracedFloat):
-            value = float.__pos__(number)  # for a subclass of float, a new object
+            value = float.__pos__(number)  # of a subclass: this creates a float
         else:
             value = own_integer(int.__pos__(number))
             if value is own_integer(value):
@@ -393,9 +390,9 @@ class Tracer(Recorder):
         return value
 
     def traced_of(self, value: Any) -> TracedFloat | None:
-        """Return the number that a plain float represents, by identity; None for any other value.
+        """Return the traced number that a plain float stands for, by identity; None for any other value.
 
-        An integer becomes a condition: its uses go beyond returning it.
+        The integer of a traced one becomes a condition, because here it is used, and not only returned.
         """
         if isinstance(value, TracedFloat):
             return value if value.tracer is self else None
@@ -412,7 +409,7 @@ class Tracer(Recorder):
         return None if number is None else self.number_of(number.array)
 
     def traced_float(self, value: float, array: Any) -> TracedFloat:
-        """Return a number that is computed anew at every call, from a 0-d array."""
+        """Return the traced number of an array of one element."""
         xp = self.kernels_of(backend_of(array))
         backend = backend_of(array)
         assert backend is not None
@@ -421,7 +418,7 @@ class Tracer(Recorder):
         return made
 
     def of_numbers(self, op: str, *parts: Any, of: Any) -> Any:
-        """Return the result of an operation on numbers, one of which is an array: a step of the call, not of a loop within it."""
+        """Return the result of an operation on numbers, some of them as arrays: a step of the call, not of a loop in it."""
         before = mode.get_mode()
         try:
             mode.push(recorder=self)
@@ -430,7 +427,7 @@ class Tracer(Recorder):
             mode.set_mode(before)
 
     def traced_int(self, value: int, array: Any) -> TracedInt:
-        """Return an integer that is computed anew at every call, from an array of one element."""
+        """Return the traced integer of an array of one element."""
         made = TracedInt(value, self, self.kernels_of(backend_of(array)).reshape(array, ()))
         self.traced_numbers.append(made)
         return made
@@ -444,7 +441,7 @@ class Tracer(Recorder):
         return value
 
     def condition(self, number: TracedFloat | TracedInt) -> None:
-        """Make the value of a number a condition for the program."""
+        """Make the value of a traced number a condition for the program."""
         if self.is_open and self.failure is None:
             number.used = True
             if isinstance(number, TracedFloat):
@@ -454,9 +451,11 @@ class Tracer(Recorder):
             self.require_value(self.number_of(number.array), as_plain(number))
 
     def require_value(self, number: int | None, value: Any) -> None:
-        """Record a value that Python branched on."""
+        """Make it a condition that the program computes a value that Python has read."""
         if number is None:
-            self.decline(CaptureError(f"capture: a value that is not the program's own decides{errors.called()}"))
+            self.decline(
+                CaptureError(f"capture: Python reads a value that the program does not compute{errors.called()}")
+            )
         else:
             self.conditions.append(Condition(number, value, errors.line_of(*errors.caller())))
             self.extra_outputs.append(number)
@@ -485,12 +484,14 @@ class Tracer(Recorder):
         self.prologue.append(("effect", do))
 
     def _refuse_after_epilogue(self) -> None:
-        """Refuse an action that must precede a replay, although in the function it followed one that comes after the replay."""
+        """Refuse an action of the prologue if the function performed one of the epilogue before it."""
         if self.epilogue:
-            self.not_recorded("settings are read or changed after a value has changed some", later=False)
+            self.not_recorded(
+                "the function reads or changes settings after a computed value has changed some", later=False
+            )
 
     def _apply_effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
-        """Change Python's state, entries of the dicts `held`, and record which settings of optimisers and schedules these are."""
+        """Change entries of the dicts `held`, and note the settings of optimisers and schedules that changed."""
         owners = {id(vars(owner)): owner for owner in self.setting_owners}
         holders = [owners.get(id(one), one) for one in held]
         before = settings_of(holders)
@@ -498,9 +499,9 @@ class Tracer(Recorder):
         self.reported_settings |= changed_between(before, settings_of(holders)).keys()
 
     def effect_of(self, value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
-        asked = self.item(value) if isinstance(value, Tensor) else value
-        traced = self.traced_of(asked)
-        number = float(asked) if traced is None else float.__pos__(traced)
+        value = self.item(value) if isinstance(value, Tensor) else value
+        traced = self.traced_of(value)
+        number = float(value) if traced is None else float.__pos__(traced)
         self._apply_effect(functools.partial(do, number), held)
         if traced is not None and self.failure is None:
             traced.used = True
@@ -510,7 +511,7 @@ class Tracer(Recorder):
             self.held_by_python += held
             self.epilogue.append((known, do))
         elif self.failure is None:
-            self.not_recorded("a number that is not the program's own changes Python's state", later=False)
+            self.not_recorded("a number that the program does not compute changes Python's state", later=False)
 
     def guard(self, get: Callable[[], Any], name: str) -> None:
         self.guards.append(Link(result_of, get, get(), name))
@@ -520,10 +521,10 @@ class Tracer(Recorder):
 
 
 class BlankTracer(Tracer, BlankRecorder):
-    """A tracer of a call on arrays without elements: it cannot continue without a program, so an unsupported action is an error."""
+    """A tracer of a call on arrays without elements. It cannot continue without a program, so declining raises."""
 
     def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
-        """Perform an action in recorded form: there are no values for any other."""
+        """Perform an action recorded: without values, it cannot be performed plainly."""
         if self.failure is not None:
             raise self.failure
         try:
@@ -541,7 +542,7 @@ class BlankTracer(Tracer, BlankRecorder):
         self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
     ) -> Callable[..., Any]:
         if backend.is_lazy and not backend.is_batched:
-            text = f"an array of the {backend.name} backend is used that is none of its arguments: pass it"
+            text = f"the function uses an array of the {backend.name} backend that is not among its arguments: pass it"
             self.decline(CaptureError(f"capture: {text}{errors.called()}"))
         return super().around(op, backend, kernel, values, raw)
 
@@ -551,7 +552,7 @@ class BlankTracer(Tracer, BlankRecorder):
     def truth(self, tensor: Tensor) -> Any:
         if not isinstance(tensor._raw, Blank):
             return super().truth(tensor)
-        self.decline(CaptureError(f"capture: a value decides which way it goes ({errors.line_of(*errors.caller())})"))
+        self.decline(CaptureError(f"capture: the function branches on a value ({errors.line_of(*errors.caller())})"))
         return self.export(tensor)
 
     def export(self, tensor: Tensor) -> Any:
@@ -559,7 +560,7 @@ class BlankTracer(Tracer, BlankRecorder):
 
 
 class _TracedKernels:
-    """Kernels that are recorded, or run plainly once there will be no program."""
+    """Kernels that are recorded until the call is declined, and run plainly afterwards."""
 
     def __init__(self, tracer: Tracer, recorded: Any, plain: Any) -> None:
         self._tracer, self._recorded, self._plain = tracer, recorded, plain
@@ -574,7 +575,7 @@ class _TracedKernels:
         return kernel
 
 
-# -- its backward pass --------------------------------------------------------------------------------------------------
+# -- the backward pass --------------------------------------------------------------------------------------------------
 
 
 def backward_of(
@@ -585,13 +586,13 @@ def backward_of(
     Parameters
     ----------
     tracer : Tracer
-        Of the call.
+        The call's recorder.
     results : list of Tensor
         The results that may be differentiated.
     first : int
         The creation number of the call's first node.
     hooks : list of RecordedHook
-        Those on its way, each of which only computes, or raises a `CaptureError` before doing more.
+        The hooks that the pass runs. Each only computes, or raises a `CaptureError` before doing more.
 
     Returns
     -------
@@ -609,8 +610,8 @@ def backward_of(
     known = {id(hooked.hook) for hooked in hooks}
     if any(not is_recorded(node, known) for node in graph if node.seq >= first):
         raise CaptureError(
-            "capture: hooks are registered on what the function computes, which run anew at every backward: on nodes, or on"
-            " tensors whose gradients are kept"
+            "capture: the function registers hooks that every backward pass runs: on nodes, or on tensors that keep their"
+            " gradients (retain_grad)"
         )
     below = ancestors([node for root in nodes for node in root.inputs])
     if any(root.hooks is not None and root.hooks.tensor and root not in below for root in nodes):
@@ -632,13 +633,13 @@ def backward_of(
     start, regions = len(tracer.steps), tracer._regions
     before = mode.get_mode()
     try:
-        tracer.is_open, tracer.observes_numbers = True, False  # checkpoints run their functions again
+        tracer.is_open, tracer.observes_numbers = True, False  # checkpoints run their functions again, unobserved
         mode.push(recorder=tracer, grad=False)
         roots = [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)]
         found: dict[Node, Any] = {}
         parts: list[NodeSteps] = []
         masked: set[Node] = set()
-        if targets:  # otherwise all leaves were created by the function
+        if targets:  # otherwise the function has created all leaves
             task = RecordingPass(roots, True, False, set(targets), False, (), False)
             found, parts, masked = task.run(), task.parts, task.dropped
     except Exception as error:
@@ -650,7 +651,7 @@ def backward_of(
         tracer.is_open = False
     if tracer.failure is not None:
         raise tracer.failure
-    if tracer._regions > regions:  # the uses of numbers by these functions were not observed
+    if tracer._regions > regions:  # functions of checkpoints have run, and used numbers unobserved
         for value, traced in tracer.numbers.values():
             tracer.require_value(tracer.number_of(traced.array), value)
     reached = {node: number for node, number in targets.items() if found.get(node) is not None}
@@ -676,12 +677,12 @@ def backward_of(
 
 
 def history_of(tensor: Tensor) -> Any:
-    """Return the history of a tensor: the node that computed it, or whether it requires a gradient as a leaf."""
+    """Return a tensor's node, or for a leaf whether it requires a gradient; and whether it retains its gradient."""
     return tensor.requires_grad if tensor.is_leaf else tensor._node, tensor.retains_grad
 
 
 def is_recorded(node: Node, known: Container[int]) -> bool:
-    """Return whether all hooks of a node are known, by id, or belong to checkpoints, which recompute its saved values."""
+    """Return whether each hook of a node is in `known`, by id, or belongs to a checkpoint that recomputes saved values."""
     hooks = node.hooks
     if hooks is None:
         return True

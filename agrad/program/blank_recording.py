@@ -218,7 +218,7 @@ class BlankRecorder(Recorder):
         if not isinstance(made, Outline | Spec):
             return made
         if any(n != n for n in made.shape):  # noqa: PLR0124 (nan: not known)
-            raise CaptureError(f"capture: the shape of what {op} gives depends on values{errors.called()}")
+            raise CaptureError(f"capture: the shape of the result of {op} depends on values{errors.called()}")
         return blank(inner, made.shape, dtypes.name_of(made.dtype), self.device)
 
     def copied(self, inner: Backend, array: Any) -> Any:

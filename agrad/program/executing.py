@@ -1,4 +1,4 @@
-"""Programs run by an executor: the form in which it gets them, the fallback if it refuses, and the executor that agrad chooses by default."""
+"""Run programs by executors: their form there, the fallback after a refusal, and the executor that agrad may choose."""
 
 from __future__ import annotations
 
@@ -27,49 +27,54 @@ from agrad.program.program import (
     stop_unless,
 )
 
-#: The executor that agrad chooses by default, for NumPy's arrays.
+#: The executor that agrad may choose where the user names none.
 NATIVE = "native"
 
-#: The backends whose programs it runs.
+#: The backends for whose programs agrad may choose it.
 CHOSEN_FOR = ("numpy",)
 
-#: Limits, in seconds, for the predicted time of compiling: a call waits for shorter times, a thread compiles longer
-#: ones, up to the second limit.
+#: Limits, in seconds, for the predicted time of compiling. Below the first the call waits for the code, below the second a
+#: thread compiles it; a program that would take longer is not compiled.
 AT_ONCE, AT_MOST = 0.2, 2.0
 
-#: After this many calls that its code could not run, a program runs without it.
+#: After this many calls that the compiled code could not run, the program runs without it.
 MISSES = 1000
 
 
 def may_choose_native() -> bool:
-    """Return whether agrad may choose machine code by default: if the native executor works, and is not turned off."""
+    """Return whether agrad may choose the native executor itself: it works here, and ``AGRAD_EXECUTOR=text`` is not set."""
     if os.environ.get("AGRAD_EXECUTOR") == "text":
         return False
     return any(row.name == NATIVE and row.available for row in executors())
 
 
 def chooses_native() -> bool:
-    """Return whether agrad should choose machine code for programs by default."""
+    """Return whether agrad chooses the native executor for every program: ``AGRAD_EXECUTOR=native`` is set."""
     return os.environ.get("AGRAD_EXECUTOR") == "native"
 
 
 class ExecutorRun:
-    """A program on arrays for an executor, which is asked to run it at the first call.
+    """A program on raw arrays that an executor runs, if it accepts the program at the first call.
 
     Parameters
     ----------
     executor : Executor
-        The executor that was named.
+        The executor that the user has named.
     program : callable
         Returns the program, for raw arrays and with as few steps as possible.
     backend : Backend
-        Of the arrays.
+        The backend of the arrays.
     options : mapping
-        The options of the call that runs the program.
+        The options with which the user has compiled the program.
     fallback : callable
         Returns the function that runs the program without the executor.
     kept, taken
-        Those of `Executor.build`.
+        As of `Executor.build`.
+
+    Attributes
+    ----------
+    why_not : str
+        The reason why the fallback runs the program; empty: the executor runs it.
     """
 
     def __init__(
@@ -87,15 +92,15 @@ class ExecutorRun:
         self.fallback: Callable[..., Any] = functools.cache(
             (lambda: unpacking_kept(fallback(), taken)) if taken else fallback
         )
-        self.why_not: str = ""  # why another one runs the program
+        self.why_not: str = ""
         self._program, self._backend, self._options = program, backend, options
         self._kept, self._taken = kept, taken
         self._run: Callable[..., Any] | None = None
-        self._quiet: Callable[..., Any] | None = None  # the same, of an executor's that gives no warnings
+        self._quiet: Callable[..., Any] | None = None  # the same function, if its executor gives no warnings
 
     @property
     def quick(self) -> Callable[..., Any] | None:
-        """What runs the program without warnings and with the fewest calls between, or returns None; None if nothing does."""
+        """A fast function without warnings, which returns None for calls that it cannot run; None if there is none."""
         return getattr(self._quiet, "quick", None)
 
     def __call__(self, *values: Any) -> Any:
@@ -108,8 +113,8 @@ class ExecutorRun:
             pass
         except Exception as error:  # noqa: BLE001 (raised below)
             failed = error
-        outs = self.fallback()(*values)  # raises the errors of the operations
-        if failed is not None:  # they raise nothing: the executor is at fault
+        outs = self.fallback()(*values)  # raises the operations' own errors
+        if failed is not None:  # the operations raise none: the executor is at fault
             raise failed
         return outs
 
@@ -120,13 +125,13 @@ class ExecutorRun:
                 return self._quiet(*values)
             except Stopped:
                 raise
-            except Exception:  # noqa: BLE001, S110 (the call runs again)
+            except Exception:  # noqa: BLE001, S110 (the program runs again below)
                 pass
         with self._backend.quiet():
             return self(*values)
 
     def _first(self, *values: Any) -> Any:
-        """Have a run created, and run it; if that is refused, the fallback runs the program from now on."""
+        """Have the executor build the program, and run it; after a refusal the fallback runs the program from now on."""
         try:
             run = self._build(values)
             outs = run(*values)
@@ -139,7 +144,7 @@ class ExecutorRun:
         return outs
 
     def _build(self, values: Sequence[Any]) -> Callable[..., Any]:
-        """Return the function by which the executor runs the program."""
+        """Return the function with which the executor runs the program."""
         prepared = PreparedProgram(self._program(), self._backend, kept=self._kept, taken=len(self._taken))
         inputs = prepared.values(values)
         name = self.executor.name
@@ -149,7 +154,7 @@ class ExecutorRun:
             raise Refused(f"the executor {name!r} does not support the program")
         run = self.executor.build(prepared.program, self._backend, inputs, **options)
         if run is None:
-            raise Refused(f"the executor {name!r} returned nothing that runs the program")
+            raise Refused(f"the executor {name!r} built nothing for the program")
         return prepared.around(run)
 
     def __repr__(self) -> str:
@@ -157,24 +162,29 @@ class ExecutorRun:
 
 
 class AutomaticRun:
-    """A program that agrad runs by an executor that nobody named: the results and errors are the same, only the time differs.
+    """A program for which agrad itself chooses the native executor: results and errors stay the same, only the time differs.
 
-    The first call runs without it. Before the second one, the executor is asked; it returns the same bits as the
-    operations or leaves a call to the fallback. Whether it runs a program depends on the program and on the
-    installation.
+    The first call runs without the executor, which may compile the program before the second. The compiled code returns the
+    same bits as the operations, or leaves a call to the fallback. Whether the program is compiled depends on the program and
+    the installation.
 
     Parameters
     ----------
     program : callable
-        Returns the program, for raw arrays and with as few steps as possible; the argument says whether with loops.
+        Returns the program, for raw arrays and with as few steps as possible; its argument says whether loops may stay.
     backend : Backend
-        Of the arrays.
+        The backend of the arrays.
     options : mapping
-        The options of the call that runs the program.
+        The options with which the user has compiled the program.
     fallback : callable
         Runs the program without an executor.
     quiet : bool
         Whether to suppress floating-point warnings.
+
+    Attributes
+    ----------
+    why_not : str
+        The reason why no compiled code runs the program; empty: it does.
     """
 
     def __init__(
@@ -187,7 +197,7 @@ class AutomaticRun:
         quiet: bool,
     ) -> None:
         self.fallback = fallback
-        self.why_not: str = "it has been called once at most"
+        self.why_not: str = "it has not been called twice"
         self._program, self._backend, self._options, self._quiet = program, backend, options, quiet
         self._calls = self._misses = 0
         self._run: Callable[..., Any] | None = None
@@ -205,16 +215,16 @@ class AutomaticRun:
                 return outs
             self._misses += 1
             if self._misses == MISSES:
-                self._run, self.why_not = None, f"{MISSES} calls were no machine code's"
+                self._run, self.why_not = None, f"no machine code could run {MISSES} of its calls"
         if not self._quiet:
             return self.fallback(*values)
         with self._backend.quiet():
             return self.fallback(*values)
 
     def _choose(self, values: Sequence[Any]) -> None:
-        """Have code compiled for the program, now or in a thread, if it is predicted to be faster."""
+        """Have the program compiled, now or in a thread, unless the executor refuses it or would take too long."""
         if not may_choose_native():
-            self.why_not = "no executor is there that agrad takes by itself"
+            self.why_not = "the native executor is not available, or turned off"
             return
         executor = executor_named(NATIVE)
         try:
@@ -224,30 +234,30 @@ class AutomaticRun:
             self.why_not = str(refusal)
             return
 
-        def making() -> None:
+        def compiling() -> None:
             try:
                 with self._backend.quiet():
                     self._run = prepared.around(make(prepared.values(values)))
                 self.why_not = ""
             except Refused as refusal:
                 self.why_not = str(refusal)
-            except Exception as error:  # noqa: BLE001 (what is not asked for fails for nobody)
+            except Exception as error:  # noqa: BLE001 (nobody has named the executor: its failure concerns nobody)
                 self.why_not = f"{type(error).__name__}: {error}"
 
-        self.why_not = "it is being made"
+        self.why_not = "it is being compiled"
         if seconds < AT_ONCE:
-            making()
+            compiling()
         elif seconds < AT_MOST:
-            threading.Thread(target=making, name="agrad makes code").start()
+            threading.Thread(target=compiling, name="agrad compiles").start()
         else:
-            self.why_not = f"making it is predicted to take {seconds:.1f} s"
+            self.why_not = f"compiling it is predicted to take {seconds:.1f} s"
 
     def __repr__(self) -> str:
         return f"<{NATIVE}, chosen{f': no, {self.why_not}' if self.why_not else ''}>"
 
 
 def unpacking_kept(run: Callable[..., Any], taken: tuple[int, ...]) -> Callable[..., Any]:
-    """Return a function that takes a `KeptValues`, and hands on the values at some of its positions."""
+    """Return a function that takes a `KeptValues` in place of the first inputs, and passes its values at some positions."""
 
     def apart(kept: KeptValues, *others: Any) -> Any:
         return run(*kept.layout.values(kept.arrays, taken), *others)
@@ -256,7 +266,7 @@ def unpacking_kept(run: Callable[..., Any], taken: tuple[int, ...]) -> Callable[
 
 
 def without_warnings(run: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
-    """Return a function that runs a program without floating-point warnings of its library."""
+    """Return a function that runs a program without its library's floating-point warnings."""
     if isinstance(run, ExecutorRun):
         return run.without_warnings
     if isinstance(run, AutomaticRun):
@@ -270,21 +280,24 @@ def without_warnings(run: Callable[..., Any], backend: Backend) -> Callable[...,
 
 
 class PreparedProgram:
-    """A program in the form for executors, which draw nothing and stop nowhere: draws are inputs, and decisions are outputs.
+    """A program in the form for executors, which neither draw random numbers nor stop a program early.
+
+    The numbers drawn are inputs, and the values that may stop the program are outputs.
 
     Attributes
     ----------
     program : Program
-        Without keys, draws and ends.
+        The program without keys, draws and stops.
 
     Parameters
     ----------
     program : Program
-        Any.
+        Any program.
     backend : Backend
-        Its backend.
+        The backend on whose arrays it runs.
     kept, taken : int
-        How many of its last outputs are one `KeptValues`, after all others, and how many of its first inputs.
+        How many of its last outputs are returned as one `KeptValues`, after the stops; and how many of its first inputs are
+        passed as one.
     """
 
     def __init__(self, program: Program, backend: Backend, *, kept: int = 0, taken: int = 0) -> None:
@@ -292,10 +305,12 @@ class PreparedProgram:
         self._stops = [step for step in program.steps if step.op == STOP]
         self._backend = backend
         self._before = program
-        if any(step.op in (UNWIND, REWIND) for step in program.steps):  # a copy of their token stands for nothing
+        if any(
+            step.op in (UNWIND, REWIND) for step in program.steps
+        ):  # an executor may copy their token, which is known by identity
             raise Refused("it follows a schedule of checkpoints, which keeps more than the values of the program")
         keys = {*program.keys}
-        #: Of the inputs that are given, those that are no keys.
+        #: The positions of inputs that are not keys.
         self._given = [at for at, number in enumerate(program.inputs) if number not in keys]
         self._taken, self._count = taken, len(program.outputs) - kept
         drawn_by = {
@@ -316,9 +331,9 @@ class PreparedProgram:
         )
 
     def values(self, given: Sequence[Any]) -> list[Any]:
-        """Return the inputs: those that are not keys, and the values drawn from these."""
+        """Return the inputs of `program`: the given ones that are not keys, and the numbers drawn from the keys."""
         each = [*([given[0]] * self._taken), *given[1:]] if self._taken else given
-        found = [each[at] for at in self._given[max(self._taken - 1, 0) :]]  # a `KeptValues` is one
+        found = [each[at] for at in self._given[max(self._taken - 1, 0) :]]  # a `KeptValues` is passed once
         if self._draws:
             keys = dict(zip(self._before.inputs, each, strict=True))
             found += [self._draw(step, keys) for step in self._draws]
@@ -338,8 +353,8 @@ class PreparedProgram:
         return self._backend.as_array(self._names[DRAW](kind, shape, keys[key.number], **options))
 
     def around(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function that runs the program that this one was made from, given the one that runs this program."""
-        if not self._before.keys and not self._stops:  # a key may belong to a draw that no result needs
+        """Return the function that runs the original program, given the one that runs `program`."""
+        if not self._before.keys and not self._stops:  # there may be keys without draws, if no result needs these
             return run
         count = self._count
         stops = [step.args[1] for step in self._stops]
@@ -348,7 +363,7 @@ class PreparedProgram:
 
         def program(*given: Any) -> tuple[Any, ...] | None:
             outs = run(*self.values(given))
-            if outs is None:  # if agrad chose the executor: left to the fallback
+            if outs is None:  # an executor that agrad has chosen leaves the call to the fallback
                 return None
             for array, value in zip(outs[count:end], stops, strict=True):
                 stop_unless(item, array, value)

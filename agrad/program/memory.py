@@ -1,4 +1,4 @@
-"""``Program.memory``: the memory that a program holds at each step; and the display of programs in notebooks."""
+"""The method ``Program.memory``, which tells the memory that a program holds at each step; programs in notebooks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepMemory:
     made : int
         Bytes of its results; 0 for a view.
     live : int
-        Bytes held while it runs: inputs, constants, and results that are still needed, including its own.
+        Bytes held while it runs: inputs, constants, its results, and earlier results that a later step or the caller needs.
     line : str
         The user's line.
     """
@@ -44,11 +44,11 @@ class ProgramMemory:
     Attributes
     ----------
     rows : tuple of StepMemory
-        Per step.
+        One for each step.
     inputs, constants : int
-        Bytes of the inputs, and of the constants: held throughout.
+        Bytes of the inputs and of the constants, which are held throughout.
     outputs : int
-        Bytes of the results that are neither.
+        Bytes of the results that are neither inputs nor constants.
     """
 
     rows: tuple[StepMemory, ...]
@@ -67,12 +67,12 @@ class ProgramMemory:
         Parameters
         ----------
         rows : int, optional
-            Show only this many, those that hold most, in their order. Default: all.
+            Show only this many steps, those that hold most, in their order. Default: all.
 
         Returns
         -------
         str
-            A line per step, and one with the sum.
+            A heading, a line per step, and a line with the peak and the totals.
         """
         shown = sorted(sorted(self.rows, key=lambda row: -row.live)[:rows], key=lambda row: row.step)
         unit, size = self._unit
@@ -91,7 +91,7 @@ class ProgramMemory:
 
     @property
     def _unit(self) -> tuple[str, float]:
-        """The unit of the numbers, and its bytes: suited to the peak."""
+        """The unit that suits the peak, and its bytes."""
         return next((one for one in (("GB", 1e9), ("MB", 1e6)) if self.peak >= one[1]), ("kB", 1e3))
 
     def _repr_html_(self) -> str:
@@ -108,17 +108,17 @@ class ProgramMemory:
 
 @attached
 class MemoryMethods:
-    """The members of a program that this file defines."""
+    """The members of `Program` that this file defines."""
 
     def memory(self: Any) -> ProgramMemory:
-        """Return the memory that the program holds at each step when its text runs, by shapes and dtypes only.
+        """Return the memory that the program holds at each step when its text runs, derived from shapes and dtypes alone.
 
-        A view counts as the array it is a view of. A backend that runs programs in its own way may hold less, and
-        kernels may hold more while they run.
+        A view keeps the array that it views in memory, and takes none itself. A backend that runs programs in its own way may
+        hold less, and kernels may hold more while they run.
 
         Returns
         -------
-        Memory
+        ProgramMemory
             Prints as a table; ``.peak`` is in bytes.
 
         Examples
@@ -142,16 +142,16 @@ class MemoryMethods:
 
 
 def is_view(step: Step) -> bool:
-    """Return whether the results of a step share the memory of its first operand."""
+    """Return whether the results of a step lie in the memory of its first operand, or take none of their own."""
     if step.op in OPS and OPS[step.op].has_key and any(refs_in(step.args[1])):  # indexing by arrays copies elements
         return False
     return facts_of(step.op).is_view
 
 
 def memory_of(program: Program) -> ProgramMemory:
-    """Return what a program holds at each step."""
+    """Return the memory that a program holds at each step."""
     not_computed = dict.fromkeys((*program.inputs, *program.constants))
-    base = {number: number for number in not_computed}  # by number, the value whose memory it shares
+    base = {number: number for number in not_computed}  # by number: the value in whose memory it lies
     last_uses = program.last_uses()
     last: dict[int, int] = {}
     for step in program.steps:
@@ -169,7 +169,7 @@ def memory_of(program: Program) -> ProgramMemory:
     for at, step in enumerate(program.steps):
         own = [n for n in step.made if base[n] == n]
         live += size(own)
-        inside = memory_of(step.args[1].program).peak if step.op in BODIED else 0  # for one call
+        inside = memory_of(step.args[1].program).peak if step.op in BODIED else 0  # of one call of the body
         rows.append(StepMemory(at, step.op, size(own), live + inside, step.line))
         for number in own:
             ends.setdefault(max(last[number], at), []).append(number)

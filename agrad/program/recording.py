@@ -1,10 +1,9 @@
 """Recording: the operations that run in a context become the steps of a program.
 
-A `Recorder` is part of the mode, like the profiler, and is notified of every call of an op and of every rule that runs.
-It
-knows arrays by identity: each result of a step has a number. Only kernels and rules receive `Recorded` arrays: an array
-and its number, whose backend runs the kernels of the inner library and records each. So no tensor, node or list ever
-holds a recorded array, within the recording or after it, however it ends.
+A `Recorder` is part of the mode, like the profiler, and is notified of every call of an op and of every rule that runs. It
+knows arrays by identity: each result of a step has a number. Only kernels and rules receive `Recorded` arrays, which hold an
+array and its number, and whose backend runs and records the library's kernels. So no tensor, node or list ever holds a
+recorded array, neither during the recording nor after it, however it ends.
 """
 
 from __future__ import annotations
@@ -52,20 +51,20 @@ from agrad.program.program import (
 class RecordedHook(NamedTuple):
     """A hook that was registered on a tensor within a recording.
 
-    It holds neither the hook nor the graph: the function decides what outlives it.
+    It keeps neither the hook nor the graph alive: only the function decides how long they live.
 
     Attributes
     ----------
     number : int or None
         The number of the tensor's value.
     node_ref : weakref
-        Reference to the tensor's node.
+        Refers to the tensor's node.
     hooks : weakref
-        Reference to the table that holds the hook, or held it.
+        Refers to the table in which the hook was registered.
     key : int
-        Its key in that table.
+        The hook's key in that table.
     handle : weakref
-        Reference to the handle that removes it.
+        Refers to the handle that removes the hook.
     """
 
     number: int | None
@@ -86,11 +85,11 @@ class RecordedHook(NamedTuple):
 
 
 class CaptureError(RuntimeError):
-    """A function does something that no program can hold: the message says what and where."""
+    """A function does something that no program can hold; the message says what, and on which line."""
 
 
 def unsupported_argument(op: str, part: Any) -> CaptureError:
-    """Return the error for an argument of a class that programs do not know."""
+    """Return the error for an argument of a type that programs cannot hold."""
     return CaptureError(
         f"capture: the argument {part!r} of {op} is of type {type(part).__name__}, which no program can hold{errors.called()}"
     )
@@ -114,7 +113,7 @@ class Recorded:
 
     def __init__(self, data: Any, number: int) -> None:
         self.data: Any = data
-        self.ref: Ref = Ref(number)  # not `number`, which for a batched array is its level's
+        self.ref: Ref = Ref(number)  # not `number`: a batched array has its level's number under that name
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -191,12 +190,12 @@ Recorded.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 class RecordingBackend(Backend):
-    """The backend of recorded arrays of one library: runs its kernels, and records them.
+    """The backend of one library's recorded arrays: it runs the library's kernels and records them.
 
     Attributes
     ----------
     inner : Backend
-        The library's.
+        The library's backend.
     kind_of_array : type
         The class of its arrays.
     """
@@ -251,7 +250,7 @@ class RecordingBackend(Backend):
         return self.xp.scatter_add(spec, key, values)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
-        """Record the assignment; an assignment by a mask, if the value does not count its places, as a choice."""
+        """Record an assignment; record one by a mask as `where`, unless the value has an element for each place chosen."""
         rest = array.ndim - key.ndim if isinstance(key, Recorded) and is_mask(key) else -1
         if value.ndim > rest or key.shape != array.shape[: key.ndim]:
             return self.record_call("setitem", self.inner.xp.setitem, (array, key, value), {})
@@ -263,7 +262,7 @@ class RecordingBackend(Backend):
         return self.xp.add(array, other)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
-        """Return the inner kernel, recorded when it runs; attributes that are not functions are returned unchanged."""
+        """Return the library's kernel, recorded when it runs; an attribute that is not a function is returned unchanged."""
         if op == "setitem":
             return self.setitem
         get = operator.attrgetter(op)
@@ -276,7 +275,7 @@ class RecordingBackend(Backend):
         return lambda *args, **kwargs: self.record_call(op, get(self.inner.xp), args, kwargs)
 
     def record_call(self, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a kernel on the inner arrays, and record the step; return its results as recorded arrays."""
+        """Run a kernel on the library's arrays, and record the step; return its results as recorded arrays."""
         recorder: Recorder = mode.recorder()
         recorder.check_shape(op, args)
         result = recorder.run(self.inner, op, function, args, kwargs)
@@ -288,7 +287,7 @@ class RecordingBackend(Backend):
         return recorder.constants_of(self, result)
 
 
-#: Members that the recording backend takes over from the library's: they do not concern arrays.
+#: Members that the recording backend takes over from the library's backend: they do not involve arrays.
 OF_THE_LIBRARY = (
     *(
         "cannot",
@@ -307,19 +306,19 @@ OF_THE_LIBRARY = (
 
 @shared
 def recording_backend(inner: Backend) -> RecordingBackend:
-    """Return the backend of recorded arrays of a library."""
+    """Return the backend of a library's recorded arrays."""
     return RecordingBackend(inner)
 
 
 def counterpart(backend: Backend) -> Backend:
-    """Return the backend that records the kernels of another one."""
+    """Return the backend that records the kernels of a library's backend, or of a batched one over it."""
     if isinstance(backend, BatchedBackend):
         return batched_backend(backend.number, counterpart(backend.inner))
     return recording_backend(backend)
 
 
 def _bare(part: Any) -> Any:
-    """Return an argument with the arrays inside recorded ones."""
+    """Return an argument with the library's arrays in place of recorded ones."""
     if isinstance(part, Recorded):
         return part.data
     kind = type(part)
@@ -347,41 +346,41 @@ class Recorder:
     Attributes
     ----------
     steps : list of Step
-        So far.
+        The steps recorded so far.
     shapes : dict
-        Shape and dtype by number.
+        By number: shape and dtype.
     constants : dict
-        Constant arrays, by number.
+        By number: constant arrays.
     inputs : dict
-        By the ``id`` of an outer array, its number, and the array, which is kept alive.
+        By the ``id`` of an outer array: its number, and the array, which is kept alive.
     met : dict
-        By ``id``, the outer tensors that were met: the tensor, its array and its gradient at that time.
+        By ``id``: the outer tensors that the function has used or changed, each with its array and gradient before.
     possibly_created : set
-        Those of them, by ``id``, whose array was already known: a function may have created them itself.
+        By ``id``: those of them whose array was an input already. The function may have created them itself.
     grads : dict
-        By ``id`` of a tensor whose `.grad` the function accessed itself, the first access: "read" or "set".
+        By the ``id`` of a tensor whose `.grad` the function accessed itself: its first access, "read" or "set".
     written : list of Tensor
-        Those whose value or gradient has changed in the end, and which can be found again.
+        The tensors to which the program writes a value or a gradient; set when the program is made.
     draws : list of (int, key)
-        The numbers of the keys drawn, and the keys.
-    seeds : list of (int, Generator, key)
-        The generators whose state is set, after how many draws, and to which state.
+        For each key drawn, its number and the key.
+    seeds : list of (int, Generator, state)
+        For each time that a generator's state is set: the number of draws before, the generator and the state.
     extra_outputs : list of int
-        Further outputs of the program besides the function's results and writes.
+        Outputs of the program besides the function's results and writes.
     kept_alive : list of array
-        Arrays that are kept alive with it.
+        Arrays that live as long as the recorder.
     functions : list of str
-        The names of the `Function`s that ran: their derivatives are not those of their steps.
+        The names of the `Function`s that ran. Their derivatives are not those of their steps.
     hooked : list of RecordedHook
         The hooks that were registered on tensors.
     sources : dict
-        By ``id`` of a key that was drawn its generator: two may be in one state.
+        By the ``id`` of a key drawn: its generator. Two generators may have the same state.
     device : str or None
         The device of the first array.
     region : int
-        The current recomputation.
+        The number of the current recomputation; 0: none.
     line : str
-        The line to record as the user's, if it is not that of the caller.
+        The user's line to record; empty: the caller's.
 
     Parameters
     ----------
@@ -432,14 +431,14 @@ class Recorder:
         return number
 
     def shaped(self, spec: Spec) -> Shaped:
-        """Return a spec as a program has it."""
+        """Return the form in which a program holds a spec."""
         found = self._shaped.get(spec)
         if found is None:
             found = self._shaped[spec] = Shaped(spec.shape, spec.backend.dtype_name(spec.dtype))
         return found
 
     def line_of(self, code: CodeType | None, lasti: int) -> str:
-        """Return the line of an instruction, which a loop may reach often."""
+        """Return the line of an instruction, found only once, since a loop may reach it often."""
         found = self._lines.get((id(code), lasti))
         if found is None:
             text = errors.line_of(code, lasti)
@@ -451,31 +450,31 @@ class Recorder:
     def remember(self, array: Any, number: int) -> None:
         """Remember the number of an array while it lives."""
         key = id(array)
-        try:  # the callback is written in C: Python would swallow a Ctrl-C during a Python callback
+        try:  # a callback in C: Python would swallow a Ctrl-C during one in Python
             kept: Any = weakref.ref(array, functools.partial(self._known.pop, key))
-        except TypeError:  # it does not support weak references
+        except TypeError:  # the array does not support weak references
             kept = array
         self._known[key] = number, kept
 
     def forget_all(self) -> None:
-        """Forget all arrays once nothing more is recorded: NumPy does not resize arrays that have references, even weak ones."""
+        """Forget all arrays at the end: NumPy refuses to resize an array that has references, even weak ones."""
         self._known.clear()
 
     def forget(self, array: Any) -> None:
-        """Forget one array: it will be reused with another value."""
+        """Forget an array that is about to get another value."""
         self._known.pop(id(array), None)
 
     def alias(self, made: Any, array: Any) -> None:
-        """Remember that an array has the value of another one: a copy, in another layout, or on another backend."""
+        """Remember that an array has the same value as another one, as a copy, in another layout, or on another backend."""
         self.remember(made, self.number_in_use(array))
 
     def number_of(self, array: Any) -> int | None:
-        """Return the number of an array, None if it is unknown."""
+        """Return the number of an array; None if it is unknown."""
         found = self._known.get(id(array))
         return None if found is None else found[0]
 
     def constant(self, array: Any) -> Any:
-        """Make an array part of the program, if it is not yet; return it."""
+        """Make an array a constant of the program, unless it has a number already; return the array."""
         if self.number_of(array) is None:
             number = self.new(array)
             self.constants[number] = array
@@ -483,7 +482,7 @@ class Recorder:
         return array
 
     def input(self, array: Any, backend: Backend | None = None) -> int:
-        """Return the number of an outer array, or of a known one; plugins are asked if no backend is given."""
+        """Return the number of an array; an unknown one is an outer array, and becomes an input."""
         number = self.number_of(array)
         if number is None:
             number = self.new(array, backend)
@@ -492,7 +491,7 @@ class Recorder:
         return number
 
     def take(self, array: Any, value: Any) -> None:
-        """Record a user's array, which must be found again, and the array that represents it."""
+        """Record a user's array as an input, and the array that represents it in the call."""
         backend = backend_of(value)
         found_again = backend is not None and backend.as_array(value) is value
         self.input(value if found_again else array)
@@ -500,7 +499,7 @@ class Recorder:
             self.alias(array, value)
 
     def number_of_float(self, value: Any) -> int | None:
-        """Return the number of a Python float that the program computes or receives; None for all others."""
+        """Return the number of a Python float that the program computes or receives; None for any other value."""
         return None
 
     def traced_of(self, value: Any) -> Any:
@@ -508,7 +507,7 @@ class Recorder:
         return None
 
     def setting(self, get: Callable[[], float]) -> float:
-        """Return a number that Python keeps: it is part of the program."""
+        """Return a number that Python holds, such as a learning rate: here it is a constant of the program."""
         return get()
 
     def effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
@@ -520,14 +519,14 @@ class Recorder:
         self.not_recorded("Python's state is changed by a value", later=False)
 
     def guard(self, get: Callable[[], Any], name: str) -> None:
-        """Record a condition under which the program holds: a program that is captured once holds for the values it saw."""
+        """Ignore a condition under which the program holds: only a recorder whose program is replayed checks conditions."""
 
     def not_recorded(self, reason: str, later: bool) -> None:
         """Refuse something that no program can hold."""
         raise CaptureError(f"capture: {reason}{errors.called()}")
 
     def meet(self, tensor: Tensor) -> None:
-        """Record the current state of a tensor that may be an outer one, and is about to be written to."""
+        """Record a tensor that may be an outer one, with its array and gradient, before they change."""
         array = tensor._raw
         known = self.number_of(array) is not None
         if id(tensor) not in self.met and not isinstance(array, Batched) and (not known or id(array) in self.inputs):
@@ -548,7 +547,7 @@ class Recorder:
         self.hooked.append(RecordedHook(number, node, handle._hooks, handle._key, weakref.ref(handle)))
 
     def use(self, tensor: Tensor) -> None:
-        """Record a tensor that is used: if its array is new, it is an outer tensor."""
+        """Record the use of a tensor: one whose array is unknown is an outer tensor."""
         if self.number_of(tensor._raw) is None:
             self.meet(tensor)
 
@@ -565,7 +564,7 @@ class Recorder:
         outs: list[int | None] = []
         for part in parts:
             array = None if part is None else inner.as_array(part)
-            if array is None or backend_of(array) is not inner:  # an unneeded residual, or a number
+            if array is None or backend_of(array) is not inner:  # a residual that was not needed, or a number
                 made.append(part)
                 outs.append(None)
                 continue
@@ -574,7 +573,7 @@ class Recorder:
             outs.append(number)
         if outs.count(None) == len(outs):
             return result
-        if facts_of(op).creates == "here":  # created where the program runs: the program does not name the device
+        if facts_of(op).creates == "here":  # on the device where the program runs, which the step does not name
             (array,) = (part for part in parts if part is not None)
             where = {"device", *inner.creation(inner.device_of(inner.as_array(array)))}
             kwargs = {name: value for name, value in kwargs.items() if name not in where}
@@ -593,21 +592,21 @@ class Recorder:
     def run(
         self, inner: Backend, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Return the result of an operation's kernel for the arrays inside recorded ones."""
+        """Return the result of a kernel on the library's arrays."""
         if not kwargs:
             return function(*map(_bare, args))
         return function(*map(_bare, args), **{name: _bare(v) for name, v in kwargs.items()})
 
     def copied(self, inner: Backend, array: Any) -> Any:
-        """Return a copy of an array: the same value under another number."""
+        """Return a copy of an array, which can have another number."""
         return inner.asarray(array, copy=True)
 
     def drawn(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
-        """Return the numbers drawn from a key."""
+        """Return the random numbers that a key determines."""
         return backend.random(kind, shape, key, **options)
 
     def check_shape(self, op: str, args: tuple[Any, ...]) -> None:
-        """Refuse a kernel whose result has a shape that depends on values of these arguments."""
+        """Refuse a kernel if the shape of its result depends on values that the program computes or receives."""
         known, by_values, chosen = OPS.get(op), facts_of(op).dynamic, False
         if not by_values and (known is None or not known.has_key):
             return
@@ -622,10 +621,10 @@ class Recorder:
             by_values = isinstance(by_values, str) and by_values in named and varies(named[by_values][1])
         if chosen or by_values:
             by = " by a mask" if chosen else ""
-            raise CaptureError(f"capture: the shape of what {op} gives{by} depends on values{errors.called()}")
+            raise CaptureError(f"capture: the shape of the result of {op}{by} depends on values{errors.called()}")
 
     def step_argument(self, inner: Backend, op: str, part: Any) -> Any:
-        """Return an argument in the form for a step."""
+        """Return an argument of a call in the form in which a step holds it."""
         if isinstance(part, Recorded):
             return part.ref
         kind = type(part)
@@ -651,7 +650,7 @@ class Recorder:
         raise unsupported_argument(op, part)
 
     def constants_of(self, backend: RecordingBackend, result: Any) -> Any:
-        """Make the result of a kernel that took no value of the program part of it; return the arrays as recorded ones."""
+        """Return the results of a kernel that took no recorded array as recorded arrays: constants of the program."""
         if type(result) is tuple or type(result) is list:
             return type(result)(self.constants_of(backend, part) for part in result)
         if backend_of(result) is not backend.inner:
@@ -659,25 +658,25 @@ class Recorder:
         return backend.kind_of_array(array := backend.inner.as_array(result), self.number_in_use(self.constant(array)))
 
     def number_in_use(self, array: Any) -> int:
-        """Return the number of an array that is in use.
+        """Return the number of an array that a step uses.
 
         Raises
         ------
         CaptureError
-            If it has none: its origin is unknown.
+            If it has none, so that its origin is unknown.
         """
         number = self.number_of(array)
         if number is None:
             raise CaptureError(
-                f"capture: an array of shape {tuple(array.shape)} is used that neither the function's arguments nor its own"
-                f" operations gave: no call of the program could find it{errors.called()}"
+                f"capture: the function uses an array of shape {tuple(array.shape)} that is neither among its arguments nor a"
+                f" result of its operations: the program could not find it in another call{errors.called()}"
             )
         return number
 
-    # -- arrays in and out of kernels ---------------------------------------------------------------------------------
+    # -- arguments and results of kernels -----------------------------------------------------------------------------
 
     def to_recorded(self, value: Any) -> Any:
-        """Return the argument of a kernel or rule, with recorded arrays for those of libraries."""
+        """Return an argument of a kernel or rule, with recorded arrays in place of libraries' arrays."""
         kind = type(value)
         if kind in LITERALS:
             return value
@@ -693,16 +692,16 @@ class Recorder:
         return recording_backend(backend).kind_of_array(value, self.number_in_use(value))
 
     def saved_to_recorded(self, value: Any) -> Any:
-        """Return a node's saved value likewise; if it carries tangents, only its value."""
+        """Return a node's saved value likewise, without its tangents."""
         if type(value) is tuple or type(value) is list:
             return type(value)(map(self.saved_to_recorded, value))
         return self.to_recorded(value._raw if isinstance(value, Tensor) else value)
 
     def to_raw(self, value: Any) -> Any:
-        """Return the result of a kernel or rule, with the inner arrays, whose numbers are known from now on."""
+        """Return a result of a kernel or rule with raw arrays in place of recorded ones, and remember their numbers."""
         if isinstance(value, Recorded):
             data = value.data
-            # A step returned its operand: two values need two arrays
+            # A kernel has returned its operand, but two numbers need two arrays
             if self.number_of(data) not in (None, value.ref.number):
                 data = self.copied(value.backend.inner, data)
             self.remember(data, value.ref.number)
@@ -716,7 +715,7 @@ class Recorder:
         return value
 
     def without_history(self, value: Any) -> Any:
-        """Return recorded arrays, alone or in containers or batches, without history."""
+        """Return a result of a kernel with recorded arrays that have no history: each is a step ``detach``."""
         if isinstance(value, Recorded):
             number = self.new()
             self.shapes[number] = self.shapes[value.ref.number]
@@ -731,14 +730,14 @@ class Recorder:
             return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
         return value
 
-    # -- what the machinery calls -------------------------------------------------------------------------------------
+    # -- calls, rules and draws of agrad ------------------------------------------------------------------------------
 
     def around(
         self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
     ) -> Callable[..., Any]:
-        """Return a kernel of an op that is recorded when it runs, on the raw arguments of a call with `values`."""
+        """Return an op's kernel, recorded when it runs; `raw` are the call's `values` as arrays."""
         for i, _ in op.array_slots:
-            several = isinstance(raw[i], tuple | list)  # a sequence, or a key of several parts
+            several = isinstance(raw[i], tuple | list)  # a sequence of arrays, or a key of several parts
             pairs = zip(values[i], raw[i], strict=True) if several else ((values[i], raw[i]),)
             for value, array in pairs:
                 self.operand(op, value, array)
@@ -754,15 +753,17 @@ class Recorder:
         return recorded
 
     def operand(self, op: Op, value: Any, array: Any) -> None:
-        """Record the arguments of a call, and the array that represents them."""
+        """Record an operand of a call, and the array that represents it."""
         if isinstance(value, Tensor):
             self.use(value)
-            if array is not value._raw:  # transferred to the call's backend, on which a program runs as a whole
+            if array is not value._raw:  # transferred to the call's backend, on which the whole program runs
                 self.alias(array, value._raw)
         elif isinstance(array, slice) or type(array) in LITERALS:
             pass
-        elif (owner := backend_of(value)) is None or owner.as_array(value) is not value:  # numbers, or a list of them
-            if backend_of(array) is None:  # another object, such as an index of a class with `__index__`
+        elif (owner := backend_of(value)) is None or owner.as_array(
+            value
+        ) is not value:  # a number, or a list of numbers
+            if backend_of(array) is None:  # any other object, such as an index with `__index__`
                 raise unsupported_argument(op.name, array)
             self.constant(array)
         else:
@@ -774,10 +775,10 @@ class Recorder:
         def recorded(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
             if isinstance(node, FunctionNode):
                 return vjp(xp, g, saved, node)
-            if xp is node.spec.backend.functions:  # it runs on tensors: its calls are recorded
+            if xp is node.spec.backend.functions:  # the rule runs on tensors, so its calls are recorded
                 return vjp(xp, g, as_tensors(saved), node)
             backend = node.spec.backend
-            if xp is not node.spec.xp:  # as of a batch
+            if xp is not node.spec.xp:  # of a batch, for example
                 backend = joined_with(node.spec, g if isinstance(g, list) else (g,))
             if xp is not backend.xp:
                 raise CaptureError(f"capture: a gradient goes from one backend to another{errors.at(node)}")
@@ -793,13 +794,13 @@ class Recorder:
     def kernels_of(self, backend: Any) -> Any:
         """Return the kernels of a backend, or of a spec's, recorded when they run on raw arrays."""
         backend = backend if isinstance(backend, Backend) else backend.backend
-        within = getattr(backend, "base", backend)  # a kernel or rule that runs has recorded arrays already
+        within = getattr(backend, "base", backend)  # a running kernel or rule has recorded arrays already
         return backend.xp if isinstance(within, RecordingBackend) else _RecordedKernels(self, backend)
 
     def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
-        """Draw from a key, and record the draw."""
+        """Return random numbers drawn from a key, and record the draw."""
         array = self.drawn(backend, kind, shape, key, **options)
-        at = next((number for number, known in self.draws if known is key), None)  # drawn again by a recomputation
+        at = next((number for number, known in self.draws if known is key), None)  # a recomputation draws it again
         if at is None:
             at = self.new()
             self.draws.append((at, key))
@@ -812,31 +813,31 @@ class Recorder:
         return array
 
     def seed(self, generator: Any, state: Any) -> None:
-        """Record that the state of a generator is set, as every run of the program must do."""
+        """Record that the function sets the state of a generator: every run of the program does the same."""
         self.seeds.append((len(self.draws), generator, state))
 
     def enter_region(self) -> int:
-        """Start a new recomputation, which the following steps belong to; return the region until now."""
+        """Start a new region, for the steps of a recomputation; return the previous region."""
         before = self.region
         self._regions += 1
         self.region = self._regions
         return before
 
     def detached(self, array: Any) -> Any:
-        """Return the same array without history: a cotangent of a pass that was not recorded."""
+        """Return an array with the same value and no history, as a cotangent has after a pass without recording."""
         return self.to_raw(self.without_history(self.to_recorded(array)))
 
     def detach(self, tensor: Tensor) -> Any:
-        """Return a tensor's value without history, in an array of its own: arrays are known by identity."""
+        """Return a tensor's value without history, in another array, since arrays are known by identity."""
         self.use(tensor)
         return self.detached(tensor._raw)
 
     def item(self, tensor: Tensor) -> Any:
-        """Return the one element of a tensor, for Python."""
+        """Return the only element of a tensor to Python."""
         return self.export(tensor)
 
     def truth(self, tensor: Tensor) -> Any:
-        """Return the one element as a boolean, for Python to branch on."""
+        """Return the only element of a tensor as a bool, on which Python branches."""
         return self.export(tensor)
 
     def export(self, tensor: Tensor) -> Any:
@@ -847,7 +848,7 @@ class Recorder:
         )
 
     def escaped(self, kept: Iterable[int]) -> Any:
-        """Return an array that a step created and that is still referenced, except for the numbers in `kept`; None if there is none."""
+        """Return an array that a step has created and that still lives, unless its number is in `kept`; None if there is none."""
         numbers = frozenset(kept)
         made = {number for step in self.steps for number in step.made} - numbers
         for attempt in range(3):
@@ -858,15 +859,15 @@ class Recorder:
                 return found
             del alive, found
             if attempt == 0:
-                collect()  # arrays held by reference cycles, such as an exception's frames
+                collect()  # reference cycles, such as an exception's frames, may hold arrays
             elif threading.active_count() > 1:
-                time.sleep(0.02)  # another thread may hold a frame for a moment, for example Dask's profiler
+                time.sleep(0.02)  # another thread, such as Dask's profiler, may hold a frame for a moment
         return None
 
     # -- the program --------------------------------------------------------------------------------------------------
 
     def program(self, inputs: Iterable[int], outputs: Iterable[int]) -> Program:
-        """Return the recording as a program from inputs to outputs, given by number, without dead steps."""
+        """Return the recording as a program between inputs and outputs, given by number, without steps that no output needs."""
         made = Program(
             tuple(inputs),
             tuple(self.steps),
@@ -880,19 +881,19 @@ class Recorder:
 
 
 def as_tensors(saved: Any) -> Any:
-    """Return a node's saved values, including index operands, as tensors: work on raw arrays would not be seen."""
+    """Return a node's saved values, including index operands, as tensors: operations on raw arrays would not be recorded."""
     if type(saved) is tuple or type(saved) is list:
         return type(saved)(map(as_tensors, saved))
     return saved if isinstance(saved, Tensor) or backend_of(saved) is None else from_raw(saved)
 
 
 def is_array(value: Any) -> bool:
-    """Return whether an object that a backend claims as its own is an array, and not its library's device."""
+    """Return whether an object that has a backend is an array, and not a device of its library, for example."""
     return hasattr(value, "shape")
 
 
 def grad_of(tensor: Tensor) -> Tensor | None:
-    """Return the `.grad` of a tensor, without notifying recordings or warning."""
+    """Return the `.grad` of a tensor without notifying a recorder, and without a warning."""
     leaf = tensor._node or tensor._leaf
     if isinstance(leaf, AccumulateGrad):
         return leaf.grad
@@ -900,12 +901,12 @@ def grad_of(tensor: Tensor) -> Tensor | None:
 
 
 def alive_of(kept: Any) -> Any:
-    """Return the object of a weak reference; None if it is not one."""
+    """Return the object of a weak reference; None if it is gone, or `kept` is no weak reference."""
     return kept() if isinstance(kept, weakref.ref) else None
 
 
 def bases_of(array: Any) -> Iterator[Any]:
-    """Return the arrays whose memory an array views."""
+    """Yield the objects whose memory an array views, from the nearest to the owner of the memory."""
     base = getattr(array, "base", None)
     while base is not None:
         yield base
@@ -913,7 +914,7 @@ def bases_of(array: Any) -> Iterator[Any]:
 
 
 class _RecordedKernels:
-    """Kernels on the arrays of a library that are recorded."""
+    """Kernels on a library's raw arrays that are recorded when they run."""
 
     def __init__(self, recorder: Recorder, backend: Backend) -> None:
         self._recorder, self._xp = recorder, counterpart(backend).xp

@@ -208,7 +208,7 @@ def test_a_thread_makes_what_takes_longer(monkeypatch):
     for _ in range(3):
         assert bits(compiled(X)) == wanted
     for thread in threading.enumerate():
-        if thread.name == "agrad makes code":
+        if thread.name == "agrad compiles":
             thread.join(120.0)
     assert threading.active_count() == before
     assert is_native(compiled)

@@ -49,7 +49,7 @@ def test_a_program_from_specs_is_found_and_runs_as_the_function_does():
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x: x if ag.sum(x) > 0 else -x, "a value decides which way it goes"),
+        (lambda x: x if ag.sum(x) > 0 else -x, "the function branches on a value"),
         (lambda x: x * ag.sum(x).item(), "a value is requested"),
         (lambda x: x * float(ag.max(x)), "a value is requested"),
         (lambda x: x[x > 0], "depends on values"),
@@ -74,7 +74,7 @@ def test_a_value_that_decides_is_no_program_though_the_function_goes_on():
             positive = True
         return x if positive else -x
 
-    with pytest.raises(CaptureError, match="a value decides"):
+    with pytest.raises(CaptureError, match="branches on a value"):
         compiled(f).record((blank(4),), {})
 
 
