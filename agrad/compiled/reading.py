@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from agrad.compiled.effects import method_effects
-from agrad.compiled.guards import PLAIN, facts_of, is_array, is_plain
+from agrad.compiled.guards import PLAIN, is_array, is_plain
 from agrad.compiled.tracking import (
     ARGUMENT,
     CONSTANT,
@@ -72,9 +72,6 @@ FACTS: Final = frozenset(
 GRAPH: Final = "it inspects nodes of the graph (grad_fn)"
 #: The properties of an array that its shape and dtype do not determine.
 LAYOUT: Final = frozenset({"strides", "flags"})
-
-#: Attributes of a module's objects that tell where they are, and of functions that are constant.
-NAMES: Final = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__wrapped__", "__annotations__"})
 
 
 class ReadingHooks(Knowledge):
@@ -1199,13 +1196,5 @@ def layout_of(array: Any) -> Any:
     return array.shape, array.strides, array.flags.num
 
 
-def is_view(v: Any) -> bool:
-    """Return whether an object looks at a container, whose status is known."""
-    return type(v).__name__ in ("dict_keys", "dict_values", "dict_items", "mappingproxy")
-
-
 def _lacks(name: str, o: Any) -> bool:
     return not hasattr(o, name)
-
-
-__all__ = ["FOUND", "ReadingHooks", "facts_of", "instance_dict", "is_data", "is_view", "member_of"]
