@@ -49,7 +49,7 @@ from agrad.core.tensor import Tensor
 from agrad.program.closures import FUNCTIONAL_STATE, Found, search
 from agrad.random import Generator
 
-#: The properties of a tensor besides its values: reading one is a condition.
+#: The properties of a tensor besides its values; reading one makes them a condition.
 FACTS: Final = frozenset(
     {
         "requires_grad",
@@ -68,19 +68,20 @@ FACTS: Final = frozenset(
     }
 )
 
-#: Why there is no program if Python looks at nodes: other calls have others, and the result of a replay has only one.
+#: The reason to decline if Python inspects nodes: other calls have other nodes, and a replay has a single one.
 GRAPH: Final = "it inspects nodes of the graph (grad_fn)"
+
 #: The properties of an array that its shape and dtype do not determine.
 LAYOUT: Final = frozenset({"strides", "flags"})
 
 
 class ReadingHooks(Knowledge):
-    """The hooks for loads and stores."""
+    """The hooks that instrumented code calls to read and write, and what they record."""
 
     # -- names --------------------------------------------------------------------------------------------------------
 
     def load_global(self, frame: types.FrameType, name: str, value: Any) -> Any:
-        """Record the read of a global, or of one of Python's own functions."""
+        """Record the read of a global name, or of a built-in one."""
         names = frame.f_globals
         kind = whose(frame.f_code.co_filename)
         if name not in names:
@@ -95,7 +96,7 @@ class ReadingHooks(Knowledge):
         return self.see(value, at, ("item", name), guard=not constant)
 
     def load_free(self, name: str, value: Any, cell: types.CellType) -> Any:
-        """Record the content of a cell that existed before the call."""
+        """Record the read of a closure's cell, if the cell existed before the call."""
         if id(cell) not in self._cells:
             return value
         if id(cell) in self._contents_before and self._contents_before[id(cell)][1] is not value:
@@ -103,7 +104,7 @@ class ReadingHooks(Knowledge):
         return self.see(value, self.root(cell), ("content", name))
 
     def before_store(self, frame: types.FrameType, name: str, cell: types.CellType | None) -> None:
-        """Save the value of a global or a nonlocal name before it is bound to something else."""
+        """Save the value of a global or nonlocal name before the name is bound or deleted."""
         if cell is None:
             names = frame.f_globals
             at = self.root(names)
@@ -117,7 +118,7 @@ class ReadingHooks(Knowledge):
             self.changing_cell(cell, value)
 
     def _require_current(self, table: Any, at: Found, step: tuple[str, Any], value: Any) -> None:
-        """Make the current value of a written place a condition: a call may write the same value there."""
+        """Make the current value of a place that the call writes to a condition: the call may write the same value back."""
         if value is not MISSING:
             self.see(value, at, step)
         else:
@@ -128,11 +129,11 @@ class ReadingHooks(Knowledge):
     def attribute(self, o: Any, name: str, *, whole: bool = True) -> Any:
         """Return an attribute; its value is a condition if the object is from outside.
 
-        If it is not read as a `whole`, only whether it is None is checked.
+        Without `whole`, the caller only tests whether the attribute is None.
         """
         kind = type(o)
         if kind in PLAIN:
-            # A method reads it where it is called; nothing checks whether there is one
+            # A method reads the value only when it is called; a missing attribute depends on no value
             if not callable(getattr(kind, name, len)):
                 self.use(o)
             return getattr(o, name)
@@ -186,30 +187,32 @@ class ReadingHooks(Knowledge):
             found = self.known.get(id(t))
             if found is not None and found.at is not None and not self._is_of_call(value):
                 self.order.append(Found(value, found.at, ("attribute", "grad")))
-        if isinstance(value, tuple | list) or name in FACTS:  # a dtype is an object of the array library
+        if isinstance(value, tuple | list) or name in FACTS:  # a dtype is an object, too
             self.fresh_all(value)
         return value
 
     def _graph(self, o: Any, name: str = "") -> None:
-        """Give up if Python inspects a node, except for values that a `Function` has stored in its ctx."""
+        """Decline if Python inspects a node, unless it reads what a `Function` has stored on its ctx."""
         if isinstance(o, Node) and (self.at(o).status != FRESH or hasattr(Node, name)):
             self.decline(GRAPH)
 
     def _is_of_call(self, tensor: Tensor) -> bool:
+        """Return whether the call has created a tensor."""
         tracer = self.tracer
         is_from_outside = id(tensor) in tracer.met or id(tensor._raw) in tracer.inputs
         return tracer.number_of(tensor._raw) is not None and not is_from_outside
 
     def facts(self, t: Tensor) -> None:
-        """Make a condition of the properties of an outer tensor, without its values."""
+        """Make the properties of an outer tensor a condition, but not its values."""
         tracked = self.known.get(id(t))
         if tracked is not None and tracked.at is not None and tracked.at.before is not None:
             self.facts_used.setdefault(id(t), tracked.at)
 
     def identity(self, t: Any) -> None:
-        """Make a condition of which outer tensor is at a place.
+        """Make the identity of an outer tensor a condition.
 
-        For an argument, this is one if it is also found outside: that both are the same is always a condition.
+        The identity of an argument cannot be one, unless the argument is also found outside: that both are the same is
+        always a condition.
         """
         tracked = self.known.get(id(t))
         found = None if tracked is None else tracked.at
@@ -220,11 +223,11 @@ class ReadingHooks(Knowledge):
             self.identity_used.setdefault(id(t), found)
 
     def call_uninstrumented(self, function: Any, *args: Any) -> Any:
-        """Call Python code that is not instrumented."""
-        return self._call_native("agrad", function, args, {})
+        """Call Python code of agrad or a library, which is not instrumented."""
+        return self._below("agrad", function, args, {})
 
-    def _call_native(self, native: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call agrad's or C's code, which is not instrumented."""
+    def _below(self, native: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function that is not instrumented: agrad's ("agrad") or one written in C ("c"), as `native` says."""
         before, self.native = self.native, native
         self.native_depth += 1
         try:
@@ -234,14 +237,14 @@ class ReadingHooks(Knowledge):
             self.native_depth -= 1
 
     def number_for_agrad(self, v: Any) -> Any:
-        """Return a number in the form for agrad's own functions: one that they can compute with by steps."""
+        """Return a number as agrad's own functions get it: traced, so that their computations become steps."""
         if type(v) is float or type(v) is int:
             traced = self.tracer.traced_of(v)
             return v if traced is None else traced
         return v
 
     def for_agrad(self, v: Any) -> Any:
-        """Return a value in the form for agrad's own functions: an array that the call has created is constant, with its current value."""
+        """Return a value as agrad's own functions get it; an array that the call has created becomes a constant."""
         if type(v) in PLAIN:
             return self.number_for_agrad(v)
         if self.tracer.failure is not None:
@@ -249,8 +252,8 @@ class ReadingHooks(Knowledge):
         if not isinstance(v, Tensor) and is_array(v) and self._is_constant(v):
             backend = holder_of(v)
             if backend is not None:
-                if id(v) not in self._passed_arrays or not has_value(*self._passed_arrays[id(v)]):
-                    value = backend.asarray(v, copy=True)  # the program's own
+                if id(v) not in self._used or not is_as(*self._used[id(v)]):
+                    value = backend.asarray(v, copy=True)  # the call may change the array later
                     self.tracer.alias(v, self.tracer.constant(value))
                     self._passed_arrays[id(v)] = v, value
                 return v
@@ -260,18 +263,18 @@ class ReadingHooks(Knowledge):
             and self.known[id(v)].status == ARGUMENT
             and isinstance(v, float | complex | int)
         ):
-            self.decline("a number of the array library's that is computed is used")
+            self.decline("it uses a computed number of the array library")
         return v
 
     def _is_constant(self, array: Any) -> bool:
-        """Return whether an array was created by the call, or from an outer one whose values are a condition."""
+        """Return whether the call has created an array without tensors, or took it from one whose values are a condition."""
         tracked = self.known.get(id(array))
         if tracked is None or id(array) in self.parts:
             return False
         return tracked.status == FRESH or (tracked.status == FOUND and tracked.at is None and id(array) in self._read)
 
     def call_agrad(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call agrad's own code with values it may compute with, and check what happens to the arrays that the call has created."""
+        """Call agrad's own code, and check whether it changes or keeps arrays that the call has created."""
         args, kwargs = [*map(self.for_agrad, args)], {name: self.for_agrad(a) for name, a in kwargs.items()}
         lent = [self._passed_arrays[id(a)] for a in (*args, *kwargs.values()) if id(a) in self._passed_arrays]
         made = self._call_native("agrad", function, args, kwargs)
@@ -290,7 +293,7 @@ class ReadingHooks(Knowledge):
             return held
         if name not in held:
             if "__getattr__" in held and kind not in ("agrad", "arrays", "modules"):
-                self.decline(f"the module {module.__name__} is asked for {name}, and answers by a function of its own")
+                self.decline(f"the module {module.__name__} computes its attribute {name} (__getattr__)")
             if kind == "user":
                 self.missing(held, name, f"{module.__name__}.{name}")
             value = self.call_uninstrumented(getattr, module, name)
@@ -413,14 +416,14 @@ class ReadingHooks(Knowledge):
         return value if callable(value) else self._read_values(array, value)
 
     def _read_values(self, array: Any, made: Any) -> Any:
-        """Record the properties of an array that Python reads."""
+        """Make the values of an outer array a condition; return the object `made` of them."""
         status = self.at(array).status
         if status != FRESH:
             self.array(array)
         return self._with_status(made, status)
 
     def _part(self, array: Any, take: Callable[[Any, Any], Any], key: Any) -> Any:
-        """Return a part of an array; for an outer array it is a step, so that only what is read further is a condition."""
+        """Return a part of an array. A part of an outer array is a step: only further reads make its values a condition."""
         made = take(array, key)
         owner = self.parts[id(array)][1] if id(array) in self.parts else array
         found = self.at(owner).at if self.at(array).status == FOUND and id(array) not in self._read else None
@@ -436,9 +439,9 @@ class ReadingHooks(Knowledge):
         return self._read_values(array, made)
 
     def layout(self, array: Any, at: Found | None) -> None:
-        """Make the memory layout of an outer array, and the permitted actions on it, a condition."""
+        """Make the memory layout and the flags of an outer array a condition."""
         if at is None or at.before is None or not hasattr(array, "flags"):
-            self.decline(f"Python asks how {self.called(array)}, an array among the arguments, lies in memory")
+            self.decline(f"the memory layout of {self.called(array)}, an array among the arguments, is read")
             return
         self._itself(array, at)
         self.require(
@@ -446,7 +449,7 @@ class ReadingHooks(Knowledge):
         )
 
     def _added_attribute(self, holder: Any, at: Found | None, held: dict[str, Any], name: str) -> Any:
-        """Return an attribute that somebody has set on an outer array or tensor, or raise that there is none."""
+        """Return an attribute that was set on an outer array or tensor; raise if there is none."""
         if at is None or at.before is None:
             self.decline(f"the attribute {name} of an array among the arguments is read")
             return getattr(holder, name)
@@ -457,7 +460,7 @@ class ReadingHooks(Knowledge):
         return getattr(holder, name)
 
     def _with_status(self, value: Any, status: str) -> Any:
-        """Record an object that continues to look at another one: it has the same status."""
+        """Give an object that views another one the status of that one."""
         if type(value) not in PLAIN and id(value) not in self.known:
             tracked = self.at(self.fresh(value))
             tracked.status = status
@@ -512,15 +515,15 @@ class ReadingHooks(Knowledge):
         return value if self.is_known(value) else self.fresh_all(value)
 
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call something."""
+        """Call an object (`Tracker` implements this)."""
         raise NotImplementedError
 
     def out_of_agrad(self, value: Any) -> Any:
-        """Return the result of agrad's code, with plain floats for numbers of the program."""
+        """Return a result of agrad's code with plain numbers in place of traced ones (`Tracker` implements this)."""
         return value
 
     def _of_object(self, o: Any, name: str) -> Any:
-        """Return an attribute of an object whose class is the user's, a library's or Python's own."""
+        """Return an attribute of an object whose class is not agrad's."""
         kind, tracked = type(o), self.at(o)
         self.ensure(o)
         if isinstance(o, enum.Enum) and name in ("name", "value", "_name_", "_value_"):
@@ -547,7 +550,7 @@ class ReadingHooks(Knowledge):
         outside = tracked.status == FOUND
         held = instance_dict(o)
         if tracked.status == ARGUMENT and held is not None and name in held:
-            fields = member_of(kind, "__dataclass_fields__")  # its key contains these, and no others
+            fields = member_of(kind, "__dataclass_fields__")  # the key of the call contains only these
             if fields is MISSING or name not in fields:
                 self.decline(f"an attribute of {self.called(o)}, a container among the arguments, is read")
         if member is not MISSING and is_data(member):
@@ -570,7 +573,7 @@ class ReadingHooks(Knowledge):
             answers = member_of(kind, "__getattr__")
             if answers is not MISSING and type(answers) is not types.FunctionType:
                 return self.call(answers, (o, name), {})
-            return getattr(o, name)  # `__getattr__`, or an AttributeError
+            return getattr(o, name)  # calls `__getattr__`, or raises an AttributeError
         if type(member) in (types.FunctionType, staticmethod, classmethod):
             self.ensure(member)
             return getattr(o, name)
@@ -584,21 +587,19 @@ class ReadingHooks(Knowledge):
         if hasattr(type(member), "__get__"):
             self._descriptor(kind, name, member)
             if whose_class(type(member)) == "python" and type(member) is not functools._lru_cache_wrapper:
-                self.decline(f"{name} is given by a {type(member).__name__}")
+                self.decline(f"a {type(member).__name__} computes the attribute {name}")
             return getattr(o, name)
         owner = next(each for each in kind.__mro__ if name in vars(each))
         if self.at(owner).status == FRESH:
             return member
         if tracked.status == ARGUMENT and held is not None:
-            self.decline(
-                f"an attribute of {self.called(o)}, a container among the arguments, is read that its class has"
-            )
+            self.decline(f"an attribute of the class of {self.called(o)}, a container among the arguments, is read")
         return self.see(
             member, self._class(kind), ("member", name), guard=whose_class(owner) == "user" or not callable(member)
         )
 
     def _descriptor(self, kind: type, name: str, member: Any) -> None:
-        """Record an object whose class has methods that hide the instance's attribute of its name."""
+        """Record a descriptor that a class holds under a name, and let its methods be instrumented."""
         owner = next(each for each in kind.__mro__ if name in vars(each))
         if self.at(owner).status == FRESH:
             self.fresh(member)
@@ -654,11 +655,11 @@ class ReadingHooks(Knowledge):
             return self.see(value, at or self.root(o), ("attribute", name), guard=False) if outside else value
         if type(member).__module__ == "enum" or type(member) is types.DynamicClassAttribute:
             return value if self.is_known(value) else self.fresh(value)
-        self.decline(f"{name} is given by a {type(member).__name__}")
+        self.decline(f"a {type(member).__name__} computes the attribute {name}")
         return value
 
     def _is_instance(self, o: Any, kind: type, held: Any) -> None:
-        """Make a condition of an object's class, and of its table of attributes."""
+        """Make an object's class, and the identity of its ``__dict__``, a condition."""
         if kind in CONTAINERS:
             return
         tracked = self.at(o)
@@ -669,13 +670,13 @@ class ReadingHooks(Knowledge):
             self.require(operator.attrgetter("__dict__"), o, held, name, ("table", id(o)))
 
     def _is_substituted(self, value: Any) -> bool:
-        """Return whether a module holds a tensor only for a call of `functional_call`: it is there at no other time."""
+        """Return whether a tensor is in its module only during a call of `functional_call`."""
         return bool(FUNCTIONAL_STATE) and any(
             value is one for lent in list(FUNCTIONAL_STATE.values()) for one in lent.values.values()
         )
 
     def writing_attribute(self, o: Any, name: str) -> Any:
-        """Save the attributes of an outer object before one is set or deleted."""
+        """Save the attributes of an outer object before one of them is set or deleted."""
         if isinstance(o, Tensor):
             if not hasattr(type(o), name):
                 if id(o) in self.known or id(o) in self.arguments or not self._is_of_call(o):
@@ -712,7 +713,10 @@ class ReadingHooks(Knowledge):
         return o
 
     def deleting_attribute(self, o: Any, name: str) -> Any:
-        """Save them likewise before one is deleted: set again it is the last, so the set of others is a condition."""
+        """Save the attributes of an outer object before one is deleted.
+
+        The function may set it again, which puts it last; so names and order of the attributes become a condition.
+        """
         self.writing_attribute(o, name)
         held = o if isinstance(o, type | types.ModuleType) else instance_dict(o)
         _, names = self._contents_before.get(id(held), (held, ()))
@@ -720,12 +724,12 @@ class ReadingHooks(Knowledge):
             if held is o:
                 self.decline(f"the attribute {name} of {self.called(o)} is deleted")
             else:
-                what = f"which attributes {self.called(o)} has"
-                self.require(equals(list, list(names)), held, True, what, ("names", id(held)))
+                text = f"which attributes {self.called(o)} has"
+                self.require(equals(list, list(names)), held, True, text, ("names", id(held)))
         return o
 
     def _before_writing(self, o: Any, name: str, tracked: Tracked) -> None:
-        """Make the value of an attribute that is about to be set or deleted a condition."""
+        """Make the value of an attribute a condition before it is set or deleted."""
         held = vars(o) if isinstance(o, types.ModuleType) else instance_dict(o)
         if tracked.status == ARGUMENT and held is not None and name in held:
             fields = member_of(type(o), "__dataclass_fields__")
@@ -806,14 +810,14 @@ class ReadingHooks(Knowledge):
             return value
         at = tracked.at or self.root(o)
         if isinstance(o, dict) and not isinstance(key, Tensor):
-            value = dict.get(o, key, MISSING)  # once: a key may count how often its hash is computed
+            value = dict.get(o, key, MISSING)  # only once: a key may count the calls of its `__hash__`
             if value is MISSING:
                 makes = member_of(kind, "__missing__")
                 if type(makes) not in (type(MISSING), types.FunctionType):
-                    self.decline(f"{self.name(at)} makes an entry that it has not")
+                    self.decline(f"{self.name(at)} creates a missing entry")
                 if type(member_of(type(key), "__hash__")) is types.FunctionType:
                     self.decline(
-                        f"{self.name(at)} has no entry for a {type(key).__name__}, which has a hash of its own"
+                        f"{self.name(at)} has no entry for a {type(key).__name__}, whose class defines __hash__"
                     )
                 else:
                     self.missing(o, key, self.name(at, ("item", key)))
@@ -838,7 +842,7 @@ class ReadingHooks(Knowledge):
         return value
 
     def length(self, o: Any) -> None:
-        """Make the number of entries of a container from outside a condition."""
+        """Make the number of entries of an outer container a condition."""
         tracked = self.at(o)
         if (
             tracked.status == FOUND
@@ -850,7 +854,7 @@ class ReadingHooks(Knowledge):
             self.require(count, o, count(o), f"how many entries {self.called(o)} has", ("len", id(o)))
 
     def writing_item(self, o: Any) -> Any:
-        """Save the content of an outer container before an entry is set or deleted."""
+        """Save the content of an outer container before an entry is set or deleted; return the object to do that on."""
         if isinstance(o, Tensor):
             return o
         kind = type(o)
@@ -897,21 +901,21 @@ class ReadingHooks(Knowledge):
             return v
         if kind is types.GeneratorType:
             if tracked.status != FRESH:
-                self.decline("a generator from outside goes on")
+                self.decline("a generator from outside is resumed")
             self.driven[id(v.gi_frame)] = v.gi_frame
             return v
         self.ensure(v)
         if tracked.status == FOUND and whose_class(kind) == "python":
-            self.decline(f"a {kind.__name__} from outside is gone through")
+            self.decline(f"a {kind.__name__} from outside is iterated over")
         if whose_class(kind) == "agrad":
             self.read_by_agrad(v)
             return self.fresh_all(list(v))
         return v
 
-    # -- what C, or text, makes of a value ----------------------------------------------------------------------------
+    # -- reads as a whole: by C, by agrad, or for a text --------------------------------------------------------------
 
     def use(self, v: Any, depth: int = 0) -> Any:
-        """Record a value that is read with everything it holds."""
+        """Record that a value is read with everything it holds."""
         kind = type(v)
         if kind is float or kind is int:
             self.condition(v)
@@ -953,12 +957,12 @@ class ReadingHooks(Knowledge):
         return v
 
     def refuse_nan(self, key: Any) -> None:
-        """Give up if a NaN is looked for: its identity decides, and that cannot be a condition."""
+        """Decline if a NaN is searched for: its identity decides, and cannot be a condition."""
         if isinstance(key, float) and math.isnan(key):
-            self.decline("a NaN is looked for in a container")
+            self.decline("a container is searched for a NaN")
 
     def hashed(self, key: Any) -> None:
-        """Record an object that becomes a key or a member of a set: its hash and its equality are used."""
+        """Record an object that becomes a key, or a member of a set: Python calls its ``__hash__`` and ``__eq__``."""
         kind = type(key)
         if kind in PLAIN:
             self.condition(key)
@@ -973,13 +977,13 @@ class ReadingHooks(Knowledge):
             self.read_unobserved(key)
 
     def condition(self, number: Any) -> None:
-        """Make a number a condition, if the program computes it."""
+        """Make the value of a number a condition if the program receives or computes the number."""
         traced = self.tracer.traced_of(number)
         if traced is not None:
             self.tracer.condition(traced)
 
     def read_by_agrad(self, value: Any, depth: int = 0) -> None:
-        """Record everything that agrad's own code may read of its argument."""
+        """Record everything that agrad's own code may read of an argument."""
         kind = type(value)
         if kind is int or kind is slice:
             for part in (value.start, value.stop, value.step) if kind is slice else (value,):
@@ -1030,7 +1034,7 @@ class ReadingHooks(Knowledge):
                 self.read_by_agrad(inner, depth + 1)
 
     def read_unobserved(self, o: Any, depth: int = 0) -> None:
-        """Record everything that Python code which is not instrumented, or a pattern, reads of an object: any attribute."""
+        """Record everything that a pattern, or Python code without instrumentation, may read of an object: any attribute."""
         self.read_by_agrad(o)
         held = instance_dict(o)
         status = self.at(o).status
@@ -1038,13 +1042,13 @@ class ReadingHooks(Knowledge):
             for inside in [*(held or {}).values(), *(slots_of(o) or {}).values()]:
                 self.use(inside, depth + 1)
         if status == ARGUMENT and held is not None:
-            fields = member_of(type(o), "__dataclass_fields__")  # its key contains these, and no others
+            fields = member_of(type(o), "__dataclass_fields__")  # the key of the call contains only these
             for name in held:
                 if fields is MISSING or name not in fields:
                     self.decline(f"an attribute of {self.called(o)}, a container among the arguments, is read")
 
     def _all_of(self, o: Any, at: Found, depth: int) -> None:
-        """Record all attributes of an outer object."""
+        """Make all attributes of an outer object conditions."""
         held = instance_dict(o)
         self._is_instance(o, type(o), held)
         if held is not None:
@@ -1072,7 +1076,7 @@ class ReadingHooks(Knowledge):
     # -- optimisers ---------------------------------------------------------------------------------------------------
 
     def see_settings(self, o: Any) -> None:
-        """Record the paths to the tensors of an optimiser or a schedule, which reports all other reads to the recorder."""
+        """Record the paths to the tensors of an optimiser or a schedule; it reports all its other reads to the recorder."""
         if id(o) in self._whole:
             return
         self._whole[id(o)] = o
@@ -1127,7 +1131,7 @@ class ReadingHooks(Knowledge):
                     self.optimizer_state.update(map(id, self.order[count:]))
 
 
-#: Members of `sys` and `os` that do not change in a process.
+#: Members of `sys` and `os` that are constant within a process.
 UNCHANGING: Final = frozenset(
     {
         "version_info",
@@ -1146,7 +1150,7 @@ UNCHANGING: Final = frozenset(
 
 
 class IndexProbe:
-    """Replaces an array, or a list, where entries are set: it checks the key, and the values."""
+    """Stands for an array or a list whose entry is set or deleted, and records what that reads of key and value."""
 
     __slots__ = ("_of", "_tracker")
 
@@ -1167,7 +1171,7 @@ class IndexProbe:
 
 
 def is_basic(key: Any) -> bool:
-    """Return whether a key of an array selects the same elements for any values: numbers, slices, or one array of integers."""
+    """Return whether an array's key selects elements regardless of their values: numbers, slices, an array of integers."""
     if isinstance(key, tuple):
         return all(type(part) in (int, slice, type(None), type(...)) for part in key)
     return type(key) in (int, slice, type(None), type(...)) or (
@@ -1182,19 +1186,20 @@ def is_data(member: Any) -> bool:
 
 
 def is_dataclass(kind: type) -> bool:
-    """Return whether methods generated by Python read instances of a class when C calls them: dataclasses."""
+    """Return whether a class is a dataclass: its generated methods, which have no source, read instances unobserved."""
     return member_of(kind, "__dataclass_fields__") is not MISSING
 
 
 def count_of_slots(o: Any) -> int:
-    """Return how many slots of an object hold something."""
+    """Return the number of an object's slots that hold a value."""
     return len(slots_of(o) or ())
 
 
 def layout_of(array: Any) -> Any:
-    """Return how an array lies in memory, and whether it can be written to."""
+    """Return the shape, strides and flags of an array."""
     return array.shape, array.strides, array.flags.num
 
 
 def _lacks(name: str, o: Any) -> bool:
+    """Return whether an object has no attribute of a name."""
     return not hasattr(o, name)
