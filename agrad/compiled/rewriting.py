@@ -1,8 +1,8 @@
-"""Recompile a function's code from its source, with a hook at every read, call, change and branch.
+"""Recompile a function from its source, with a hook at every read, call, change and branch.
 
-The source counts only if it is the text of this very code. So the function's part of the syntax tree is first compiled
-unchanged, within no more scopes than it needs. If that gives the same code, the same part with hooks is compiled, and
-nested code objects are matched one by one.
+The source must be the text of this very code. So the function's part of the syntax tree is first compiled unchanged, within
+no more scopes than it needs. If that gives the same code, the part is compiled again with hooks, and the nested code objects
+of both are paired.
 """
 
 from __future__ import annotations
@@ -17,37 +17,36 @@ from typing import Any, TypeVar
 
 from agrad.compiled.instrumentation import CURRENT, FUTURE, HOOKS, Pattern
 
-#: Placeholder for `HOOKS` in the tree, whose constants are plain: it is replaced after compiling.
+#: Placeholder for `HOOKS`: a tree can hold only plain constants, so `HOOKS` replaces it in the compiled code.
 MARK = "\0hooks\0"
 
-#: The argument of functions that only exist for their cell: no source contains such a name.
+#: The argument of functions that exist only for their cell; no source can contain such a name.
 READER = ".reader"
 
-#: A value on its way to its targets: no source contains such a name.
+#: The variable that holds a value until all its targets are bound; no source can contain such a name.
 VALUE_NAME = ".value"
 
-#: Flags of code: a function's, a nested function's, and those of coroutines and asynchronous generators.
+#: Flags of code objects: of functions, of nested functions, and of coroutines and asynchronous generators.
 OPTIMIZED, NESTED, ASYNC = 0x1, 0x10, 0x80 | 0x200
 
-#: The number of files whose trees are kept.
+#: The number of files whose trees, and imported names, are cached.
 FILES = 16
 
-#: By the id of a plain code object: that object, the instrumented one, and the lines that were known if it is None.
+#: By the ``id`` of a plain code object: that object, and its instrumented twin, or None and the lines that had none.
 _TWINS: dict[int, tuple[CodeType, CodeType | None, list[str] | None]] = {}
 
-#: By name, the lines of a file and their tree: for the files used last.
+#: By file: its lines and their tree, for the files used last.
 _TREES: dict[str, tuple[list[str], ast.Module]] = {}
 
-#: By name, the lines of a file and the names that it appears to import.
+#: By file: its lines and the names that they appear to import.
 _IMPORTS: dict[str, tuple[list[str], frozenset[str]]] = {}
 
-#: Whether annotations are separate functions, which run on demand.
+#: Whether annotations are functions of their own, which run on demand.
 LAZY_ANNOTATIONS = sys.version_info >= (3, 14)
 
 T = TypeVar("T")
 
-#: Whether the variables of a comprehension in a class are hidden in the class's code, and become visible in a changed
-#: copy.
+#: Whether the code of a class hides the variables of its comprehensions; `CodeType.replace` would make them visible.
 HIDES_COMPREHENSIONS = sys.version_info[:2] == (3, 12)
 
 LOAD, STORE, DEL = ast.Load(), ast.Store(), ast.Del()
@@ -57,7 +56,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
-#: Nodes that bind names other than by a target, or keep inner names to themselves.
+#: Nodes that bind names in another way than by a target, or have a scope for the names inside.
 BINDING: set[type[ast.AST]] = {
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.NamedExpr),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Global, ast.Nonlocal),
@@ -68,7 +67,7 @@ if sys.version_info >= (3, 12):
 
 
 class PlainCode:
-    """The plain code object behind an instrumented one, whose last constant it is."""
+    """Holds the plain code object of an instrumented one, as its last constant."""
 
     __slots__ = ("code",)
 
@@ -77,18 +76,18 @@ class PlainCode:
 
 
 def is_instrumented(code: CodeType) -> bool:
-    """Whether a code object is an instrumented one, of a requested function or of one nested in it."""
+    """Return whether a code object is instrumented."""
     return plain_code(code) is not None
 
 
 def plain_code(code: CodeType) -> CodeType | None:
-    """Return the plain code object behind an instrumented one."""
+    """Return the plain code object of an instrumented one; None for any other."""
     last = code.co_consts[-1] if code.co_consts else None
     return last.code if type(last) is PlainCode else None
 
 
 def instrumented(code: CodeType) -> CodeType | None:
-    """Return the code with hooks in place of that of a function or lambda.
+    """Return the instrumented twin of the code of a function or lambda.
 
     Parameters
     ----------
@@ -98,8 +97,8 @@ def instrumented(code: CodeType) -> CodeType | None:
     Returns
     -------
     CodeType or None
-        It is the same object at every call. None if no source compiles to the very code given, as for functions that
-        were created by ``exec`` or whose file has changed, and for coroutines and asynchronous generators.
+        The same object at every call. None if no source compiles to exactly this code, as for functions created by ``exec``
+        and after a change of the file; and for coroutines and asynchronous generators.
     """
     known = _TWINS.get(id(code))
     if known is not None and (known[1] is not None or known[2] is _cached_lines(code.co_filename)):
@@ -111,10 +110,10 @@ def instrumented(code: CodeType) -> CodeType | None:
     tracker, CURRENT.tracker = CURRENT.tracker, None  # the parser may itself be instrumented
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the user's source: issued when it was compiled first
+            warnings.simplefilter("ignore")  # Python has issued them when it compiled the user's source
             lines = linecache.getlines(code.co_filename)
             if not _find_twins(code, lines):
-                # Nothing is stale if the code was found, so files are only checked here.
+                # Only here may the cached lines be stale: lines that match the code are not
                 linecache.checkcache(code.co_filename)
                 newer = linecache.getlines(code.co_filename)
                 if newer is lines or not _find_twins(code, newer):
@@ -130,18 +129,18 @@ def _twin_of(code: CodeType) -> CodeType | None:
 
 
 def _cached_lines(file: str) -> list[str] | None:
-    """Return the known lines of a file, without searching for them."""
+    """Return the lines of a file that `linecache` holds, without reading the file."""
     entry: tuple[Any, ...] = linecache.cache.get(file, ())
     return entry[2] if len(entry) > 2 else None
 
 
 def _find_twins(code: CodeType, lines: list[str]) -> bool:
-    """Store the code with hooks of everything the lines define, if that is a code object's source."""
+    """Store the twins of a code object and of the code nested in it, if `lines` are its source; return whether they are."""
     if not lines:
         return False
     try:
         for node, found in _candidates(code, lines):
-            # Notebooks compile each statement of a cell by itself, without its imports.
+            # Notebooks compile each statement of a cell by itself, without the imports in other statements
             for imported in (found, frozenset[str]()) if found else (found,):
                 if _compiled(_isolated(node, node.body), code, imported) == code:
                     made = _compiled(Rewriter(code).target(node), code, imported)
@@ -150,20 +149,20 @@ def _find_twins(code: CodeType, lines: list[str]) -> bool:
                         return False
                     _TWINS.update((id(plain), (plain, twin, None)) for plain, twin in twins if _twin_of(plain) is None)
                     return _twin_of(code) is not None
-    except (SyntaxError, ValueError, RecursionError):  # not Python source, or nested too deeply for hooks
+    except (SyntaxError, ValueError, RecursionError):  # not Python's source, or nested too deeply with hooks
         pass
     return False
 
 
-# -- where a function stands in its text -----------------------------------------------------------------------------
+# -- finding a function in its file ----------------------------------------------------------------------------------
 
 
-#: A function, and its module's imports: Python calls methods of imported modules differently.
+#: A function, and the names that its module imports: Python compiles calls of their attributes differently.
 Candidate = tuple[ast.FunctionDef | ast.Lambda, frozenset[str]]
 
 
 def _candidates(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
-    """Go through the possible sources of a code object."""
+    """Yield the definitions that may be the source of a code object."""
     if code.co_name != "<lambda>":
         yield from _in_own_lines(code, lines)
     tree = _once_per_file(_TREES, code.co_filename, lines, lambda: ast.parse("".join(lines)))
@@ -181,19 +180,19 @@ def _candidates(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
 
 
 def _first_line(node: Any) -> int:
-    """Return the line at which a node begins, with its decorators."""
+    """Return the first line of a node, including its decorators."""
     decorators = getattr(node, "decorator_list", None)
     return int(decorators[0].lineno if decorators else node.lineno)
 
 
 def _covers(node: ast.AST, line: int) -> bool:
-    """Whether a line may be within a node."""
+    """Return whether a line may lie within a node."""
     last = getattr(node, "end_lineno", None)
     return last is None or _first_line(node) <= line <= last
 
 
 def _once_per_file(known: dict[str, tuple[list[str], T]], file: str, lines: list[str], make: Callable[[], T]) -> T:
-    """Return the data derived from the lines of a file, once for all its functions."""
+    """Return data made from the lines of a file, cached for all its functions."""
     entry = known.pop(file, None)
     if entry is None or entry[0] is not lines:
         entry = lines, make()
@@ -204,7 +203,7 @@ def _once_per_file(known: dict[str, tuple[list[str], T]], file: str, lines: list
 
 
 def _imported_by(tree: ast.Module) -> frozenset[str]:
-    """Return the names that a module binds by imports."""
+    """Return the names that a module imports outside of functions and classes."""
     found: set[str] = set()
     stack: list[ast.AST] = [*tree.body]
     while stack:
@@ -217,7 +216,7 @@ def _imported_by(tree: ast.Module) -> frozenset[str]:
 
 
 def _imported(lines: list[str]) -> frozenset[str]:
-    """Guess the names that a module binds by imports, without parsing everything."""
+    """Guess the names that a module imports, by parsing only lines that look like imports."""
     found: list[str] = []
     is_within = False
     for i, line in enumerate(lines):
@@ -234,12 +233,12 @@ def _imported(lines: list[str]) -> frozenset[str]:
             found.append(rest)
     try:
         return _imported_by(ast.parse("".join(found)))
-    except SyntaxError:  # part of a source: the whole file decides
+    except SyntaxError:  # these lines alone are no source: `_candidates` parses the whole file
         return frozenset()
 
 
 def _in_own_lines(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
-    """Return the function in the lines that a code object names, without parsing others."""
+    """Yield the function that begins at a code object's first line, without parsing the rest of the file."""
     first = code.co_firstlineno
     if not 1 <= first <= len(lines):
         return
@@ -256,7 +255,7 @@ def _in_own_lines(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
     text = "\n" * (first - 2) + "if 1:\n" + own if indent and first > 1 else "\n" * (first - 1) + own
     try:
         node: ast.AST = ast.parse(text).body[0]
-    except SyntaxError:  # they end elsewhere: the whole file decides
+    except SyntaxError:  # the function ends elsewhere: `_candidates` parses the whole file
         return
     if isinstance(node, ast.If):
         node = node.body[0]
@@ -281,7 +280,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _scopes_around(code: CodeType) -> list[tuple[str, bool]]:
-    """Return the names of the enclosing scopes of a function, from the outside, and whether each is a class."""
+    """Return the names of the scopes around a function, outermost first, and whether each is a class."""
     scopes: list[tuple[str, bool]] = []
     for name in code.co_qualname.split(".")[:-1]:
         if name == "<locals>":
@@ -292,7 +291,7 @@ def _scopes_around(code: CodeType) -> list[tuple[str, bool]]:
 
 
 def _compiled(node: ast.FunctionDef | ast.Lambda, code: CodeType, imported: frozenset[str]) -> CodeType:
-    """Compile a function in scopes in which its names have the same meaning as in a code object."""
+    """Compile a function within scopes in which its names mean the same as in a code object."""
     scopes = _scopes_around(code)
     has_class = any(is_class for _, is_class in scopes)
     bound = [ast.arg(name) for name in code.co_freevars if name != "__class__" or not has_class]
@@ -304,7 +303,7 @@ def _compiled(node: ast.FunctionDef | ast.Lambda, code: CodeType, imported: froz
         else:
             body = [ast.FunctionDef(name, _arguments(bound), body, [], **NO_PARAMETERS)]
         depth += 1
-    # In type parameters, or global in spite of that
+    # The scope around it is one of type parameters, or its name is declared global in a function
     if code.co_flags & NESTED and all(is_class for _, is_class in scopes):
         name = scopes[0][0] if scopes else code.co_name
         body = [ast.FunctionDef("around", _arguments(bound), [ast.Global([name]), *body], [], **NO_PARAMETERS)]
@@ -319,12 +318,12 @@ def _compiled(node: ast.FunctionDef | ast.Lambda, code: CodeType, imported: froz
     return made
 
 
-#: The field of a definition without type parameters.
+#: The field ``type_params`` of a definition without any, if this version of Python has the field.
 NO_PARAMETERS: dict[str, Any] = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}
 
 
 def _locate(node: ast.AST) -> None:
-    """Give the generated nodes around a function a position."""
+    """Give a position to the generated nodes around a function."""
     if "lineno" in node._attributes and getattr(node, "lineno", None) is None:
         node.lineno = node.end_lineno = 1  # type: ignore[attr-defined]
         node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
@@ -340,7 +339,7 @@ def _arguments(names: list[ast.arg], vararg: ast.arg | None = None) -> ast.argum
 
 
 def _isolated(node: ast.FunctionDef | ast.Lambda, body: Any) -> ast.FunctionDef | ast.Lambda:
-    """Return a function with another body, and without the parts that its scope evaluates."""
+    """Return a function with another body, and without what the scope around evaluates: defaults, annotations, decorators."""
     old = node.args
 
     def bare(names: list[ast.arg]) -> list[ast.arg]:
@@ -359,7 +358,7 @@ def _isolated(node: ast.FunctionDef | ast.Lambda, body: Any) -> ast.FunctionDef 
 
 
 def _node_at(place: Any, kind: Callable[..., Any], *fields: Any, **more: Any) -> Any:
-    """Create a node at the position of another one."""
+    """Create a node of a kind at the position of another node."""
     return kind(
         *fields,
         **more,
@@ -371,7 +370,7 @@ def _node_at(place: Any, kind: Callable[..., Any], *fields: Any, **more: Any) ->
 
 
 def _pair_codes(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, CodeType]]) -> CodeType | None:
-    """Return an instrumented code object with its hooks, and register its nested ones; None if they differ."""
+    """Return the instrumented code of a plain one, and add it and the nested ones to `twins`; None if the two differ."""
     if plain.co_flags & ASYNC:
         return plain
     if HIDES_COMPREHENSIONS and plain.co_nlocals and not plain.co_flags & OPTIMIZED:
@@ -394,8 +393,7 @@ def _pair_codes(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, Cod
     constants = [
         HOOKS if type(value) is str and value == MARK else replaced.get(id(value), value) for value in made.co_consts
     ]
-    # Code that needs neither hooks nor names is kept. Other code without them belongs to annotations and type
-    # parameters.
+    # Code without hooks is complete if it uses no names; otherwise it belongs to annotations or type parameters
     is_whole = any(value is HOOKS for value in constants) or not (plain.co_names or plain.co_freevars)
     is_whole = is_whole or not plain.co_flags & OPTIMIZED
     if is_whole:
@@ -407,7 +405,7 @@ def _pair_codes(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, Cod
 
 
 def _shape(code: CodeType) -> tuple[Any, ...]:
-    """Return the part of code that hooks do not change."""
+    """Return the properties of code that hooks do not change."""
     return (
         code.co_name,
         code.co_firstlineno,
@@ -423,7 +421,7 @@ def _shape(code: CodeType) -> tuple[Any, ...]:
 
 
 def mangled(name: str, private: str | None) -> str:
-    """Return a name as the text of a class means it."""
+    """Return a name as Python mangles it within the class `private`."""
     if private is None or name[:2] != "__" or name[-2:] == "__" or "." in name:
         return name
     return f"_{private.lstrip('_')}{name}" if private.strip("_") else name
@@ -432,7 +430,14 @@ def mangled(name: str, private: str | None) -> str:
 class Scope:
     """The names that a function, class or comprehension binds itself.
 
-    `kind` is "function", "class" or "comprehension".
+    Parameters
+    ----------
+    kind : {"function", "class", "comprehension"}
+        The kind of scope.
+    parent : Scope or None
+        The scope around it.
+    bound : iterable of str, optional
+        Names that it binds, such as parameters.
     """
 
     def __init__(self, kind: str, parent: Scope | None, bound: Iterable[str] = ()) -> None:
@@ -447,7 +452,7 @@ class Scope:
         names: list[str] = []
         stack = [(node, False) for node in nodes if node is not None]
         while stack:
-            node, is_within = stack.pop()  # a comprehension, which keeps its names, except those of `:=`
+            node, is_within = stack.pop()  # within a comprehension, only `:=` binds names of this scope
             kind = type(node)
             if kind is ast.Name:
                 if not is_within and type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
@@ -494,7 +499,7 @@ class Scope:
         return self
 
     def kind_of(self, name: str) -> str:
-        """Return the kind of a name: "local", "free", "global", or in a class one of its own ("own" or "own free")."""
+        """Return the kind of a name: "local", "free" or "global"; in the body of a class "own", or "own free" if it may be free."""
         scope: Scope = self
         while scope.kind == "comprehension":
             if name in scope.bound:
@@ -519,7 +524,7 @@ class Scope:
         return "free" if scope._is_free(name) else "global"
 
     def _is_free(self, name: str) -> bool:
-        """Whether an enclosing scope binds a name for it."""
+        """Return whether a scope around this one binds a name for it."""
         scope = self.parent
         while scope is not None:
             if scope.kind == "class":
@@ -587,7 +592,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 
 
 def is_constant(node: ast.expr | None) -> bool:
-    """Whether Python computes an expression when it compiles, or might."""
+    """Return whether the compiler may replace an expression by its value."""
     if isinstance(node, ast.Constant):
         return True
     if isinstance(node, ast.BinOp):
@@ -598,12 +603,12 @@ def is_constant(node: ast.expr | None) -> bool:
 
 
 def is_pattern(target: ast.expr) -> bool:
-    """Whether a target unpacks."""
+    """Return whether a target unpacks a value."""
     return isinstance(target, ast.Tuple | ast.List)
 
 
 def pattern_of(target: Any) -> Pattern:
-    """Return which elements of a target unpack themselves, and the position of the starred one."""
+    """Return the patterns of a target's elements, None for one that does not unpack; and the position of the starred one."""
     elements, star = [], -1
     for i, element in enumerate(target.elts):
         part = element
@@ -614,7 +619,7 @@ def pattern_of(target: Any) -> Pattern:
 
 
 class SourceSpan:
-    """A position in the source, of one line at most."""
+    """A position in the source, within one line."""
 
     __slots__ = ("col_offset", "end_col_offset", "end_lineno", "lineno")
 
@@ -626,7 +631,7 @@ class SourceSpan:
 
 
 def position_of(node: Any) -> Any:
-    """Return the position that Python reports for a node: for an attribute over several lines, that of its name."""
+    """Return the position that Python reports for a node: for an attribute that spans lines, the position of its name."""
     if node.lineno == node.end_lineno:
         return node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -637,48 +642,48 @@ def position_of(node: Any) -> Any:
 
 
 class Rewriter:
-    """Creates the tree of a function with hooks, leaving the given one unchanged."""
+    """Makes the tree of a function with hooks, and leaves the given tree unchanged."""
 
     def __init__(self, code: CodeType) -> None:
         classes = [name for name, is_class in _scopes_around(code) if is_class]
-        #: The class whose private names are meant.
+        #: The class that mangles private names here.
         self.private: str | None = classes[-1] if classes else None
         self.scope: Scope = Scope("function", None, code.co_freevars)
         if classes:
             self.scope = Scope("class", self.scope)
-        #: The names other than locals that the current statement binds.
+        #: The global and nonlocal names that the current statement binds.
         self.stored: list[tuple[str, str]] = []
         self.are_annotations_evaluated: bool = not LAZY_ANNOTATIONS and not code.co_flags & ANNOTATIONS
 
     def target(self, node: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
-        """Return a function with hooks in its body."""
+        """Return the function with hooks in its body."""
         return _isolated(node, self.body_of(node))
 
     # -- making nodes -------------------------------------------------------------------------------------------------
 
     def hook(self, at: Any, name: str, *args: Any, keywords: Sequence[ast.keyword] = ()) -> ast.expr:
-        """Create the call of a hook; arguments that are not nodes become constants."""
+        """Return the call of a hook; arguments that are not nodes become constants."""
         place = position_of(at)
         nodes = [arg if isinstance(arg, ast.AST) else _node_at(place, ast.Constant, arg) for arg in args]
         called = _node_at(place, ast.Attribute, _node_at(place, ast.Constant, MARK), name, LOAD)
         return _node_at(place, ast.Call, called, nodes, list(keywords))  # type: ignore[no-any-return]
 
     def hook_statement(self, at: Any, name: str, *args: Any) -> ast.stmt:
-        """Create a statement from the call of a hook."""
+        """Return the call of a hook as a statement."""
         return _node_at(position_of(at), ast.Expr, self.hook(at, name, *args))  # type: ignore[no-any-return]
 
     def reader(self, at: Any, name: str) -> ast.expr:
-        """Create a function whose closure is the cell of a name."""
+        """Return a lambda whose closure is the cell of a name."""
         argument = _node_at(at, ast.arg, READER)
         return _node_at(at, ast.Lambda, _arguments([], argument), _node_at(at, ast.Name, name, LOAD))  # type: ignore[no-any-return]
 
     def visit(self, node: Any) -> Any:
-        """Return the replacement of a node: itself, another one, or for statements also several."""
+        """Return the replacement of a node: a node, or for a statement also a list."""
         visitor = VISITORS.get(type(node))
         return self.rebuilt(node) if visitor is None else visitor(self, node)
 
     def rebuilt(self, node: Any, **known: Any) -> Any:
-        """Return a node with its parts replaced."""
+        """Return a node with replaced parts: the `known` ones, and the others visited."""
         fields, is_new = [], bool(known)
         for name in node._fields:
             value = getattr(node, name, None)
@@ -704,7 +709,7 @@ class Rewriter:
         return [self.visit(value) if isinstance(value, ast.AST) else value for value in values]
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Return statements with hooks, each preceded by those that announce the names it binds."""
+        """Return statements with hooks; before each, hooks announce the global and nonlocal names that it binds."""
         made: list[ast.stmt] = []
         for statement in body:
             outer, self.stored = self.stored, []
@@ -744,7 +749,7 @@ class Rewriter:
         return made
 
     def arguments(self, args: ast.arguments, *, are_annotated: bool) -> ast.arguments:
-        """Return the arguments of a definition, with the parts that the enclosing scope evaluates."""
+        """Return the arguments of a definition with hooks in defaults and annotations, which the scope around evaluates."""
 
         def one(name: ast.arg) -> ast.arg:
             if name.annotation is None or not are_annotated:
@@ -762,19 +767,21 @@ class Rewriter:
         )
 
     def decorators(self, node: Definition) -> list[ast.expr]:
-        """Return decorators with hooks, and innermost the one that reports the created object."""
+        """Return decorators with hooks, and innermost a hook that reports the object created."""
         made = [self.hook(d, "decorating", self.visit(d)) for d in node.decorator_list]
         at = SourceSpan(node.lineno, node.col_offset, node.col_offset + 1)
         return [*made, _node_at(at, ast.Attribute, _node_at(at, ast.Constant, MARK), "made", LOAD)]
 
     def within_parameters(self, node: Any) -> Scope:
-        """Return the scope around the content of a definition, which has its type parameters."""
+        """Return the scope around the body of a definition: that of its type parameters, if it has any."""
         parameters = [mangled(p.name, self.private) for p in getattr(node, "type_params", ())]
         return Scope("function", self.scope, parameters) if parameters else self.scope
 
     def visit_function(self, node: Any) -> Any:
         self.storing(node.name)
-        is_generic = bool(getattr(node, "type_params", None))  # its annotations have a scope of their own: unchanged
+        is_generic = bool(
+            getattr(node, "type_params", None)
+        )  # then annotations have a scope of their own, without hooks
         are_annotated = self.are_annotations_evaluated and not is_generic
         known: dict[str, Any] = {
             "decorator_list": self.decorators(node),
@@ -821,7 +828,7 @@ class Rewriter:
         inner = Scope("comprehension", outer, bound)
         generators = []
         for generator in node.generators:
-            values = self.visit(generator.iter)  # of the first one, without the names that the comprehension binds
+            values = self.visit(generator.iter)  # the scope around evaluates the first one
             self.scope = inner
             values = self.iterated_by(generator.iter, values, generator.target)
             ifs = [self.test(test) for test in generator.ifs]
@@ -843,7 +850,7 @@ class Rewriter:
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def test(self, node: Any) -> Any:
-        """Return an expression that decides a branch: Python tests the truth of its parts, and so do hooks."""
+        """Return an expression that decides a branch, with a hook wherever Python tests the truth of a part."""
         if isinstance(node, ast.BoolOp):
             return self.rebuilt(node, op=node.op, values=[self.test(value) for value in node.values])
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -858,17 +865,17 @@ class Rewriter:
         return made if is_constant(node) or is_debug(node) else self.hook(node, "truth", made)
 
     def returned(self, node: Any) -> Any:
-        """Return an expression whose value a function passes out."""
+        """Return an expression whose value a function returns or yields."""
         return node if is_constant(node) else self.hook(node, "returned", self.visit(node))
 
     def iterated_by(self, node: Any, made: Any, target: Any = None) -> Any:
-        """Return an expression that is iterated over by a target of each element."""
+        """Return an expression over which Python iterates: `made` is `node` with hooks, and `target` gets each element."""
         if target is not None and is_pattern(target):
             return self.hook(node, "unpacking", made, pattern_of(target))
         return made if is_constant(node) else self.hook(node, "iterated", made)
 
     def unpacked(self, node: Any, made: Any, target: Any) -> Any:
-        """Return an expression whose value a target unpacks."""
+        """Return an expression whose value a target unpacks; `made` is the expression with hooks."""
         pattern = pattern_of(target)
         if any(pattern[0]):
             return self.hook(node, "unpacked", made, pattern)
@@ -910,7 +917,7 @@ class Rewriter:
         return self.rebuilt(node, value=self.hook(node, "writing_item", made), slice=key)
 
     def key(self, node: Any) -> Any:
-        """Return an expression for the content of brackets."""
+        """Return an expression for the content of the brackets of a subscript."""
         if isinstance(node, ast.Slice):
             parts = [None if part is None else self.visit(part) for part in (node.lower, node.upper, node.step)]
             return self.hook(node, "slice", *parts)
@@ -958,7 +965,7 @@ class Rewriter:
         return self.hook(node, "compare", OPERATORS[type(node.ops[0])], left, right)
 
     def chained(self, node: ast.Compare, *, is_tested: bool) -> Any:
-        """Return a chained comparison, of operands that perform the original comparison when compared by ``<``."""
+        """Return a chained comparison by ``<`` of operands whose ``__lt__`` performs the original comparison."""
         operands = [node.left, *node.comparators]
         ops = [*(OPERATORS[type(op)] for op in node.ops), None]
         made = [
@@ -1032,24 +1039,24 @@ class Rewriter:
         ]
 
     def report_starred(self, target: Any) -> Iterator[ast.stmt]:
-        """Yield statements that report the lists which Python creates for starred names of a target."""
+        """Yield statements that report the lists that Python creates for starred names of a target."""
         for part in ast.walk(target):
             if isinstance(part, ast.Starred) and isinstance(part.value, ast.Name):
                 yield self.report_made(part, part.value.id)
 
     def report_made(self, at: Any, name: str) -> ast.stmt:
-        """Return a statement that reports the object that Python has created for a name."""
+        """Return a statement that reports the object that Python has created and bound to a name."""
         at = position_of(at)
         return _node_at(at, ast.Expr, self.hook(at, "made", _node_at(at, ast.Name, name, LOAD)))  # type: ignore[no-any-return]
 
     def deleting_value(self, at: Any, body: list[ast.stmt]) -> ast.stmt:
-        """Return statements after which no value is kept."""
+        """Return statements in a ``try`` that finally deletes the variable `VALUE_NAME`."""
         place = position_of(at)
         gone = _node_at(place, ast.Delete, [_node_at(place, ast.Name, VALUE_NAME, DEL)])
         return _node_at(at, ast.Try, body, [], [], [gone])  # type: ignore[no-any-return]
 
     def value_for(self, at: Any, target: Any) -> Any:
-        """Return an expression for the kept value, in the form for a target."""
+        """Return an expression for the value of `VALUE_NAME`, as a target takes it."""
         kept = _node_at(position_of(at), ast.Name, VALUE_NAME, LOAD)
         return self.unpacked(kept, kept, target) if is_pattern(target) else kept
 
@@ -1115,16 +1122,14 @@ class Rewriter:
             kinds: list[ast.expr] = []
             pattern = self.pattern(case.pattern, kinds)
             guard = None if case.guard is None else self.test(case.guard)
-            for (
-                kind
-            ) in kinds:  # loaded by Python where the pattern is tried: reported before, by a case that never matches
+            for kind in kinds:  # the pattern itself cannot have a hook: a case before it, which never matches, has it
                 nothing, no_test = _node_at(kind, ast.MatchAs), self.hook(kind, "unmatched", self.visit(kind))
                 cases.append(ast.match_case(nothing, no_test, [_node_at(position_of(kind), ast.Pass)]))
             cases.append(ast.match_case(pattern, guard, [*self.report_rests(case.pattern), *self.block(case.body)]))
         return self.rebuilt(node, subject=self.hook(node.subject, "matched", self.visit(node.subject)), cases=cases)
 
     def report_rests(self, pattern: ast.pattern) -> Iterator[ast.stmt]:
-        """Yield statements that report the lists and dicts which Python creates for the rest of a pattern's match."""
+        """Yield statements that report the lists and dicts that Python creates for starred parts of a pattern."""
         for part in ast.walk(pattern):
             if isinstance(part, ast.MatchStar | ast.MatchMapping):
                 name = part.name if isinstance(part, ast.MatchStar) else part.rest
@@ -1132,7 +1137,7 @@ class Rewriter:
                     yield self.report_made(part, mangled(name, self.private))
 
     def pattern(self, node: Any, kinds: list[ast.expr]) -> Any:
-        """Return a pattern whose values are loaded by hooks, and collect the classes in it."""
+        """Return a pattern whose values are loaded by hooks; add the classes in it to `kinds`."""
         if isinstance(node, ast.MatchValue):
             return self.rebuilt(node, value=self.compared_with(node.value))
         if isinstance(node, ast.MatchMapping):
@@ -1154,14 +1159,14 @@ class Rewriter:
         return node
 
     def compared_with(self, node: Any) -> Any:
-        """Return a value of a pattern, which is a constant or a dotted name."""
+        """Return a value of a pattern (a constant or a dotted name); hooks load a dotted name."""
         if not isinstance(node, ast.Attribute):
             return node
         return _node_at(node, ast.Attribute, self.hook(node, "holding", self.visit(node)), "value", LOAD)
 
 
 def is_history_test(node: Any) -> bool:
-    """Whether a comparison is ``t.grad_fn is None`` or ``is not None``: it reveals only that there is a node."""
+    """Return whether a comparison is ``t.grad_fn is None`` or ``is not None``, which only reveals that there is a node."""
     other = node.comparators[0]
     return (
         isinstance(node.ops[0], ast.Is | ast.IsNot)
@@ -1173,19 +1178,19 @@ def is_history_test(node: Any) -> bool:
 
 
 def is_debug(node: ast.AST) -> bool:
-    """Whether a name is a constant."""
+    """Return whether a node is the constant ``__debug__``."""
     return isinstance(node, ast.Name) and node.id == "__debug__"
 
 
 def _is_docstring(statement: Any) -> bool:
-    """Whether a statement is a docstring if it is the first one."""
+    """Return whether a statement is a docstring, if it is the first one."""
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 _LESS = ast.Lt()
 CLASS_PATTERNS = ("patterns", "kwd_patterns")
-ANNOTATIONS = 0x1000000  # of `from __future__ import annotations`
+ANNOTATIONS = 0x1000000  # the flag of `from __future__ import annotations`
 
 VISITORS: dict[type[ast.AST], Callable[[Rewriter, Any], Any]] = {
     ast.FunctionDef: Rewriter.visit_function,
@@ -1231,4 +1236,4 @@ VISITORS: dict[type[ast.AST], Callable[[Rewriter, Any], Any]] = {
     ast.Del: Rewriter.visit_unchanged,
 }
 if sys.version_info >= (3, 12):
-    VISITORS[ast.TypeAlias] = Rewriter.visit_unchanged  # evaluated on demand, and stored under a local name
+    VISITORS[ast.TypeAlias] = Rewriter.visit_unchanged  # Python evaluates its value on demand, and binds a local name
