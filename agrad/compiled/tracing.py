@@ -41,7 +41,7 @@ class TracedFloat(float):
     tracer: Tracer
     array: Any
     used: bool  # its uses are observed
-    is_condition: bool  # so numbers computed from conditions alone are constant
+    is_condition: bool  # its value is one: numbers computed only from conditions are constant
 
     def __new__(cls, value: float, tracer: Tracer, array: Any) -> Self:
         made = super().__new__(cls, value)

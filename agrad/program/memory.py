@@ -1,4 +1,4 @@
-"""The method ``Program.memory``, which tells the memory that a program holds at each step; programs in notebooks."""
+"""``Program.memory``, the memory that a program holds at each step; and programs in notebooks."""
 
 from __future__ import annotations
 
