@@ -312,10 +312,7 @@ class ReadingHooks(Knowledge):
         constant = kind != "user" and isinstance(
             value, type | types.FunctionType | types.ModuleType | types.BuiltinFunctionType
         )
-        return self.see(value, self._module(module), ("item", name), guard=not constant)
-
-    def _module(self, module: types.ModuleType) -> Found:
-        return self.root(vars(module))
+        return self.see(value, self.root(held), ("item", name), guard=not constant)
 
     def _of_class(self, kind: type, name: str) -> Any:
         tracked = self.at(kind)
@@ -331,10 +328,11 @@ class ReadingHooks(Knowledge):
                     operator.attrgetter(name), kind, value, self.name(tracked.at, ("attribute", name)), (name, id(kind))
                 )
             return self.fresh_all(value) if isinstance(value, tuple) else value
-        if type(kind) is not type and member_of(type(kind), "__getattribute__") is not type.__getattribute__:
-            own = member_of(type(kind), "__getattribute__")
-            if type(own) is not types.WrapperDescriptorType:
-                return getattr(kind, name)
+        if (
+            type(kind) is not type
+            and type(member_of(type(kind), "__getattribute__")) is not types.WrapperDescriptorType
+        ):
+            return getattr(kind, name)
         owner = next((each for each in kind.__mro__ if name in vars(each)), None)
         meta = member_of(type(kind), name)
         if owner is None:
@@ -342,7 +340,7 @@ class ReadingHooks(Knowledge):
                 self.ensure(meta)
                 value = getattr(kind, name)
                 return value if self.is_known(value) else self.fresh(value)
-            return self.see(meta, self._class(type(kind)), ("member", name))
+            return self.see(meta, self.root(type(kind)), ("member", name))
         member = vars(owner)[name]
         if name == "__dict__":
             if whose_class(kind) == "user":
@@ -355,20 +353,17 @@ class ReadingHooks(Knowledge):
             guard = not steady or (
                 not isinstance(member, type | types.BuiltinFunctionType) and type(member) not in CONSTANT
             )
-            self.see(member, self._class(kind), ("member", name), guard=guard)
+            self.see(member, self.root(kind), ("member", name), guard=guard)
             if not hasattr(type(member), "__get__"):
                 return member
         value = getattr(kind, name)
         if type(member) is types.FunctionType or value is member:
             if value is member and type(member) is types.FunctionType and id(member) not in self.known:
-                self.see(member, self._class(kind), ("member", name), guard=False)
+                self.see(member, self.root(kind), ("member", name), guard=False)
             return value
         if not self.is_known(value):
             self.fresh(value)
         return value
-
-    def _class(self, kind: type) -> Found:
-        return self.root(kind)
 
     def _of_super(self, o: Any, name: str) -> Any:
         this, kind = o.__self__, o.__self_class__
@@ -389,7 +384,7 @@ class ReadingHooks(Knowledge):
             ):
                 owner = next(each for each in behind if name in vars(each))
                 if not isinstance(this, type) or whose_class(owner) == "user":
-                    self.see(member, self._class(owner), ("member", name))
+                    self.see(member, self.root(owner), ("member", name))
         value = getattr(o, name)
         if type(value) in (types.BuiltinFunctionType, types.MethodWrapperType, types.MethodType):
             self.fresh(value)
@@ -595,7 +590,7 @@ class ReadingHooks(Knowledge):
         if tracked.status == ARGUMENT and held is not None:
             self.decline(f"an attribute of the class of {self.called(o)}, a container among the arguments, is read")
         return self.see(
-            member, self._class(kind), ("member", name), guard=whose_class(owner) == "user" or not callable(member)
+            member, self.root(kind), ("member", name), guard=whose_class(owner) == "user" or not callable(member)
         )
 
     def _descriptor(self, kind: type, name: str, member: Any) -> None:
@@ -604,7 +599,7 @@ class ReadingHooks(Knowledge):
         if self.at(owner).status == FRESH:
             self.fresh(member)
         else:
-            self.see(member, self._class(kind), ("member", name), guard=False)
+            self.see(member, self.root(kind), ("member", name), guard=False)
         self.ensure(member)
         self.ensure_methods(type(member))
 
@@ -738,7 +733,7 @@ class ReadingHooks(Knowledge):
         if tracked.status != FOUND or isinstance(o, type):
             return
         if isinstance(o, types.ModuleType):
-            self._require_current(held, self._module(o), ("item", name), vars(o).get(name, MISSING))
+            self._require_current(held, self.root(held), ("item", name), vars(o).get(name, MISSING))
             return
         at = tracked.at or self.root(o)
         member = member_of(type(o), name)
