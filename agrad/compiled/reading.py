@@ -276,10 +276,10 @@ class ReadingHooks(Knowledge):
     def call_agrad(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call agrad's own code, and check whether it changes or keeps arrays that the call has created."""
         args, kwargs = [*map(self.for_agrad, args)], {name: self.for_agrad(a) for name, a in kwargs.items()}
-        lent = [self._passed_arrays[id(a)] for a in (*args, *kwargs.values()) if id(a) in self._passed_arrays]
-        made = self._call_native("agrad", function, args, kwargs)
-        for array, value in lent:
-            if not has_value(array, value):
+        passed = [self._used[id(a)] for a in (*args, *kwargs.values()) if id(a) in self._used]
+        made = self._below("agrad", function, args, kwargs)
+        for array, value in passed:
+            if not is_as(array, value):
                 self.decline(f"{self.called(array)} is written to by values of a tensor")
             elif may_view(made, array):
                 self.shared.append((array, value))
