@@ -791,7 +791,9 @@ class ReadingHooks(Knowledge):
             self.refuse_nan(key)
         if isinstance(key, Tensor):
             self.identity(key)
-        elif type(key) not in PLAIN:
+        elif type(key) is slice:
+            self.use(key)
+        else:
             self.hashed(key)
         if tracked.status != FOUND:
             value = o[key]
@@ -917,6 +919,10 @@ class ReadingHooks(Knowledge):
             return v
         if kind in PLAIN:
             return v
+        if kind is slice:
+            for bound in (v.start, v.stop, v.step):
+                self.use(bound)
+            return v
         if isinstance(v, Tensor):
             return v
         if is_array_or_scalar(v):
@@ -935,8 +941,6 @@ class ReadingHooks(Knowledge):
             return v
         if isinstance(v, type | types.ModuleType) or kind in CONSTANT:
             self.ensure(v)
-            return v
-        if isinstance(v, slice):
             return v
         tracked = self.at(v)
         self._graph(v)
@@ -1153,15 +1157,15 @@ class IndexProbe:
         self._tracker, self._of = tracker, of
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if isinstance(self._of, list):
-            if type(key) is slice:
-                value = self._tracker.iterated(value)
-        else:
-            self._tracker.use(key)
+        self._tracker.use(key)
+        if not isinstance(self._of, list):
             self._tracker.use(value)
+        elif type(key) is slice:
+            value = self._tracker.iterated(value)
         self._of[key] = value
 
     def __delitem__(self, key: Any) -> None:
+        self._tracker.use(key)
         del self._of[key]
 
 
