@@ -120,7 +120,8 @@ _FUNCTIONS = {
     """,
     "itertools": """
         dc view initial=d: accumulate
-        e view: chain pairwise zip_longest
+        e view: chain pairwise
+        e view fillvalue=p: zip_longest
         ed view: batched combinations combinations_with_replacement compress islice permutations
         e view repeat=d: product
         cd view: dropwhile filterfalse starmap takewhile
