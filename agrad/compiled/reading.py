@@ -113,7 +113,9 @@ class ReadingHooks(Knowledge):
                 self._stored[id(names), name] = names, name, names.get(name, MISSING)
         elif id(cell) in self._cells:
             value = contents_of(cell)
-            if id(cell) not in self._contents_before and value is not MISSING:
+            if id(cell) not in self._before and value is MISSING:
+                self.require(is_empty, cell, True, f"the variable {name}", ("empty", id(cell)))
+            elif id(cell) not in self._before:
                 self.see(value, self.root(cell), ("content", name))
             self.changing_cell(cell, value)
 
@@ -614,13 +616,7 @@ class ReadingHooks(Knowledge):
                 value = member.__get__(o)
             except AttributeError:
                 if outside:
-                    self.require(
-                        functools.partial(_lacks, name),
-                        o,
-                        True,
-                        self.name(at, ("attribute", name)),
-                        ("lacks", id(o), name),
-                    )
+                    self._require_absent(o, name, at)
                 return getattr(o, name)
             if not outside:
                 return value
@@ -652,6 +648,11 @@ class ReadingHooks(Knowledge):
             return value if self.is_known(value) else self.fresh(value)
         self.decline(f"a {type(member).__name__} computes the attribute {name}")
         return value
+
+    def _require_absent(self, o: Any, name: str, at: Found | None) -> None:
+        """Make it a condition that an outer object has no attribute of a name."""
+        text = self.name(at, ("attribute", name))
+        self.require(functools.partial(_lacks, name), o, True, text, ("lacks", id(o), name))
 
     def _is_instance(self, o: Any, kind: type, held: Any) -> None:
         """Make an object's class, and the identity of its ``__dict__``, a condition."""
@@ -699,6 +700,9 @@ class ReadingHooks(Knowledge):
         if member is not MISSING and is_data(member) and is_python_class(type(member)):
             self.ensure_methods(type(member))
             return o
+        if tracked.status != FRESH and is_kept_by_c(kind, name, member):
+            self.decline(f"{name} of {self.called(o)} is set")
+            return o
         self._before_writing(o, name, tracked)
         if tracked.status == FOUND and type(o) is types.FunctionType:
             self.changing(vars(o))
@@ -738,9 +742,12 @@ class ReadingHooks(Knowledge):
         at = tracked.at or self.root(o)
         member = member_of(type(o), name)
         if type(member) is SLOT:
+            self._is_instance(o, type(o), None)
             slots = slots_of(o) or {}
             if name in slots:
                 self.see(slots[name], at, ("attribute", name))
+            else:
+                self._require_absent(o, name, at)
         elif held is not None:
             self._is_instance(o, type(o), held)
             self._require_current(held, at, ("attribute", name), held.get(name, MISSING))
@@ -1182,6 +1189,18 @@ def is_data(member: Any) -> bool:
     """Return whether a member of a class takes precedence over the instance's attribute of the same name."""
     kind = type(member)
     return kind is property or hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+
+
+def is_kept_by_c(kind: type, name: str, member: Any) -> bool:
+    """Return whether C keeps an attribute of instances beside their ``__dict__`` and slots, as `__class__` or `args` of errors."""
+    if type(member) is SLOT:
+        return not is_python_class(next(each for each in kind.__mro__ if name in vars(each)))
+    return type(member) is types.GetSetDescriptorType
+
+
+def is_empty(cell: types.CellType) -> bool:
+    """Return whether a cell has no content."""
+    return contents_of(cell) is MISSING
 
 
 def is_dataclass(kind: type) -> bool:
