@@ -252,9 +252,9 @@ def refuse_changed_histories(tracer: Tracer) -> None:
 def guard_numbers(call: TracedCall) -> None:
     """Make numbers that agrad's own code has read unobserved conditions; refuse conditions in a call that changes an optimiser."""
     tracer = call.tracer
-    for live in tracer.traced_numbers:
-        if not live.used:
-            tracer.require_value(tracer.number_of(live.array), as_plain(live))
+    for traced in tracer.traced_numbers:
+        if not traced.used:
+            tracer.require_value(tracer.number_of(traced.array), as_plain(traced))
     if tracer.conditions and any(kind == "effect" for kind, *_ in tracer.prologue):
         raise CaptureError(
             f"capture: a value decides ({tracer.conditions[0].line}) in a call that changes an optimiser's state"

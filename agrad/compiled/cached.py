@@ -351,7 +351,7 @@ class CachedProgram:
         """Return, as a message, what the function does besides computing its results from its inputs; "" if nothing."""
         for condition in self.conditions:
             if condition.number not in self.floats:
-                return f"capture: a value decides which way it goes ({condition.line})"
+                return f"capture: the function branches on a value ({condition.line})"
         if self.hooks:
             return "capture: it registers hooks on what it computes"
         if self.placed_writes:

@@ -214,7 +214,7 @@ class Tracker(ReadingHooks):
     def out_of_agrad(self, value: Any) -> Any:
         """Return the result of agrad's code, with plain numbers in place of numbers of the program."""
         kind = type(value)
-        if kind in LIVE:
+        if kind in TRACED:
             return self.tracer.plain_for_user(value)
         if kind is tuple or kind is list:
             if any(type(part) in TRACED for part in value):
@@ -249,7 +249,7 @@ class Tracker(ReadingHooks):
             for other in (r,) if a and not b else (l,) if b and not a else ():
                 if type(other) not in PLAIN and not is_array(other):
                     self.read_by_agrad(other)
-            return self._native(function, l, r)
+            return self._agrad_result(function, l, r)
         first, second = self.number_for_agrad(l), self.number_for_agrad(r)
         if first is not l or second is not r:
             if type(first) in NUMBERS and type(second) in NUMBERS:
@@ -338,7 +338,7 @@ class Tracker(ReadingHooks):
                 for other in (l, r):
                     if type(other) not in PLAIN and not isinstance(other, Tensor) and not is_array(other):
                         self.read_by_agrad(other)
-                return self._native(function, self.number_for_agrad(l), self.number_for_agrad(r))
+                return self._agrad_result(function, self.number_for_agrad(l), self.number_for_agrad(r))
             self.identity(l) if isinstance(l, Tensor) else None
         if (
             op in ("in", "not_in")
@@ -531,7 +531,7 @@ class Tracker(ReadingHooks):
     # -- agrad's own functions ----------------------------------------------------------------------------------------
 
     def _agrad(self, f: Any, full: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function of agrad: its numbers are tracked, and its computation is recorded."""
+        """Call a function of agrad, whose computation is recorded; a callback in C code must be one that the table knows."""
         reason = side_effect_of(f)
         if reason is not None:
             self.decline(reason)
@@ -539,8 +539,8 @@ class Tracker(ReadingHooks):
         for part in (*full, *kwargs.values()):
             if type(part) not in PLAIN:
                 self.read_by_agrad(part)
-                if type(part) in (types.BuiltinFunctionType, functools.partial) and not is_kept:
-                    self._callable(part)
+                if type(part) in (types.BuiltinFunctionType, functools.partial) and not is_registration:
+                    self._check_callback(part)
         if type(f) is types.FunctionType and f.__closure__:
             self.ensure(f)
         if full and getattr(f, "__name__", "") == "step" and reports_own_settings(full[0]) and "state" in vars(full[0]):
@@ -578,7 +578,7 @@ class Tracker(ReadingHooks):
         if isinstance(kind, enum.EnumMeta):
             for a in (*args, *kwargs.values()):
                 self.use(a)
-            return self.call_uninstrumented(kind, *args)
+            return self._call_native("agrad", kind, args, kwargs)
         row = effects_of(kind)
         if row is not None:
             return self._by_row(kind, row, args, kwargs)
@@ -765,7 +765,7 @@ class Tracker(ReadingHooks):
         ):
             self.decline("an object is converted to text")  # its fields may name any attribute
         row = method_effects(kind, name)
-        if name in WHOLLY:
+        if name in READING_ALL:
             self.read_unobserved(owner)
             self.use(owner)
         if row is None:
@@ -843,7 +843,7 @@ class Tracker(ReadingHooks):
             if type(a) not in PLAIN:
                 self.at(a)
                 self.read_by_agrad(a)
-                self._callable(a)
+                self._check_callback(a)
         elif type(a) not in PLAIN:
             self.ensure(a)
 
@@ -907,7 +907,7 @@ class Tracker(ReadingHooks):
             by_c = owner is not MISSING and whose_class(kind) == "python" and not isinstance(owner, CONTAINERS)
             if by_c and self.is_outside(owner):
                 self.decline(f"a {kind.__name__} from outside is iterated over")
-        made = self._outwards(f, args, kwargs)
+        made = self._call_c(f, args, kwargs)
         if row.returns == "view" and type(made) not in PLAIN and not is_array(made):
             self.views[id(made)] = made, full
         return self._record_result(row, made, full)
@@ -915,7 +915,7 @@ class Tracker(ReadingHooks):
     def _record_result(self, row: ArgumentEffects, made: Any, full: Sequence[Any]) -> Any:
         """Record the result of a C function."""
         kind = type(made)
-        if kind in LIVE:
+        if kind in TRACED:
             return self.tracer.plain_for_user(made)
         if kind in PLAIN or isinstance(made, Tensor):
             return made

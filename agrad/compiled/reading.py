@@ -108,14 +108,14 @@ class ReadingHooks(Knowledge):
         if cell is None:
             names = frame.f_globals
             at = self.root(names)
-            if (id(names), name) not in self._stored:
+            if (id(names), name) not in self._rebound:
                 self._require_current(names, at, ("item", name), names.get(name, MISSING))
-                self._stored[id(names), name] = names, name, names.get(name, MISSING)
+                self._rebound[id(names), name] = names, name, names.get(name, MISSING)
         elif id(cell) in self._cells:
             value = contents_of(cell)
-            if id(cell) not in self._before and value is MISSING:
+            if id(cell) not in self._contents_before and value is MISSING:
                 self.require(is_empty, cell, True, f"the variable {name}", ("empty", id(cell)))
-            elif id(cell) not in self._before:
+            elif id(cell) not in self._contents_before:
                 self.see(value, self.root(cell), ("content", name))
             self.changing_cell(cell, value)
 
@@ -226,9 +226,9 @@ class ReadingHooks(Knowledge):
 
     def call_uninstrumented(self, function: Any, *args: Any) -> Any:
         """Call Python code of agrad or a library, which is not instrumented."""
-        return self._below("agrad", function, args, {})
+        return self._call_native("agrad", function, args, {})
 
-    def _below(self, native: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _call_native(self, native: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function that is not instrumented: agrad's ("agrad") or one written in C ("c"), as `native` says."""
         before, self.native = self.native, native
         self.native_depth += 1
@@ -254,7 +254,7 @@ class ReadingHooks(Knowledge):
         if not isinstance(v, Tensor) and is_array(v) and self._is_constant(v):
             backend = holder_of(v)
             if backend is not None:
-                if id(v) not in self._used or not is_as(*self._used[id(v)]):
+                if id(v) not in self._passed_arrays or not has_value(*self._passed_arrays[id(v)]):
                     value = backend.asarray(v, copy=True)  # the call may change the array later
                     self.tracer.alias(v, self.tracer.constant(value))
                     self._passed_arrays[id(v)] = v, value
@@ -278,10 +278,10 @@ class ReadingHooks(Knowledge):
     def call_agrad(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call agrad's own code, and check whether it changes or keeps arrays that the call has created."""
         args, kwargs = [*map(self.for_agrad, args)], {name: self.for_agrad(a) for name, a in kwargs.items()}
-        passed = [self._used[id(a)] for a in (*args, *kwargs.values()) if id(a) in self._used]
-        made = self._below("agrad", function, args, kwargs)
+        passed = [self._passed_arrays[id(a)] for a in (*args, *kwargs.values()) if id(a) in self._passed_arrays]
+        made = self._call_native("agrad", function, args, kwargs)
         for array, value in passed:
-            if not is_as(array, value):
+            if not has_value(array, value):
                 self.decline(f"{self.called(array)} is written to by values of a tensor")
             elif may_view(made, array):
                 self.shared.append((array, value))
@@ -764,7 +764,7 @@ class ReadingHooks(Knowledge):
             self.read_by_agrad(key)
             self.facts(o)
             return self.call_uninstrumented(operator.getitem, o, key)
-        if is_an_array(o):
+        if is_array_or_scalar(o):
             tracked = self.at(o)
             self.use(key)
             if isinstance(key, Tensor):
@@ -891,7 +891,7 @@ class ReadingHooks(Knowledge):
         if isinstance(v, Tensor):
             self.facts(v)
             return self.fresh(self.call_uninstrumented(list, v))
-        if is_an_array(v):
+        if is_array_or_scalar(v):
             if self.at(v).status != FRESH:
                 self.array(v)
             return [self._with_status(x, self.at(v).status) for x in v] if self.at(v).status != FRESH else v

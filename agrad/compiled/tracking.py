@@ -707,8 +707,8 @@ class Knowledge:
         if place not in self.links:
             self.add(link_of(holder, step, value, self.name(before, step)), place)
 
-    def hooked(self, tensor: Tensor, at: Found) -> None:
-        """Record the hooks on a tensor, which a backward pass runs; the tensor's own check compares them."""
+    def see_hooks(self, tensor: Tensor, at: Found) -> None:
+        """Record the hooks on a tensor, which a backward pass runs; the check of the tensor itself compares them."""
         self.tracer.remember_history(tensor)
         hooks = None if tensor._node is None else tensor._node.hooks
         for table in () if hooks is None else ("tensor", "pre", "post", "accumulated"):
@@ -1002,11 +1002,11 @@ class Knowledge:
                 elif not self.is_known(inside):
                     self.fresh_all(inside)
                 self.read_by_agrad(inside)
-            elif self._is_held(inside):
-                self._ensure_held(inside, None if at is None else Found(inside, at, each))
+            elif self._is_searched(inside):
+                self._ensure_searched(inside, None if at is None else Found(inside, at, each))
 
     def read_by_agrad(self, value: Any) -> None:
-        """Record everything that agrad's own code may read of a value."""
+        """Record everything that agrad's own code may read of a value: see `ReadingHooks`."""
 
     def ensure_class(self, kind: type) -> None:
         """Let the special methods of a class be instrumented, and make its members a condition, if it is the user's."""

@@ -488,7 +488,7 @@ def rewritten(w, X, y):
 
 #: Why these run as they are.
 REASONS = [
-    (branches, "a value decides"),
+    (branches, "branches on a value"),
     (numbered, "a value is requested"),
     (hard, "depends on values"),
     (shown, r"Tensor.numpy\(\) gives Python values of a tensor"),

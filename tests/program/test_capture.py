@@ -228,7 +228,7 @@ def test_a_training_step_writes_what_it_wrote():
         (lambda x: x if x[0] > 0 else -x, "a value is requested"),
         (lambda x: x * float(x[0]), "a value is requested"),
         (lambda x: x[x > 0], "by a mask depends on values"),
-        (ag.nonzero, "nonzero gives depends on values"),
+        (ag.nonzero, "the result of nonzero depends on values"),
         (lambda x: x.numpy() * 2, "a value is requested"),
     ],
 )

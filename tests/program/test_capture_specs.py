@@ -130,7 +130,7 @@ REFUSED = {
     "tolist": (lambda x: x.tolist(), "a value is requested"),
     "a print": (lambda x: str(x), "a value is requested"),
     "a mask": (lambda x: x[x > 0], "by a mask depends on values"),
-    "nonzero": (lambda x: ag.nonzero(x), "nonzero gives depends on values"),
+    "nonzero": (lambda x: ag.nonzero(x), "the result of nonzero depends on values"),
     "values of data": (lambda x: importlib.import_module("agrad.scipy.linalg").logm(ag.outer(x, x)), "scipy.logm"),
 }
 

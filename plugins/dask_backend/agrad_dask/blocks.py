@@ -778,7 +778,7 @@ class BlocksCall:
             operands.append(ag.asarray(x))
             if data_of(x) is not None:
                 raise TypeError(
-                    f"the function uses a Dask array of shape {tuple(x.shape)} that is none of its arguments: pass it, so that"
+                    f"the function uses a Dask array of shape {tuple(x.shape)} that is not among its arguments: pass it, so that"
                     f" it is cut as they are{called()}"
                 )
             layout = self._cut(operands, len(operands) - 1, chunks, (None,) * operands[-1].ndim)
