@@ -12,7 +12,7 @@ import operator
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final, Protocol
 
 from agrad import dtypes
@@ -448,7 +448,7 @@ class Backend:
         if found is None:
             if len(self._specs) >= SPECS_KEPT:
                 self._specs.clear()
-            found = self._specs[key] = Spec(self, *key)
+            found = self._specs[key] = Spec(self, shape, self._own_dtype(array.dtype), key[2])
         return found
 
     def layout(self, array: Any) -> object:
@@ -483,6 +483,21 @@ class Backend:
                     why = "; ag.set_default_dtype(ag.float32) makes single precision the default"
                 raise TypeError(f"the {self.name} backend has no dtype {name}{why}")
             self._dtypes[name] = found
+        return found
+
+    def _own_dtype(self, dtype: Any) -> Any:
+        """Return the namespace's dtype in place of an equal one that prints differently (NumPy's "<f4") or has metadata.
+
+        Arrays of equal dtypes share a spec, whichever of them comes first.
+        """
+        found = self._own_dtypes.get(dtype)
+        if found is None:
+            found = dtype
+            if self.kind(dtype) != "other":
+                with suppress(TypeError):  # the namespace has no name for it
+                    own = self.dtype(self.dtype_name(dtype))
+                    found = own if own == dtype else dtype  # another byte order
+            self._own_dtypes[dtype] = found
         return found
 
     def dtype_name(self, dtype: Any) -> str:
@@ -543,6 +558,10 @@ class Backend:
 
     @once
     def _dtypes(self) -> dict[str, Any]:
+        return {}
+
+    @once
+    def _own_dtypes(self) -> dict[Any, Any]:
         return {}
 
     @once

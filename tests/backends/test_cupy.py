@@ -187,6 +187,17 @@ def test_gradients():
     """)
 
 
+def test_a_spec_keeps_cupys_own_dtype():
+    """An array whose dtype says its byte order or has metadata does not lend that dtype to all others of its shape."""
+    fake("""
+        for told in (np.dtype("f4").newbyteorder("<"), np.dtype("f8", metadata={"unit": "m"})):
+            array, plain = cupy.ndarray(np.ones((5, 3), told)), np.dtype(told.type)
+            assert array.dtype is not plain
+            ag.asarray(array)
+            assert ag.ones((5, 3), dtype=plain.name, device="cupy").dtype is plain
+    """)
+
+
 def test_what_cupy_refuses():
     """CuPy adds no complex numbers atomically, and solves for stacks of one shape only."""
     fake("""

@@ -661,6 +661,26 @@ def test_a_rule_asks_the_backend_what_is_true(registered, monkeypatch):
         regular(backend.xp, Boxed(np.asarray([1.0, 0.0])), backend.spec(numbers), "singular")
 
 
+@pytest.mark.parametrize("told", [np.dtype("f4").newbyteorder("<"), np.dtype("f8", metadata={"unit": "m"})])
+def test_a_spec_keeps_the_namespaces_dtype(told, strict_backend):
+    """An array whose dtype says its byte order or has metadata does not lend that dtype to all others of its shape."""
+    plain, array = np.dtype(told.type), np.ones((5, 3), told)
+    assert array.dtype == plain
+    assert array.dtype is not plain
+    backend = Mine()
+    assert backend.spec(array).dtype is plain
+    assert backend.spec(array) is backend.spec(np.ones((5, 3), plain))
+    strict = manager.get("strict")
+    assert strict.spec(strict.namespace().asarray(array)).dtype._np_dtype is plain
+
+
+@pytest.mark.parametrize("other", [">f8", "M8[s]", "f4,i4", "U3", "O", np.longdouble])
+def test_a_spec_keeps_a_dtype_that_the_namespace_has_not(other):
+    array = np.zeros((5, 3), other)
+    assert Mine().spec(array).dtype == array.dtype
+    assert ag.backends.get("numpy").spec(array).dtype == array.dtype
+
+
 @pytest.mark.parametrize("given", ["float32", ag.float32, np.float32, np.dtype("float32"), BOXED_DTYPES["float32"]])
 def test_a_dtype_is_named_by_the_backend_whose_it_is(given, registered):
     registered(BoxedPlugin())

@@ -79,10 +79,7 @@ class NumpyBackend(Backend):
         except KeyError:
             if len(self._specs) >= SPECS_KEPT:
                 self._specs.clear()
-            # Equal dtypes share a spec, even one that says its byte order ("<f4") or has metadata: it keeps NumPy's own.
-            plain = np.dtype(array.dtype.type)
-            dtype = plain if plain == array.dtype else array.dtype  # another byte order, datetimes
-            found = self._specs[key] = Spec(self, array.shape, dtype, "numpy")
+            found = self._specs[key] = Spec(self, array.shape, self._own_dtype(array.dtype), "numpy")
             return found
 
     def as_array(self, value: Any) -> Any:
