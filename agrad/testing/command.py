@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -45,6 +46,14 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def ended(command: Sequence[str]) -> int:
+    """Run a command and return its exit status. Ctrl-C is the command's: pytest then reports what it has run."""
+    with subprocess.Popen(command) as process:  # noqa: S603 (Python itself)
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):
+                return process.wait()
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the kit and return pytest's exit status; 5 if nothing was judged, for example because the backend is not available.
 
@@ -62,15 +71,15 @@ def main(arguments: Sequence[str]) -> int:
     pytest += [f"--agrad-executor={given.executor}"] if given.executor else []
 
     print(f"The basics of {given.name}: arrays, transfers, the four operations, a gradient.", flush=True)
-    status = subprocess.run([*pytest, "--pyargs", BASICS], check=False).returncode  # noqa: S603 (Python itself)
+    status = ended([*pytest, "--pyargs", BASICS])
     if status:
-        ended = (
+        why = (
             f"The process ended with status {status}; the traceback above says where. "
             if status not in PYTESTS_OWN
             else ""
         )
-        ended = "Nothing was judged: the reason is above. " if status == NOTHING else ended
-        print(f"{ended}The rest of the kit was not run: it depends on these.")
+        why = "Nothing was judged: the reason is above. " if status == NOTHING else why
+        print(f"{why}The rest of the kit was not run: it depends on these.")
     if status or given.basics:
         return status
 
@@ -86,4 +95,4 @@ def main(arguments: Sequence[str]) -> int:
     pytest += ["--agrad-quick"] if given.quick else []
     pytest += ["--agrad-every"] if given.programs else []
     part = PROGRAMS if given.programs else WHOLE
-    return subprocess.run([*pytest, *rest, "--pyargs", part], check=False).returncode  # noqa: S603 (as above)
+    return ended([*pytest, *rest, "--pyargs", part])

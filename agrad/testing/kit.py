@@ -25,13 +25,16 @@ import pytest
 import agrad as ag
 from agrad.core.op import OPS
 from agrad.testing import report, reproducing
-from agrad.testing.calls import SampleCall
+from agrad.testing.calls import SINGLE, SampleCall
 
 #: The folder in which agrad is installed.
 HOME = str(Path(ag.__file__).parent) + os.sep
 
 #: Seconds after which a test that still runs is named.
 LONG = 30
+
+#: The parts of the kit that run first, in this order: the others rely on them, so their failures say more.
+FIRST = ("basics", "registration", "transfers", "namespace", "creation", "indexing", "rules")
 
 
 def load_plugin(text: str) -> Any:
@@ -109,6 +112,13 @@ def _class_in(path: str, name: str) -> Any:
     return found if found is not None and file in ("", found.__module__.rpartition(".")[2]) else None
 
 
+def _turn(item: pytest.Item) -> tuple[int, bool]:
+    """Return the sort key of a test: by the part of the kit, in each part single precision last."""
+    about: Any = dict(item.user_properties).get("agrad", {})
+    area = about.get("area")
+    return FIRST.index(area) if area in FIRST else len(FIRST), about.get("dtype") in SINGLE.values()
+
+
 class Kit:
     """The kit in one run of pytest."""
 
@@ -135,7 +145,7 @@ class Kit:
 
     @pytest.hookimpl(tryfirst=True)  # before a selection takes tests away
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Mark expected failures, and record the subject of each test, which workers' reports carry."""
+        """Mark expected failures, record the subject of each test, which workers' reports carry, and order the tests."""
         missing = dict(self.xfails)
         for item in items:
             base = getattr(getattr(item, "cls", None), "is_agrad_conformance", False)
@@ -157,6 +167,7 @@ class Kit:
                 "id": item.name,
             }
             item.user_properties.append(("agrad", about))
+        items.sort(key=_turn)
         files = {item.path.name for item in items}
         missing = {test: reason for test, reason in missing.items() if test.partition("::")[0] in files}
         if missing:

@@ -153,8 +153,12 @@ README = """# agrad-{name}
 python -m pip install {install}
 python -m pip install -e ".[test]"
 python -m agrad --strict {name}
-python -m agrad conformance {name} --quick
+python -m agrad conformance {name} --quick -n auto
+python -m agrad conformance {name} --quick -n auto --lf
 ```
+
+The last but one tests the backend with one sample of each operation; press Ctrl-C when enough has failed, and it reports what it has run. The last,
+after a change, runs only what failed. Without `--quick` the kit runs every sample.
 
 agrad's page for authors of backends, `docs/plugin.md`, says what to do about each failure of the kit, and has a list of what to see to before
 this is published.
@@ -257,11 +261,15 @@ def main(arguments: Sequence[str]) -> int:
         f"python -m pip install {words['install']}",
         'python -m pip install -e ".[test]"',
         f"python -m agrad --strict {name}",
-        f"python -m agrad conformance {name} --quick",
+        f"python -m agrad conformance {name} --quick -n auto",
+        f"python -m agrad conformance {name} --quick -n auto --lf",
     ):
         print(f"  {line}")
+    print(
+        "\nPress Ctrl-C when enough has failed: the kit reports what it has run. --lf, after a change, runs only what failed."
+    )
     if not where.startswith("git+"):
         print(
-            "\nThe workflow installs agrad from that path: replace it by a URL, as git+https://..., before you push it."
+            "The workflow installs agrad from that path: replace it by a URL, as git+https://..., before you push it."
         )
     return 0

@@ -20,7 +20,10 @@ def test_what_is_written(tmp_path, capsys):
     url = "git+https://example.org/agrad.git"
     given = ["mine", "--library", "array_api_strict", "--agrad", url, "--into", str(into)]
     assert new_backend.main(given) == 0
-    assert "agrad_mine.py" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "agrad_mine.py" in out
+    assert "  python -m agrad conformance mine --quick -n auto\n" in out
+    assert "  python -m agrad conformance mine --quick -n auto --lf\n" in out
     project = tomllib.loads((into / "pyproject.toml").read_text())["project"]
     assert project["entry-points"] == {"agrad": {"mine": "agrad_mine"}}
     workflow = (into / ".github/workflows/tests.yml").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -41,7 +42,7 @@ class MyPlugin(strict.StrictPlugin):
 """
 
 
-def python(*arguments, cwd):
+def python(*arguments, cwd, **how):
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("AGRAD_", "PYTEST_"))}
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
@@ -51,6 +52,7 @@ def python(*arguments, cwd):
         env=kept,
         cwd=cwd,
         timeout=120,
+        **how,
     )
 
 
@@ -113,9 +115,9 @@ def test_a_process_that_ends_is_the_failure_of_one_test(tmp_path):
     assert report.summary(made).endswith(" passed, 1 failed")
 
 
-def conformance(*arguments, cwd, plugin=PLUGIN):
+def conformance(*arguments, cwd, plugin=PLUGIN, **how):
     (cwd / "mine.py").write_text(plugin)
-    return python("-m", "agrad", "conformance", "strict", "--plugin", "mine.py:MyPlugin", *arguments, cwd=cwd)
+    return python("-m", "agrad", "conformance", "strict", "--plugin", "mine.py:MyPlugin", *arguments, cwd=cwd, **how)
 
 
 def test_the_command(tmp_path):
@@ -170,6 +172,39 @@ def test_the_command_stops_where_nothing_is_judged(tmp_path):
     assert "strict is not available: no driver" in done.stdout
     assert "Nothing was judged" in done.stdout.splitlines()[-1]
     assert "The quick kit" not in done.stdout
+
+
+def test_what_others_rely_on_runs_first(tmp_path):
+    """Part by part, and in a part single precision last."""
+    parts = [f"agrad.testing.suite.test_{name}" for name in ("errors", "rules", "indexing")]
+    done = run(*parts, "--collect-only", "-k", "TestErrors or TestIndexing or sinh-", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    tests = [line.partition("::Test")[2] for line in done.stdout.splitlines() if "::Test" in line]
+    kinds = [(test.partition("::")[0], "float32" in test or "complex64" in test) for test in tests]
+    assert [kind for kind, _ in itertools.groupby(kinds)] == [
+        ("Indexing", False),
+        ("Rules", False),
+        ("Rules", True),
+        ("Errors", False),
+    ]
+
+
+INTERRUPTED = PLUGIN.replace("import importlib", "import os, signal, importlib", 1).replace(
+    "return 8 * int(array.size)",
+    "return os.killpg(0, signal.SIGINT) if 'float32' in str(array.dtype) else super().nbytes(array)",
+)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no process groups to signal")
+def test_an_interrupted_run_reports_what_it_has_run(tmp_path):
+    chosen = ("-n0", "-k", "test_nbytes", "--json=out.json")
+    done = conformance(*chosen, cwd=tmp_path, plugin=INTERRUPTED, start_new_session=True)
+    assert done.returncode == 2, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert sum("tests judged" in line for line in lines) == 2
+    outcomes = {record["id"]: record["outcome"] for record in report.read(str(tmp_path / "out.json"))["results"]}
+    assert outcomes["test_nbytes[float64-8]"] == "passed"
+    assert "test_nbytes[float32-4]" not in outcomes
 
 
 def test_how_long_a_test_may_run_unnamed():
