@@ -11,7 +11,7 @@ from agrad import tree
 from agrad.autograd.backward import grad
 from agrad.core.backend import Outlook, backend_of
 from agrad.core.cpython import getframe
-from agrad.core.errors import BackendError, called, in_dask, in_expression, line_of
+from agrad.core.errors import BackendError, called, calling_frame, in_dask, in_expression, line_of, warn_at
 from agrad.core.materialize import fill, is_lazy, is_querying, pending_losses, querying
 from agrad.core.mode import recorder
 from agrad.core.node import AccumulateGrad, Node, ancestors
@@ -32,10 +32,14 @@ def compute(*tensors: Any, max_memory: int | str | None = None, progress: bool |
     *tensors : Tensor, or dict, list, tuple, dataclass or None in any nesting
         The values to compute. Tensors of backends that are not lazy have their values, and other objects are ignored.
     max_memory : int or str, optional
-        How much the computation may hold at a time, in bytes or as ``"2GiB"``. Default: the backend's own choice.
+        How much the computation may hold at a time beside what is in memory before, in bytes or as ``"2GiB"``. Default:
+        the backend's own choice.
     progress : bool, optional
         Whether to show the progress. Default: the backend's own choice.
     Returns: The argument, or a tuple of all of them: the same objects.
+    MemoryError: If `max_memory` is too little, before anything is computed.
+    UserWarning: If `max_memory` limits nothing: every value is in memory, computed on NumPy where it was written, or by
+        `backward`, as gradients of parameters in memory are.
     TypeError: If a lazy array is passed that is not a Tensor: it cannot store a value. A user's
         array is never changed: its tensor gets another array, of the same backend.
 
@@ -130,6 +134,7 @@ def to_zarr(
     if writing is not None:
         fill([*beside, *pending_losses(tensor)], [writing], max_memory=max_memory, progress=progress)
     else:
+        _warn_without_limit("to_zarr", [tensor, *beside], max_memory)
         fill(beside, max_memory=max_memory, progress=progress)
     return target
 
@@ -266,8 +271,25 @@ def _realised(function: str, arguments: tuple[Any, ...], **how: Any) -> Any:
                 f"{function}() puts values into tensors, but got {type(leaf).__module__}.{type(leaf).__name__}"
                 "\n  Wrap it with ag.asarray(), or compute it with its own library."
             )
-    fill([leaf for leaf in leaves if isinstance(leaf, Tensor)], **how)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    _warn_without_limit(function, tensors, how["max_memory"])
+    fill(tensors, **how)
     return arguments[0] if len(arguments) == 1 else arguments
+
+
+def _warn_without_limit(function: str, tensors: list[Tensor], max_memory: int | str | None) -> None:
+    """Warn of a limit for values that were all computed without it."""
+    if max_memory is None or all(t._spec.backend.is_lazy for t in tensors):
+        return
+    if all(t._spec.backend._is_held(t._raw) for t in tensors):
+        warn_at(
+            calling_frame(),
+            f"max_memory= of {function}() limits nothing: the values are in memory already. What is on NumPy is computed where it"
+            " is written, and backward() computes the gradients of parameters in memory.\n  Data in chunks is computed under a"
+            ' limit, as agrad_dask.from_zarr(path) or x.to_device("dask"), and dask.config.set({"agrad.max_memory": "1GiB"})'
+            " limits backward() too.",
+            UserWarning,
+        )
 
 
 @attached
@@ -343,8 +365,7 @@ class InChunks:
         >>> x.compute() is x
         True
         """
-        fill([self], keep="host", max_memory=max_memory, progress=progress)  # type: ignore[list-item]
-        return self
+        return _realised("compute", (self,), keep="host", max_memory=max_memory, progress=progress)  # type: ignore[no-any-return]
 
     def persist(self, *, max_memory: int | str | None = None, progress: bool | None = None) -> Self:
         """Compute the value and keep it where the backend computes, as in the memory of a cluster.
@@ -356,8 +377,7 @@ class InChunks:
         >>> x.persist() is x
         True
         """
-        fill([self], keep="backend", max_memory=max_memory, progress=progress)  # type: ignore[list-item]
-        return self
+        return _realised("persist", (self,), keep="backend", max_memory=max_memory, progress=progress)  # type: ignore[no-any-return]
 
 
 _complete(globals(), {})

@@ -909,6 +909,10 @@ class Backend:
     def _came_from(self, gradient: Any, losses: Sequence[Any]) -> None:
         """Note the losses of a lazy gradient: computing them after it means reading the data again."""
 
+    def _is_held(self, array: Any) -> bool:
+        """Return whether the value of an array is in memory: nothing is left to be computed."""
+        return not self.is_lazy
+
     def _handed_over(self, array: Any) -> Any:
         """Return a lazy array in the form the library gets to compute itself, so that this computation is counted."""
         return array

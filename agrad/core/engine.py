@@ -549,6 +549,12 @@ class Pass:
         """Compute, in one pass, the lazy cotangents of non-lazy values, and the losses with them."""
         retained = [(tensor, g) for reference, g in self.retained if (tensor := reference()) is not None]
         targets = self.targets or ()
+        # nobody can read the gradient of a tensor that is gone: it is not worth a pass over the data
+        self.leaves = {
+            leaf: total
+            for leaf, total in self.leaves.items()
+            if leaf.variable is not None or leaf.hooks is not None or leaf.spec.backend.is_lazy or leaf in targets
+        }
         leaves = [(leaf, total) for leaf, total in self.leaves.items() if leaf.active or leaf in targets]
         bound = [(total[0], leaf.spec) for leaf, total in leaves]
         bound += [(g, node.spec) for node, g in self.captured.items()]

@@ -78,6 +78,49 @@ def test_as_many_chunks_are_read_as_told(function):
     assert (seen.chunks, seen.read) == (store.count, store.count * ROWS * 3 * 4)
 
 
+def two_products():
+    """Products of two stores with a parameter each, and the stores: each gradient reads one of them."""
+    stores = Store(), Store()
+    parameters = [ag.tensor(P, requires_grad=True) for _ in stores]
+    both = [
+        ag.sum(ag.asarray(da.from_array(store, chunks=(ROWS, -1), name=False, meta=VALUES[:0])) @ p)
+        for store, p in zip(stores, parameters, strict=True)
+    ]
+    return ag.stack(both), parameters, stores
+
+
+def test_gradients_of_dropped_parameters_are_not_computed():
+    out, (kept, dropped), stores = two_products()
+    edge = ag.autograd.graph.get_gradient_edge(dropped)
+    del dropped
+    ones = ag.ones(2, dtype="float32")
+    with dask.config.set(scheduler="sync"):
+        seen = ag.explain(lambda: out.backward(ones, retain_graph=True))
+        assert [store.count for store in stores] == [0, 0]
+        out.backward(ones, retain_graph=True)
+        assert [store.count for store in stores] == [seen.chunks, 0] == [CHUNKS, 0]
+        np.testing.assert_allclose(kept.grad.numpy(), VALUES.sum(0), rtol=1e-4)
+        (by_edge,) = ag.autograd.grad(out, edge, ones, retain_graph=True)  # asked for by name
+        np.testing.assert_allclose(by_edge.numpy(), VALUES.sum(0), rtol=1e-4)
+        assert [store.count for store in stores] == [CHUNKS, CHUNKS]
+        del kept
+        assert ag.explain(lambda: out.backward(ones, retain_graph=True)).passes == 0
+        out.backward(ones)  # no leaf is left
+        assert [store.count for store in stores] == [CHUNKS, CHUNKS]
+
+
+def test_gradients_of_dropped_parameters_with_hooks_are_computed():
+    out, (kept, dropped), stores = two_products()
+    found = []
+    dropped.register_hook(found.append)
+    del dropped
+    with dask.config.set(scheduler="sync"):
+        out.backward(ag.ones(2, dtype="float32"))
+    np.testing.assert_allclose(found[0].numpy(), VALUES.sum(0), rtol=1e-4)
+    np.testing.assert_allclose(kept.grad.numpy(), VALUES.sum(0), rtol=1e-4)
+    assert [store.count for store in stores] == [CHUNKS, CHUNKS]
+
+
 def test_borders_along_one_axis_are_told():
     import agrad_dask
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import warnings
 
 import dask
 import dask.array as da
@@ -126,6 +127,32 @@ def test_compute_and_persist_give_the_tensor_itself():
             x.tolist()
     with pytest.raises(MemoryError, match="max_memory"):
         (ag.ones((1000, 1000), device="dask", chunks=(100, 1000)) * 2).compute(max_memory=1000)
+
+
+def test_a_limit_for_values_in_memory_is_told(tmp_path):
+    pytest.importorskip("zarr")
+    w = ag.ones(4, requires_grad=True)
+    x = ag.asarray(da.ones((8, 4), chunks=(2, 4)))
+    limits_nothing = pytest.warns(UserWarning, match=r"max_memory= of \w+\(\) limits nothing: .* in memory already")
+    with limits_nothing as told:
+        ag.compute(ag.ones(3), max_memory="1MiB")
+    assert told[0].filename == __file__
+    with limits_nothing:
+        ag.ones(3).persist(max_memory="1MiB")
+    with limits_nothing:
+        ag.to_zarr(ag.ones(3), tmp_path / "out", max_memory="1MiB")
+    loss = ag.sum((x @ w) ** 2)
+    loss.backward()
+    with limits_nothing:  # backward() was the pass
+        ag.compute(loss, w.grad, max_memory=1000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss = ag.sum(x @ w)
+        for _ in range(2):
+            ag.compute(loss, max_memory="1MiB")
+        ag.compute(ag.sum(x), w, max_memory="1MiB")
+        ag.compute(ag.ones(3))
+        ag.compute(max_memory="1MiB")
 
 
 def test_a_vector_of_millions_of_rows_is_made_and_multiplied_in_pieces():

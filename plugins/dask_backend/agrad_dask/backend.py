@@ -253,8 +253,11 @@ class DaskBackend(Backend):
         if hasattr(gradient, "dask"):
             repeats.came_from(gradient, [loss for loss in losses if hasattr(loss, "dask")])
 
+    def _is_held(self, array: Any) -> bool:
+        return not hasattr(array, "dask") or computing.is_held(array)
+
     def _handed_over(self, array: Any) -> Any:
-        return array if computing.is_held(array) else repeats.handed_over(array)
+        return array if self._is_held(array) else repeats.handed_over(array)
 
     def _writing(self, array: Any, target: Any) -> Any:
         from agrad_dask.writing import written  # noqa: PLC0415 (only where something is written)
