@@ -121,6 +121,30 @@ def test_gradients_of_dropped_parameters_with_hooks_are_computed():
     assert [store.count for store in stores] == [CHUNKS, CHUNKS]
 
 
+def test_the_tasks_that_are_told_are_those_that_run(monkeypatch):
+    """Dask's order goes by names, and what is held by the order."""
+    from dask.callbacks import Callback
+
+    from agrad_dask import task_memory
+
+    x = ag.asarray(da.from_array(Store(), chunks=(ROWS, -1), name=False, meta=VALUES[:0]))
+    w = ag.tensor(P, requires_grad=True)
+    product = ag.tanh(x @ w)
+    loss = ag.sum((product[1:] - product[:-1]) ** 2)
+    told, ran, order = set(), [], task_memory.order
+
+    def noted(graph):
+        told.update(graph)
+        return order(graph)
+
+    monkeypatch.setattr(task_memory, "order", noted)
+    plan = ag.explain(loss, backward=True)
+    with dask.config.set(scheduler="sync"), Callback(pretask=lambda key, *_: ran.append(key)):
+        loss.backward()
+    assert len(ran) == plan.tasks > CHUNKS
+    assert told.issuperset(ran)
+
+
 def test_borders_along_one_axis_are_told():
     import agrad_dask
 

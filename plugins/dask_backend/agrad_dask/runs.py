@@ -351,8 +351,8 @@ class Runs:
         return made, handed
 
     def _mark(self) -> str:
-        """Return what tells this plan from others, the same at every call: Dask's order goes by names where tasks are alike."""
-        said = sorted(self.parts), len(self.targets), list(self.targets)[:1]
+        """Return what tells this plan from others, the same in whatever order values are asked for: Dask's order goes by names."""
+        said = sorted(self.parts), len(self.targets), min(map(str, self.targets), default="")
         return hashlib.blake2b(repr(said).encode(), digest_size=16).hexdigest()
 
     def _rest(self, keys: Collection[Any]) -> dict[Any, GraphNode]:
