@@ -121,6 +121,17 @@ def test_gradients_of_dropped_parameters_with_hooks_are_computed():
     assert [store.count for store in stores] == [CHUNKS, CHUNKS]
 
 
+def test_what_cumulative_sums_begin_with_is_not_read():
+    store = Store()
+    x = ag.asarray(da.from_array(store, chunks=(ROWS, -1), name=False, meta=VALUES[:0]))
+    total = ag.sum(ag.cumulative_sum(x, axis=0) ** 2)
+    plan = ag.explain(total)
+    with dask.config.set(scheduler="sync"):
+        found = total.item()
+    np.testing.assert_allclose(found, (np.cumsum(VALUES, 0) ** 2).sum(), rtol=1e-5)
+    assert (plan.chunks, plan.read) == (store.count, VALUES.nbytes)
+
+
 def test_the_tasks_that_are_told_are_those_that_run(monkeypatch):
     """Dask's order goes by names, and what is held by the order."""
     from dask.callbacks import Callback

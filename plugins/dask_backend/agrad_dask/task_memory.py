@@ -18,6 +18,7 @@ import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.array.optimization import GETTERS
 from dask.order import order
+from dask.utils import apply
 
 from agrad.plugin.backend import backend_of, facts_of
 from agrad_dask import blocks, borders, fusing, lowering, making, origins, repeats, tiling, writing
@@ -375,6 +376,8 @@ class Effects:
         if getattr(function, "__name__", "") == "_enforce_dtype":
             function = node.kwargs["enforce_dtype_function"]
             function = function.value if isinstance(function, DataNode) else function
+        if function is apply:  # in Dask's cumulative sums
+            function = node.args[0].value if isinstance(node.args[0], DataNode) else node.args[0]
         while isinstance(function, functools.partial):
             function = function.func
         return function
