@@ -132,6 +132,19 @@ def test_what_cumulative_sums_begin_with_is_not_read():
     assert (plan.chunks, plan.read) == (store.count, VALUES.nbytes)
 
 
+def test_reads_in_tasks_that_dask_fused_are_told():
+    stores = Store(), Store()
+    x, y = (ag.asarray(da.from_array(store, chunks=(ROWS, -1), name=False, meta=VALUES[:0])) for store in stores)
+    w = ag.tensor(P, requires_grad=True)
+    error = x * w - y
+    loss = ag.sum(ag.concat([error[:20], error[40:]]) ** 2)
+    plan = ag.explain(loss)
+    with dask.config.set(scheduler="sync"):
+        found = loss.item()
+    np.testing.assert_allclose(found, ((VALUES * (P - 1))[[*range(20), *range(40, 80)]] ** 2).sum(), rtol=1e-5)
+    assert plan.chunks == sum(store.count for store in stores) == 16
+
+
 def test_the_tasks_that_are_told_are_those_that_run(monkeypatch):
     """Dask's order goes by names, and what is held by the order."""
     from dask.callbacks import Callback

@@ -169,7 +169,7 @@ class Effects:
         if isinstance(node, fusing.TaskList):
             steps = [(task, step, needs, done) for task, step, needs, done in node.steps]
             outer = {inner: name for inner, name, _ in node.given}
-            return self._steps(steps, node.results, size, outer)
+            return self._within(outer, steps, node.results, size)
         function = getattr(node, "function", None) or getattr(node, "func", None)
         if function is fusing.run_group:
             return self._of_group(node, key)
@@ -180,6 +180,22 @@ class Effects:
             return self._fused(node, key, size)
         needs = tuple(getattr(node, "dependencies", ()) or self._needs(node))
         return self._of_call(node, function, key, needs, size)
+
+    def _within(self, outer: Mapping[Any, Any], steps: list[Any], results: tuple[Any, ...], size: Size) -> Effect:
+        """Follow the steps of a fused task, whose names for data stand for others in the next one."""
+        own = [*outer, *(at for task, at, *_ in steps if isinstance(task, DataNode))]
+        before = {name: self._data.pop(name) for name in own if name in self._data}
+        self._data |= {
+            inner: value
+            for inner, name in outer.items()
+            if (value := before[name] if name in before else self._value(TaskRef(name))) is not None
+        }
+        try:
+            return self._steps(steps, results, size, outer)
+        finally:
+            for name in own:
+                self._data.pop(name, None)
+            self._data |= before
 
     @staticmethod
     def _needs(node: Any) -> tuple[Any, ...]:
