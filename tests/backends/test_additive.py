@@ -290,3 +290,19 @@ def test_an_error_at_the_parameters_given_is_one():
 def test_losses_that_count():
     value, _ = agrad_dask.value_and_grad(lambda w, y: ag.sum(y), reduce="sum")(1.0, da.from_array(LABELS, chunks=100))
     assert value.item() == LABELS.sum()
+
+
+def test_rows_as_large_as_images_are_checked_two_at_a_time():
+    """The check runs in the task, beside the chunk: it must not hold more than a run."""
+    images = np.arange(4.0).repeat(2**18).reshape(4, 2**18)
+    from agrad_dask import additive
+
+    assert [len(rows) for rows in additive.sampled([images], 1)] == [2]
+    assert [len(rows) for rows in additive.sampled([X, Y], 1)] == [6, 6]
+    assert [len(rows) for rows in additive.sampled([X, Y], 0)] == [48, 48]
+    with pytest.raises(ValueError, match="the loss of all rows is not the mean of the losses of their parts"):
+        agrad_dask.value_and_grad(lambda w, x: ag.max(ag.mean(x, axis=1)) * w)(
+            1.0, da.from_array(images, chunks=(4, -1))
+        )
+    value, by_w = agrad_dask.value_and_grad(lambda w, x: ag.mean(x) * w)(1.0, da.from_array(images, chunks=(2, -1)))
+    assert (value, by_w) == (1.5, 1.5)

@@ -18,8 +18,8 @@ from agrad.plugin.backend import Spec, ancestors, backend_of, internal, node_of
 from agrad.plugin.programs import spec_of_value
 
 #: The number of rows of a chunk that the check uses: at most this many, and no more than a run has, but at least the
-#: second number.
-CHECKED_ROWS, LEAST_ROWS = 48, 6
+#: second number, or two if so many take more than these bytes: a row may be an image.
+CHECKED_ROWS, LEAST_ROWS, LEAST_BYTES = 48, 6, 2**21
 #: The number of points near the first parameters that it tries: at the start of a model, often zeros, many losses add
 #: up by chance.
 NEARBY = 3
@@ -54,7 +54,9 @@ def due(chosen: Sequence[int], calls: int) -> Sequence[int]:
 
 def sampled(blocks: Sequence[Any], most: int) -> list[Any]:
     """Return some rows, spread over a chunk, which may be sorted; as copies. Runs have at most this many; 0: a whole chunk."""
-    count = min(len(blocks[0]), CHECKED_ROWS, max(LEAST_ROWS, most or CHECKED_ROWS))
+    row = sum(b.nbytes for b in blocks) / max(1, len(blocks[0]))
+    least = LEAST_ROWS if LEAST_ROWS * row <= LEAST_BYTES else 2
+    count = min(len(blocks[0]), CHECKED_ROWS, max(least, most or CHECKED_ROWS))
     return [backend_of(b).asarray(b[:: len(b) // count][:count], copy=True) for b in blocks]
 
 
