@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -89,9 +88,7 @@ class ExecutorRun:
         taken: tuple[int, ...] = (),
     ) -> None:
         self.executor = executor
-        self.fallback: Callable[..., Any] = functools.cache(
-            (lambda: unpacking_kept(fallback(), taken)) if taken else fallback
-        )
+        self.fallback: Callable[..., Any] = fallback
         self.why_not: str = ""
         self._program, self._backend, self._options = program, backend, options
         self._kept, self._taken = kept, taken
@@ -148,8 +145,7 @@ class ExecutorRun:
         prepared = PreparedProgram(self._program(), self._backend, kept=self._kept, taken=len(self._taken))
         inputs = prepared.values(values)
         name = self.executor.name
-        options: dict[str, Any] = dict(self._options)
-        options |= {"kept": self._kept} if self._kept else {"taken": self._taken} if self._taken else {}
+        options = {**self._options, **kept_options(self._kept, self._taken)}
         if not self.executor.supports(prepared.program, **options):
             raise Refused(f"the executor {name!r} does not support the program")
         run = self.executor.build(prepared.program, self._backend, inputs, **options)
@@ -180,6 +176,8 @@ class AutomaticRun:
         Runs the program without an executor.
     quiet : bool
         Whether to suppress floating-point warnings.
+    kept, taken
+        Those of `Executor.build`.
 
     Attributes
     ----------
@@ -195,11 +193,15 @@ class AutomaticRun:
         fallback: Callable[..., Any],
         *,
         quiet: bool,
+        kept: int = 0,
+        taken: tuple[int, ...] = (),
     ) -> None:
         self.fallback = fallback
         self.why_not: str = "it has not been called twice"
         self._program, self._backend, self._options, self._quiet = program, backend, options, quiet
-        self._calls = self._misses = 0
+        self._kept, self._taken = kept, taken
+        self._calls = int(bool(taken))  # the first call was without the executor's code, which made what is taken
+        self._misses = 0
         self._run: Callable[..., Any] | None = None
 
     def __call__(self, *values: Any) -> Any:
@@ -228,8 +230,10 @@ class AutomaticRun:
             return
         executor = executor_named(NATIVE)
         try:
-            prepared = PreparedProgram(self._program(executor.loops), self._backend)
-            seconds, make = executor.unasked(prepared.program, self._backend, quiet=self._quiet, **self._options)
+            program = self._program(executor.loops)
+            prepared = PreparedProgram(program, self._backend, kept=self._kept, taken=len(self._taken))
+            options = {**self._options, **kept_options(self._kept, self._taken)}
+            seconds, make = executor.unasked(prepared.program, self._backend, quiet=self._quiet, **options)
         except Refused as refusal:
             self.why_not = str(refusal)
             return
@@ -254,6 +258,11 @@ class AutomaticRun:
 
     def __repr__(self) -> str:
         return f"<{NATIVE}, chosen{f': no, {self.why_not}' if self.why_not else ''}>"
+
+
+def kept_options(kept: int, taken: tuple[int, ...]) -> dict[str, Any]:
+    """Return the options of `Executor.build` about what a program keeps, or takes of what was kept."""
+    return {"kept": kept} if kept else {"taken": taken} if taken else {}
 
 
 def unpacking_kept(run: Callable[..., Any], taken: tuple[int, ...]) -> Callable[..., Any]:

@@ -19,7 +19,14 @@ from agrad.core.once import once
 from agrad.core.op import OPS, facts_of
 from agrad.ops.batch_rules import pointwise, rule_of
 from agrad.plugin.manager import executor_named
-from agrad.program.executing import CHOSEN_FOR, AutomaticRun, ExecutorRun, chooses_native, without_warnings
+from agrad.program.executing import (
+    CHOSEN_FOR,
+    AutomaticRun,
+    ExecutorRun,
+    chooses_native,
+    unpacking_kept,
+    without_warnings,
+)
 from agrad.program.loop_passes import hoisted, running, trimmed
 from agrad.program.program import DETACH, DRAW, STOP, DType, Program, Ref, Shaped, Step, attached, is_number
 from agrad.program.unrolling import unrolled
@@ -72,10 +79,13 @@ class RunMethods:
         if found is None:
             chosen = None if executor is None else executor_named(executor)
             if chosen is None or backend.name not in chosen.backends:
-                found = _by_backend(self, backend, options)
+                if taken:
+                    found = unpacking_kept(self.runner(backend, **options), taken)
+                else:
+                    found = _by_backend(self, backend, options)
             else:
                 program = functools.partial(fewer, self, getattr(chosen, "loops", False), options)
-                fallback = functools.partial(self.runner, backend, **options)
+                fallback = functools.partial(self.runner, backend, taken=taken, **options)
                 kept = kept if getattr(chosen, "keeps", False) else 0
                 found = ExecutorRun(chosen, program, backend, options, fallback, kept=kept, taken=taken)
             found = runs.setdefault(key, found)
@@ -99,10 +109,10 @@ class RunMethods:
         if executor is not None or backend.name not in CHOSEN_FOR or not chooses_native():
             return without_warnings(run, backend) if quiet else run
         runs: dict[Any, Any] = self.__dict__["_runs"]
-        key = backend, AutomaticRun, quiet, *options.items()
+        key = backend, AutomaticRun, quiet, kept, bool(taken), *options.items()
         if key not in runs:
             program = functools.partial(fewer, self, options=options)
-            runs.setdefault(key, AutomaticRun(program, backend, options, run, quiet=quiet))
+            runs.setdefault(key, AutomaticRun(program, backend, options, run, quiet=quiet, kept=kept, taken=taken))
         return runs[key]  # type: ignore[no-any-return]
 
 

@@ -75,6 +75,32 @@ def test_gradients_by_backward():
     ((kept,),) = compiled._cached.values()
     (one,) = [kept.backward.of(1, 1)]
     assert "<native, chosen>" in map(repr, vars(one.program)["_runs"].values())
+    (block, *others) = compiled(ag.tensor(X, requires_grad=True)).grad_fn.saved  # what is kept is one block
+    assert block.dtype == np.uint8
+    assert all(array.dtype == X.dtype and array.shape == X.shape for array in others)
+
+
+def test_backward_passes_of_calls_by_code_and_by_text():
+    """Code keeps one block, and text separate arrays: each backward pass takes what its own call has kept."""
+
+    def loss(x):
+        y = ag.exp(-x * x)
+        return ag.sum(y * ag.sin(x) + y.T @ x)
+
+    x = np.linspace(-1.0, 1.0, 9).reshape(3, 3)
+    ways = [x, x.T, 2 * x, np.asfortranarray(-x)]
+    compiled = ag.compile(loss)
+    for _ in range(4):
+        given = [ag.from_numpy(way).requires_grad_() for way in ways]
+        results = [compiled(leaf) for leaf in given]
+        for result in reversed(results):
+            result.backward()
+        for leaf, way in zip(given, ways, strict=True):
+            y = np.exp(-way * way)
+            slope = -2 * way * y
+            wanted = slope * np.sin(way) + y * np.cos(way) + slope * way.sum(1)[:, None] + y.sum(1)[:, None]
+            np.testing.assert_allclose(leaf.grad.numpy(), wanted, rtol=1e-13, atol=1e-14)
+    assert [result.grad_fn.layout is None for result in map(compiled, given)] == [False, True, False, True]
 
 
 def told(function, x):

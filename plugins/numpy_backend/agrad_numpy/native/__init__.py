@@ -47,25 +47,34 @@ class NativeExecutor(Executor):
         """Return the program as native code; `threads`: how many threads run large loops."""
         from agrad_numpy.executor import default_threads  # noqa: PLC0415 (as above)
         from agrad_numpy.native import spreading  # noqa: PLC0415 (as above)
-        from agrad_numpy.native.running import NativeProgram  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.running import NativeProgram, arrays_of  # noqa: PLC0415 (as above)
 
         count = (default_threads() if threads is None else threads) if spreading.available() else 1
         lowered = _exactly(program) if exact else _loosely(program)
         how: dict[str, Any] = {"own": not exact, "plain": program, "threads": count, "kept": kept, "taken": taken}
         running = NativeProgram(lowered, backend, **how)
-        native = running.native(running.arrays(values))
+        native = running.native(arrays_of(values, taken))
         if len(native.python) > max(4, len(program.steps) // self.share):
             raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")
         return running
 
     def unasked(
-        self, program: Any, backend: Any, *, quiet: bool, exact: bool = False, keep: bool = True, **options: Any
+        self,
+        program: Any,
+        backend: Any,
+        *,
+        quiet: bool,
+        exact: bool = False,
+        keep: bool = True,
+        kept: int = 0,
+        taken: Sequence[int] = (),
+        **options: Any,
     ) -> tuple[float, Callable[..., Any]]:
         """Return how to run a program of small arrays with the bits of its text."""
         from agrad_numpy.executor import turned  # noqa: PLC0415 (as above)
         from agrad_numpy.native.builtin import flags  # noqa: PLC0415 (as above)
         from agrad_numpy.native.lowering import predicted_seconds  # noqa: PLC0415 (as above)
-        from agrad_numpy.native.running import NativeCode, plain  # noqa: PLC0415 (as above)
+        from agrad_numpy.native.running import NativeCode, arrays_of  # noqa: PLC0415 (as above)
         from agrad_numpy.tiles import CUT_FROM  # noqa: PLC0415 (as above)
 
         largest = max(
@@ -79,8 +88,10 @@ class NativeExecutor(Executor):
             raise Refused("nothing tells here of floating-point errors")
         same_bits = _exactly(program if exact else turned(program))
 
+        how: dict[str, Any] = {"own": False, "whole": True, "tells": not quiet, "kept": kept, "taken": taken}
+
         def make(values: Sequence[Any]) -> Callable[..., Any]:
-            return NativeCode(same_bits, backend, list(map(plain, values)), own=False, whole=True, tells=not quiet).call
+            return NativeCode(same_bits, backend, arrays_of(values, taken), **how).call
 
         return predicted_seconds(same_bits), make
 

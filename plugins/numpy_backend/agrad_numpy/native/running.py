@@ -196,13 +196,13 @@ class NativeCode:
         Those of `NativeProgram`; a program that reports errors runs on one thread, because each thread has its own error
         flags.
     values : sequence of array
-        Of a call.
+        Of a call; the first may be a `KeptValues`.
     whole : bool, optional
         Refuse a program with steps of Python, and one whose results have another layout than those of its text.
     tells : bool, optional
         Return None if a floating-point error occurred.
     kept, taken
-        Those of `LoweredProgram`: what is kept is one `KeptValues` after the other results, and what is taken the first argument.
+        Those of `NativeProgram`.
     """
 
     def __init__(
@@ -216,10 +216,13 @@ class NativeCode:
         whole: bool = False,
         tells: bool = False,
         kept: int = 0,
-        taken: Taken | None = None,
+        taken: Sequence[int] = (),
     ) -> None:
         count = len(program.outputs) - kept
         given, self.backend = program.outputs[:count], backend
+        block = Taken(values[0].layout, taken, program.inputs) if taken else None
+        if block is not None:
+            values = [*block.values(values[0], apart=True), *values[1:]]
         firsts = [*dict.fromkeys(given)]
         self.low = low = LoweredProgram(
             program.replaced(outputs=(*firsts, *program.outputs[count:])),
@@ -228,7 +231,7 @@ class NativeCode:
             own=own,
             threads=threads,
             kept=kept,
-            taken=taken,
+            taken=block,
         )
         self.outputs = [*map(dict(zip(firsts, low.outputs, strict=False)).__getitem__, given)]
         #: The numbers of the arrays that the entry takes and gives; `BLOCK` is one.
@@ -236,10 +239,10 @@ class NativeCode:
         self.gives = list(self.outputs)
         if kept:
             self.gives += [BLOCK, *(number for number in low.outputs[len(firsts) :] if number not in low.block)]
-        if taken is not None and taken.starts:
+        if block is not None and block.starts:
             self.takes.insert(0, BLOCK)
         #: How the block lies.
-        self.block = Placement(((taken.layout if taken else low.layout).size,), (1,), np.dtype(np.uint8), BLOCK, 0)
+        self.block = Placement(((block.layout if block else low.layout).size,), (1,), np.dtype(np.uint8), BLOCK, 0)
         math_ = Math()
         self._schedule = Schedule(low, math_)
         self.slots, self.python = self._schedule.slots, self._schedule.python
@@ -278,8 +281,8 @@ class NativeCode:
             self.call = self.entry(releases=False)
         if kept:
             self.call = keeping(self.call, count, low.layout)
-        if taken is not None:
-            self.call = taking(self.call, taken)
+        if block is not None:
+            self.call = taking(self.call, block)
 
     def _refuse_what_shows(self, outputs: Sequence[int]) -> None:
         """Refuse a program with steps of Python, or with results whose layout would differ from its text's."""
@@ -512,20 +515,13 @@ class NativeProgram:
         if found is None:
             if len(self._natives) >= LAYOUTS:
                 raise Refused(f"the inputs lie in more than {LAYOUTS} ways")
-            taken = None if layout is None else Taken(layout, self._taken, self._program.inputs)
-            if taken is not None:
-                values = [*taken.values(values[0], apart=True), *values[1:]]
-            how = {"own": self._own, "threads": self._threads, "kept": self._kept, "taken": taken}
+            how = {"own": self._own, "threads": self._threads, "kept": self._kept, "taken": self._taken}
             found = self._natives.setdefault(key, NativeCode(self._program, self._backend, values, **how))
         return found
 
-    def arrays(self, values: Sequence[Any]) -> list[Any]:
-        """Return inputs as arrays of NumPy's own class; a `KeptValues` as it is."""
-        return [*values[: bool(self._taken)], *map(plain, values[bool(self._taken) :])]
-
     def _otherwise(self, values: Sequence[Any]) -> Any:
         """Run on inputs that are scalars, or have another layout than the last ones; and if native code failed."""
-        arrays = self.arrays(values)
+        arrays = arrays_of(values, self._taken)
         shapes, taken = self._program.shapes, bool(self._taken)
         for number, array in zip(self._program.inputs[len(self._taken) :], arrays[taken:], strict=True):
             if (array.shape, array.dtype.name) != shapes[number] or not array.dtype.isnative:
@@ -545,6 +541,11 @@ class NativeProgram:
     def _steps(self) -> Callable[..., Any]:
         """The program step by step."""
         return self._plain.function(self._backend)
+
+
+def arrays_of(values: Sequence[Any], taken: Sequence[int]) -> list[Any]:
+    """Return inputs as arrays of NumPy's own class; a `KeptValues`, the first if some are `taken`, as it is."""
+    return [*values[: bool(taken)], *map(plain, values[bool(taken) :])]
 
 
 def plain(value: Any) -> Any:
