@@ -304,7 +304,10 @@ class CachedProgram:
             distinct += (*map(writer.tensor, self.unread), *targets)
         else:
             distinct = [array for array in distinct if array in arrays]
-        writer.refuse_shared([array for array in dict.fromkeys(distinct) if array in arrays or array.endswith("._raw")])
+        writer.refuse_shared(
+            [array for array in dict.fromkeys(distinct) if array in arrays or array.endswith("._raw")],
+            written=any(write.what == "data" for write, _, _ in self.placed_writes),
+        )
         return writer.function(values)
 
     @once

@@ -411,9 +411,15 @@ class GuardWriter:
         is_literal = value and math.isfinite(value)
         self.refuse(f"{there} != {value!r}" if is_literal else f"differs({there}, {self.name_of(value)})", name)
 
-    def refuse_shared(self, arrays: Sequence[str]) -> None:
-        """Add the guard that no two of these expressions are one array."""
+    def refuse_shared(self, arrays: Sequence[str], *, written: bool) -> None:
+        """Add the guard that no two of these expressions are one array; `written`: the program writes to one of them.
+
+        Tensors that are known to be those of the capture are as distinct as they were then, and what they share matters
+        only to a write.
+        """
         name = "which tensors share one array"
+        if not written and {f"{known}._raw" for known in self._known.values()}.issuperset(arrays):
+            return
         if len(arrays) > MAX_PAIRWISE:
             self._lines.append(f"arrays = [*map(id, ({', '.join(arrays)}))]")
             last = self.name_of([[]])  # the ids at the last call, which are distinct, whatever they identify now
