@@ -223,13 +223,13 @@ _GELU_B = 0.044715
 
 def _gelu_kernel(xp: Any, x: Any, approximate: str = "none") -> Any:
     if approximate == "none":
-        return x * xp.nn.normal_cdf(x)
+        return xp.clip(x, min=-TAIL_END) * xp.nn.normal_cdf(x)  # of -inf the limit, 0
     return 0.5 * x * (1 + xp.tanh(_GELU_A * (x + _GELU_B * x * x * x)))
 
 
 def _gelu_slope(xp: Any, x: Any, approximate: str) -> Any:
     if approximate == "none":
-        return xp.nn.normal_cdf(x) + x * _density(xp, x)
+        return xp.nn.normal_cdf(x) + xp.clip(x, min=-TAIL_END, max=TAIL_END) * _density(xp, x)
     square = x * x
     t = xp.tanh(x * (_GELU_A + (_GELU_A * _GELU_B) * square))
     return 0.5 * (1 + t) + (0.5 * x) * (1 - t * t) * (_GELU_A + (3 * _GELU_A * _GELU_B) * square)

@@ -600,6 +600,18 @@ class TestFused:
                 assert one.dtype == other.dtype
                 np.testing.assert_allclose(one, other, rtol=60 * eps, atol=60 * eps * max(1, np.abs(other).max()))
 
+    @FLOATS
+    def test_gelu_of_extreme_values(self, dtype):
+        """The limits, as of NumPy's kernel: x times 0 or 1."""
+        ends = np.finfo(dtype).max, np.finfo(dtype).min, np.inf, -np.inf, 50.0, -50.0, np.nan
+        x = np.array(ends, dtype)
+        function = lambda x: (F.gelu(x), ag.func.grad(lambda x: ag.sum(F.gelu(x)))(x))
+        with NUMPY.quiet():
+            run = NativeExecutor().build(optimized(ag.func.capture(function)(x).without_detach()), NUMPY, [x])
+            value, slope = run(x)
+        np.testing.assert_array_equal(value, np.array([ends[0], 0.0, np.inf, 0.0, 50.0, 0.0, np.nan], dtype))
+        np.testing.assert_array_equal(slope, np.array([1.0, 0.0, 1.0, 0.0, 1.0, 0.0, np.nan], dtype))
+
     @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
     def test_classes_that_are_ignored(self, reduction):
         x, labels = classes_of(20, "float64")
@@ -980,6 +992,17 @@ class TestCompiled:
             with pytest.raises(np.linalg.LinAlgError):
                 compiled(np.ones((2, 2)), b)
             np.testing.assert_allclose(np.asarray(compiled(a, b)), 2 * np.linalg.solve(a, b).sum())
+
+    @pytest.mark.parametrize("exact", [False, True])
+    def test_floating_point_errors_are_not_told(self, exact):
+        """In no call of the code, the first one included, which runs the steps one by one."""
+        function = lambda x: ag.sum(ag.log(x) * ag.exp(x) + ag.sqrt(x) / x)
+        compiled = ag.compile(function, executor="native", exact=exact, check=False)
+        x = np.array([0.0, -1.0, 1e6])
+        with np.errstate(all="ignore"):
+            compiled(x)
+        with np.errstate(all="raise"):
+            assert all(np.isnan(compiled(x)) for _ in range(3))
 
     def test_what_has_no_kernels_runs_as_text(self):
         def f(x):

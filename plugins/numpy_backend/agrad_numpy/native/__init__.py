@@ -53,7 +53,8 @@ class NativeExecutor(Executor):
         lowered = _exactly(program) if exact else _loosely(program)
         how: dict[str, Any] = {"own": not exact, "plain": program, "threads": count, "kept": kept, "taken": taken}
         running = NativeProgram(lowered, backend, **how)
-        native = running.native(arrays_of(values, taken))
+        with backend.quiet():  # the steps run one by one, once
+            native = running.native(arrays_of(values, taken))
         if len(native.python) > max(4, len(program.steps) // self.share):
             raise Refused(f"{len(native.python)} of {len(program.steps)} steps have no kernels")
         return running
