@@ -172,6 +172,21 @@ def floating(dtype: Any) -> dtypes.DType:
     return dtype_of(dtype) if kind_of(dtype) in ("float", "complex") else _default()
 
 
+def _small_apart(of: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function of dtypes that refuses those that libraries convert in different ways, to float16 or int8, say."""
+
+    def told(dtype: Any) -> Any:
+        if kind_of(dtype) == "bool" or (of is floating and kind_of(dtype) == "int" and bits_of(dtype) < 32):
+            raise NeedsValuesError(f"libraries give results of different dtypes for {dtype_of(dtype)}: convert it first")
+        return of(dtype)
+
+    return told
+
+
+def _real_floating(dtype: Any) -> dtypes.DType:
+    return _real(floating(dtype))
+
+
 def _summed(dtype: Any) -> dtypes.DType:
     """Return the dtype of a sum: that of at least 64 bits for integers."""
     if kind_of(dtype) not in ("int", "bool"):
@@ -251,7 +266,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def reduced(shape: Shape, axis: Any, keepdims: bool = False) -> Shape:
     """Return a shape without some axes, or with those of length 1."""
-    axes = axes_of(axis, len(shape))
+    axes = axes_of(axis, max(len(shape), 1))  # the one value of no axes may be reduced along axis 0 or -1
     return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
 
 
@@ -322,7 +337,9 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Outline:
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Outline:
     """As the standard's."""
     bounds = [b for b in (min, max) if b is not None]
-    return promoted(x, *bounds, dtype=x.dtype)
+    whole = result_type(x, *bounds)
+    is_cast = kind_of(x.dtype) in ("bool", "int") and kind_of(whole) == "float"
+    return promoted(x, *bounds, dtype=whole if is_cast else x.dtype)
 
 
 def astype(x: Any, dtype: Any, /, **_: Any) -> Outline:
@@ -693,13 +710,15 @@ def _index(_: Any) -> dtypes.DType:
 
 #: The standard's functions whose results have a floating-point dtype, the dtype of their operands, or booleans.
 FLOATING = """
-    acos acosh asin asinh atan atan2 atanh copysign cos cosh divide exp expm1 hypot log log10 log1p log2 logaddexp
+    acos acosh asin asinh atan atan2 atanh copysign cos cosh exp expm1 hypot log log10 log1p log2 logaddexp
     nextafter reciprocal sin sinh sqrt tan tanh
 """
 ALIKE = """
-    add bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil conj floor
-    floor_divide maximum minimum multiply negative positive pow remainder round sign square subtract trunc
+    add bitwise_and bitwise_invert bitwise_or bitwise_xor ceil floor maximum minimum multiply negative positive round sign
+    subtract trunc
 """
+#: The same, which some libraries have for booleans too, with other dtypes.
+NUMERIC = "bitwise_left_shift bitwise_right_shift conj floor_divide pow remainder square"
 BOOLEAN = [name for name, op in OPS.items() if op.rule.boolean and not op.rule.guarded]
 #: Those that are defined in this file.
 WRITTEN = """
@@ -710,13 +729,15 @@ WRITTEN = """
 
 #: The standard's functions by name.
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: globals()[name] for name in WRITTEN.split()}
-FUNCTIONS |= dict.fromkeys(FLOATING.split(), _elementwise(floating))
+FUNCTIONS |= dict.fromkeys(FLOATING.split(), _elementwise(_small_apart(floating)))
+FUNCTIONS["divide"] = _elementwise(floating)
 FUNCTIONS |= dict.fromkeys(ALIKE.split(), _elementwise(dtype_of))
+FUNCTIONS |= dict.fromkeys(NUMERIC.split(), _elementwise(_small_apart(dtype_of)))
 FUNCTIONS |= dict.fromkeys(BOOLEAN, _elementwise(_boolean))
 FUNCTIONS |= dict.fromkeys(["abs", "imag", "real"], _elementwise(_real))
 FUNCTIONS |= dict.fromkeys(["sum", "prod"], _reduction(_summed))
-FUNCTIONS |= dict.fromkeys(["max", "mean", "min"], _reduction(dtype_of))
-FUNCTIONS |= dict.fromkeys(["std", "var"], _reduction(_real))
+FUNCTIONS |= dict.fromkeys(["max", "min"], _reduction(dtype_of))
+FUNCTIONS |= {"mean": _reduction(floating), **dict.fromkeys(["std", "var"], _reduction(_real_floating))}
 FUNCTIONS |= dict.fromkeys(["all", "any"], _reduction(_boolean))
 FUNCTIONS |= dict.fromkeys(["argmax", "argmin", "count_nonzero"], _reduction(_index))
 FUNCTIONS |= dict.fromkeys(["cumulative_prod", "cumulative_sum"], _cumulative)

@@ -46,6 +46,16 @@ def test_transforms_are_captured_as_from_data(name):
     np.testing.assert_array_equal(program(X), TRANSFORMED[name](ag.asarray(X)).numpy())
 
 
+def test_means_and_bounds_of_booleans_and_integers():
+    def function(x):
+        whole, one = ag.astype(x * 4, ag.int64), ag.sum(x)
+        means = ag.mean(x > 0), ag.var(x > 0, keepdims=True), ag.std(whole), ag.mean(whole, axis=0)
+        return *means, ag.clip(whole, -1, 0.5), ag.clip(whole, -1, 2), ag.sum(one, axis=-1), ag.squeeze(one, axis=0)
+
+    same(function, X)
+
+
+
 def draws(x):
     return ag.nn.functional.dropout(x * ag.randn(3), 0.5) + ag.rand(3, generator=GENERATOR)
 

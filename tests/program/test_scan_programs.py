@@ -244,6 +244,26 @@ def test_states_are_kept_only_for_a_derivative():
     close(linear(ROWS), np.repeat(2.0 ** np.arange(4, -1, -1)[:, None], 3, axis=1))
 
 
+def test_results_of_booleans_and_integers():
+    """Each result has the dtype of the operation: a mean of booleans is no boolean."""
+
+    def function(xs):
+        def step(c, x):
+            whole = ag.astype(x * 4, ag.int64)
+            return c + ag.mean(x > 0), (ag.mean(x > 0), ag.var(whole), ag.clip(whole, -1, 0.5), (x > 0) // (x < 9))
+
+        return scan(step, 0.0, xs)
+
+    compiled = ag.compile(function, check=False)
+    whole = (ROWS * 4).astype(np.int64)
+    wanted = (ROWS > 0).mean(), (ROWS > 0).mean(1), whole.var(1), np.clip(whole, -1, 0.5), (ROWS > 0) // (ROWS < 9)
+    for _ in range(3):
+        carry, found = compiled(ag.asarray(ROWS))
+        close(carry, wanted[0] * len(ROWS))
+        for one, other in zip(found, wanted[1:], strict=True):
+            np.testing.assert_allclose(np.asarray(one), other, rtol=1e-12, strict=True)
+
+
 def test_results_are_nobody_elses():
     program = capture(lambda c, x: scan(lambda c, x: (c, c + x), c, x))(INIT, ROWS)
     init = INIT.copy()
