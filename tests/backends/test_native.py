@@ -195,6 +195,12 @@ class TestSums:
         )
         check(function, np.array(0.61128337))
 
+    def test_of_products_with_what_is_broadcast(self):
+        """NumPy's products along an axis round in another way where an operand is one number."""
+        x = np.random.default_rng(0).standard_normal((16, 17))
+        ones = lambda x: ag.broadcast_to(ag.asarray(1.0), x.shape)
+        check(lambda x: (ag.linalg.vecdot(x * x, ones(x)), ag.linalg.vecdot(ones(x), ag.abs(x))), x, python=2)
+
     def test_of_two_dtypes(self):
         x = np.random.default_rng(0).standard_normal((40, 50)).astype("float32")
         check(lambda x: (ag.sum(x, axis=1), ag.sum(ag.astype(x, ag.float64), axis=1)), x)

@@ -276,7 +276,10 @@ class NativeStepwiseRun:
                 self._note(number, made, step.refs)
         if same and sum(self._values[n].nbytes for n in step.made) <= FOLDED_BYTES:
             for number in step.made:
-                self.kept[number] = self._values[number] = kept = self._values[number].copy(order="K")
+                kept = self._values[number]
+                if self.own:  # otherwise it lies as it did: NumPy's functions round by how operands lie
+                    kept = kept.copy(order="K")
+                self.kept[number] = self._values[number] = kept
                 self._note(number, kept, ())
 
     def _looped(self, at: int, step: Step) -> list[Any] | None:
