@@ -201,6 +201,15 @@ class TestSums:
         ones = lambda x: ag.broadcast_to(ag.asarray(1.0), x.shape)
         check(lambda x: (ag.linalg.vecdot(x * x, ones(x)), ag.linalg.vecdot(ones(x), ag.abs(x))), x, python=2)
 
+    @pytest.mark.parametrize("axis", [0, 1, 2, (0, 1), (1, 2), (0, 2), None])
+    def test_of_what_has_gaps(self, axis):
+        x = np.random.default_rng(0).standard_normal((7, 10, 19))
+        for part in (x[1:5, 1:9, 1:18], x[::2, ::2, ::2], x[:, 1:9], x[:, :, 1:18].transpose(2, 0, 1)):
+            for keepdims in (False, True):
+                function = lambda x, keepdims=keepdims: ag.sum(x, axis=axis, keepdims=keepdims)
+                (found,) = native(function, part)(part)
+                assert found.tobytes() == np.sum(part, axis=axis, keepdims=keepdims).tobytes()
+
     def test_of_two_dtypes(self):
         x = np.random.default_rng(0).standard_normal((40, 50)).astype("float32")
         check(lambda x: (ag.sum(x, axis=1), ag.sum(ag.astype(x, ag.float64), axis=1)), x)

@@ -9,6 +9,7 @@ at their periods, so that each period becomes the same kernels. Steps without a 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import operator
 from collections import Counter, defaultdict
@@ -606,7 +607,13 @@ class LoweredProgram:
         if any(s <= 0 for s, n in zip(place.strides, place.shape, strict=True) if n > 1):
             return None
         order = sorted(range(len(place.shape)), key=lambda i: (-place.strides[i], i))
-        steps = [place.strides[i] for i in order if place.shape[i] > 1]
+        axes = [i for i in order if place.shape[i] > 1]
+        steps, summed = [place.strides[i] for i in axes], {*self.axes(step)}
+        if not self.own and any(  # NumPy copies what has gaps along several summed axes, and adds the copy
+            {outer, inner} <= summed and place.strides[outer] != place.strides[inner] * place.shape[inner]
+            for outer, inner in itertools.pairwise(axes)
+        ):
+            return None
         return order if len(set(steps)) == len(steps) else None
 
     def axes(self, step: Step) -> tuple[int, ...]:
