@@ -177,7 +177,9 @@ def _small_apart(of: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     def told(dtype: Any) -> Any:
         if kind_of(dtype) == "bool" or (of is floating and kind_of(dtype) == "int" and bits_of(dtype) < 32):
-            raise NeedsValuesError(f"libraries give results of different dtypes for {dtype_of(dtype)}: convert it first")
+            raise NeedsValuesError(
+                f"libraries give results of different dtypes for {dtype_of(dtype)}: convert it first"
+            )
         return of(dtype)
 
     return told

@@ -275,6 +275,17 @@ class TestProducts:
         check(lambda a, b: a @ b, a, b[0, :, 0].copy())
         check(lambda a, b: b @ a, a, b[0, :, 0][:5].copy())
 
+    def test_functions_of_what_goes_backwards(self):
+        """NumPy's functions of single precision round in another way along negative strides."""
+        x = np.random.default_rng(0).uniform(-3, 3, (4, 4)).astype("float32")
+        function = lambda x: (
+            ag.tan(ag.flip(x + 1, axis=None)),
+            ag.tan(ag.flip(x + 1, axis=0).T[1:]),
+            ag.tan((x + 1)[::-1, 0]),
+        )
+        for factor in (1, 2, 5):
+            same(native(function, x)(x * np.float32(factor)), eager(function, x * np.float32(factor)))
+
     def test_operands_that_blas_does_not_take(self):
         rng = np.random.default_rng(0)
         for dtype in ("float32", "float64"):

@@ -55,7 +55,6 @@ def test_means_and_bounds_of_booleans_and_integers():
     same(function, X)
 
 
-
 def draws(x):
     return ag.nn.functional.dropout(x * ag.randn(3), 0.5) + ag.rand(3, generator=GENERATOR)
 

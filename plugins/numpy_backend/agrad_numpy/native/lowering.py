@@ -503,6 +503,8 @@ class LoweredProgram:
             before = tried.followed.get(at)
             self.kinds.append(self._kind(at) if before is None else self.kinds[before])
         self._turn_once()
+        if not own:
+            self._keep_views()
         self.outputs = self._with_outputs()
         self.groups: list[FusionGroup] = []
         groups: dict[int, list[FusionGroup]] = {}  # by the position where a stretch begins
@@ -669,6 +671,18 @@ class LoweredProgram:
                 self.kinds[at] = "copy"
                 strides = contiguous(place.shape, place.dtype.itemsize)
                 self.places[number] = Placement(place.shape, strides, place.dtype, number, 0)
+
+    def _keep_views(self) -> None:
+        """Let views of a few elements that go backwards, or repeat an element, lie so where NumPy reads them: it may round otherwise."""
+        read: set[int] = set()  # the values whose layout counts
+        for at in reversed(range(len(self.steps))):
+            step, kind = self.steps[at], self.kinds[at]
+            places = [(number, self.places[number]) for number in step.made if number in self.places]
+            if kind == "tiny" and read & {*step.made} and all(place.root != number for number, place in places):
+                if any(stride <= 0 for _, p in places for stride, n in zip(p.strides, p.shape, strict=True) if n > 1):
+                    kind = self.kinds[at] = "view"
+            if kind in ("python", "product", "solved") or (kind == "view" and read & {*step.made}):
+                read.update(step.refs)
 
     def _is_copy(self, step: Step) -> bool:
         """Return whether a step puts operands into parts of its result, element by element, unchanged."""
