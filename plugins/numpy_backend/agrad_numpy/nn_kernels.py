@@ -425,8 +425,8 @@ class _Channels:
         Pairs of the key of a block in an array from `cut`, and that of its channels.
     planes : tuple of int
         The number of channels, and the length of a plane.
-    count : int
-        The elements per channel; 1 if there are none.
+    count : array
+        The elements per channel, 1 if there are none: 0-d, since a number of Python takes longer to divide by.
     one : bool
         Whether there is one block, the whole array.
     """
@@ -435,10 +435,11 @@ class _Channels:
         rows, channels, *plane = shape
         self.length = length = math.prod(plane)
         self.planes = channels, length
-        self.count = rows * length or 1
+        self.count = np.asarray(rows * length or 1, dtype)
         self.short = length <= SHORT_PLANE
         self.shape = (rows, channels * length) if self.short else (rows, channels, length)
         self.ones = np.ones(max(rows, length), dtype)  # BLAS adds up in a third of the time of a reduction
+        self.rows, self.down, self.across = rows, self.ones[:rows], self.ones[:length]
         size = self.ones.itemsize * channels * length
         if size * rows <= BLOCK_BYTES:
             self.blocks: list[Any] = [(..., ...)]
@@ -460,9 +461,9 @@ class _Channels:
     def sums(self, block: Any) -> Any:
         """Return the sums per channel."""
         if self.short:
-            total = self.ones[: len(block)].dot(block)
-            return total if self.length == 1 else total.reshape(self.planes).dot(self.ones[: self.length])
-        return self._over_rows(block.dot(self.ones[: self.length]))
+            total = (self.down if len(block) == self.rows else self.ones[: len(block)]).dot(block)
+            return total if self.length == 1 else total.reshape(self.planes).dot(self.across)
+        return self._over_rows(block.dot(self.across))
 
     def dots(self, a: Any, b: Any) -> Any:
         """Return the sums per channel of products."""
@@ -538,10 +539,10 @@ def _batch_norm_adjoint(g: Any, input: Any, weight: Any, mean: Any, scale: Any, 
     if dtype.itemsize < 4:
         made = _batch_norm_adjoint(g.astype(np.float32), input, weight, mean, scale)
         return tuple(part.astype(dtype) for part in made)  # type: ignore[return-value]
-    cut = _channels(input.shape, input.dtype)
-    x, g = cut.cut(input), cut.cut(g)
     if input.dtype != dtype:
         dtype = np.result_type(g, input)
+    cut = _channels(input.shape, dtype)
+    x, g = cut.cut(input), cut.cut(g)
     if cut.one:
         made = np.subtract(x, cut.beside(mean), dtype=dtype)
         by_bias, along = cut.sums(g), cut.dots(made, g)
