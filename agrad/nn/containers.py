@@ -41,11 +41,12 @@ class _Indexed(Module):
     @overload
     def __getitem__(self, index: slice) -> Self: ...
     def __getitem__(self, index: int | slice) -> Module | Self:
-        if isinstance(index, slice):
-            made = type(self)()
-            made._replace(self._items()[index])
-            return made
-        return self._items()[operator.index(index)]
+        return self._part(index) if isinstance(index, slice) else self._items()[operator.index(index)]
+
+    def _part(self, index: slice) -> Self:
+        made = type(self)()
+        made._replace(self._items()[index])
+        return made
 
     def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, self._names()[operator.index(index)], _checked(module))
@@ -114,6 +115,13 @@ class Sequential(_Indexed):
                 self.add_module(name, _checked(module))
         else:
             self._replace(modules)
+
+    def _part(self, index: slice) -> Self:
+        """Return some of the modules under the names that they have here, as PyTorch does."""
+        made = type(self)()
+        for name in self._names()[index]:
+            made.add_module(name, getattr(self, name))
+        return made
 
     def forward(self, input: Any) -> Any:
         for module in self._items():

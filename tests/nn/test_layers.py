@@ -153,6 +153,9 @@ def test_sequential_is_a_list_of_modules():
     assert net[-1] is c
     assert isinstance(net[:2], nn.Sequential)
     assert list(net[:2]) == [a, b]
+    assert list(net[1:].state_dict()) == list(net.state_dict())[len(a.state_dict()) :]  # PyTorch keeps the names
+    named = nn.Sequential({"first": a, "second": b})[1:]
+    assert [name for name, _ in named.named_children()] == ["second"]
     net[1] = nn.Tanh()
     assert [type(m).__name__ for m in net] == ["Linear", "Tanh", "Linear"]
     del net[1]
