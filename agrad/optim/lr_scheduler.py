@@ -176,6 +176,10 @@ class LRScheduler:
         vars(self).update(state_dict)
 
 
+#: PyTorch's older name, which many schedules of programs derive from.
+_LRScheduler = LRScheduler
+
+
 class LambdaLR(LRScheduler):
     """The initial rate times a function of the epoch.
 

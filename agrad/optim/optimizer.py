@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -37,7 +38,7 @@ class Optimizer:
     param_groups : list of dict
         Parameters and settings.
     state : dict
-        The values kept per parameter between steps.
+        The values kept per parameter between steps; an empty dict for a parameter that has none yet.
 
     Raises
     ------
@@ -83,7 +84,7 @@ class Optimizer:
             )
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
-        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         self._has_stepped = False  # schedules warn if they step first
         if isinstance(params, Tensor):
             raise TypeError(
@@ -215,7 +216,7 @@ class Optimizer:
                             continue
                         if g._spec.backend is not p._spec.backend:
                             g = g.to_device(p.device)
-                        state = self._state_of(p)
+                        state = self.state[p]
                         if p._spec.backend.is_lazy:
                             before.append((p, p.data, {k: _apart(v) for k, v in state.items()}))
                         changing = p, p._raw, p._spec, dict(state)
@@ -290,12 +291,6 @@ class Optimizer:
         Called before `update` while recording, or while comparing with a recording.
         """
 
-    def _state_of(self, p: Tensor) -> dict[str, Any]:
-        state = self.state.get(p)
-        if state is None:
-            state = self.state[p] = {}
-        return state
-
     def update(self, p: Tensor, g: Tensor, group: Mapping[str, Any], state: dict[str, Any]) -> Tensor:
         """Return the new value of one parameter.
 
@@ -360,7 +355,7 @@ class Optimizer:
         numbers = [n for given in groups for n in given["params"]]
         by_number = dict(zip(numbers, self._params(), strict=True))
         wrong = [] if len(by_number) == len(numbers) else [f"the numbers of parameters are not unique: {numbers}."]
-        state = {}
+        state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         for number, values in state_dict["state"].items():
             p = by_number.get(int(number))
             if p is None:

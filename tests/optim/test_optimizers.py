@@ -212,6 +212,35 @@ def test_a_saved_state_goes_on_where_it_stopped(case):
     np.testing.assert_allclose(again.tolist(), EXPECTED[case], rtol=0, atol=1e-13)
 
 
+def test_a_step_of_ones_own_finds_an_empty_state():
+    """As PyTorch's optimisers are written: ``state = self.state[p]``, filled at the first step."""
+
+    class Heavy(ag.optim.Optimizer):
+        def step(self, closure=None):
+            with ag.no_grad():
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        state = self.state[p]
+                        if len(state) == 0:
+                            state["step"], state["speed"] = 0, ag.zeros_like(p)
+                        state["step"] += 1
+                        state["speed"].mul_(0.9).add_(p.grad)
+                        p.sub_(group["lr"] * state["speed"])
+
+    w = ag.tensor([1.0, 2.0], requires_grad=True)
+    optimizer = Heavy([w], {"lr": 0.1})
+    for _ in range(2):
+        optimizer.zero_grad()
+        w.sum().backward()
+        optimizer.step()
+    np.testing.assert_allclose(w.tolist(), [1 - 0.1 - 0.19, 2 - 0.1 - 0.19])
+    again = Heavy([w], {"lr": 0.1})
+    assert again.state[w] == {}
+    again.load_state_dict(optimizer.state_dict())
+    assert again.state[w]["step"] == 2
+    assert again.state[ag.zeros(2)] == {}
+
+
 def test_bad_settings_and_parameters_are_refused():
     w = ag.tensor([1.0], requires_grad=True)
     with pytest.raises(ValueError, match="Invalid learning rate: -1"):
