@@ -86,6 +86,21 @@ def test_scatter_reduce_is_pytorchs(reduce, include_self, values, by_x, by_src):
     np.testing.assert_allclose(changed.numpy(), values, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("reduce", "sign"), [("amax", 1.0), ("amin", -1.0)])
+def test_extrema_are_collected_over_infinity(reduce, sign, dtype):
+    """The usual base of a softmax over the edges of a graph."""
+    x = ag.full((4,), -sign * float("inf"), dtype=dtype, requires_grad=True)
+    src = ag.tensor([1.0 * sign, 3.0 * sign, 2.0 * sign], dtype=dtype, requires_grad=True)
+    found = x.scatter_reduce(0, ag.tensor([0, 0, 2]), src, reduce)
+    assert found.tolist() == [3.0 * sign, -sign * float("inf"), 2.0 * sign, -sign * float("inf")]
+    (found * ag.tensor([2.0, 3.0, 4.0, 5.0], dtype=dtype)).sum().backward()
+    assert src.grad.tolist() == [0.0, 2.0, 4.0]
+    assert x.grad.tolist() == [0.0, 3.0, 0.0, 5.0]
+    found = ag.zeros(2).scatter_reduce(0, ag.tensor([0, 0]), ag.tensor([sign * float("inf"), 1.0]), reduce)
+    assert found.tolist() == [sign * float("inf"), 0.0]
+
+
 def test_scatter_reduce_refuses():
     x = ag.zeros(2)
     with pytest.raises(NotImplementedError, match="no 'prod'"):

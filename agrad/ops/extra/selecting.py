@@ -15,7 +15,7 @@ from agrad.core.tensor import Tensor
 from agrad.ops import searching
 from agrad.ops.creation import arange, asarray, ones_like, zeros, zeros_like
 from agrad.ops.data_type import astype
-from agrad.ops.elementwise import isnan, subtract
+from agrad.ops.elementwise import isinf, isnan, subtract
 from agrad.ops.extra.common import alike, checked_axis, kind_of
 from agrad.ops.manipulation import broadcast_arrays, broadcast_to, moveaxis, repeat, reshape
 from agrad.ops.searching import argsort, cast_value, getitem, searchsorted, setitem, take, take_along_axis, where
@@ -229,13 +229,15 @@ def scatter_reduce(x: Any, axis: int, index: Any, src: Any, reduce: str, include
         best = where(touched & larger, x.detach(), best)
     if not x._spec.inexact:
         return best
-    hits = astype(src.detach() == getitem(best, key), x.dtype)
-    own = astype(x.detach() == best, x.dtype) if include_self else zeros_like(best)
-    own = where(touched, own, ones_like(own))
-    shares = own + searching.scatter_add(x._spec, key, hits)
-    summed = x * own + searching.scatter_add(x._spec, key, src * hits)
+    hits = src.detach() == getitem(best, key)
+    own = x.detach() == best if include_self else zeros_like(touched)
+    own = own | ~touched
+    shares = astype(own, x.dtype) + searching.scatter_add(x._spec, key, astype(hits, x.dtype))
+    # chosen, not multiplied by 0 or 1: an infinite element would become NaN
+    summed = where(own, x, 0) + searching.scatter_add(x._spec, key, where(hits, src, 0))
     found: Tensor = summed / where(shares == 0, ones_like(shares), shares)
-    return best + (found - found.detach())
+    endless = isinf(best)  # `found` is exact there, and infinity minus itself would be NaN
+    return where(endless, 0, best) + (found - where(endless, 0, found.detach()))
 
 
 def _argtop_kernel(xp: Any, x: Any, /, k: int, largest: bool) -> Any:
