@@ -51,7 +51,7 @@ METHODS = {
     "logit", "logsumexp", "lt", "matrix_power", "movedim", "mul", "mv", "nan_to_num", "narrow", "ne", "neg",
     "numel", "permute", "relu_", "repeat_interleave", "round_", "rsqrt", "scatter", "scatter_reduce", "select", "sigmoid_", "sub",
     "swapdims", "t", "take_along_dim", "trace", "transpose", "unbind", "unflatten", "unsqueeze", "zero_",
-    *(f"{name}_" for name in UNARY_METHODS if name not in {"sign", "isnan", "isinf", "isfinite"}),
+    *(f"{name}_" for name in UNARY_METHODS if name not in {"sign", "isnan", "isinf", "isfinite", "logical_not"}),
 }  # fmt: skip
 
 #: Other names of existing functions, and where those are. Those of ops are declared with them.

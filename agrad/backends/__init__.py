@@ -49,8 +49,8 @@ def get(name: str) -> Backend:
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    if name == "cudnn":
-        return import_module("agrad.backends.cudnn")
+    if name in {"cudnn", "mps"}:
+        return import_module(f"agrad.backends.{name}")
     try:
         return _namespace(name)
     except BackendError as error:

@@ -126,6 +126,8 @@ class _FromTables:
     def abs_(self, /) -> Tensor: ...
     def sign(self, /) -> Tensor: ...
     def sign_(self, /) -> Tensor: ...
+    def logical_not(self, /) -> Tensor: ...
+    def logical_not_(self, /) -> Tensor: ...
     def isfinite(self, /) -> Tensor: ...
     def isfinite_(self, /) -> Tensor: ...
     def isinf(self, /) -> Tensor: ...
@@ -149,6 +151,9 @@ class _FromTables:
     def greater(self, other: Any, /) -> Tensor: ...
     def gt(self, other: Any, /) -> Tensor: ...
     def ge(self, other: Any, /) -> Tensor: ...
+    def logical_and(self, other: Any, /) -> Tensor: ...
+    def logical_or(self, other: Any, /) -> Tensor: ...
+    def logical_xor(self, other: Any, /) -> Tensor: ...
     def double(self, /) -> Tensor: ...
     def float(self, /) -> Tensor: ...
     def half(self, /) -> Tensor: ...
@@ -644,6 +649,17 @@ class Methods(_FromTables):
         """Split along an axis into at most this many parts; see `agrad.chunk`."""
     def split(self, split_size: Any, dim: int=0) -> tuple[Tensor, ...]:
         """Split along an axis into parts of a length; NumPy's `agrad.extra.split` takes their number."""
+    def unfold(self, dimension: int, size: int, step: int) -> Tensor:
+        """Windows along an axis, whose elements lie along a new last axis.
+
+        dimension : int
+            The axis, which then counts the windows.
+        size : int
+            The length of a window.
+        step : int
+            From one window to the next.
+        RuntimeError: If the axis is shorter than a window, or `step` is not positive.
+        """
     def repeat_interleave(self, repeats: Any, dim: int | None=None, *, output_size: int | None=None) -> Tensor:
         """Each element, or each entry along an axis, repeated; see `agrad.repeat`.
 
@@ -929,6 +945,39 @@ class Methods(_FromTables):
         """`index_copy`, in place."""
     def index_fill_(self, dim: int, index: Any, value: Any) -> Tensor:
         """`index_fill`, in place."""
+
+    # agrad/random/__init__.py, Draws
+
+    def normal_(self, mean: float=0.0, std: float=1.0, *, generator: Generator | None=None) -> Tensor:
+        """Set to numbers of a normal distribution.
+
+        mean, std : float, optional
+            Its mean and standard deviation.
+        """
+    def uniform_(self, a: float=0.0, b: float=1.0, *, generator: Generator | None=None) -> Tensor:
+        """Set to numbers uniform on [a, b).
+
+        a, b : float, optional
+            The bounds.
+        """
+    def exponential_(self, lambd: float=1.0, *, generator: Generator | None=None) -> Tensor:
+        """Set to numbers of an exponential distribution.
+
+        lambd : float, optional
+            The rate, one over the mean.
+        """
+    def bernoulli_(self, p: Any=0.5, *, generator: Generator | None=None) -> Tensor:
+        """Set to ones with a probability, zeros otherwise.
+
+        p : float or Tensor, optional
+            The probability, or that of each element.
+        """
+    def random_(self, low: int, high: int | None=None, *, generator: Generator | None=None) -> Tensor:
+        """Set to integers uniform from `low` to ``high - 1``; a single number is `high`.
+
+        low, high : int
+            The range.
+        """
 
     # agrad/view/__init__.py, Repr
 

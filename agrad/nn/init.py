@@ -15,7 +15,7 @@ from agrad.ops.decompositions import qr
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import sign
 from agrad.ops.linalg import diagonal
-from agrad.random import Generator, rand, randn
+from agrad.random import Generator, randn
 
 __all__ = [
     "calculate_gain",
@@ -50,14 +50,14 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generato
     >>> bool(ag.all(x >= -1) and ag.all(x < 1))
     True
     """
-    sample = rand(tensor.shape, dtype=tensor.dtype, device=tensor.device, generator=generator)
-    return _set(tensor, sample * (b - a) + a, "uniform_()")
+    with no_grad:
+        return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal with a mean and standard deviation."""
-    sample = randn(tensor.shape, dtype=tensor.dtype, device=tensor.device, generator=generator)
-    return _set(tensor, sample * std + mean, "normal_()")
+    with no_grad:
+        return tensor.normal_(mean, std, generator=generator)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:

@@ -894,7 +894,13 @@ def greater_equal(x1: RealValued, x2: RealValued, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True, memory="fresh", facts=Facts(broadcasts_exactly=True, numpy="logical_and"))
+@nondifferentiable(
+    "x1",
+    "x2",
+    boolean=True,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, numpy="logical_and", methods="logical_and"),
+)
 def logical_and(x1: Boolean, x2: Boolean, /) -> Tensor:
     """Whether both operands are true.
 
@@ -903,7 +909,13 @@ def logical_and(x1: Boolean, x2: Boolean, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True, memory="fresh", facts=Facts(broadcasts_exactly=True, numpy="logical_or"))
+@nondifferentiable(
+    "x1",
+    "x2",
+    boolean=True,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, numpy="logical_or", methods="logical_or"),
+)
 def logical_or(x1: Boolean, x2: Boolean, /) -> Tensor:
     """Whether one operand or both are true.
 
@@ -912,7 +924,13 @@ def logical_or(x1: Boolean, x2: Boolean, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2", boolean=True, memory="fresh", facts=Facts(broadcasts_exactly=True, numpy="logical_xor"))
+@nondifferentiable(
+    "x1",
+    "x2",
+    boolean=True,
+    memory="fresh",
+    facts=Facts(broadcasts_exactly=True, numpy="logical_xor", methods="logical_xor"),
+)
 def logical_xor(x1: Boolean, x2: Boolean, /) -> Tensor:
     """Whether exactly one of the operands is true.
 
@@ -921,7 +939,9 @@ def logical_xor(x1: Boolean, x2: Boolean, /) -> Tensor:
     """
 
 
-@nondifferentiable("x", boolean=True, memory="fresh", facts=Facts(broadcasts_exactly=True, numpy="logical_not"))
+@nondifferentiable(
+    "x", boolean=True, memory="fresh", facts=Facts(broadcasts_exactly=True, numpy="logical_not", methods="logical_not")
+)
 def logical_not(x: Boolean, /) -> Tensor:
     """Whether the operand is false.
 

@@ -883,6 +883,34 @@ class Shapes:
             for n, stop in zip(lengths, stops, strict=True)
         )
 
+    def unfold(self: Any, dimension: int, size: int, step: int) -> Tensor:
+        """Windows along an axis, whose elements lie along a new last axis.
+
+        dimension : int
+            The axis, which then counts the windows.
+        size : int
+            The length of a window.
+        step : int
+            From one window to the next.
+        RuntimeError: If the axis is shorter than a window, or `step` is not positive.
+        """
+        axis = _checked(self, dimension, "unfold")
+        length = self.shape[axis]
+        if not 0 <= size <= length:
+            raise RuntimeError(
+                f"maximum size for tensor at dimension {axis} is {length} but size is {size}\n  unfold() needs room for one"
+                f" window.{called()}"
+            )
+        if step <= 0:
+            raise RuntimeError(f"step is {step} but must be > 0{called()}")
+        starts = range(0, length - size + 1, step)
+        places = creation.asarray(
+            [start + i for start in starts for i in range(size)], dtype="int64", device=self.device
+        )
+        windows = searching.take(self, places, axis=axis)
+        windows = manipulation.reshape(windows, (*self.shape[:axis], len(starts), size, *self.shape[axis + 1 :]))
+        return manipulation.moveaxis(windows, axis + 1, -1)
+
     def repeat_interleave(self: Any, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
         """Each element, or each entry along an axis, repeated; see `agrad.repeat`.
 

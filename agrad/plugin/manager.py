@@ -540,7 +540,7 @@ def get(name: str) -> Backend:
         remedy = f" Install it with {install(name)}." if name in PACKAGES else ""
         if name == "cuda":  # PyTorch's word
             remedy = ' CUDA devices belong to the cupy backend: "cupy:0".'
-        elif name in {"cudnn", "mkldnn", "mkl", "openmp", "mps"}:  # an attribute of torch.backends
+        elif name in {"cudnn", "mkldnn", "mkl", "openmp"}:  # an attribute of torch.backends
             remedy = " PyTorch's library switches do not exist here: delete the line."
         failed = f" Its plugin failed to load: {_failures[name]}." if name in _failures else ""
         line = errors.line_of(*errors.caller())

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad.core import names as _names
 from agrad.core.backend import spec_of
+from agrad.core.buffers import check_leaf, rebind
 from agrad.core.mode import Setting, batch_levels, not_recorded, recorder, within
 from agrad.core.once import lock
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Tensor, attached
+from agrad.ops import data_type, elementwise
 from agrad.ops.creation import check_chunked, leaf
 from agrad.ops.docs import complete as _complete
 from agrad.plugin import manager
@@ -401,6 +403,67 @@ def randn_like(x: Tensor, **kwargs: Any) -> Tensor:
     return randn(x.shape, **{"dtype": x.dtype, "device": x.device, **kwargs})
 
 
+@attached
+class Draws:
+    """Methods that set a tensor to random numbers, which have no history."""
+
+    def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Set to numbers of a normal distribution.
+
+        mean, std : float, optional
+            Its mean and standard deviation.
+        """
+        return _drawn(self, "normal_()", randn(self.shape, **_like_draw(self, generator)) * std + mean)
+
+    def uniform_(self: Any, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Set to numbers uniform on [a, b).
+
+        a, b : float, optional
+            The bounds.
+        """
+        return _drawn(self, "uniform_()", rand(self.shape, **_like_draw(self, generator)) * (b - a) + a)
+
+    def exponential_(self: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Set to numbers of an exponential distribution.
+
+        lambd : float, optional
+            The rate, one over the mean.
+        """
+        uniform = rand(self.shape, **_like_draw(self, generator))
+        return _drawn(self, "exponential_()", -elementwise.log1p(-uniform) / lambd)
+
+    def bernoulli_(self: Any, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+        """Set to ones with a probability, zeros otherwise.
+
+        p : float or Tensor, optional
+            The probability, or that of each element.
+        """
+        uniform = rand(self.shape, device=self.device, generator=generator)
+        return _drawn(self, "bernoulli_()", data_type.astype(uniform < p, self.dtype))
+
+    def random_(self: Any, low: int, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
+        """Set to integers uniform from `low` to ``high - 1``; a single number is `high`.
+
+        low, high : int
+            The range.
+        """
+        low, high = (0, low) if high is None else (low, high)
+        drawn = randint(low, high, self.shape, device=self.device, generator=generator)
+        return _drawn(self, "random_()", data_type.astype(drawn, self.dtype))
+
+
+def _like_draw(x: Any, generator: Any) -> dict[str, Any]:
+    return {"dtype": x.dtype, "device": x.device, "generator": generator}
+
+
+def _drawn(x: Tensor, what: str, value: Tensor) -> Tensor:
+    """Replace the value of a tensor by random numbers, which have no history."""
+    check_leaf(x, what)
+    rebind(x, value, what)
+    return x
+
+
+_GENERATOR = "Generator, optional\n    Default: the one that `manual_seed` seeds."
 _complete(
     globals(),
     {
@@ -409,9 +472,10 @@ _complete(
         ),
         "device": 'str, optional\n    ``"<backend>[:<device>]"``. Default: the default backend\'s.',
         "dtype": "DType, backend's dtype or str, optional",
-        "generator": "Generator, optional\n    Default: the one that `manual_seed` seeds.",
+        "generator": _GENERATOR,
     },
 )
+_complete(vars(Draws), {"generator": _GENERATOR}, methods=True)
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)

@@ -205,3 +205,91 @@ def test_devices_and_what_does_nothing():
 def test_a_quarter_turn_by_default_is_numpys():
     x = np.arange(24.0).reshape(2, 3, 4)
     np.testing.assert_array_equal(ag.rot90(ag.asarray(x)), np.rot90(x))
+
+
+#: Methods that set a tensor to random numbers; the mean and the variance of the distribution.
+DRAWN = {
+    "normal_(2.0, 3.0)": (2.0, 9.0),
+    "normal_(mean=1.0, std=0.02)": (1.0, 4e-4),
+    "uniform_(-1.0, 3.0)": (1.0, 16 / 12),
+    "exponential_(2.0)": (0.5, 0.25),
+    "bernoulli_(0.3)": (0.3, 0.21),
+    "random_(5)": (2.0, 2.0),
+    "random_(2, 4)": (2.5, 0.25),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("code", DRAWN)
+def test_tensors_are_set_to_random_numbers(code, dtype):
+    mean, variance = DRAWN[code]
+    ag.manual_seed(1)
+    x = ag.full((40, 500), float("nan"), dtype=dtype)
+    assert eval(f"x.{code}") is x
+    assert (x.shape, x.dtype) == ((40, 500), np.dtype(dtype))
+    found = x.numpy().astype("f8")
+    assert abs(found.mean() - mean) < 5 * (variance / found.size) ** 0.5
+    assert abs(found.var() - variance) < 0.1 * variance
+    first = x.clone()
+    ag.manual_seed(1)
+    assert eval(f"x.{code}").equal(first)
+
+
+def test_random_numbers_reach_parameters_through_data():
+    layer = ag.nn.Linear(30, 40)
+    before = layer.weight
+    layer.weight.data.uniform_(2.0, 3.0)
+    layer.bias.data.normal_(mean=5.0, std=0.0)
+    assert layer.weight is before
+    assert layer.weight.is_leaf
+    assert layer.weight.min().item() >= 2.0
+    assert layer.bias.tolist() == [5.0] * 40
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        layer.weight.normal_()
+
+
+def test_integers_and_probabilities_of_each_element_are_drawn():
+    assert set(ag.empty(200, dtype="int64").random_(3).tolist()) == {0, 1, 2}
+    assert ag.empty(3).bernoulli_(ag.tensor([0.0, 1.0, 0.0])).tolist() == [0.0, 1.0, 0.0]
+    g = ag.Generator(7)
+    with ag.random.using(ag.Generator(7)):
+        expected = ag.randn(3)
+    assert ag.empty(3).normal_(generator=g).equal(expected)
+
+
+#: Calls by PyTorch's names of arguments, and by position.
+BY_NAME = {
+    "ag.gather(input=x, dim=1, index=i)": "ag.gather(x, 1, i)",
+    "ag.index_select(input=x, dim=0, index=v)": "ag.index_select(x, 0, v)",
+    "ag.masked_fill(input=x, mask=x > 3, value=0.0)": "ag.masked_fill(x, x > 3, 0.0)",
+    "ag.topk(x, k=2, dim=1)[0]": "ag.topk(x, 2, 1)[0]",
+    "ag.chunk(x, chunks=2, dim=1)[1]": "ag.chunk(x, 2, 1)[1]",
+    "ag.lerp(x, end=2 * x, weight=0.5)": "1.5 * x",
+    "x.logical_not()": "x == 0",
+    "(x > 2).logical_and(x < 5)": "(x > 2) & (x < 5)",
+    "(x > 2).logical_or(x < 1)": "(x > 2) | (x < 1)",
+    "(x > 2).logical_xor(x < 5)": "(x > 2) ^ (x < 5)",
+}
+
+
+@pytest.mark.parametrize("code", BY_NAME)
+def test_arguments_have_pytorchs_names(code):
+    known = {"ag": ag, "x": ag.arange(12.0).reshape(3, 4), "i": ag.tensor([[0], [2], [1]]), "v": ag.tensor([2, 0])}
+    assert eval(code, known).tolist() == eval(BY_NAME[code], known).tolist()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ((0, 4, 1), "maximum size for tensor at dimension 0 is 3 but size is 4"),
+        ((-1, 2, 0), "step is 0 but must be > 0"),
+    ],
+)
+def test_windows_that_do_not_exist_are_refused(call, said):
+    with pytest.raises(RuntimeError, match=said):
+        ag.ones(3, 4).unfold(*call)
+
+
+def test_there_is_no_mps():
+    assert ("mps" if ag.backends.mps.is_available() else "cpu") == "cpu"
+    assert not ag.backends.mps.is_built()

@@ -221,7 +221,7 @@ def vsplit(x: Any, indices_or_sections: int | Sequence[int], /) -> tuple[Tensor,
     return _split("vsplit", x, indices_or_sections, 0)
 
 
-def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int | None = None) -> tuple[Tensor, ...]:
+def chunk(x: Any, /, chunks: int, axis: int = 0, *, dim: int | None = None) -> tuple[Tensor, ...]:
     """Split along an axis into at most this many parts, all of one length except the last.
 
     x: At least one axis.

@@ -129,7 +129,7 @@ def nan_to_num(x: Any, /, *, nan: float = 0.0, posinf: float | None = None, negi
     return where(isnan(x), nan, x)
 
 
-def lerp(start: Any, end: Any, weight: Any, /) -> Tensor:
+def lerp(start: Any, end: Any, weight: Any) -> Tensor:
     """Between two operands: the first for the weight 0, the second for 1.
 
     start, end: The two ends.

@@ -29,22 +29,22 @@ __all__ = [
 ]  # fmt: skip
 
 
-def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
+def masked_fill(input: Any, mask: Any, value: Any) -> Tensor:
     """Return a copy with one value where a mask is true.
 
-    x: Any shape.
-    mask: Boolean; it broadcasts with `x`.
+    input: Any shape.
+    mask: Boolean; it broadcasts with `input`.
     value : scalar or 0-d Tensor
         The value.
-    Returns: Of the dtype of `x`.
+    Returns: Of the dtype of `input`.
     TypeError: If the mask is not boolean.
-    RuntimeError: If the value is floating and `x` is not, or complex and `x` is real. As ``torch.masked_fill``.
+    RuntimeError: If the value is floating and `input` is not, or complex and `input` is real. As ``torch.masked_fill``.
     Replaced elements get the gradient 0, and `value` the sum of the gradients at its positions.
 
     >>> ag.extra.masked_fill(ag.tensor([1.0, 2.0]), ag.tensor([True, False]), 0.0)
     tensor([0., 2.])
     """
-    x, mask = as_operands(x, mask)
+    x, mask = as_operands(input, mask)
     if kind_of(mask) != "bool":
         raise TypeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}{called()}")
     return where(mask, cast_value(x, as_operand(value, x)), x)
@@ -71,11 +71,11 @@ def masked_select(x: Any, mask: Any, /) -> Tensor:
     return getitem(x, mask)
 
 
-def index_select(x: Any, axis: int, index: Any, /) -> Tensor:
+def index_select(input: Any, dim: int, index: Any) -> Tensor:
     """Take slices at indices along an axis: `agrad.take` with PyTorch's order of arguments.
 
-    x: At least one axis.
-    axis : int
+    input: At least one axis.
+    dim : int
         The axis.
     index: A vector of integers.
     Returns: As many slices as indices.
@@ -85,8 +85,8 @@ def index_select(x: Any, axis: int, index: Any, /) -> Tensor:
     tensor([[3, 1],
             [6, 4]])
     """
-    x = as_operand(x)
-    return take(x, as_operand(index, x), axis=checked_axis("index_select", axis, x.ndim))
+    x = as_operand(input)
+    return take(x, as_operand(index, x), axis=checked_axis("index_select", dim, x.ndim))
 
 
 def _fitted(name: str, x: Tensor, axis: int, index: Tensor) -> Tensor:
@@ -104,13 +104,13 @@ def _fitted(name: str, x: Tensor, axis: int, index: Tensor) -> Tensor:
     return x if all(part == slice(None) for part in key) else getitem(x, tuple(key))
 
 
-def gather(x: Any, axis: int, index: Any, /) -> Tensor:
+def gather(input: Any, dim: int, index: Any) -> Tensor:
     """Take elements at indices along an axis, with a separate index for each position along the others.
 
-    x: Any shape.
-    axis : int
+    input: Any shape.
+    dim : int
         The axis the indices count along.
-    index: Integers; as many axes as `x`, none longer but that one.
+    index: Integers; as many axes as `input`, none longer but that one.
     Returns: Of the shape of the index.
     RuntimeError: If the index does not fit.
     As ``torch.gather``. If only the length along the axis differs, it equals the standard's `agrad.take_along_axis`.
@@ -120,9 +120,9 @@ def gather(x: Any, axis: int, index: Any, /) -> Tensor:
     tensor([[1, 1],
             [4, 3]])
     """
-    x = as_operand(x)
+    x = as_operand(input)
     index = as_operand(index, x)
-    axis = checked_axis("gather", axis, x.ndim)
+    axis = checked_axis("gather", dim, x.ndim)
     return take_along_axis(_fitted("gather", x, axis, index), index, axis=axis)
 
 
@@ -265,7 +265,7 @@ class TopK(NamedTuple):
 
 
 def topk(
-    x: Any, k: int, /, axis: int = -1, largest: bool = True, sorted: bool = True, *, dim: int | None = None
+    x: Any, /, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, *, dim: int | None = None
 ) -> TopK:
     """Return the largest elements along an axis, in descending order, and their positions.
 
