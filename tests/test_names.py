@@ -307,6 +307,13 @@ def test_a_missing_name_says_what_it_is_called_here(namespace, name, message):
         ("import agrad.misc", "here it is agrad.compat.autograd.misc."),
         ("from agrad.extend import primitive", "here it is agrad.compat.autograd.extend."),
         ("from agrad.scipy.linalg import matrix_rank", "here it is agrad.linalg.matrix_rank."),
+        ("from agrad.autograd import Variable", "a Variable is the tensor itself: use x"),
+        ("from agrad.distributions.normal import Normal", "here it is agrad.distributions.Normal."),
+        (
+            "from agrad.distributions import MixtureSameFamily",
+            "use agrad.logsumexp(mixture.logits + components.log_prob",
+        ),
+        ("from agrad.utils.data.sampler import BatchSampler", "here it is agrad.utils.data."),
     ],
 )
 def test_an_import_that_fails_says_where_it_is(line, note):

@@ -267,7 +267,7 @@ _HERE = {
     "agrad.tree.ravel": "ravel_pytree flatten_func",
     "agrad.set_default_backend": "set_default_device set_backend",
     "agrad.set_default_dtype": "set_default_tensor_type",
-    "agrad.Tensor": "ndarray Array Variable",
+    "agrad.Tensor": "ndarray Array",
     "agrad.elementwise_grad": "egrad",
     "agrad.hessian": "hess",
     "agrad.jacrev": "jac",
@@ -296,6 +296,16 @@ _HERE = {
     "agrad.nn.init.kaiming_normal_": "kaiming_normal he_normal",
     "agrad.nn.init.constant_": "nn.init.constant",
     "agrad.nn.init.normal_": "nn.init.normal",
+    "agrad.utils.data": "utils.data.dataloader utils.data.dataset utils.data.sampler",
+    "agrad.distributions.Bernoulli": "distributions.bernoulli",
+    "agrad.distributions.Beta": "distributions.beta",
+    "agrad.distributions.Categorical": "distributions.categorical",
+    "agrad.distributions.Dirichlet": "distributions.dirichlet",
+    "agrad.distributions.Gamma": "distributions.gamma",
+    "agrad.distributions.MultivariateNormal": "distributions.multivariate_normal",
+    "agrad.distributions.Normal": "distributions.normal",
+    "agrad.distributions.Uniform": "distributions.uniform",
+    "agrad.distributions.kl_divergence": "distributions.kl",
     "agrad.nn.init.uniform_": "nn.init.uniform",
     "agrad.nn.utils.clip_grad_norm_": "clip_grad_norm clip_by_global_norm",
     "agrad.nn.utils.clip_grad_value_": "clip_grad_value",
@@ -379,11 +389,24 @@ _INSTEAD = {
     "use agrad.grad(f, holomorphic=True), or HIPS autograd's: agrad.compat.autograd.holomorphic_grad": "holomorphic_grad",
     "use agrad.autograd.gradcheck, or HIPS autograd's: agrad.compat.autograd.test_util": "check_grads check_vjp check_jvp",
     "use agrad.tree.ravel and agrad.optim, or HIPS autograd's: agrad.compat.autograd.misc": "optimizers fixed_points",
-    "use agrad.rand(...) < p": "bernoulli_",
-    "use agrad.numpy.random, which has NumPy's distributions": "poisson_ exponential_ cauchy_ geometric_ log_normal_ random_",
+    "use agrad.numpy.random, which has NumPy's distributions": "poisson_ cauchy_ geometric_ log_normal_",
     "use mean + std * agrad.randn(shape)": "trunc_normal_",
     "use agrad.numpy.random.binomial": "binomial",
-    "use low + (high - low) * agrad.rand(shape)": "uniform uniform_",
+    "leave memory_format= out: the array library chooses the layout": (
+        "channels_last channels_last_3d contiguous_format preserve_format"
+    ),
+    "a Variable is the tensor itself: use x, after x.requires_grad_() if it is asked for": "Variable",
+    "use d.log_prob(x).sum(-1)": "distributions.Independent",
+    "use agrad.logsumexp(mixture.logits + components.log_prob(x[..., None]), -1)": "distributions.MixtureSameFamily",
+    "use agrad.scipy.stats, whose densities have derivatives by the parameters: laplace, expon, poisson, lognorm, binom": (
+        "distributions.Binomial distributions.Cauchy distributions.Chi2 distributions.Exponential distributions.Geometric"
+        " distributions.Gumbel distributions.HalfNormal distributions.Laplace distributions.LogNormal distributions.Pareto"
+        " distributions.Poisson distributions.StudentT distributions.Weibull"
+    ),
+    "use agrad.distributions.Categorical, and agrad.nn.functional.one_hot": "distributions.OneHotCategorical",
+    "use agrad.nn.functional.gumbel_softmax": "distributions.RelaxedOneHotCategorical",
+    "use the base's log_prob, and add the logarithm of the determinant": "distributions.TransformedDistribution",
+    "use low + (high - low) * agrad.rand(shape)": "uniform",
     "use x - agrad.trunc(x / y) * y": "fmod_",
     "use agrad.nn.functional.pairwise_distance in forward": "PairwiseDistance",
     "use agrad.nn.functional.cosine_similarity in forward": "CosineSimilarity",
@@ -501,7 +524,6 @@ _INSTEAD = {
     "use agrad.nn.Softmax(dim=-3)": "Softmax2d",
     "use agrad.einsum('bi,oij,bj->bo', x, weight, y)": "Bilinear bilinear",
     "use agrad.reshape and agrad.permute_dims": "ChannelShuffle channel_shuffle",
-    "use slices, or agrad.nn.functional.unfold of images": "Tensor.unfold",
     "x.max(1) and x.min(1) are the values: x.max(dim=1) gives PyTorch's pair": "Tensor.values Tensor.indices",
     "use agrad.nn.functional.avg_pool2d(agrad.abs(x) ** p, k) ** (1 / p), times a factor": (
         "LPPool1d LPPool2d LPPool3d lp_pool1d lp_pool2d lp_pool3d"

@@ -39,6 +39,9 @@ NO_SUCH_IMPORT = r"cannot import name '(\w+)' from '([\w.]+)'"
 #: The message of dask.array.map_overlap about tensors.
 OF_OVERLAP = r"All variadic arguments must be arrays, not \[.*'Tensor'"
 
+#: Attributes of PyTorch's dtypes that are methods of tensors.
+OF_DTYPES = {"is_complex", "is_floating_point"}
+
 #: What to write where a function of Dask refuses tensors, by its name for them.
 OF_DASK = {
     "sources": "; dask.array.store takes Dask's arrays: x.detach().to_dask_array()",
@@ -88,6 +91,8 @@ def explain(error: BaseException) -> None:
         said = names.hint("agrad.Tensor", error.name)
     elif isinstance(error, AttributeError) and is_module(error.obj) and error.name:
         said = names.hint_of_module(error.name)
+    elif isinstance(error, AttributeError) and error.name in OF_DTYPES and type(error.obj).__module__ == "numpy.dtypes":
+        said = f"; a tensor tells it: x.{error.name}()"
     elif isinstance(error, AttributeError) and is_labelled(error.obj) and hasattr(Tensor, error.name or ""):
         said = f"; the tensor is in .data: a.data.{error.name}"
     elif isinstance(error, ImportError):

@@ -95,6 +95,7 @@ EXPLAINED = {
     "x.max(0).values": "not there: x.max(1) and x.min(1) are the values: x.max(dim=1) gives PyTorch's pair",
     "ag.sum(x, 0, True)": "agrad.sum takes dtype= by name only.",
     "x.unique()": "here it is agrad.unique.",
+    "x.dtype.is_floating_point": "a tensor tells it: x.is_floating_point().",
     "x.erf_()": "not there in place: use x = x.erf(...).",
     "ag.nn.Linear(2, 1).compile()": "use agrad.compile(module).",
     "import agrad.nn.quantized": "not there: there are no quantised dtypes",
