@@ -282,6 +282,25 @@ def test_batch_norm(momentum):
     check_equal(make)
 
 
+def test_a_parameter_that_is_overwritten_before_it_is_read():
+    w = ag.tensor([1.0, 2.0], requires_grad=True)
+
+    @ag.compile
+    def step(x):
+        with ag.no_grad():
+            w.copy_(x)
+        return (w * w).sum()
+
+    with pytest.warns(ag.func.CompileWarning, match="overwrites that tensor before it reads it"):
+        step(ag.tensor([0.0, 0.0]))
+    for i in range(3):
+        w.grad = None
+        loss = step(ag.tensor([3.0, i]))
+        loss.backward()
+        assert loss.item() == 9.0 + i * i
+        assert w.grad.tolist() == [6.0, 2.0 * i]
+
+
 def test_batch_norm_between_training_and_evaluation():
     def make():
         net = make_net(ag.nn.BatchNorm1d(6))
