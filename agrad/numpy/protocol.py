@@ -209,8 +209,8 @@ class NumpyMethods(ArrayMethods):
             )
             if "xarray" in sys.modules and not known:
                 cure += (
-                    "\n  In xarray: a.copy(data=a.data.detach()) has the value. Its interp, ffill, bfill, first and chunk, and"
-                    " files, take tensors after import agrad.xarray."
+                    "\n  In xarray: a.copy(data=a.data.detach()) has the value, a.data.item() that of one element. Its interp,"
+                    " ffill, bfill, first and chunk, and files, take tensors after import agrad.xarray."
                 )
             raise errors.leaves_graph(
                 "numpy()", f"{cure}\n  tensor.detach() gives the value alone: it loses the gradient."

@@ -28,6 +28,9 @@ _REFUSED = {
     "format tensor.detach().numpy()": "array2string",
     "use the coefficients, the highest power first, and np.polyval": "poly1d",
     "ask for x.dtype": "min_scalar_type",
+    "results share no memory; use np.lib.stride_tricks.sliding_window_view, or index by rows of places": (
+        "lib.stride_tricks.as_strided"
+    ),
     "tensors have no layout to be required; use np.asarray": "require",
 }
 

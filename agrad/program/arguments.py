@@ -41,7 +41,11 @@ def argument_of(value: Any, what: str, where: str = "") -> Tensor:
         return value
     if _is_numeric(value):
         return asarray(value)
-    hint = "\n  Give its values: x.to_numpy()." if hasattr(value, "to_numpy") else ""
+    hint = ""
+    if hasattr(value, "to_numpy"):
+        hint = "\n  Give its values: x.to_numpy()."
+    elif hasattr(value, "data_vars"):
+        hint = "\n  Give the values of its variables, and make the Dataset inside the function: x[name].to_numpy()."
     raise TypeError(f"{what}: Thing passed to transform API must be Tensor, got {type(value)}{where}{hint}{called()}")
 
 
@@ -98,7 +102,10 @@ def outputs_of(container: Any, what: str, expected: str = "") -> tuple[list[Tens
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
             expected = expected or "expected f(*primals) to return only tensors, got unsupported type"
-            raise TypeError(f"{what}: {expected} {type(leaf)}{_LEFT if _is_numeric(leaf) else ''}{called()}")
+            hint = _LEFT if _is_numeric(leaf) else ""
+            if isinstance(getattr(leaf, "data", None), Tensor):
+                hint = "\n  Return the tensor in it: result.data."
+            raise TypeError(f"{what}: {expected} {type(leaf)}{hint}{called()}")
     return leaves, treedef
 
 

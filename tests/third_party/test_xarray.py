@@ -572,3 +572,21 @@ def test_land_warns_of_nothing_that_plain_xarray_does_not_warn_of(reduced, chunk
     q = ag.tensor(2.0, requires_grad=True)
     (reduced(land[:, 3:].compute() * q) ** 2).mean().data.backward()
     assert np.isclose(p.grad.item(), q.grad.item())
+
+
+def test_a_transform_says_where_labels_go():
+    def squares(x):
+        return (xr.DataArray(x, dims="day") ** 2).sum()
+
+    for transform in (ag.grad, ag.value_and_grad, ag.jacobian):
+        with pytest.raises(TypeError, match=r"DataArray'>\n  Return the tensor in it: result\.data\.\n"):
+            transform(squares)(np.ones(3))
+    with pytest.raises(TypeError, match=r"Dataset'>\n.*inside the function: x\[name\]\.to_numpy\(\)\.\n"):
+        ag.grad(lambda data: (data.x**2).sum().data)(xr.Dataset({"x": ("day", np.ones(3))}))
+
+
+def test_the_number_of_a_loss_is_said():
+    loss = (xr.DataArray(ag.ones(3, requires_grad=True), dims="day") ** 2).sum()
+    with pytest.raises(RuntimeError, match=r"a\.data\.item\(\) that of one element"):
+        float(loss)
+    assert loss.data.item() == 3.0
