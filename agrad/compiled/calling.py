@@ -253,6 +253,8 @@ class Tracker(ReadingHooks):
         first, second = self.number_for_agrad(l), self.number_for_agrad(r)
         if first is not l or second is not r:
             if type(first) in NUMBERS and type(second) in NUMBERS:
+                if op == "truediv" and second is not r:
+                    self.tracer.require_nonzero(second)
                 return self._agrad_result(function, first, second)
             self.condition(l)
             self.condition(r)

@@ -42,10 +42,11 @@ class TracedFloat(float):
     array: Any
     used: bool  # its uses are observed
     is_condition: bool  # its value is one: numbers computed only from conditions are constant
+    is_divisor: bool  # that it is not zero is a condition
 
     def __new__(cls, value: float, tracer: Tracer, array: Any) -> Self:
         made = super().__new__(cls, value)
-        made.tracer, made.array, made.used, made.is_condition = tracer, array, False, False
+        made.tracer, made.array, made.used, made.is_condition, made.is_divisor = tracer, array, False, False, False
         return made
 
     def __reduce__(self) -> Any:
@@ -449,6 +450,14 @@ class Tracer(Recorder):
                     return
                 number.is_condition = True
             self.require_value(self.number_of(number.array), as_plain(number))
+
+    def require_nonzero(self, number: TracedFloat) -> None:
+        """Make it a condition whether a number is zero: Python raises an error for such a divisor, where arrays give infinity."""
+        if as_plain(number) == 0.0:
+            self.condition(number)
+        elif self.is_open and self.failure is None and not (number.is_condition or number.is_divisor):
+            number.is_divisor = True
+            self.require_value(self.number_of(self.of_numbers("not_equal", number.array, 0.0, of=number.array)), True)
 
     def require_value(self, number: int | None, value: Any) -> None:
         """Make it a condition that the program computes a value that Python has read."""
