@@ -907,6 +907,8 @@ class Knowledge:
             return
         if not is_instrumented(function.__code__) or SWAPS.code_of(function) is not function.__code__:
             if not self._put(function):
+                if kind == "user" and function.__defaults__:  # of a generated method, which is read as data
+                    self._same_defaults(function)
                 return
             self._swapped.append(function)
         tracked = self.known.get(id(function))
@@ -921,13 +923,7 @@ class Knowledge:
         defaults, named = function.__defaults__, function.__kwdefaults__
         if defaults:
             if kind == "user":
-                self.require(
-                    operator.attrgetter("__defaults__"),
-                    function,
-                    defaults,
-                    f"the defaults of {function.__name__}",
-                    ("defaults", id(function)),
-                )
+                self._same_defaults(function)
             inner = Found(defaults, at, ("attribute", "__defaults__"))
             for i, value in enumerate(defaults):
                 self.see(value, inner, ("item", i), guard=False)
@@ -943,6 +939,15 @@ class Knowledge:
             inner = Found(named, at, ("attribute", "__kwdefaults__"))
             for key, value in named.items():
                 self.see(value, inner, ("item", key), guard=kind == "user")
+
+    def _same_defaults(self, function: types.FunctionType) -> None:
+        self.require(
+            operator.attrgetter("__defaults__"),
+            function,
+            function.__defaults__,
+            f"the defaults of {function.__name__}",
+            ("defaults", id(function)),
+        )
 
     def _put(self, function: types.FunctionType) -> bool:
         """Let a function run instrumented code; the instrumenting itself is not observed, and calls no profile function."""
