@@ -183,6 +183,8 @@ class ReadingHooks(Knowledge):
             if not self._is_of_call(t):
                 self.decline(f"the attribute {name} of a tensor is read")
         value = self.call_uninstrumented(getattr, t, name)
+        if type(value) is types.MethodType:
+            self.require_members(Tensor)
         if name == "grad_fn" and value is not None and (tracked is not None or id(t) in self.arguments):
             self.known.setdefault(id(value), Tracked(value, ARGUMENT))
         if name == "grad" and value is not None and id(value) not in self.known:
@@ -311,10 +313,7 @@ class ReadingHooks(Knowledge):
             and name not in UNCHANGING
         ):
             self.decline(f"{module.__name__}.{name} is read")
-        constant = kind != "user" and isinstance(
-            value, type | types.FunctionType | types.ModuleType | types.BuiltinFunctionType
-        )
-        return self.see(value, self.root(held), ("item", name), guard=not constant)
+        return self.see(value, self.root(held), ("item", name))
 
     def _of_class(self, kind: type, name: str) -> Any:
         tracked = self.at(kind)

@@ -1025,11 +1025,9 @@ class Knowledge:
             owner = whose_class(each)
             if owner in ("python", "arrays", "agrad"):
                 continue
-            if owner == "user" and self.at(each).status != FRESH:
+            if self.at(each).status != FRESH:
                 own = True
-                self.require(
-                    SameClassMembers(each), vars(each), True, f"the members of {each.__name__}", ("class", each)
-                )
+                self.require_members(each)
             for name, member in list(vars(each).items()):
                 if name in DEFERRED and type(member) is types.FunctionType and not issubclass(each, CREATED_BY_PYTHON):
                     self._defer(member)
@@ -1046,6 +1044,10 @@ class Knowledge:
             )
         if type(kind) is not type:
             self.ensure_class(type(kind))
+
+    def require_members(self, kind: type) -> None:
+        """Make the members of a class a condition."""
+        self.require(SameClassMembers(kind), vars(kind), True, f"the members of {kind.__name__}", ("class", kind))
 
     def _defer(self, function: types.FunctionType) -> None:
         """Leave a method without instrumentation until `ensure` reaches it: if it runs before, there is no program."""
