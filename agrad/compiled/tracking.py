@@ -1052,6 +1052,9 @@ class Knowledge:
     def _defer(self, function: types.FunctionType) -> None:
         """Leave a method without instrumentation until `ensure` reaches it: if it runs before, there is no program."""
         if id(function) not in self._ensured:
+            if whose(function.__code__.co_filename) == "agrad":
+                # All constructors share the code that explains their keywords
+                function = getattr(function, "__wrapped__", function)
             code = own_code(function)
             self.deferred[id(code)] = code
 
