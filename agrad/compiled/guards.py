@@ -152,6 +152,8 @@ def library_of(value: Any) -> Backend | None:
 
 def is_no_setting(value: Any) -> bool:
     """Return whether a value holds no settings: data, tensors, and code, which does not change."""
+    if isinstance(value, float | int):  # not a plain one: a number that the program computes
+        return True
     return is_large(value) or isinstance(value, Tensor | types.FunctionType | types.ModuleType | type)
 
 

@@ -343,3 +343,16 @@ def test_constants_are_added_by_pythons_own_sum():
     assert add(tracker, compensated, ((0.1,) * 10,), {}) == 1.0
     assert add(tracker, compensated, ((1, 0.1, 0.1, 0.1), 2.5), {}) == math.fsum([2.5, 1, 0.1, 0.1, 0.1])
     assert add(tracker, compensated, ((),), {"start": 4}) == 4
+
+
+def test_a_setting_that_is_a_number_of_the_program_leads_no_further():
+    def step(x, rate):
+        w = x.detach().clone().requires_grad_(True)
+        optimizer = ag.optim.SGD([w], lr=rate)
+        (w * w).sum().backward()
+        optimizer.step()
+        return w
+
+    with pytest.warns(CompileWarning, match="returns a new leaf"):
+        results = [ag.compile(step, check=False)(ag.ones(2), rate) for rate in (0.25, 0.5)]
+    assert [result.tolist() for result in results] == [[0.5, 0.5], [0.0, 0.0]]  # x - rate * 2 x
