@@ -652,9 +652,9 @@ def backward_of(
             task = RecordingPass(roots, True, False, set(targets), False, (), False)
             found, parts, masked = task.run(), task.parts, task.dropped
     except Exception as error:
-        if hooks and not isinstance(error, CaptureError):
-            raise CaptureError(f"capture: {type(error).__name__} in a backward pass with hooks: {error}") from error
-        raise
+        if isinstance(error, CaptureError):
+            raise
+        raise CaptureError(f"capture: {type(error).__name__} in the backward pass of its results: {error}") from error
     finally:
         mode.set_mode(before)
         tracer.is_open = False
