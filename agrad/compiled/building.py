@@ -119,7 +119,7 @@ def build_program(call: TracedCall, options: Mapping[str, Any]) -> CachedProgram
     paths = OutsidePaths(call)
     outside_results = paths.to_results(results)
     outside = paths.to_inputs(program)
-    refuse_overwritten(targets, program, outside)
+    refuse_overwritten(targets, call.arguments, outside)
     written = paths.to_written(program)
     outer_grads = paths.to_outer_grads(program)
     unread = paths.to_unread(outside)
@@ -262,9 +262,9 @@ def guard_numbers(call: TracedCall) -> None:
         )
 
 
-def refuse_overwritten(targets: Sequence[int], program: Program, outside: Sequence[Any]) -> None:
+def refuse_overwritten(targets: Iterable[int], arguments: Structure, outside: Iterable[Any]) -> None:
     """Refuse a result that may be differentiated by a tensor whose value the program overwrites before anything reads it."""
-    inputs = {leaf.number for leaf in program.arguments.leaves if type(leaf) is Leaf} | {one.number for one in outside}
+    inputs = {leaf.number for leaf in arguments.leaves if type(leaf) is Leaf} | {one.number for one in outside}
     if not inputs.issuperset(targets):
         raise CaptureError(
             "capture: it returns a value that may be differentiated by a tensor, and overwrites that tensor before it"

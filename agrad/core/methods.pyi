@@ -948,31 +948,31 @@ class Methods(_FromTables):
 
     # agrad/random/__init__.py, Draws
 
-    def normal_(self, mean: float=0.0, std: float=1.0, *, generator: Generator | None=None) -> Tensor:
+    def normal_(self, mean: float=0.0, std: float=1.0, *, generator: Any=None) -> Tensor:
         """Set to numbers of a normal distribution.
 
         mean, std : float, optional
             Its mean and standard deviation.
         """
-    def uniform_(self, a: float=0.0, b: float=1.0, *, generator: Generator | None=None) -> Tensor:
+    def uniform_(self, a: float=0.0, b: float=1.0, *, generator: Any=None) -> Tensor:
         """Set to numbers uniform on [a, b).
 
         a, b : float, optional
             The bounds.
         """
-    def exponential_(self, lambd: float=1.0, *, generator: Generator | None=None) -> Tensor:
+    def exponential_(self, lambd: float=1.0, *, generator: Any=None) -> Tensor:
         """Set to numbers of an exponential distribution.
 
         lambd : float, optional
             The rate, one over the mean.
         """
-    def bernoulli_(self, p: Any=0.5, *, generator: Generator | None=None) -> Tensor:
+    def bernoulli_(self, p: Any=0.5, *, generator: Any=None) -> Tensor:
         """Set to ones with a probability, zeros otherwise.
 
         p : float or Tensor, optional
             The probability, or that of each element.
         """
-    def random_(self, low: int, high: int | None=None, *, generator: Generator | None=None) -> Tensor:
+    def random_(self, low: int, high: int | None=None, *, generator: Any=None) -> Tensor:
         """Set to integers uniform from `low` to ``high - 1``; a single number is `high`.
 
         low, high : int

@@ -407,7 +407,7 @@ def randn_like(x: Tensor, **kwargs: Any) -> Tensor:
 class Draws:
     """Methods that set a tensor to random numbers, which have no history."""
 
-    def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
         """Set to numbers of a normal distribution.
 
         mean, std : float, optional
@@ -415,7 +415,7 @@ class Draws:
         """
         return _drawn(self, "normal_()", randn(self.shape, **_like_draw(self, generator)) * std + mean)
 
-    def uniform_(self: Any, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    def uniform_(self: Any, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
         """Set to numbers uniform on [a, b).
 
         a, b : float, optional
@@ -423,7 +423,7 @@ class Draws:
         """
         return _drawn(self, "uniform_()", rand(self.shape, **_like_draw(self, generator)) * (b - a) + a)
 
-    def exponential_(self: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
         """Set to numbers of an exponential distribution.
 
         lambd : float, optional
@@ -432,7 +432,7 @@ class Draws:
         uniform = rand(self.shape, **_like_draw(self, generator))
         return _drawn(self, "exponential_()", -elementwise.log1p(-uniform) / lambd)
 
-    def bernoulli_(self: Any, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
         """Set to ones with a probability, zeros otherwise.
 
         p : float or Tensor, optional
@@ -441,7 +441,7 @@ class Draws:
         uniform = rand(self.shape, device=self.device, generator=generator)
         return _drawn(self, "bernoulli_()", data_type.astype(uniform < p, self.dtype))
 
-    def random_(self: Any, low: int, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
+    def random_(self: Any, low: int, high: int | None = None, *, generator: Any = None) -> Tensor:
         """Set to integers uniform from `low` to ``high - 1``; a single number is `high`.
 
         low, high : int

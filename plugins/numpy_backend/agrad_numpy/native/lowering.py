@@ -678,9 +678,9 @@ class LoweredProgram:
         for at in reversed(range(len(self.steps))):
             step, kind = self.steps[at], self.kinds[at]
             places = [(number, self.places[number]) for number in step.made if number in self.places]
-            if kind == "tiny" and read & {*step.made} and all(place.root != number for number, place in places):
-                if any(stride <= 0 for _, p in places for stride, n in zip(p.strides, p.shape, strict=True) if n > 1):
-                    kind = self.kinds[at] = "view"
+            views = kind == "tiny" and read & {*step.made} and all(place.root != number for number, place in places)
+            if views and any(s <= 0 for _, p in places for s, n in zip(p.strides, p.shape, strict=True) if n > 1):
+                kind = self.kinds[at] = "view"
             if kind in ("python", "product", "solved") or (kind == "view" and read & {*step.made}):
                 read.update(step.refs)
 
