@@ -186,6 +186,7 @@ TABLES = {
     ("agrad.program.inference", "WRITTEN"): "kernels on outlines",
     ("agrad.program.outlines", "ALIKE"): "kernels on outlines",
     ("agrad.program.outlines", "FLOATING"): "kernels on outlines",
+    ("agrad.program.outlines", "NUMERIC"): "kernels on outlines",
     ("agrad.program.outlines", "FUNCTIONS"): "kernels on outlines",
     ("agrad.program.outlines", "WRITTEN"): "kernels on outlines",
     ("agrad.program.passes", "IDENTITIES"): "rules of a pass",

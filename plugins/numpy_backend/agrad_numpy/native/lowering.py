@@ -677,12 +677,17 @@ class LoweredProgram:
         read: set[int] = set()  # the values whose layout counts
         for at in reversed(range(len(self.steps))):
             step, kind = self.steps[at], self.kinds[at]
-            places = [(number, self.places[number]) for number in step.made if number in self.places]
-            views = kind == "tiny" and read & {*step.made} and all(place.root != number for number, place in places)
-            if views and any(s <= 0 for _, p in places for s, n in zip(p.strides, p.shape, strict=True) if n > 1):
+            counts = bool(read & {*step.made})
+            if kind == "tiny" and counts and all(self._is_odd_view(number) for number in step.made):
                 kind = self.kinds[at] = "view"
-            if kind in ("python", "product", "solved") or (kind == "view" and read & {*step.made}):
+            if kind in ("python", "product", "solved") or (kind == "view" and counts):
                 read.update(step.refs)
+
+    def _is_odd_view(self, number: int) -> bool:
+        """Return whether a value has another one's memory, and goes backwards or repeats an element."""
+        place = self.places[number]
+        steps = [stride for stride, n in zip(place.strides, place.shape, strict=True) if n > 1]
+        return place.root != number and min(steps, default=1) <= 0
 
     def _is_copy(self, step: Step) -> bool:
         """Return whether a step puts operands into parts of its result, element by element, unchanged."""
