@@ -186,6 +186,7 @@ class NativeStepwiseRun:
             self._note(number, self.kept[number], ())
         self.followed: dict[int, int] = {}
         self._given = {*program.inputs}
+        self._of_loops = {ref for step in program.steps if step.op == LOOP for ref in step.refs}
         self._filled: dict[int, Any] = {}  # by root, the substitute for the memory of a value that was not computed
         last = program.last_uses()
         for stretch in stretches:
@@ -278,7 +279,7 @@ class NativeStepwiseRun:
         if same and sum(self._values[n].nbytes for n in step.made) <= FOLDED_BYTES:
             for number in step.made:
                 kept = self._values[number]
-                if self.own:  # otherwise it lies as it did: NumPy's functions round by how operands lie
+                if self.own or number in self._of_loops:  # else it lies as it did: NumPy's functions round by that
                     kept = kept.copy(order="K")
                 self.kept[number] = self._values[number] = kept
                 self._note(number, kept, ())
