@@ -422,7 +422,8 @@ def test_state_that_no_guard_sees_is_an_error_at_the_next_compared_call(monkeypa
 
     step = agrad_dask.value_and_grad(loss, check=False)
     np.testing.assert_allclose(step(W, *chunked(25, 25))[0], 2 * by_hand()[0], rtol=1e-12)
-    monkeypatch.setattr(statistics, "fmean", statistics.harmonic_mean)  # a library is taken to be as it is
+    total = statistics.fsum  # of the library's own module: what runs within a library is not seen
+    monkeypatch.setattr(statistics, "fsum", lambda numbers: 2 * total(numbers))
     with pytest.raises(CompileError, match="differs from the function"):
         step(W, *chunked(25, 25))
 

@@ -25,7 +25,7 @@ NAMES = [
     if not name.startswith("_") and callable(getattr(module, name)) and name not in (*_DTYPES, "LinAlgError")
     if not (room and name == "test") and name not in ("float128", "complex256", "float96", "complex192")  # by platform
 ]
-NAMES.append("lib.stride_tricks.sliding_window_view")  # of that room alone: the others there look at memory
+NAMES += [f"lib.stride_tricks.{name}" for name in ("sliding_window_view", "as_strided")]
 
 #: The release that the table is of: others have a few names more or fewer.
 of_this_release = pytest.mark.skipif(not np.__version__.startswith("2.4."), reason="the table is of NumPy 2.4")

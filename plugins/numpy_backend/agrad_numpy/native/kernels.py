@@ -649,7 +649,7 @@ class ElementwiseLoop(Kernel):
         found = part.get(f"call {kinds} @{name}.row({given}, i64 {start}, i64 {size})")
         part.do(f"store {kinds} {found}, ptr {part.get(f'getelementptr {kinds}, ptr %room, i64 %k')}")
         room = f.get(f"alloca [{len(parts)} x {kinds}], align 8")
-        lines = self._spread(f, part, room, len(parts), name)
+        lines = self._parts(f, part, room, len(parts), name, spread=True)
         numbers = ", ".join(f"[2 x i64] [i64 {a}, i64 {b}]" for a, b in parts)
         lines.append(f"@{name}.parts = internal constant [{len(parts)} x [2 x i64]] [{numbers}]")
         e, left = Arithmetic(f, dtype, 0), iter(range(len(parts)))
