@@ -285,6 +285,8 @@ class TestProducts:
         )
         for factor in (1, 2, 5):
             same(native(function, x)(x * np.float32(factor)), eager(function, x * np.float32(factor)))
+        one = np.array([0.5], np.float32)
+        same(native(lambda x: ag.log1p(x[::-1]), one)(one), eager(lambda x: ag.log1p(x[::-1]), one))
 
     def test_operands_that_blas_does_not_take(self):
         rng = np.random.default_rng(0)

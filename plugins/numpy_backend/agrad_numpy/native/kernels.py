@@ -779,6 +779,8 @@ class NumpyLoop(Kernel):
         self.args += [low.where(made), *address(ufunc, dtypes)]
         order = sorted(range(len(shape)), key=lambda i: (-strides[-1][i], i))
         self.shape, self.strides = collapsed([shape[i] for i in order], [[row[i] for i in order] for row in strides])
+        if shape == (1,):  # NumPy passes the steps of one element on, too, and negative ones have loops of their own
+            self.shape, self.strides = [1], [tuple(row) for row in strides]
         self.key = "called", tuple(self.shape), tuple(self.strides)
 
     def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:

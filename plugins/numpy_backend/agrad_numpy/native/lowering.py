@@ -687,8 +687,8 @@ class LoweredProgram:
     def _is_odd_view(self, number: int) -> bool:
         """Return whether a value has another one's memory, and goes backwards or repeats an element."""
         place = self.places[number]
-        steps = [stride for stride, n in zip(place.strides, place.shape, strict=True) if n > 1]
-        return place.root != number and min(steps, default=1) <= 0
+        steps = zip(place.strides, place.shape, strict=True)
+        return place.root != number and any(stride < 0 or (stride == 0 and n > 1) for stride, n in steps)
 
     def _is_copy(self, step: Step) -> bool:
         """Return whether a step puts operands into parts of its result, element by element, unchanged."""
