@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from agrad_numpy.native.ir import Arithmetic, IRFunction
-from agrad_numpy.native.products import ROWS, TiledProduct, transposed
+from agrad_numpy.native.products import TiledProduct, transposed
 
-#: The number of vectors in a row of a tile.
-ACROSS = 2
+#: The number of rows in a tile, and of vectors in each: half of the 32 registers hold its sums.
+ROWS, ACROSS = 8, 2
 
 #: The largest number of terms in a block, for which the copy of the right operand takes 32 KiB of the stack.
 TERMS = 256

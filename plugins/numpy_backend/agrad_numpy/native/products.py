@@ -11,16 +11,13 @@ from typing import Any
 
 from agrad.plugin.programs import Ref
 from agrad_numpy.native import elementwise
-from agrad_numpy.native.ir import SIZES, TYPES, WIDE, WIDTHS, Arithmetic, IRFunction, literal
+from agrad_numpy.native.ir import SIZES, TYPES, WIDTHS, Arithmetic, IRFunction, literal
 from agrad_numpy.native.kernels import Kernel, Key
 from agrad_numpy.native.lowering import FusionGroup, LoweredProgram
 from agrad_numpy.native.vector_math import Math
 
-#: The number of rows in a tile, and of all its vectors: with vectors of 64 bytes there are 32 registers, else 16.
-ROWS, VECTORS = (8, 16) if WIDE else (4, 8)
-
-#: The number of columns in a tile whose vectors are along rows.
-COLUMNS = 8
+#: The number of rows in registers at a time, and of all vectors.
+ROWS, VECTORS = 4, 8
 
 #: The largest number of terms unrolled in an iteration of the loop over them.
 TERMS = 4
@@ -160,7 +157,7 @@ class TiledProduct(Kernel):
             f.loop(whole, self.terms, 1, line)
             a, step = self.turned, rows * size
         self._blocks(
-            self.columns, max(COLUMNS, self.lanes), lambda j, count: self._standing(i, a, step, rows, j, count)
+            self.columns, max(VECTORS, self.lanes), lambda j, count: self._standing(i, a, step, rows, j, count)
         )
 
     def _keep(self, k: str, rows: int, lines: Sequence[str]) -> None:
@@ -183,7 +180,7 @@ class TiledProduct(Kernel):
             return [e.fused(left, f.spread(x, self.kind, width), s) for x, s in zip(ones, sums, strict=True)]
 
         sums = self._added(term, [e] * count, self.terms, [e.number(0.0)] * count)
-        across = max(self.lanes, min(self.width, COLUMNS)) if rows < self.lanes else self.lanes
+        across = max(self.lanes, min(self.width, VECTORS)) if rows < self.lanes else self.lanes
         for start in range(0, count, across):
             part = sums[start : start + across]
             for row, value in enumerate(transposed(f, part, self.kind, width)):
