@@ -38,8 +38,8 @@ def compute(*tensors: Any, max_memory: int | str | None = None, progress: bool |
         Whether to show the progress. Default: the backend's own choice.
     Returns: The argument, or a tuple of all of them: the same objects.
     MemoryError: If `max_memory` is too little, before anything is computed.
-    UserWarning: If `max_memory` limits nothing: every value is in memory, computed on NumPy where it was written, or by
-        `backward`, as gradients of parameters in memory are.
+    UserWarning: If `max_memory` limits nothing, and not all values are on a lazy backend: those on NumPy were computed where
+        they were written, or by `backward`, as gradients of parameters in memory are.
     TypeError: If a lazy array is passed that is not a Tensor: it cannot store a value. A user's
         array is never changed: its tensor gets another array, of the same backend.
 

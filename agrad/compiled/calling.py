@@ -91,10 +91,7 @@ class Tracker(ReadingHooks):
         kind = type(v)
         if kind not in PLAIN:
             self.fresh(v)
-            if kind is set or kind is dict:
-                for key in v:
-                    self.hashed(key)
-            elif isinstance(v, type):
+            if isinstance(v, type):
                 self.ensure(v)
         return v
 
@@ -348,7 +345,7 @@ class Tracker(ReadingHooks):
             and is_plain(l)
             and member_of(type(r), "__contains__") is dict.__contains__
         ):
-            self.condition(l) if type(l) in PLAIN else None
+            self.hashed(l)
             if self.is_found(r):
                 at = self.at(r).at or self.root(r)
                 if l in r:
@@ -735,7 +732,7 @@ class Tracker(ReadingHooks):
             and is_plain(args[0])
             and member_of(kind, "__getitem__") is dict.__getitem__
         ):
-            self.condition(args[0]) if type(args[0]) in PLAIN else None
+            self.hashed(args[0])
             if dict.__contains__(owner, args[0]):
                 return self.item(owner, args[0])
             if self.is_found(owner):

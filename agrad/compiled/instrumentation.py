@@ -10,7 +10,7 @@ import sys
 import threading
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from agrad.core.cpython import getframe
@@ -141,11 +141,15 @@ class InstrumentationHooks:
         return o if tracker is None else tracker.writing_item(o)
 
     def hashed(self, key: Any) -> Any:
-        """Announce that an entry is about to be set or deleted by a key."""
+        """Announce a key by which an entry is about to be set or deleted, or a member of a set."""
         tracker = CURRENT.tracker
         if tracker is not None:
             tracker.hashed(key)
         return key
+
+    def hashed_each(self, values: Iterable[Any]) -> Iterable[Any]:
+        """Announce each of the values that go into a set."""
+        return map(self.hashed, values)
 
     def augmenting_attribute(self, op: str, o: Any, name: str) -> Callable[[Any], None]:
         """Load an attribute, and return the function that takes the right side and sets it."""

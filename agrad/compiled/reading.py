@@ -500,6 +500,15 @@ class ReadingHooks(Knowledge):
                     return self.see(value, tracked.at, ("attribute", name))
             elif type(member) is types.FunctionType:
                 self.ensure(member)
+                if tracked.status == FOUND:
+                    self.missing(vars(o), name, f"{type(o).__name__}.{name}")
+                    self.require(
+                        operator.attrgetter(name),
+                        type(o),
+                        member,
+                        f"{type(o).__name__}.{name}",
+                        ("method", type(o), name),
+                    )
             value = self.call_uninstrumented(getattr, o, name)
             return value if self.is_known(value) else self.fresh_all(value)
         tracked = self.at(o)

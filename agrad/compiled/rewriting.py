@@ -834,9 +834,10 @@ class Rewriter:
             ifs = [self.test(test) for test in generator.ifs]
             generators.append(ast.comprehension(self.visit(generator.target), values, ifs, 0))
         if isinstance(node, ast.DictComp):
-            made = _node_at(node, ast.DictComp, self.visit(node.key), self.visit(node.value), generators)
+            made = _node_at(node, ast.DictComp, self.hashed(node.key), self.visit(node.value), generators)
         else:
-            element = self.returned(node.elt) if isinstance(node, ast.GeneratorExp) else self.visit(node.elt)
+            visit = {ast.GeneratorExp: self.returned, ast.SetComp: self.hashed}.get(type(node), self.visit)
+            element = visit(node.elt)
             made = _node_at(node, type(node), element, generators)
         self.scope = outer
         return self.hook(node, "made", made)
@@ -989,11 +990,21 @@ class Rewriter:
             return self.rebuilt(node)
         return self.hook(node, "made", self.rebuilt(node))
 
+    def hashed(self, node: Any) -> Any:
+        """Return an expression whose value Python hashes: of equal ones, a set or a dict keeps the first."""
+        made = self.visit(node)
+        if isinstance(node, ast.Starred):
+            return self.rebuilt(made, value=self.hook(node, "hashed_each", made.value))
+        return made if is_constant(node) else self.hook(node, "hashed", made)
+
+    def visit_set(self, node: ast.Set) -> Any:
+        return self.hook(node, "made", self.rebuilt(node, elts=[self.hashed(part) for part in node.elts]))
+
     def visit_dict(self, node: ast.Dict) -> Any:
         pairs = zip(node.keys, node.values, strict=True)
         values, keys = [], []
         for key, value in pairs:
-            keys.append(None if key is None else self.visit(key))
+            keys.append(None if key is None else self.hashed(key))
             made = self.visit(value)
             values.append(self.iterated_by(value, made) if key is None else made)
         return self.hook(node, "made", self.rebuilt(node, keys=keys, values=values))
@@ -1214,7 +1225,7 @@ VISITORS: dict[type[ast.AST], Callable[[Rewriter, Any], Any]] = {
     ast.FormattedValue: Rewriter.visit_formatted,
     ast.Starred: Rewriter.visit_starred,
     ast.List: Rewriter.visit_display,
-    ast.Set: Rewriter.visit_display,
+    ast.Set: Rewriter.visit_set,
     ast.Dict: Rewriter.visit_dict,
     ast.Yield: Rewriter.visit_yield,
     ast.YieldFrom: Rewriter.visit_yield_from,

@@ -907,8 +907,9 @@ class Knowledge:
             return
         if not is_instrumented(function.__code__) or SWAPS.code_of(function) is not function.__code__:
             if not self._put(function):
-                if kind == "user" and function.__defaults__:  # of a generated method, which is read as data
+                if kind == "user" and (function.__defaults__ or function.__kwdefaults__):  # of a generated method
                     self._same_defaults(function)
+                    self._same_named_defaults(function, Found(function), guard=True)
                 return
             self._swapped.append(function)
         tracked = self.known.get(id(function))
@@ -920,14 +921,19 @@ class Knowledge:
         if kind == "user":
             name = function.__name__
             self.require(own_code, function, code, f"the code of {name}", ("code", id(function)))
-        defaults, named = function.__defaults__, function.__kwdefaults__
+        defaults = function.__defaults__
         if defaults:
             if kind == "user":
                 self._same_defaults(function)
             inner = Found(defaults, at, ("attribute", "__defaults__"))
             for i, value in enumerate(defaults):
                 self.see(value, inner, ("item", i), guard=False)
-        if kind == "user":
+        self._same_named_defaults(function, at, guard=kind == "user")
+
+    def _same_named_defaults(self, function: types.FunctionType, at: Found, *, guard: bool) -> None:
+        """Record the defaults of parameters that are passed by name, as conditions with `guard`."""
+        named = function.__kwdefaults__
+        if guard:
             self.require(
                 operator.attrgetter("__kwdefaults__"),
                 function,
@@ -938,7 +944,7 @@ class Knowledge:
         if named:
             inner = Found(named, at, ("attribute", "__kwdefaults__"))
             for key, value in named.items():
-                self.see(value, inner, ("item", key), guard=kind == "user")
+                self.see(value, inner, ("item", key), guard=guard)
 
     def _same_defaults(self, function: types.FunctionType) -> None:
         self.require(
@@ -1014,7 +1020,7 @@ class Knowledge:
         """Record everything that agrad's own code may read of a value: see `ReadingHooks`."""
 
     def ensure_class(self, kind: type) -> None:
-        """Let the special methods of a class be instrumented, and make its members a condition, if it is the user's."""
+        """Let the special methods of a class be instrumented, and make its members a condition, if it is not Python's."""
         if kind in self._classes:
             return
         self._classes.add(kind)

@@ -413,7 +413,8 @@ class TracedSettings(dict[str, Any]):
 
 def is_nonzero(value: float) -> bool:
     """Return whether a setting is nonzero; a recording is valid only while the same settings are."""
-    return type(value) not in (int, float) or value != 0
+    is_traced = type(value) not in (int, float) and not hasattr(value, "dtype")  # NumPy's numbers are floats, too
+    return is_traced or bool(value != 0)
 
 
 def is_number(value: Any) -> bool:

@@ -314,9 +314,8 @@ class PreparedProgram:
         self._stops = [step for step in program.steps if step.op == STOP]
         self._backend = backend
         self._before = program
-        if any(
-            step.op in (UNWIND, REWIND) for step in program.steps
-        ):  # an executor may copy their token, which is known by identity
+        if any(step.op in (UNWIND, REWIND) for step in program.steps):
+            # an executor may copy their token, which is known by identity
             raise Refused("it follows a schedule of checkpoints, which keeps more than the values of the program")
         keys = {*program.keys}
         #: The positions of inputs that are not keys.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agrad.core import names as _names
 from agrad.core.backend import spec_of
 from agrad.core.buffers import check_leaf, rebind
-from agrad.core.mode import Setting, batch_levels, not_recorded, recorder, within
+from agrad.core.mode import Setting, batch_levels, is_grad_enabled, not_recorded, recorder, within
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor, attached
-from agrad.ops import data_type, elementwise
+from agrad.ops import creation, data_type, elementwise, searching
 from agrad.ops.creation import check_chunked, leaf
 from agrad.ops.docs import complete as _complete
 from agrad.plugin import manager
@@ -413,6 +413,7 @@ class Draws:
         mean, std : float, optional
             Its mean and standard deviation.
         """
+        _check(std >= 0, f"normal expects std >= 0.0, but found std {std}")
         return _drawn(self, "normal_()", randn(self.shape, **_like_draw(self, generator)) * std + mean)
 
     def uniform_(self: Any, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -421,6 +422,7 @@ class Draws:
         a, b : float, optional
             The bounds.
         """
+        _check(a <= b, f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}")
         return _drawn(self, "uniform_()", rand(self.shape, **_like_draw(self, generator)) * (b - a) + a)
 
     def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -429,6 +431,7 @@ class Draws:
         lambd : float, optional
             The rate, one over the mean.
         """
+        _check(lambd > 0, f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
         uniform = rand(self.shape, **_like_draw(self, generator))
         return _drawn(self, "exponential_()", -elementwise.log1p(-uniform) / lambd)
 
@@ -438,6 +441,8 @@ class Draws:
         p : float or Tensor, optional
             The probability, or that of each element.
         """
+        if isinstance(p, int | float):
+            _check(0 <= p <= 1, f"bernoulli_ expects p to be in [0, 1], but got p={p}")
         uniform = rand(self.shape, device=self.device, generator=generator)
         return _drawn(self, "bernoulli_()", data_type.astype(uniform < p, self.dtype))
 
@@ -448,17 +453,29 @@ class Draws:
             The range.
         """
         low, high = (0, low) if high is None else (low, high)
+        _check(low < high, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
         drawn = randint(low, high, self.shape, device=self.device, generator=generator)
         return _drawn(self, "random_()", data_type.astype(drawn, self.dtype))
 
 
+def _check(truth: Any, text: str) -> None:
+    if not truth:
+        raise RuntimeError(text)
+
+
 def _like_draw(x: Any, generator: Any) -> dict[str, Any]:
+    if x._spec.is_complex:
+        raise TypeError(
+            f"{x._spec} is complex, and only real numbers are drawn in place\n  Draw the parts: x.copy_(ag.complex(real, imag))"
+        )
     return {"dtype": x.dtype, "device": x.device, "generator": generator}
 
 
 def _drawn(x: Tensor, what: str, value: Tensor) -> Tensor:
-    """Replace the value of a tensor by random numbers, which have no history."""
+    """Replace the value of a tensor by random numbers: they do not depend on what it was, and its history gets zeros."""
     check_leaf(x, what)
+    if x.requires_grad and is_grad_enabled():
+        value = searching.where(creation.ones_like(x, dtype="bool"), value, x)
     rebind(x, value, what)
     return x
 

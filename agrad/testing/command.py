@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -47,11 +47,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def ended(command: Sequence[str]) -> int:
-    """Run a command and return its exit status. Ctrl-C is the command's: pytest then reports what it has run."""
+    """Run a command and return its exit status.
+
+    A terminal sends Ctrl-C to the command, too: pytest then reports what it has run. The second one is passed on, for
+    what interrupts this process alone.
+    """
     with subprocess.Popen(command) as process:  # noqa: S603 (Python itself)
-        while True:
-            with contextlib.suppress(KeyboardInterrupt):
-                return process.wait()
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            while True:
+                try:
+                    return process.wait()
+                except KeyboardInterrupt:
+                    process.send_signal(signal.SIGINT)
 
 
 def main(arguments: Sequence[str]) -> int:

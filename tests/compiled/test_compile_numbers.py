@@ -345,6 +345,42 @@ def test_constants_are_added_by_pythons_own_sum():
     assert add(tracker, compensated, ((),), {"start": 4}) == 4
 
 
+def test_a_step_of_an_optimisers_class_that_is_replaced(monkeypatch):
+    w = ag.nn.Parameter(ag.asarray([1.0, 2.0]))
+    optimizer = ag.optim.SGD([w], lr=0.25)
+
+    @ag.compile(check=False)
+    def train(x):
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):
+        train(ag.ones(2))
+    assert w.tolist() == [0.25, 1.25]  # 0.25 less each time
+    monkeypatch.setattr(ag.optim.SGD, "step", lambda self: w.data.mul_(2.0))
+    train(ag.ones(2))
+    assert w.tolist() == [0.5, 2.5]
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_settings_of_numpys(momentum):
+    w = ag.nn.Parameter(ag.asarray([1.0, 2.0]))
+    optimizer = ag.optim.SGD([w], lr=np.float64(0.25), momentum=np.float64(momentum))
+
+    @ag.compile(check=False)
+    def train(x):
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):
+        train(ag.ones(2))
+    steps = 3 + 2 * momentum + momentum**2  # of momentum m: 1, 1 + m, 1 + m + m**2
+    assert w.tolist() == [1.0 - 0.25 * steps, 2.0 - 0.25 * steps]
+    assert bool(optimizer.state[w].get("momentum_buffer") is not None) == bool(momentum)
+
+
 def test_a_setting_that_is_a_number_of_the_program_leads_no_further():
     def step(x, rate):
         w = x.detach().clone().requires_grad_(True)

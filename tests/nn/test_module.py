@@ -221,3 +221,16 @@ def test_apply_comes_to_children_in_their_order():
     order: list[str] = []
     assert net.apply(lambda module: order.append(type(module).__name__)) is net
     assert order == ["Linear", "Tanh", "ReLU", "Sequential", "Tanh", "Sequential", "Linear", "Sequential"]
+
+
+def test_slices_of_a_sequential_of_ones_own():
+    class Net(nn.Sequential):
+        def __init__(self, depth=1):
+            super().__init__(*[nn.Linear(2, 2) for _ in range(depth)])
+            self.head = nn.Tanh()
+
+    net = Net(3)
+    assert list(net[1:].state_dict()) == ["1.weight", "1.bias", "2.weight", "2.bias"]
+    assert net[1:][0] is net[1]
+    assert len(net[:0]) == 0
+    assert [name for name, _ in net[2:].named_children()] == ["2", "head"]

@@ -293,3 +293,30 @@ def test_windows_that_do_not_exist_are_refused(call, said):
 def test_there_is_no_mps():
     assert ("mps" if ag.backends.mps.is_available() else "cpu") == "cpu"
     assert not ag.backends.mps.is_built()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("normal_(0.0, -1.0)", "normal expects std >= 0.0, but found std -1.0"),
+        ("uniform_(2.0, 1.0)", r"uniform_ expects to return a \[from, to\) range, but found from=2.0 > to=1.0"),
+        ("exponential_(0.0)", "exponential_ expects lambda > 0.0, but found lambda=0.0"),
+        ("bernoulli_(2.0)", r"bernoulli_ expects p to be in \[0, 1\], but got p=2.0"),
+        ("random_(3, 3)", "random_ expects 'from' to be less than 'to', but got from=3 >= to=3"),
+    ],
+)
+def test_draws_of_no_distribution(call, message):
+    x = ag.zeros(3)
+    with pytest.raises(RuntimeError, match=message):
+        eval(f"x.{call}", {"x": x})
+    assert x.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_draws_keep_that_a_gradient_is_required_and_give_zeros():
+    x = ag.ones(3, requires_grad=True)
+    y = x * 2
+    y.normal_()
+    assert y.requires_grad
+    assert ag.autograd.grad(y.sum(), [x])[0].tolist() == [0.0, 0.0, 0.0]
+    with pytest.raises(TypeError, match=r"is complex, and only real numbers are drawn in place"):
+        ag.zeros(3, dtype="complex128").normal_()

@@ -180,10 +180,11 @@ def test_the_snippets_run(tmp_path):
 def test_the_kit_takes_the_file(tmp_path):
     (tmp_path / "agrad_mine.py").write_text(blocks("python")[0])
     first, second = blocks("console")[1:3]  # after what installs agrad
-    commands = [line.split() for line in [*first.splitlines(), second]]
-    assert [command[:4] for command in commands[:2]] == [["python", "-m", "agrad", "conformance"]] * 2
+    quick, again, whole = (line.split() for line in first.splitlines())
+    assert again == [*quick, "--lf"]
+    assert [command[:4] for command in (quick, whole)] == [["python", "-m", "agrad", "conformance"]] * 2
     part = ("-p", "no:cacheprovider", "-k", "test_registration")
-    texts = [python(*commands[0][1:], "-n", "0", *part, cwd=tmp_path), python("-m", *commands[2], *part, cwd=tmp_path)]
+    texts = [python(*quick[1:], "-n", "0", *part, cwd=tmp_path), python("-m", *second.split(), *part, cwd=tmp_path)]
     for text in texts:
         assert re.search(r"\b[\d,]+ passed$", text, re.MULTILINE)
 
