@@ -348,6 +348,7 @@ IGNORED: Final = frozenset(
         "__firstlineno__",
         "__static_attributes__",
         "__annotations_cache__",
+        "__slotnames__",
         "_node_class",
     }
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -392,3 +393,20 @@ def test_a_setting_that_is_a_number_of_the_program_leads_no_further():
     with pytest.warns(CompileWarning, match="returns a new leaf"):
         results = [ag.compile(step, check=False)(ag.ones(2), rate) for rate in (0.25, 0.5)]
     assert [result.tolist() for result in results] == [[0.5, 0.5], [0.0, 0.0]]  # x - rate * 2 x
+
+
+def test_a_copy_notes_slots_in_a_class_and_changes_nothing():
+    class Scale:
+        factor = 2.0
+
+        def __call__(self, x):
+            return x * self.factor
+
+    scale = Scale()
+    f = ag.compile(lambda x: scale(x), check=False)
+    for _ in range(2):
+        f(ag.ones(2))
+    copy.copy(scale)  # writes `Scale.__slotnames__`
+    assert "__slotnames__" in vars(Scale)
+    assert f(ag.ones(2)).tolist() == [2.0, 2.0]
+    assert len(f.programs) == 1

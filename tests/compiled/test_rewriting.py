@@ -650,7 +650,7 @@ TOLD = {
     "chain": ("0 < l < 2", {"compare": 2, "truth": 1}),
     "chain that ends": ("2 < l < L[9]", {"compare": 1, "truth": 1}),
     "text": ("f'{l}{l:{a}}'", {"formatted": 3, "load_free": 1}),
-    "displays": ("[l], {l}, {l: l}, (l,)", {"made": 3}),
+    "displays": ("[l], {l}, {l: l}, (l,)", {"made": 3, "hashed": 2}),
     "stars": ("[*L]", {"iterated": 1, "made": 1, "load_global": 1}),
     "dictionary": ("{**D}", {"iterated": 1, "made": 1, "load_global": 1}),
     "comprehension": ("[i for i in L if i]", {"iterated": 1, "made": 1, "truth": 2, "load_global": 1}),
