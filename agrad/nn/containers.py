@@ -119,8 +119,7 @@ class Sequential(_Indexed):
     def _part(self, index: slice) -> Self:
         """Return some of the modules under the names that they have here, as PyTorch does."""
         made = type(self)()
-        for name in made._names():  # a class of one's own may make some
-            delattr(made, name)
+        made._replace(())  # a class of one's own may make some
         for name in self._names()[index]:
             made.add_module(name, getattr(self, name))
         return made

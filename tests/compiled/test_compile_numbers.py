@@ -346,9 +346,10 @@ def test_constants_are_added_by_pythons_own_sum():
     assert add(tracker, compensated, ((),), {"start": 4}) == 4
 
 
-def test_a_step_of_an_optimisers_class_that_is_replaced(monkeypatch):
+def trained(**settings):
+    """Return a parameter, its optimiser, and a compiled step of the gradient 1, which has run three times."""
     w = ag.nn.Parameter(ag.asarray([1.0, 2.0]))
-    optimizer = ag.optim.SGD([w], lr=0.25)
+    optimizer = ag.optim.SGD([w], **settings)
 
     @ag.compile(check=False)
     def train(x):
@@ -358,6 +359,11 @@ def test_a_step_of_an_optimisers_class_that_is_replaced(monkeypatch):
 
     for _ in range(3):
         train(ag.ones(2))
+    return w, optimizer, train
+
+
+def test_a_step_of_an_optimisers_class_that_is_replaced(monkeypatch):
+    w, _, train = trained(lr=0.25)
     assert w.tolist() == [0.25, 1.25]  # 0.25 less each time
     monkeypatch.setattr(ag.optim.SGD, "step", lambda self: w.data.mul_(2.0))
     train(ag.ones(2))
@@ -366,17 +372,7 @@ def test_a_step_of_an_optimisers_class_that_is_replaced(monkeypatch):
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_settings_of_numpys(momentum):
-    w = ag.nn.Parameter(ag.asarray([1.0, 2.0]))
-    optimizer = ag.optim.SGD([w], lr=np.float64(0.25), momentum=np.float64(momentum))
-
-    @ag.compile(check=False)
-    def train(x):
-        optimizer.zero_grad()
-        (w * x).sum().backward()
-        optimizer.step()
-
-    for _ in range(3):
-        train(ag.ones(2))
+    w, optimizer, _ = trained(lr=np.float64(0.25), momentum=np.float64(momentum))
     steps = 3 + 2 * momentum + momentum**2  # of momentum m: 1, 1 + m, 1 + m + m**2
     assert w.tolist() == [1.0 - 0.25 * steps, 2.0 - 0.25 * steps]
     assert bool(optimizer.state[w].get("momentum_buffer") is not None) == bool(momentum)

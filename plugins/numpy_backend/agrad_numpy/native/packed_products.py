@@ -26,8 +26,7 @@ class PackedProduct(TiledProduct):
     """A product and the steps that follow, block by block, and tile by tile in a block."""
 
     def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
-        self.f, self.at = f, dict(zip((*self.taken, *self.stored), pointers, strict=True))
-        self.a, self.b = (self.at[number] for number in self.steps[0].refs)
+        self._begin(f, pointers)
         self.block, self.across = block_of(self.terms), ACROSS * self.width
         self.packed = self._memory(self.block * self.across)
         self.partial = self._memory((PART + ROWS) * self.across) if self.terms > self.block else ""
@@ -53,35 +52,32 @@ class PackedProduct(TiledProduct):
     def _part(self, first: str | int, end: str | int, left: int) -> None:
         """Write the rows from the first to the end in whole tiles, and the rows left after these."""
 
-        def tiles(write: Callable[[str, int], None]) -> None:
-            self.f.loop(first, end, ROWS, lambda i: write(i, ROWS))
+        def tiles(write: Callable[[str, str, int], None]) -> None:
+            """Write the tiles: each gets its first row, the number of that in the part, and how many there are."""
+            self.f.loop(first, end, ROWS, lambda i: write(i, self._after(i, first), ROWS))
             if left:
-                write(str(end), left)
+                write(str(end), self._after(str(end), first), left)
 
         def columns(j: str, count: int) -> None:
             f, widths, whole = self.f, self._widths(count), self.terms - self.terms % self.block
             zeros = [Arithmetic(f, self.dtype, w).number(0.0) for w in widths]
 
-            def begin(i: str, rows: int) -> None:
-                self._store(self._after(i, first), widths, zeros * rows)
-
             def block(k: str, terms: int) -> None:
                 self._pack(j, k, terms, widths)
-                tiles(lambda i, rows: add(i, rows, k, terms))
+                tiles(lambda i, at, rows: add(i, at, rows, k, terms))
 
-            def add(i: str, rows: int, k: str, terms: int) -> None:
-                at = self._after(i, first)
+            def add(i: str, at: str, rows: int, k: str, terms: int) -> None:
                 self._store(at, widths, self._multiplied(i, rows, k, terms, widths, self._load(at, rows, widths)))
 
-            def finish(i: str, rows: int) -> None:
+            def finish(i: str, at: str, rows: int) -> None:
                 if self.partial:
-                    sums = self._load(self._after(i, first), rows, widths)
+                    sums = self._load(at, rows, widths)
                 else:
                     sums = self._multiplied(i, rows, "0", self.terms, widths, zeros * rows)
                 self._finish_tile(i, rows, j, widths, sums)
 
             if self.partial:
-                tiles(begin)
+                tiles(lambda _, at, rows: self._store(at, widths, zeros * rows))
                 f.loop(0, whole, self.block, lambda k: block(k, self.block))
                 if self.terms > whole:
                     block(str(whole), self.terms - whole)
@@ -95,7 +91,7 @@ class PackedProduct(TiledProduct):
         """Return the number of a row in its part."""
         return str(int(i) - int(first)) if i.isdigit() else self.f.get(f"sub i64 {i}, {first}")
 
-    # -- blocks --------------------------------------------------------------------------------------
+    # -- blocks -------------------------------------------------------------------------------------------------------
 
     def _pack(self, j: str, k: str, terms: int, widths: Sequence[int]) -> None:
         """Write the copy of some columns of the right operand, in which those of a term are next to each other."""

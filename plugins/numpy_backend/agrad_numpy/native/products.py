@@ -46,10 +46,7 @@ class TiledProduct(Kernel):
         self.key = Key(("tiled", self._structure(), tuple(self._layout(n) for n in (*self.taken, *self.stored))))
 
     def write(self, f: IRFunction, pointers: list[str], name: str) -> list[str]:
-        self.f = f
-        self.at = dict(zip((*self.taken, *self.stored), pointers, strict=True))
-        a, b = self.steps[0].refs
-        self.a, self.b = self.at[a], self.at[b]
+        self._begin(f, pointers)
         upright = self.right.strides[1] != self.size
         if upright and self.left.strides[0] != self.size:
             self.turned = f.get(f"alloca [{self.terms * self.lanes} x {self.kind}], align 64")
@@ -57,6 +54,11 @@ class TiledProduct(Kernel):
             self.turned = ""
         self._blocks(self.rows, self.lanes if upright else ROWS, self._upright if upright else self._lying)
         return []
+
+    def _begin(self, f: IRFunction, pointers: list[str]) -> None:
+        """Write to a function from here on, where operands and results are at these pointers."""
+        self.f, self.at = f, dict(zip((*self.taken, *self.stored), pointers, strict=True))
+        self.a, self.b = (self.at[number] for number in self.steps[0].refs)
 
     def _blocks(self, count: int, size: int, write: Any) -> None:
         """Write the loop over blocks of a size, and over the rest."""
