@@ -39,6 +39,7 @@ from agrad.ops import (
 )
 from agrad.ops.docs import complete, summary
 from agrad.ops.extra.common import along, checked_axis
+from agrad.ops.extra.selecting import overwritten
 
 Axis = int | tuple[int, ...] | None
 
@@ -1348,7 +1349,7 @@ class InPlace:
 
         value: The value.
         """
-        return _changed(self, "fill_()", lambda x: searching.where(creation.ones_like(x, dtype="bool"), value, x))
+        return _changed(self, "fill_()", overwritten, value)
 
     def copy_(self: Any, source: Any) -> Tensor:
         """Set to the values of another tensor, broadcast and converted.

@@ -14,9 +14,10 @@ from agrad.core.buffers import check_leaf, rebind
 from agrad.core.mode import Setting, batch_levels, is_grad_enabled, not_recorded, recorder, within
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor, attached
-from agrad.ops import creation, data_type, elementwise, searching
+from agrad.ops import data_type, elementwise
 from agrad.ops.creation import check_chunked, leaf
 from agrad.ops.docs import complete as _complete
+from agrad.ops.extra.selecting import overwritten
 from agrad.plugin import manager
 from agrad.program.batching import drawn, sampled
 
@@ -475,7 +476,7 @@ def _drawn(x: Tensor, what: str, value: Tensor) -> Tensor:
     """Replace the value of a tensor by random numbers: they do not depend on what it was, and its history gets zeros."""
     check_leaf(x, what)
     if x.requires_grad and is_grad_enabled():
-        value = searching.where(creation.ones_like(x, dtype="bool"), value, x)
+        value = overwritten(x, value)
     rebind(x, value, what)
     return x
 

@@ -50,6 +50,11 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Tensor:
     return where(mask, cast_value(x, as_operand(value, x)), x)
 
 
+def overwritten(x: Tensor, value: Any) -> Tensor:
+    """Return a value in place of every element of a tensor, whose history gets zeros."""
+    return where(ones_like(x, dtype="bool"), value, x)
+
+
 def masked_select(x: Any, mask: Any, /) -> Tensor:
     """The elements where a mask is true, as a vector.
 
