@@ -32,6 +32,9 @@ for name in [name for name in os.environ if name.startswith("DASK_")]:
 OPTIONAL = {"mlx": "mlx_backend.py", "torch": "torch_backend.py"}
 collect_ignore = [file for library, file in OPTIONAL.items() if not importlib.util.find_spec(library)]
 
+#: Of each file the generators that are its globals, with their states once it is imported.
+DRAWS = pytest.StashKey()
+
 
 def load(name):
     """Import a file of this folder (test folders are no packages)."""
@@ -90,6 +93,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
+    session.config.stash[DRAWS] = {
+        module: [(g, g.bit_generator.state) for g in vars(module).values() if isinstance(g, np.random.Generator)]
+        for module in {item.module for item in session.items if hasattr(item, "module")}
+    }
     if session.config.getoption("--compiled-steps"):
         import compiled_steps
 
@@ -225,3 +232,10 @@ def _defaults():
     before = manager._default, dtypes._default
     yield
     manager._default, dtypes._default = before
+
+
+@pytest.fixture(autouse=True)
+def _draws(request):
+    """Have a test draw the same numbers from its file's generators in every order of tests and on every worker."""
+    for generator, state in request.config.stash[DRAWS].get(getattr(request.node, "module", None), ()):
+        generator.bit_generator.state = state
