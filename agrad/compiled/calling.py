@@ -978,6 +978,8 @@ class Tracker(ReadingHooks):
         if self.at(f).status != FRESH:
             place = "cache", id(f), repr((args, kwargs))
             get = functools.partial(_from_cache, args, kwargs)
+            filled = functools.partial(_is_filled, f.cache_info().misses)
+            self.require(filled, f, True, f"the cache of {inner.__qualname__}", ("filled", *place))
             found = Found(f)
             if type(made) not in PLAIN:
                 at = self.known.get(id(made))
@@ -1323,6 +1325,12 @@ def _follow(reference: Any) -> Any:
 
 def _accepts(base: type, kind: type) -> bool:
     return issubclass(kind, base)
+
+
+def _is_filled(misses: int, f: Any) -> bool:
+    """Return whether a cache was not emptied since: reading it would call the user's function before its place."""
+    now: int = f.cache_info().misses
+    return now >= misses
 
 
 def _from_cache(args: Any, kwargs: Any, f: Any) -> Any:
