@@ -193,8 +193,7 @@ def _added_kernel(xp: Any, values: Any, x: Any, indptr: Any, indices: Any, /) ->
 
 def _in_one_row(xp: Any, indptr: Any, indices: Any, x: Any) -> Any:
     """Return where the stored entries lie in a dense matrix, row by row."""
-    rows = rows_of(xp, indptr, indices, x)
-    return rows * x.shape[1] + xp.astype(indices, rows.dtype)
+    return rows_of(xp, indptr, indices, x) * x.shape[1] + indices
 
 
 def _added_jvp(xp: Any, t_values: Any, t_x: Any, x: Any, indptr: Any, indices: Any) -> Any:
