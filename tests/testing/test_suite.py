@@ -53,7 +53,7 @@ def python(*arguments, cwd, **how):
         check=False,
         env=kept,
         cwd=cwd,
-        timeout=120,
+        timeout=600,  # of a run that hangs; beside other processes one takes minutes
         **how,
     )
 
