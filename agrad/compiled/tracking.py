@@ -670,7 +670,9 @@ class Knowledge:
         if guard and step[0] == "item" and ("whole", id(holder)) in self.links:
             guard = False  # the whole content of the container is a condition
         if is_plain(value):
-            if guard:
+            if self._is_advanced(holder):
+                self._decline_advanced(self.name(before, step))
+            elif guard:
                 self._guard(holder, step, value, before)
             if type(value) not in PLAIN:
                 self.fresh(value)
@@ -698,6 +700,21 @@ class Knowledge:
         elif type(value) is types.MethodType or (type(value) is types.BuiltinFunctionType and not _is_function(value)):
             self.see(value.__self__, found, ("attribute", "__self__"), guard=False)
         return value
+
+    def _is_advanced(self, holder: Any) -> bool:
+        """Return whether a step of an optimiser or a schedule, which replays repeat, may have changed plain values in an object."""
+        changed = self.tracer.held_by_python
+        if not changed:
+            return False
+        held = holder if isinstance(holder, dict) else instance_dict(holder)
+        return any(one is held for one in changed)
+
+    def _decline_advanced(self, name: str) -> None:
+        """Decline a read whose value no condition can hold: conditions are checked before the program changes anything."""
+        self.decline(
+            f"{name} is read after a step of an optimiser or a schedule, which may have changed it: read it before, or"
+            " read rates by get_last_lr() of the schedule"
+        )
 
     def _guard(self, holder: Any, step: tuple[str, Any], value: Any, before: Found) -> None:
         """Add the condition that a step leads to the same value; a member of a class is looked up in the class that defines it."""
@@ -1114,6 +1131,9 @@ class Knowledge:
         tracked = self.at(value)
         if id(value) in self._contents_before:
             self._guard_earlier(value, tracked)
+            return
+        if tracked.status == FOUND and self._is_advanced(value):
+            self._decline_advanced(self.name(tracked.at))
             return
         if id(value) in self._whole:
             return

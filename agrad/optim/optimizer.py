@@ -393,6 +393,7 @@ class Optimizer:
         return wrong
 
     def __repr__(self) -> str:
+        not_recorded("an optimizer is converted to text")
         lines = [f"{type(self).__name__} ("]
         for i, group in enumerate(self.param_groups):
             lines.append(f"Parameter Group {i}")
