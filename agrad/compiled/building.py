@@ -472,15 +472,15 @@ class OutsidePaths:
         return [places.get(id(grad)) for grad in grads]
 
     def to_unread(self, outside: Sequence[OutsideArray]) -> list[OutsideArray]:
-        """Return the tensors that require a gradient and are neither arguments nor inputs."""
+        """Return the tensors that require a gradient and are neither arguments nor inputs, each at its first path."""
         taken = {id(value) for value in (*(array.link.value for array in outside), *self._call.values)}
         met = self._call.tracer.met
         followed = {key for key, (t, *_) in met.items() if t._node is not None and key not in taken}
-        return [
-            OutsideArray.of(-1, self.end_of(found.origin), found.value)
-            for found in self._call.looked_at()
-            if id(found.value) in followed
-        ]
+        first: dict[int, Found] = {}
+        for found in self._call.looked_at():
+            if id(found.value) in followed:
+                first.setdefault(id(found.value), found)
+        return [OutsideArray.of(-1, self.end_of(found.origin), found.value) for found in first.values()]
 
     def others_to(self, taken: Iterable[int | Link]) -> list[tuple[Link, Link]]:
         """Return the other links by which the call reached values that the program takes, each with the link that the program uses."""
