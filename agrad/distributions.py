@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from agrad.core import names as _names
 from agrad.core.errors import called
-from agrad.core.mode import batch_levels, may_look
+from agrad.core.mode import batch_levels, guard, may_look
 from agrad.core.mode import no_grad as _no_grad
 from agrad.core.operands import as_operands
 from agrad.core.tensor import Tensor
@@ -912,14 +913,24 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     >>> D.kl_divergence(D.Normal(0.0, 1.0), D.Normal(1.0, 1.0))
     tensor(0.5000)
     """
-    for own in type(p).__mro__:
-        for other in type(q).__mro__:
+    find = partial(_divergence_of, type(p), type(q))
+    guard(find, "what register_kl has registered")
+    found = find()
+    if found is None:
+        raise NotImplementedError(
+            f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}{called()}"
+        )
+    return found(p, q)
+
+
+def _divergence_of(type_p: type, type_q: type) -> Callable[[Any, Any], Tensor] | None:
+    """Return the function that is registered for two types, or for bases of theirs."""
+    for own in type_p.__mro__:
+        for other in type_q.__mro__:
             found = _DIVERGENCES.get((own, other))
             if found is not None:
-                return found(p, q)
-    raise NotImplementedError(
-        f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}{called()}"
-    )
+                return found
+    return None
 
 
 @register_kl(Normal, Normal)
