@@ -941,13 +941,15 @@ trapz = trapezoid
 
 def logspace(
     start: Any,
-    end: Any,
-    steps: int,
+    end: Any = None,
+    steps: int | None = None,
     base: float = 10.0,
     *,
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    stop: Any = None,
+    num: int | None = None,
 ) -> Tensor:
     """Powers of a base with equidistant exponents.
 
@@ -957,10 +959,14 @@ def logspace(
         How many.
     base : float, optional
         The base.
+    stop, num : optional
+        NumPy's names for `end` and `steps`.
 
     >>> ag.logspace(0, 2, 3)
     tensor([  1.,  10., 100.])
     """
+    end = creation.either("logspace", "end", end, "stop", stop)
+    steps = creation.either("logspace", "steps", steps, "num", num)
     made = elementwise.pow(base, creation.linspace(start, end, steps, dtype=dtype, device=device))
     return made.requires_grad_(requires_grad)
 
@@ -1016,6 +1022,8 @@ def normal(
         dtype, device = given[0].dtype if dtype is None else dtype, given[0].device
     mean, std = (x.detach() if isinstance(x, Tensor) else x for x in (mean, std))
     drawn = random.randn(size, dtype=dtype, device=device, generator=generator)
+    if not given:
+        mean = random.in_both(mean, drawn)
     return elementwise.add(drawn * std, mean).requires_grad_(requires_grad)
 
 

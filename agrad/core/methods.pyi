@@ -952,13 +952,13 @@ class Methods(_FromTables):
         """Set to numbers of a normal distribution.
 
         mean, std : float, optional
-            Its mean and standard deviation.
+            Its mean and standard deviation. In complex tensors both parts have this mean, and half of the variance each.
         """
     def uniform_(self, a: float=0.0, b: float=1.0, *, generator: Any=None) -> Tensor:
         """Set to numbers uniform on [a, b).
 
         a, b : float, optional
-            The bounds.
+            The bounds; in complex tensors those of both parts.
         """
     def exponential_(self, lambd: float=1.0, *, generator: Any=None) -> Tensor:
         """Set to numbers of an exponential distribution.
@@ -972,11 +972,11 @@ class Methods(_FromTables):
         p : float or Tensor, optional
             The probability, or that of each element.
         """
-    def random_(self, low: int, high: int | None=None, *, generator: Any=None) -> Tensor:
-        """Set to integers uniform from `low` to ``high - 1``; a single number is `high`.
+    def random_(self, low: int | None=None, to: int | None=None, *, generator: Any=None) -> Tensor:
+        """Set to integers uniform from `low` (0 if omitted) to ``to - 1``; a single number is `to`.
 
-        low, high : int
-            The range.
+        low, to : int, optional
+            The range. Default: all integers from 0 on that the dtype holds, of a floating point one those without gaps.
         """
 
     # agrad/view/__init__.py, Repr

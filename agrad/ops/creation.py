@@ -71,28 +71,28 @@ def check_chunked(backend: Backend, what: str) -> None:
         )
 
 
-def _sized(name: str, shape: Shape | None, size: Shape | None) -> Shape:
-    """Return a shape that may be passed under PyTorch's name."""
-    if (shape is None) == (size is None):
+def either(function: str, name: str, value: Any, other: str, second: Any) -> Any:
+    """Return an argument that may be passed under PyTorch's name, `other`."""
+    if (value is None) == (second is None):
         raise TypeError(
-            f"{name}() missing 1 required positional argument: 'shape'"
-            if shape is None
-            else f"{name}() got shape={shape!r} and size={size!r}, which are one argument{errors.called()}"
+            f"{function}() missing 1 required positional argument: '{name}'{errors.called()}"
+            if value is None
+            else f"{function}() got {name}={value!r} and {other}={second!r}, which are one argument{errors.called()}"
         )
-    return size if shape is None else shape  # type: ignore[return-value]
+    return second if value is None else value
 
 
 def _whole(name: str, shape: Shape | None, more: tuple[int, ...], size: Shape | None) -> Shape:
     """Return a shape whose lengths may be passed as separate arguments."""
-    shape = _sized(name, shape, size)
+    whole: Shape = either(name, "shape", shape, "size", size)
     if not more:
-        return shape
-    if not all(isinstance(n, int) and not isinstance(n, bool) for n in (shape, *more)):
+        return whole
+    if not all(isinstance(n, int) and not isinstance(n, bool) for n in (whole, *more)):
         raise TypeError(
-            f"{name}() takes a shape as one tuple or as separate integers, not {shape!r}, {', '.join(map(repr, more))}:"
+            f"{name}() takes a shape as one tuple or as separate integers, not {whole!r}, {', '.join(map(repr, more))}:"
             f" {name}((2, 3), dtype=..., device=...){errors.called()}"
         )
-    return (shape, *more)  # type: ignore[arg-type]
+    return (whole, *more)  # type: ignore[arg-type]
 
 
 # -- of a shape -----------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def full(
     """
     if unknown:
         raise unexpected("full", unknown)
-    shape = _sized("full", shape, size)
+    shape = either("full", "shape", shape, "size", size)
     if fill_value is None:
         raise TypeError(f"full() missing 1 required positional argument: 'fill_value'{errors.called()}")
     if not isinstance(fill_value, bool | int | float | complex):
@@ -356,9 +356,9 @@ def full_like(
 
 
 @primitive("arange", memory="fresh", batch=untouched, facts=Facts(creates="here"))
+@refusing
 def arange(
-    start: float,
-    /,
+    start: float | None = None,
     stop: float | None = None,
     step: float = 1,
     *,
@@ -366,6 +366,8 @@ def arange(
     device: Any = None,
     requires_grad: bool = False,
     chunks: Any = None,
+    end: float | None = None,
+    **unknown: Never,
 ) -> Tensor:
     """Evenly spaced numbers from `start` to before `stop`.
 
@@ -376,6 +378,8 @@ def arange(
     step : int or float, optional
         The distance, not 0.
     dtype: Default: int64 if all three are integers, otherwise `get_default_dtype`.
+    end : int or float, optional
+        PyTorch's name for the end.
     Returns: A new leaf, 1-d.
     RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
     BackendError: If the backend is unknown or unusable here.
@@ -385,7 +389,13 @@ def arange(
     >>> ag.arange(0.0, 1.0, 0.25)
     tensor([0.0000, 0.2500, 0.5000, 0.7500])
     """
-    if stop is None:
+    if unknown:
+        raise unexpected("arange", unknown)
+    if end is not None:
+        start, stop = 0 if start is None else start, either("arange", "stop", stop, "end", end)
+    elif start is None:
+        raise TypeError(f"arange() missing 1 required positional argument: 'start'{errors.called()}")
+    elif stop is None:
         start, stop = 0, start
     kind = "int" if all(isinstance(v, int) for v in (start, stop, step)) else "float"
     return _call(
@@ -399,17 +409,20 @@ def arange(
 
 
 @primitive("linspace", memory="fresh", batch=untouched, facts=Facts(creates="here"))
+@refusing
 def linspace(
-    start: complex,
-    stop: complex,
-    /,
-    num: int,
+    start: complex | None = None,
+    stop: complex | None = None,
+    num: int | None = None,
     *,
     dtype: Any = None,
     device: Any = None,
     endpoint: bool = True,
     requires_grad: bool = False,
     chunks: Any = None,
+    end: complex | None = None,
+    steps: int | None = None,
+    **unknown: Never,
 ) -> Tensor:
     """Evenly spaced numbers from `start` to `stop`.
 
@@ -420,15 +433,26 @@ def linspace(
     dtype: Default: `get_default_dtype`, or the complex dtype of its precision.
     endpoint : bool, optional
         `stop` is the last one.
+    end : int, float or complex, optional
+        PyTorch's name for `stop`.
+    steps : int, optional
+        PyTorch's name for `num`.
     Returns: A new leaf, 1-d.
     RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
     BackendError: If the backend is unknown or unusable here.
 
     >>> ag.linspace(0.0, 1.0, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    >>> ag.linspace(0.0, 1.0, steps=3)
+    tensor([0.0000, 0.5000, 1.0000])
     """
-    for name, end in (("start", start), ("stop", stop)):
-        if isinstance(end, Tensor):
+    if unknown:
+        raise unexpected("linspace", unknown)
+    if start is None:
+        raise TypeError(f"linspace() missing 1 required positional argument: 'start'{errors.called()}")
+    stop, num = either("linspace", "stop", stop, "end", end), either("linspace", "num", num, "steps", steps)
+    for name, given in (("start", start), ("stop", stop)):
+        if isinstance(given, Tensor):
             raise errors.not_a_number("linspace", name)
     kind = "complex" if isinstance(start, complex) or isinstance(stop, complex) else "float"
     return _call(

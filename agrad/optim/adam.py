@@ -11,7 +11,15 @@ from agrad.core.mode import setting
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops.creation import zeros_like
 from agrad.ops.elementwise import maximum, sqrt
-from agrad.optim.optimizer import Optimizer, TracedSettings, is_nonzero, kernel_of, owned_array, store_array
+from agrad.optim.optimizer import (
+    Optimizer,
+    TracedSettings,
+    check_betas,
+    is_nonzero,
+    kernel_of,
+    owned_array,
+    store_array,
+)
 
 __all__ = ["Adam", "AdamW"]
 
@@ -101,6 +109,7 @@ class Adam(Optimizer):
                 state[name] = zeros_like(p)
         kernel = None if type(group) is TracedSettings else kernel_of("optim.adam", p._spec.backend)
         if kernel is not None:
+            check_betas((beta1, beta2))
             value, *arrays = kernel(
                 p._raw,
                 g._raw,
@@ -139,6 +148,7 @@ class Adam(Optimizer):
 def corrections(group: Mapping[str, Any], step: int) -> tuple[float, float]:
     """Return the bias corrections for means that start at zero: of the gradient's, and the root of that of its square."""
     beta1, beta2 = group["betas"]
+    check_betas((beta1, beta2))  # the group may have got other ones since it was made
     return 1 - beta1**step, math.sqrt(1 - beta2**step)
 
 

@@ -143,9 +143,7 @@ class Optimizer:
         for name in ("lr", "eps", "weight_decay", "momentum"):
             if name in group and not group[name] >= 0:
                 raise ValueError(f"Invalid {words.get(name, name + ' value')}: {group[name]}")
-        for i, beta in enumerate(group.get("betas", ())):
-            if not 0 <= beta < 1:
-                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        check_betas(group.get("betas", ()))
 
     def check_real(self, group: Mapping[str, Any]) -> None:
         """Refuse complex parameters, for subclasses that divide by squares.
@@ -399,6 +397,13 @@ class Optimizer:
             lines.append(f"Parameter Group {i}")
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return "\n".join([*lines, ")"])
+
+
+def check_betas(betas: Iterable[float]) -> None:
+    """Refuse decays of running means outside of [0, 1): with 1, a mean would never leave its start, and its correction is 0."""
+    for i, beta in enumerate(betas):
+        if not 0 <= beta < 1:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
 
 # -- within recordings --------------------------------------------------------------------------------------------------

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agrad import dtypes
 from agrad.core import names as _names
 from agrad.core.backend import spec_of
 from agrad.core.buffers import check_leaf, rebind
+from agrad.core.errors import called
 from agrad.core.mode import Setting, batch_levels, is_grad_enabled, not_recorded, recorder, within
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor, attached
@@ -214,6 +217,19 @@ def _sample(
     if chunks is not None:
         check_chunked(backend, "a draw")
         parameters["chunks"] = chunks
+    found = backend.kind(native)
+    if kind in ("uniform", "normal") and found != "float":
+        if found != "complex":
+            raise TypeError(
+                f"{kind} numbers are drawn as floating point ones, not as {native}\n  Draw integers by randint(), or"
+                f" convert: rand(3).to(dtype).{called()}"
+            )
+        options = {"dtype": data_type.finfo(native).dtype, "device": device, "generator": generator, "chunks": chunks}
+        real, imag = (_sample(kind, shape, **options) for _ in range(2))
+        made = real + imag * 1j
+        if kind == "normal":  # the variance of the complex number is 1
+            made = made * math.sqrt(0.5)
+        return made.requires_grad_() if requires_grad else made
     source = generator or default_generator
     key = source.key()
     recording = recorder()
@@ -241,7 +257,7 @@ def rand(
     chunks: Any = None,
     size: Any = None,
 ) -> Tensor:
-    """Numbers uniform on [0, 1).
+    """Numbers uniform on [0, 1), of a complex dtype both parts of each.
 
     *shape : int or tuple
         The shape, as integers or one tuple.
@@ -253,6 +269,7 @@ def rand(
     size : int or tuple, optional
         PyTorch's name for the shape.
     Returns: A new leaf. On Dask the numbers depend on the chunks.
+    TypeError: If the dtype is neither real nor complex floating point.
 
     >>> x = ag.rand(2, 3)
     >>> x.shape
@@ -280,7 +297,7 @@ def randn(
     chunks: Any = None,
     size: Any = None,
 ) -> Tensor:
-    """Numbers of the standard normal distribution.
+    """Numbers of the standard normal distribution; of a complex dtype, both parts have the variance 1/2.
 
     *shape : int or tuple
         The shape, as integers or one tuple.
@@ -292,6 +309,7 @@ def randn(
     size : int or tuple, optional
         PyTorch's name for the shape.
     Returns: A new leaf.
+    TypeError: If the dtype is neither real nor complex floating point.
 
     >>> ag.randn((2, 3)).shape
     (2, 3)
@@ -412,19 +430,19 @@ class Draws:
         """Set to numbers of a normal distribution.
 
         mean, std : float, optional
-            Its mean and standard deviation.
+            Its mean and standard deviation. In complex tensors both parts have this mean, and half of the variance each.
         """
         _check(std >= 0, f"normal expects std >= 0.0, but found std {std}")
-        return _drawn(self, "normal_()", randn(self.shape, **_like_draw(self, generator)) * std + mean)
+        return _drawn(self, "normal_()", randn_like(self, generator=generator) * std + in_both(mean, self))
 
     def uniform_(self: Any, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
         """Set to numbers uniform on [a, b).
 
         a, b : float, optional
-            The bounds.
+            The bounds; in complex tensors those of both parts.
         """
         _check(a <= b, f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}")
-        return _drawn(self, "uniform_()", rand(self.shape, **_like_draw(self, generator)) * (b - a) + a)
+        return _drawn(self, "uniform_()", rand_like(self, generator=generator) * (b - a) + in_both(a, self))
 
     def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
         """Set to numbers of an exponential distribution.
@@ -433,7 +451,9 @@ class Draws:
             The rate, one over the mean.
         """
         _check(lambd > 0, f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-        uniform = rand(self.shape, **_like_draw(self, generator))
+        if self._spec.is_complex:
+            raise TypeError(f"exponential_() draws real numbers, and {self.dtype} is complex{called()}")
+        uniform = rand_like(self, generator=generator)
         return _drawn(self, "exponential_()", -elementwise.log1p(-uniform) / lambd)
 
     def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
@@ -447,15 +467,21 @@ class Draws:
         uniform = rand(self.shape, device=self.device, generator=generator)
         return _drawn(self, "bernoulli_()", data_type.astype(uniform < p, self.dtype))
 
-    def random_(self: Any, low: int, high: int | None = None, *, generator: Any = None) -> Tensor:
-        """Set to integers uniform from `low` to ``high - 1``; a single number is `high`.
+    def random_(self: Any, low: int | None = None, to: int | None = None, *, generator: Any = None) -> Tensor:
+        """Set to integers uniform from `low` (0 if omitted) to ``to - 1``; a single number is `to`.
 
-        low, high : int
-            The range.
+        low, to : int, optional
+            The range. Default: all integers from 0 on that the dtype holds, of a floating point one those without gaps.
         """
-        low, high = (0, low) if high is None else (low, high)
-        _check(low < high, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-        drawn = randint(low, high, self.shape, device=self.device, generator=generator)
+        least, largest = _integers_of(self)
+        if to is None:
+            low, to = 0, largest + 1 if low is None else low
+        low = 0 if low is None else low
+        _check(low < to, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={to}")
+        if not self.is_floating_point():
+            _check(least <= low, f"from is out of bounds for {self.dtype}: from={low} < {least}")
+            _check(to - 1 <= largest, f"to - 1 is out of bounds for {self.dtype}: to={to} > {largest} + 1")
+        drawn = randint(low, min(to, 2**63 - 1), self.shape, device=self.device, generator=generator)
         return _drawn(self, "random_()", data_type.astype(drawn, self.dtype))
 
 
@@ -464,12 +490,22 @@ def _check(truth: Any, text: str) -> None:
         raise RuntimeError(text)
 
 
-def _like_draw(x: Any, generator: Any) -> dict[str, Any]:
+def in_both(number: float, x: Any) -> complex:
+    """Return a number as both parts of a complex one where `x` is complex, as PyTorch shifts complex draws."""
+    return complex(number, number) if x._spec.is_complex else number
+
+
+def _integers_of(x: Any) -> tuple[int, int]:
+    """Return the least and the largest integer of the dtype of `x`, of a floating point one that without gaps below."""
     if x._spec.is_complex:
-        raise TypeError(
-            f"{x._spec} is complex, and only real numbers are drawn in place\n  Draw the parts: x.copy_(ag.complex(real, imag))"
-        )
-    return {"dtype": x.dtype, "device": x.device, "generator": generator}
+        raise TypeError(f"random_() draws integers, and {x.dtype} is complex{called()}")
+    if x.dtype == dtypes.bool:
+        return 0, 1
+    if x.is_floating_point():
+        largest = int(2 / data_type.finfo(x.dtype).eps)
+        return -largest, largest
+    info = data_type.iinfo(x.dtype)
+    return int(info.min), int(info.max)
 
 
 def _drawn(x: Tensor, what: str, value: Tensor) -> Tensor:

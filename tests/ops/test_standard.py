@@ -224,7 +224,7 @@ OPERATORS = (
 
 
 #: What functions take beside the standard's arguments, as PyTorch's do: ``zeros(2, 3, requires_grad=True)``.
-ADDED = ("more", "requires_grad", "chunks", "size")
+ADDED = ("more", "requires_grad", "chunks", "size", "end", "steps")
 
 
 def host(tensor):
@@ -238,6 +238,11 @@ def as_written(function):
     parameters = [p.replace(annotation=p.empty) for p in found.parameters.values() if p.name not in ADDED]
     if "size" in public.parameters:  # PyTorch's name of the shape, in whose place it may stand
         parameters = [p.replace(default=p.empty) if p.name in ("shape", "fill_value") else p for p in parameters]
+    if "end" in public.parameters:  # PyTorch takes the ends by name
+        by_position = {"start": {"kind": inspect.Parameter.POSITIONAL_ONLY, "default": inspect.Parameter.empty}}
+        if "steps" in public.parameters:
+            by_position |= {"stop": by_position["start"], "num": {"default": inspect.Parameter.empty}}
+        parameters = [p.replace(**by_position.get(p.name, {})) for p in parameters]
     if function.__name__ == "sort":  # by name alone, in any order
         parameters.sort(key=lambda p: (p.kind, p.name))
     return str(found.replace(parameters=parameters, return_annotation=found.empty))

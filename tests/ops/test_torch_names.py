@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -265,6 +267,14 @@ BY_NAME = {
     "ag.topk(x, k=2, dim=1)[0]": "ag.topk(x, 2, 1)[0]",
     "ag.chunk(x, chunks=2, dim=1)[1]": "ag.chunk(x, 2, 1)[1]",
     "ag.lerp(x, end=2 * x, weight=0.5)": "1.5 * x",
+    "ag.linspace(0, 1, steps=5)": "x.new_tensor([0.0, 0.25, 0.5, 0.75, 1.0])",
+    "ag.linspace(start=-1, end=1, steps=3)": "x.new_tensor([-1.0, 0.0, 1.0])",
+    "ag.logspace(0, 1, steps=3, base=4)": "x.new_tensor([1.0, 2.0, 4.0])",
+    "ag.logspace(start=0, end=2, steps=2)": "x.new_tensor([1.0, 100.0])",
+    "ag.logspace(0, stop=2, num=2)": "x.new_tensor([1.0, 100.0])",
+    "ag.arange(start=1, end=4)": "x.new_tensor([1, 2, 3])",
+    "ag.arange(end=2)": "x.new_tensor([0, 1])",
+    "ag.arange(start=1, end=6, step=2)": "x.new_tensor([1, 3, 5])",
     "x.logical_not()": "x == 0",
     "(x > 2).logical_and(x < 5)": "(x > 2) & (x < 5)",
     "(x > 2).logical_or(x < 1)": "(x > 2) | (x < 1)",
@@ -276,6 +286,23 @@ BY_NAME = {
 def test_arguments_have_pytorchs_names(code):
     known = {"ag": ag, "x": ag.arange(12.0).reshape(3, 4), "i": ag.tensor([[0], [2], [1]]), "v": ag.tensor([2, 0])}
     assert eval(code, known).tolist() == eval(BY_NAME[code], known).tolist()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("ag.linspace(0, 1, 3, steps=3)", "linspace() got num=3 and steps=3, which are one argument"),
+        ("ag.linspace(0, 1, end=2, steps=3)", "linspace() got stop=1 and end=2, which are one argument"),
+        ("ag.linspace(0, 1)", "linspace() missing 1 required positional argument: 'num'"),
+        ("ag.linspace(end=1, steps=3)", "linspace() missing 1 required positional argument: 'start'"),
+        ("ag.logspace(0, 1, 3, num=3)", "logspace() got steps=3 and num=3, which are one argument"),
+        ("ag.arange(0, 3, end=3)", "arange() got stop=3 and end=3, which are one argument"),
+        ("ag.arange(step=2)", "arange() missing 1 required positional argument: 'start'"),
+    ],
+)
+def test_an_argument_has_one_value(code, said):
+    with pytest.raises(TypeError, match=rf"^{re.escape(said)}\n  Called at "):
+        eval(code, {"ag": ag})
 
 
 @pytest.mark.parametrize(
@@ -318,5 +345,97 @@ def test_draws_keep_that_a_gradient_is_required_and_give_zeros():
     y.normal_()
     assert y.requires_grad
     assert ag.autograd.grad(y.sum(), [x])[0].tolist() == [0.0, 0.0, 0.0]
-    with pytest.raises(TypeError, match=r"is complex, and only real numbers are drawn in place"):
-        ag.zeros(3, dtype="complex128").normal_()
+
+
+#: Draws of complex numbers: the mean and the variance of each part, which are PyTorch's. A number as the mean is that of both.
+COMPLEX = {
+    "ag.randn(n, dtype=dtype, device=device)": ((0.0, 0.0), 0.5),
+    "ag.rand(n, dtype=dtype, device=device)": ((0.5, 0.5), 1 / 12),
+    "ag.randn_like(z)": ((0.0, 0.0), 0.5),
+    "ag.rand_like(z)": ((0.5, 0.5), 1 / 12),
+    "z.normal_(2.0, 3.0)": ((2.0, 2.0), 4.5),
+    "z.uniform_(2.0, 4.0)": ((3.0, 3.0), 4 / 12),
+    "ag.normal(z + 2, 3.0)": ((2.0, 0.0), 4.5),
+    "ag.normal(2.0, 3.0, (n,), dtype=dtype, device=device)": ((2.0, 2.0), 4.5),
+}
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("code", COMPLEX)
+def test_both_parts_of_complex_numbers_are_drawn(code, dtype, backend):
+    n, (means, variance) = 20000, COMPLEX[code]
+    ag.manual_seed(3)
+    drawn = eval(
+        code, {"ag": ag, "n": n, "dtype": dtype, "device": backend, "z": ag.zeros(n, dtype=dtype, device=backend)}
+    )
+    assert (drawn.shape, str(drawn._spec.backend.dtype_name(drawn.dtype))) == ((n,), dtype)
+    parts = np.asarray([drawn.real.tolist(), drawn.imag.tolist()])
+    np.testing.assert_allclose(parts.mean(1), means, atol=5 * (variance / n) ** 0.5)
+    np.testing.assert_allclose(np.cov(parts, bias=True), variance * np.eye(2), atol=0.05 * variance)
+
+
+def test_complex_draws_are_leaves_and_differ_from_member_to_member():
+    z = ag.randn(2, dtype="complex64", requires_grad=True)
+    assert z.is_leaf
+    assert z.requires_grad
+    rows = ag.vmap(lambda x: ag.randn(2, dtype="complex64") + x, randomness="different")(ag.zeros(2))
+    assert len(set(rows.flatten().tolist())) == 4
+
+
+@pytest.mark.parametrize("code", ["ag.rand(3, dtype='int64')", "ag.randn_like(ag.ones(3, dtype='bool'))"])
+def test_fractions_are_not_drawn_as_integers(code):
+    with pytest.raises(
+        TypeError, match=r"are drawn as floating point ones, not as (int64|bool)\n  Draw integers by randint"
+    ):
+        eval(code)
+
+
+#: What PyTorch's `random_()` reaches, inclusive.
+LARGEST = {
+    "float16": 2**11,
+    "float32": 2**24,
+    "float64": 2**53,
+    "bool": 1,
+    "uint8": 255,
+    "int8": 127,
+    "int16": 2**15 - 1,
+    "int32": 2**31 - 1,
+    "int64": 2**63 - 1,
+}
+
+
+@pytest.mark.parametrize("dtype", LARGEST)
+def test_random_integers_without_bounds_are_all_that_a_dtype_holds(dtype):
+    ag.manual_seed(5)
+    drawn = [int(x) for x in ag.empty(4000, dtype=dtype).random_().tolist()]
+    assert 0 <= min(drawn) <= LARGEST[dtype] * 0.01
+    assert LARGEST[dtype] * 0.99 <= max(drawn) <= LARGEST[dtype]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "call", "message"),
+    [
+        ("int8", "random_(129)", "to - 1 is out of bounds for int8: to=129 > 127 \\+ 1"),
+        ("uint8", "random_(-1, 3)", "from is out of bounds for uint8: from=-1 < 0"),
+        ("bool", "random_(3)", "to - 1 is out of bounds for bool"),
+    ],
+)
+def test_integers_that_a_dtype_does_not_hold_are_refused(dtype, call, message):
+    with pytest.raises(RuntimeError, match=message):
+        eval(f"x.{call}", {"x": ag.zeros(3, dtype=dtype)})
+    assert set(ag.empty(200).random_(to=3).tolist()) == {0.0, 1.0, 2.0}
+
+
+@pytest.mark.parametrize("call", ["random_()", "random_(3)", "exponential_()"])
+def test_real_distributions_fill_no_complex_tensor(call):
+    with pytest.raises(TypeError, match=r"_\(\) draws .*complex128 is complex\n  Called at "):
+        eval(f"x.{call}", {"x": ag.zeros(3, dtype="complex128")})
+
+
+def test_an_index_is_a_vector():
+    x = ag.arange(6.0).reshape(2, 3)
+    assert ag.index_select(x, 1, ag.tensor(1)).tolist() == [[1.0], [4.0]]  # as in PyTorch
+    with pytest.raises(
+        IndexError, match=r"^index_select\(\): Index is supposed to be a vector\n.* \(1, 2\); take\(x, index, axis"
+    ):
+        x.index_select(1, ag.tensor([[0, 1]]))

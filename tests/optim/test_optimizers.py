@@ -572,3 +572,32 @@ def test_restarts_go_to_an_epoch_that_is_given():
     # PyTorch's
     expected = [0.933012701892, 0.96193976625, 0.804380714504, 0.928864305, 0.891643374614, 0.75]
     np.testing.assert_allclose(found, expected, atol=1e-11)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("betas", [(1.0, 0.9), (0.9, 1.0)])
+@pytest.mark.parametrize("kind", [ag.optim.Adam, ag.optim.AdamW])
+def test_a_beta_of_one_is_refused_after_the_group_has_got_it(kind, betas, compiled):
+    """Its correction is 0: a division by it gives infinity or NaN."""
+    runs = []
+    for broken in (False, True):
+        w = ag.tensor([1.0, -2.0], requires_grad=True)
+        optimizer = kind([w], lr=0.1)
+
+        def step(w=w, optimizer=optimizer):
+            optimizer.zero_grad()
+            (w * w).sum().backward()
+            optimizer.step()
+
+        run = ag.compile(step) if compiled else step
+        for _ in range(3):
+            run()
+        if broken:
+            group = optimizer.param_groups[0]
+            before, group["betas"] = group["betas"], betas
+            with pytest.raises(ValueError, match=rf"^Invalid beta parameter at index {betas.index(1.0)}: 1\.0"):
+                run()
+            group["betas"] = before
+        run()
+        runs.append(w.tolist())
+    assert runs[0] == runs[1]

@@ -235,7 +235,7 @@ def test_an_error_says_it_once_and_can_be_sent():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("ag.linspace(0, 1, steps=3)", "agrad.linspace has num= for it."),
+        ("ag.nanmean(x, dim=0)", "agrad.nanmean has axis= for it, and keepdims= for keepdim."),
         ("ag.eye(3, M=2)", "agrad.eye takes it by position, without a name."),
         ("ag.zeros_like(input=x)", "agrad.zeros_like takes it by position, without a name."),
     ],

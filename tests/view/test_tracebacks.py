@@ -87,7 +87,6 @@ EXPLAINED = {
     "ag.std(x, unbiased=True)": "agrad.std has correction= for it.",
     "ag.grad(ag.sum, argnum=1)": "agrad.func.grad has argnums= for it.",
     "ag.jacobian(ag.sum, argnum=1)": "agrad.jacrev has argnums= for it.",
-    "ag.linspace(0, 1, steps=3)": "agrad.linspace has num= for it.",
     "ag.std(x, 0)": "PyTorch's divides by n - 1, as x.std(dim, unbiased=True) does",
     "ag.nonzero(x, as_tuple=True)": "agrad.nonzero(x) gives a tuple of indices",
     "ag.where(x > 0)": "agrad.nonzero(condition) gives the indices where a condition holds.",

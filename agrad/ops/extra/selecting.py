@@ -82,8 +82,9 @@ def index_select(input: Any, dim: int, index: Any) -> Tensor:
     input: At least one axis.
     dim : int
         The axis.
-    index: A vector of integers.
+    index: A vector of integers, or one integer as a 0-d tensor.
     Returns: As many slices as indices.
+    IndexError: If the indices have several axes; `agrad.take` accepts these.
     As ``torch.index_select``. Linear; a slice taken several times gets the sum of the gradients.
 
     >>> ag.extra.index_select(ag.tensor([[1, 2, 3], [4, 5, 6]]), 1, ag.tensor([2, 0]))
@@ -91,7 +92,13 @@ def index_select(input: Any, dim: int, index: Any) -> Tensor:
             [6, 4]])
     """
     x = as_operand(input)
-    return take(x, as_operand(index, x), axis=checked_axis("index_select", dim, x.ndim))
+    places = as_operand(index, x)
+    if places.ndim > 1:
+        raise IndexError(
+            f"index_select(): Index is supposed to be a vector\n  It has the shape {places.shape}; take(x, index, axis=dim)"
+            f" accepts any shape.{called()}"
+        )
+    return take(x, places if places.ndim else reshape(places, (1,)), axis=checked_axis("index_select", dim, x.ndim))
 
 
 def _fitted(name: str, x: Tensor, axis: int, index: Tensor) -> Tensor:
