@@ -7,8 +7,9 @@ methods end in `rebind`, unrecorded assignments in `assign_data`; `cpython.is_te
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat, starmap
+from threading import get_ident
 from typing import Any
 
 from agrad.core import errors, mode
@@ -226,6 +227,20 @@ def check_leaf(target: Tensor, what: str) -> None:
     """Refuse, before computing anything, to change a leaf that requires grad while recording."""
     if isinstance(target._node, AccumulateGrad) and mode.is_grad_enabled():
         raise errors.leaf_in_place(target, what)
+
+
+def are_plain(tensors: Iterable[Tensor]) -> bool:
+    """Return whether new arrays, computed by kernels, may be assigned to tensors as they are: nothing has to notice it.
+
+    The tensors keep their specs and histories. Where this returns False, operations and `rebind` do the same.
+    """
+    now = mode.get_mode()
+    if now is not None and now.simple_in != get_ident():
+        return False
+    for tensor in tensors:
+        if tensor._base is not None or tensor._tangents is not None or tensor._spec.backend.is_lazy:
+            return False
+    return True
 
 
 # -- assignments that would be lost ------------------------------------------------------------------------------------

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agrad.core.buffers import rebind
 from agrad.core.errors import called
-from agrad.core.materialize import carry
 from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
 from agrad.nn import init
+from agrad.nn.functional.normalization import counted_batch_norm
 from agrad.nn.module import Module
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import ones, zeros
@@ -319,19 +318,17 @@ class _BatchNorm(Module):
         if rank not in self.ranks:
             expected = " or ".join(f"{rank}D" for rank in self.ranks)
             raise ValueError(f"expected {expected} input (got {rank}D input){called()}")
-        momentum: Any = self.momentum
-        counted = self.num_batches_tracked + 1 if self.training and self.num_batches_tracked is not None else None
-        if counted is not None and momentum is None:
-            momentum = 1 / counted.to(dtype=self.running_mean.dtype)
-        training = self.training or self.running_mean is None
-        result = F.batch_norm(
-            input, self.running_mean, self.running_var, self.weight, self.bias, training, momentum, self.eps
+        return counted_batch_norm(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or self.running_mean is None,
+            self.momentum,
+            self.eps,
+            self.num_batches_tracked if self.training else None,
         )
-        if counted is not None:  # last, so that a failing call counts nothing
-            rebind(self.num_batches_tracked, counted, "BatchNorm")
-            if self.num_batches_tracked._spec.backend.is_lazy:
-                carry(self.num_batches_tracked)
-        return result
 
     def extra_repr(self) -> str:
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support import Interrupt, in_agrad, interrupted
 
 import agrad as ag
 from agrad import nn
@@ -109,3 +110,29 @@ def test_lazy_running_values_are_computed_with_the_step(dask_backend):
         optimizer.step()
         for buffer in net.buffers():
             assert len(buffer._raw.__dask_graph__()) == 1  # the value, no recipe
+
+
+def test_an_interrupt_changes_all_running_values_or_none():
+    x = ag.asarray(wave(4, 2))
+    mean, variance = 0.1 * wave(4, 2).mean(0), 0.9 + 0.1 * wave(4, 2).var(0, ddof=1)
+    nn.BatchNorm1d(2).double()(x)  # what is compiled at first use
+    done = []
+    for n in range(1, 500):
+        norm = nn.BatchNorm1d(2).double()
+        ended = interrupted(Interrupt(n, in_agrad), norm, x)
+        done.append(norm.num_batches_tracked.item() == 1)
+        np.testing.assert_allclose(norm.running_mean.numpy(), mean if done[-1] else 0.0, rtol=1e-12)
+        np.testing.assert_allclose(norm.running_var.numpy(), variance if done[-1] else 1.0, rtol=1e-12)
+        if ended:
+            break
+    assert n > 10
+    assert done[0] is False
+    assert done[-1] is True
+
+
+def test_running_values_that_are_data_of_a_tensor_change_that_tensor():
+    norm, owner = nn.BatchNorm1d(2).double(), ag.asarray([1.0, 2.0])
+    norm.running_mean = owner.data
+    norm(ag.asarray(wave(4, 2)))
+    np.testing.assert_allclose(owner.numpy(), [0.9, 1.8] + 0.1 * wave(4, 2).mean(0), rtol=1e-12)
+    assert norm.running_mean.tolist() == owner.tolist()

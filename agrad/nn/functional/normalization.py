@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agrad.core import errors
-from agrad.core.buffers import rebind
+from agrad.core.buffers import are_plain, rebind
 from agrad.core.materialize import carry
 from agrad.core.mode import no_grad
 from agrad.core.op import OPS
@@ -203,6 +203,21 @@ def batch_norm(
             [ 0.0000],
             [ 1.2247]])
     """
+    return counted_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps, None)
+
+
+def counted_batch_norm(
+    input: Any,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Any,
+    bias: Any,
+    training: bool,
+    momentum: float | Tensor | None,
+    eps: float,
+    tracked: Tensor | None,
+) -> Tensor:
+    """`batch_norm` that adds 1 to a number of batches, too; a momentum of None is 1 over that number."""
     input = as_operand(input)
     size = input._spec.shape
     if len(size) < 2:
@@ -227,11 +242,18 @@ def batch_norm(
                 f"Expected more than 1 value per channel when training, got input size {list(size)}{errors.called()}"
             )
         result, mean, variance, _ = OPS["nn.batch_norm"].whole(input, weight, bias, eps)
-        if count and (running_mean is not None or running_var is not None):
+        if not _run_on_at_once(running_mean, running_var, tracked, mean, variance, momentum, count):
             with no_grad:
-                kept = 1 - momentum
-                _run_on(running_mean, mean, kept, momentum)
-                _run_on(running_var, variance, kept, momentum * (count / (count - 1)))
+                counted = None if tracked is None else tracked + 1
+                if count and (running_mean is not None or running_var is not None):
+                    share: Any = momentum
+                    if momentum is None and counted is not None and running_mean is not None:
+                        share = 1 / counted.to(dtype=running_mean.dtype)
+                    kept = 1 - share
+                    _run_on(running_mean, kept, share, mean)
+                    _run_on(running_var, kept, share * (count / (count - 1)), variance)
+                if counted is not None:
+                    _set_on(tracked, counted)
     else:
         each = (1, size[1], *(1,) * (len(size) - 2))
         centred = input - manipulation.reshape(as_operand(running_mean), each)
@@ -241,13 +263,56 @@ def batch_norm(
     return result if result._spec.dtype is input._spec.dtype else astype(result, input.dtype, copy=False)
 
 
-def _run_on(running: Tensor | None, value: Tensor, kept: float | Tensor, share: float | Tensor) -> None:
-    """Keep a part of a running value and add a share of a new one; a lazy one is computed with the next computation."""
-    if running is None:
-        return
-    if value._spec.device != running._spec.device:
-        value = to_device(value, running.device)
-    rebind(running, kept * running + share * value, "batch_norm()")
+def _run_on_at_once(
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    tracked: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    momentum: float | Tensor | None,
+    count: int,
+) -> bool:
+    """Update running values and the number of batches as `_run_on` does, all or none, if they are plain; return whether.
+
+    These are few numbers: most of the time of the general way, through operations, is not that of the kernels.
+    """
+    spec = mean._spec
+    if (
+        type(momentum) is not float
+        or running_mean is None
+        or running_var is None
+        or tracked is None
+        or running_mean._spec is not spec
+        or running_var._spec is not spec
+        or not count
+        or not are_plain((running_mean, running_var, tracked))
+    ):
+        return False
+    number, multiply, add = spec.number, spec.xp.multiply, spec.xp.add
+    kept, counts = number(1 - momentum), tracked._spec
+    old_mean, old_var, old_count = running_mean._raw, running_var._raw, tracked._raw  # this ends ownerships
+    new_mean = add(multiply(kept, old_mean), multiply(number(momentum), mean._raw))
+    share = number(momentum * (count / (count - 1)))
+    new_var = add(multiply(kept, old_var), multiply(share, variance._raw))
+    counted = counts.backend.as_array(counts.xp.add(old_count, counts.number(1)))
+    # nothing is called between these assignments, not even to free an array, so no signal handler runs
+    running_mean._raw = new_mean
+    running_var._raw = new_var
+    tracked._raw = counted
+    return True
+
+
+def _run_on(running: Tensor | None, kept: float | Tensor, share: float | Tensor, value: Tensor) -> None:
+    """Keep a part of a running value and add a share of a new one."""
+    if running is not None:
+        if value._spec.device != running._spec.device:
+            value = to_device(value, running.device)
+        _set_on(running, kept * running + share * value)
+
+
+def _set_on(running: Tensor, value: Tensor) -> None:
+    """Give a running value its new value; a lazy one is computed with the next computation."""
+    rebind(running, value, "batch_norm()")
     if running._spec.backend.is_lazy:
         carry(running)
 
