@@ -335,11 +335,14 @@ def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor | None]]:
         raise RuntimeError(f"got {len(outputs)} tensors and {len(cotangents)} gradients")
     roots = []
     for i, (output, g) in enumerate(zip(outputs, cotangents, strict=True)):
-        if not isinstance(output, Tensor | GradientEdge):
+        if isinstance(output, Tensor):
+            node = output._node
+            if node is None:
+                raise errors.no_grad_fn(i)
+        elif isinstance(output, GradientEdge):
+            node = _node_of(output, i)
+        else:
             raise TypeError(f"element {i} of tensors must be a Tensor or GradientEdge, not {type(output).__name__}")
-        if isinstance(output, Tensor) and output._node is None:
-            raise errors.no_grad_fn(i)
-        node = _node_of(output, i)
         roots.append((node, cotangent_for(i, node, g)))
     return roots
 
@@ -358,6 +361,8 @@ def cotangent_for(index: int, node: Node, g: Any) -> Tensor | None:
         return ones
     if not isinstance(g, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+    if g._spec is spec:
+        return g
     if g.shape != spec.shape:
         raise errors.cotangent_shape(index, g.shape, spec.shape, node)
     if g.is_complex() != spec.is_complex:

@@ -205,7 +205,10 @@ class Pass:
         before, outer = mode.get_mode(), _RUNNING.get()
         try:
             self.freed.code, self.freed.lasti = errors.caller() if caller is None else caller
-            mode.push(grad=self.create_graph or not self.cuts)
+            if before is None and not self.create_graph:
+                mode.push_unrecorded()
+            else:
+                mode.push(grad=self.create_graph or not self.cuts)
             _RUNNING.set(self)
             with self.roots[0][0].spec.backend.quiet():
                 edges, gs = [node for node, _ in self.roots], [self.start(*root) for root in self.roots]

@@ -109,6 +109,9 @@ class Mode:
 #: The mode where none has been entered.
 USUAL = Mode(True, (), False, (), None, None, None, None, None)
 
+#: The last one that `push_unrecorded` entered.
+_unrecorded = Mode(False, (), False, (), None, None, None, None, None)
+
 
 _MODE: ContextVar[Mode | None] = ContextVar("agrad_mode", default=None)
 get_mode: Callable[[], Mode | None] = _MODE.get
@@ -264,6 +267,19 @@ def push(
     )
     if owner is not None and isinstance(owner, ModeContext):
         made.watch, owner.watch = owner.watch, None
+    set_mode(made)
+
+
+def push_unrecorded() -> None:
+    """Enter the usual mode without recording, from the usual mode: what most backward passes run in.
+
+    A mode does not change, so one object serves until another thread needs it; making one takes as long as the rest of
+    entering.
+    """
+    global _unrecorded
+    made = _unrecorded
+    if made.thread != get_ident():
+        made = _unrecorded = Mode(False, (), False, (), None, None, None, None, None)
     set_mode(made)
 
 

@@ -252,7 +252,7 @@ def counted_batch_norm(
                     kept = 1 - share
                     _run_on(running_mean, kept, share, mean)
                     _run_on(running_var, kept, share * (count / (count - 1)), variance)
-                if counted is not None:
+                if tracked is not None and counted is not None:
                     _set_on(tracked, counted)
     else:
         each = (1, size[1], *(1,) * (len(size) - 2))

@@ -559,6 +559,12 @@ def _batch_norm_adjoint(g: Any, input: Any, weight: Any, mean: Any, scale: Any, 
     slope, level = along * scale, by_bias / cut.count
     slope /= cut.count
     factor = scale if weight is None else scale * weight
+    if cut.one:
+        made *= cut.beside(slope)
+        np.subtract(g, made, made)
+        made -= cut.beside(level)
+        made *= cut.beside(factor)
+        return made.reshape(input.shape), along, by_bias
     for at, channels in cut.blocks:
         part = made[at]
         part *= cut.beside(slope[channels])
