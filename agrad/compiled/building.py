@@ -28,7 +28,7 @@ from agrad.core.backend import PYTHONS_OWN, Backend, backend_of
 from agrad.core.cpython import referents
 from agrad.core.node import AccumulateGrad, Node, ancestors
 from agrad.core.spec import Spec
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Storage, Tensor
 from agrad.plugin.manager import default_backend
 from agrad.program.capture import graph_of, hooks_left, program_of, results_of
 from agrad.program.closures import AccessPath, Argument, Found, is_library
@@ -288,15 +288,29 @@ def refuse_escaped(call: TracedCall, program: Program) -> None:
     tensors = [leaf for leaf in tree.flatten(call.returned)[0] if isinstance(leaf, Tensor)]
     tensors += tracer.written
     tensors += [grad for t in tensors if t.is_leaf and (grad := grad_of(t)) is not None]
+    refuse_storage(tensors, {id(t) for t in (*tensors, *call.values)} | tracer.met.keys())
     held = {tracer.number_of(array) for array in (*arrays_held(tensors), *tracer.kept_alive)}
     numbers = (*tracer.traced_numbers, *(number for _, number in tracer.numbers.values()))
     held |= {tracer.number_of(number.array) for number in numbers}
+    held |= {tracer.number_of(t._base.value) for t in tensors if type(t._base) is Storage}
     escaped = tracer.escaped({*program.outputs, *(number for number in held if number is not None)})
     if escaped is not None:
         raise CaptureError(
             f"capture: a tensor of shape {tuple(escaped.shape)} that the function created lives on (in a list or an attribute),"
             " but the function does not return it"
         )
+
+
+def refuse_storage(tensors: Iterable[Tensor], living: Container[int]) -> None:
+    """Refuse the ``.data`` of tensors that live on, by ``id``: a write to it changes its tensor; one to a program's result does not."""
+    for tensor in tensors:
+        base = tensor._base
+        owner = base.owner(tensor) if type(base) is Storage else None
+        if owner is not None and id(owner) in living:
+            raise CaptureError(
+                "capture: the .data of a tensor is returned, or becomes a gradient, and a write to it is a write to that"
+                " tensor: take x.detach(), or the tensor itself"
+            )
 
 
 def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
@@ -469,6 +483,9 @@ class OutsidePaths:
         for found in call.looked_at():
             if id(found.value) in wanted and id(found.value) not in places:
                 places[id(found.value)] = self.end_of(found.origin)
+        made = [id(grad) for grad in grads if grad is not None and id(grad) not in places]
+        if len(set(made)) < len(made):
+            raise CaptureError("capture: one tensor that the function makes becomes the gradient of several tensors")
         return [places.get(id(grad)) for grad in grads]
 
     def to_unread(self, outside: Sequence[OutsideArray]) -> list[OutsideArray]:
