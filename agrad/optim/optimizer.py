@@ -208,6 +208,7 @@ class Optimizer:
                 for group in self.param_groups:
                     if telling:
                         traced = self._traced_settings(group)
+                    settings = group if telling else _of_numbers(group)
                     for p in group["params"]:
                         g = p.grad
                         if g is None:
@@ -220,7 +221,7 @@ class Optimizer:
                         changing = p, p._raw, p._spec, dict(state)
                         g = -g if group.get("maximize") else g
                         p.data = (
-                            self.update(p, g, group, state)
+                            self.update(p, g, settings, state)
                             if traced is None
                             else self._update_traced(p, g, traced, state)
                         )
@@ -256,7 +257,7 @@ class Optimizer:
         if recorder() is None:
             self.trace_state(group, state)
             held = dict(state)
-            value = self.update(p, g, group.settings, state)
+            value = self.update(p, g, _of_numbers(group.settings), state)
             # a replay changes the tensors that it knows, so the update it is compared with must do so too
             for name, before in held.items():
                 now = state.get(name)
@@ -265,6 +266,8 @@ class Optimizer:
             return value
         if p._spec.backend.is_lazy:
             not_recorded("an optimizer of lazy parameters computes values at every step")
+        if isinstance(rate := group.settings.get("lr"), Tensor):
+            group["lr"] = rate.to(dtype=p.dtype)
         new = dict(state)
         self.trace_state(group, state)
         value = self.update(p, g, group, new)
@@ -415,6 +418,12 @@ class TracedSettings(dict[str, Any]):
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings)
         self.settings = settings
+
+
+def _of_numbers(group: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings whose rate is a number: a tensor would promote a parameter of less precision."""
+    rate = group.get("lr")
+    return {**group, "lr": rate.item()} if isinstance(rate, Tensor) else group
 
 
 def is_nonzero(value: float) -> bool:

@@ -72,6 +72,40 @@ def test_twenty_steps_end_where_pytorch_ends(case):
     np.testing.assert_allclose(w.tolist(), EXPECTED[case], rtol=0, atol=1e-13)
 
 
+RATED = ["SGD", "Adam", "AdamW", "RMSprop", "Adadelta"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("name", "compiled"),
+    # a decay of Adagrad's rate is computed by Python, which no program holds
+    [*((name, compiled) for name in RATED for compiled in (False, True)), ("Adagrad", False)],
+)
+def test_a_rate_may_be_a_tensor(name, dtype, compiled):
+    found = []
+    for rate in (ag.asarray(0.1), 0.1):
+        w = ag.asarray([1.0, -2.0], dtype=dtype, requires_grad=True)
+        optimizer = getattr(ag.optim, name)([w], lr=rate)
+
+        def train(w=w, optimizer=optimizer, rate=rate):
+            optimizer.zero_grad()
+            (w * w).sum().backward()
+            optimizer.step()
+            return rate * 1.0
+
+        step = ag.compile(train) if compiled else train
+        for n in range(6):
+            if n == 4:  # in place where it is a tensor
+                optimizer.param_groups[0]["lr"] *= 0.5
+            step()
+        assert w.dtype == getattr(ag, dtype)
+        assert not compiled or step.programs
+        found.append(w.tolist())
+    if name == "SGD":
+        np.testing.assert_allclose(found[0], np.multiply([1.0, -2.0], 0.8**4 * 0.9**2), rtol=1e-6)
+    assert found[0] == found[1]
+
+
 def test_one_step_of_adam_is_the_learning_rate_against_the_sign():
     w = ag.tensor([3.0, -2.0], requires_grad=True)
     optimizer = ag.optim.Adam([w], lr=0.1, eps=0.0)
