@@ -25,30 +25,33 @@ class _MaxPool(Module):
         stride: IntOrPair | None = None,
         padding: IntOrPair = 0,
         dilation: IntOrPair = 1,
+        *,
+        ceil_mode: bool = False,
     ) -> None:
         super().__init__()
         self.kernel_size: IntOrPair = kernel_size
         self.stride: Any = kernel_size if stride is None else stride
         self.padding: IntOrPair = padding
         self.dilation: IntOrPair = dilation
+        self.ceil_mode: bool = ceil_mode
 
     def extra_repr(self) -> str:
         text = f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-        return f"{text}, dilation={self.dilation}"
+        return f"{text}, dilation={self.dilation}, ceil_mode={self.ceil_mode}"
 
 
 class MaxPool1d(_MaxPool):
     """The largest element of each window of sequences; see `agrad.nn.functional.max_pool1d`."""
 
     def forward(self, input: Any) -> Tensor:
-        return F.max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation)
+        return F.max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
 class MaxPool2d(_MaxPool):
     """The largest element of each window of images; see `agrad.nn.functional.max_pool2d`."""
 
     def forward(self, input: Any) -> Tensor:
-        return F.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation)
+        return F.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
 class _AvgPool(Module):
@@ -59,13 +62,14 @@ class _AvgPool(Module):
         kernel_size: IntOrPair,
         stride: IntOrPair | None = None,
         padding: IntOrPair = 0,
-        *,
+        ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
         self.kernel_size: IntOrPair = kernel_size
         self.stride: Any = kernel_size if stride is None else stride
         self.padding: IntOrPair = padding
+        self.ceil_mode: bool = ceil_mode
         self.count_include_pad: bool = count_include_pad
 
     def extra_repr(self) -> str:
@@ -76,18 +80,14 @@ class AvgPool1d(_AvgPool):
     """The mean of each window of sequences; see `agrad.nn.functional.avg_pool1d`."""
 
     def forward(self, input: Any) -> Tensor:
-        return F.avg_pool1d(
-            input, self.kernel_size, self.stride, self.padding, count_include_pad=self.count_include_pad
-        )
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
 class AvgPool2d(_AvgPool):
     """The mean of each window of images; see `agrad.nn.functional.avg_pool2d`."""
 
     def forward(self, input: Any) -> Tensor:
-        return F.avg_pool2d(
-            input, self.kernel_size, self.stride, self.padding, count_include_pad=self.count_include_pad
-        )
+        return F.avg_pool2d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
 class AdaptiveAvgPool1d(Module):

@@ -825,3 +825,47 @@ def test_normalisations_give_the_dtype_of_their_input(dtypes):
         F.batch_norm(x, None, None, six, six, training=True),
     ]
     assert [result.dtype == dtypes[0] for result in results] == [True] * 4
+
+
+def pooled(x, k, stride, padding, kind):
+    """Windows of an image one by one: every one that begins on the image or the padding before it, as `ceil_mode` says."""
+    places = []
+    for n in x.shape:
+        count = -(-(n + 2 * padding - k) // stride) + 1
+        starts = [i * stride - padding for i in range(count) if i * stride < n + padding]
+        places.append([(max(s, 0), min(s + k, n), min(s + k, n + padding) - s) for s in starts])
+    found = np.empty([len(along) for along in places])
+    for i, (top, bottom, high) in enumerate(places[0]):
+        for j, (left, right, wide) in enumerate(places[1]):
+            part = x[top:bottom, left:right]
+            found[i, j] = part.max() if kind == "max" else part.sum() / (high * wide if kind == "all" else part.size)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["max", "all", "inside"])
+@pytest.mark.parametrize(("k", "stride", "padding"), [(2, 2, 0), (3, 2, 0), (3, 2, 1), (2, 3, 1), (3, 4, 1), (2, 1, 0)])
+@pytest.mark.parametrize("shape", [(5, 7), (6, 4), (8, 9)])
+def test_windows_may_reach_over_the_end(shape, k, stride, padding, kind, backend):
+    data = np.random.default_rng(0).standard_normal(shape)
+    x = ag.asarray(data[None, None], device=backend).requires_grad_()
+    if kind == "max":
+        y = F.max_pool2d(x, k, stride, padding, ceil_mode=True)
+        layer = ag.nn.MaxPool2d(k, stride, padding, ceil_mode=True)
+        rows = F.max_pool1d(x[0, :, 0, :], k, stride, padding, ceil_mode=True)
+    else:
+        y = F.avg_pool2d(x, k, stride, padding, True, kind == "all")
+        layer = ag.nn.AvgPool2d(k, stride, padding, True, kind == "all")
+        rows = F.avg_pool1d(x[0, :, 0, :], k, stride, padding, True, kind == "all")
+    expected = pooled(data, k, stride, padding, kind)
+    np.testing.assert_allclose(np.asarray(y.tolist())[0, 0], expected, rtol=1e-12)
+    assert ag.all(layer(x) == y).item()
+    along = [pooled(data[:1].repeat(9, axis=0), k, stride, padding, kind)[4 // stride]]
+    if kind != "all":
+        np.testing.assert_allclose(rows.tolist(), along, rtol=1e-12)
+    weights = np.cos(np.arange(y.numel())).reshape(expected.shape)
+    (y * ag.asarray(weights[None, None], device=backend)).sum().backward()
+    step, towards = 1e-6, np.random.default_rng(1).standard_normal(shape)
+    ends = [(weights * pooled(data + sign * step * towards, k, stride, padding, kind)).sum() for sign in (1, -1)]
+    assert (np.asarray(x.grad.tolist())[0, 0] * towards).sum() == pytest.approx(
+        (ends[0] - ends[1]) / (2 * step), rel=1e-6
+    )

@@ -89,6 +89,7 @@ __all__ = [
 _complete(
     globals(),
     {
+        "ceil_mode": "bool, optional",
         "dilation": "int or pair, optional\n    Steps between the elements of a window.",
         "eps": "float, optional",
         "ignore_index": "int, optional",

@@ -8,6 +8,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.tensor import Tensor
 from agrad.nn.functional.checks import IntOrPair, pair_of, single_of
+from agrad.nn.functional.images import pad
 from agrad.nn.functional.windows import back, check_windows, images_of, rows_of
 from agrad.ops import manipulation
 from agrad.ops import nn as ops
@@ -28,12 +29,27 @@ def _pool_arguments(
     return kernel, steps, ((down, down), (across, across))
 
 
+def _reaching_over(
+    shape: tuple[int, ...], kernel: ops.Pair, stride: ops.Pair, padding: ops.Padding, dilation: ops.Pair
+) -> ops.Padding:
+    """Return the padding with what the last window, which begins on the image or before it, reaches over the end."""
+    sides = []
+    for n, k, step, (before, after), spread in zip(shape[2:], kernel, stride, padding, dilation, strict=True):
+        span = spread * (k - 1) + 1
+        last = -(-(n + before + after - span) // step) * step
+        if last >= n + before:
+            last -= step
+        sides.append((before, max(after, last + span - n - before)))
+    return sides[0], sides[1]
+
+
 def max_pool2d(
     input: Any,
     kernel_size: IntOrPair,
     stride: IntOrPair | None = None,
     padding: IntOrPair = 0,
     dilation: IntOrPair = 1,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """The largest element of each window.
 
@@ -43,6 +59,7 @@ def max_pool2d(
     stride: Steps between windows. Default: `kernel_size`.
     padding: Minus infinity added around the images, at most half a window.
     dilation: Steps between the elements of a window.
+    ceil_mode: Whether a last window may reach over the end.
     Returns : Tensor, shape (N, C, Ho, Wo) or (C, Ho, Wo)
         The gradient goes to the first of equal elements, row by row.
     RuntimeError: If the window is larger than the padded image, or the padding is larger than half the window.
@@ -55,6 +72,8 @@ def max_pool2d(
         raise TypeError(f"max_pool2d() takes real floating point images, not {input.dtype}{errors.called()}")
     kernel, steps, sides = _pool_arguments("max_pool2d", input.shape, kernel_size, stride, padding)
     spread = pair_of("max_pool2d", dilation, "dilation")
+    if ceil_mode:
+        sides = _reaching_over(input.shape, kernel, steps, sides, spread)
     check_windows("max_pool2d", input.shape, kernel, steps, sides, spread)
     return back(ops.max_pool2d(input, kernel, steps, sides, spread), single)
 
@@ -64,7 +83,7 @@ def avg_pool2d(
     kernel_size: IntOrPair,
     stride: IntOrPair | None = None,
     padding: IntOrPair = 0,
-    *,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
     """The mean of each window.
@@ -74,6 +93,7 @@ def avg_pool2d(
     kernel_size: Height and width of a window.
     stride: Steps between windows. Default: `kernel_size`.
     padding: Zeros added around the images, at most half a window.
+    ceil_mode: Whether a last window may reach over the end. What lies there never counts in the mean.
     count_include_pad : bool, optional
         Whether those zeros count in the mean.
     Returns : Tensor, shape (N, C, Ho, Wo) or (C, Ho, Wo)
@@ -87,6 +107,13 @@ def avg_pool2d(
     if not input._spec.inexact:
         raise TypeError(f"avg_pool2d() takes floating point images, not {input.dtype}{errors.called()}")
     kernel, steps, sides = _pool_arguments("avg_pool2d", input.shape, kernel_size, stride, padding)
+    if ceil_mode:
+        over = _reaching_over(input.shape, kernel, steps, sides, (1, 1))
+        if count_include_pad and over != sides:  # the padding counts as pixels do, what is beyond it does not
+            input = pad(input, (*sides[1], *sides[0]))
+            over = (0, over[0][1] - sides[0][1]), (0, over[1][1] - sides[1][1])
+            count_include_pad = False
+        sides = over
     check_windows("avg_pool2d", input.shape, kernel, steps, sides, (1, 1))
     return back(ops.avg_pool2d(input, kernel, steps, sides, count_include_pad), single)
 
@@ -97,6 +124,7 @@ def max_pool1d(
     stride: IntOrPair | None = None,
     padding: IntOrPair = 0,
     dilation: IntOrPair = 1,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """The largest element of each window of a sequence.
 
@@ -110,6 +138,7 @@ def max_pool1d(
         Minus infinity added before and after, at most half a window.
     dilation : int, optional
         Steps between the elements of a window.
+    ceil_mode: Whether a last window may reach over the end.
     Returns : Tensor, shape (N, C, Lo) or (C, Lo)
         The gradient goes to the first of equal elements.
     RuntimeError: If the window is longer than the padded sequence, or the padding is longer than half the window.
@@ -121,7 +150,7 @@ def max_pool1d(
         rows_of("max_pool1d", input),
         _in_rows("max_pool1d", kernel_size, stride, padding, dilation),
     )
-    return manipulation.squeeze(max_pool2d(rows, kernel, steps, sides, spread), -2)
+    return manipulation.squeeze(max_pool2d(rows, kernel, steps, sides, spread, ceil_mode), -2)
 
 
 def avg_pool1d(
@@ -129,7 +158,7 @@ def avg_pool1d(
     kernel_size: IntOrPair,
     stride: IntOrPair | None = None,
     padding: IntOrPair = 0,
-    *,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
     """The mean of each window of a sequence.
@@ -142,6 +171,7 @@ def avg_pool1d(
         Steps between windows. Default: `kernel_size`.
     padding : int, optional
         Zeros added before and after, at most half a window.
+    ceil_mode: Whether a last window may reach over the end. What lies there never counts in the mean.
     count_include_pad : bool, optional
         Whether those zeros count in the mean.
     Returns : Tensor, shape (N, C, Lo) or (C, Lo)
@@ -155,7 +185,7 @@ def avg_pool1d(
         rows_of("avg_pool1d", input),
         _in_rows("avg_pool1d", kernel_size, stride, padding, 1),
     )
-    return manipulation.squeeze(avg_pool2d(rows, kernel, steps, sides, count_include_pad=count_include_pad), -2)
+    return manipulation.squeeze(avg_pool2d(rows, kernel, steps, sides, ceil_mode, count_include_pad), -2)
 
 
 def _in_rows(
