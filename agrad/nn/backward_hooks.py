@@ -88,10 +88,15 @@ class HookedCall:
         return grad_output
 
     def _by_arguments(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        if (
+            not self.grad_output
+        ):  # they come from within the module, past its result: nothing to tell hooks, as in PyTorch
+            return grads
         every: list[Any] = [None] * self.count
         for i, grad in zip(self.entered, grads, strict=True):
             every[i] = grad
         seen = self._call(tuple(every))
+        self.grad_output = ()
         return tuple(seen[i] for i in self.entered)
 
     def _call(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:

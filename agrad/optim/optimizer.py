@@ -85,7 +85,8 @@ class Optimizer:
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
-        self._has_stepped = False  # schedules warn if they step first
+        # schedules warn if they step first, but for a `step` of the user's own, which does not say that it has run
+        self._has_stepped = not type(self).step.__module__.startswith("agrad.")
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got"

@@ -250,3 +250,8 @@ def test_no_equation():
         ag.extra.einsum(ag.tensor([1.0]), [0])
     with pytest.raises(ValueError, match="at least one operand"):
         ag.extra.einsum("i")
+
+
+def test_operands_may_be_one_list():
+    x, y = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    np.testing.assert_array_equal(ag.einsum("ij,jk->ik", [ag.asarray(x), ag.asarray(y)]).numpy(), x @ y)

@@ -311,3 +311,23 @@ def test_bad_schedules_are_refused():
         schedules.LinearLR(optimizer, start_factor=0.0)
     with pytest.raises(KeyError, match="param 'initial_lr' is not specified in param_groups"):
         schedules.StepLR(optimizer, 1, last_epoch=3)
+
+
+def test_a_step_of_the_users_own_counts_as_one_for_schedules(recwarn):
+    class Plain(ag.optim.Optimizer):
+        @ag.no_grad
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.add_(p.grad, alpha=-group["lr"])
+
+    w = ag.tensor([3.0], requires_grad=True)
+    optimizer = Plain([w], {"lr": 0.5})
+    schedule = ag.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    for _ in range(2):
+        optimizer.zero_grad()
+        (2 * w).sum().backward()
+        optimizer.step()
+        schedule.step()
+    assert w.tolist() == [3.0 - 1.0 - 0.5]
+    assert not recwarn.list

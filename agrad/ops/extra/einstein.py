@@ -326,7 +326,7 @@ def einsum(equation: str, /, *operands: Any, optimize: str | bool | Sequence[tup
         letter that the result lacks is summed over; one that an operand has twice takes the diagonal; ``...`` stands
         for the axes without a letter, which broadcast. Without ``->`` the result has the axes of the ellipsis and then,
         in alphabetical order, the letters that occur once.
-    *operands: As many as the equation has. An axis of length 1 broadcasts.
+    *operands: As many as the equation has, or one list of them. An axis of length 1 broadcasts.
     optimize : str, bool or sequence of tuple of int, optional
         The order in which three or more operands are contracted: a strategy or a path of opt_einsum, or False for left
         to right. By default opt_einsum plans it, if it is installed (``pip install opt_einsum``); otherwise it is left
@@ -349,6 +349,8 @@ def einsum(equation: str, /, *operands: Any, optimize: str | bool | Sequence[tup
         raise TypeError(
             f"einsum(): the equation must be a str such as 'ij,jk->ik', not {type(equation).__name__}{called()}"
         )
+    if len(operands) == 1 and isinstance(operands[0], list | tuple) and "," in equation:
+        operands = tuple(operands[0])  # PyTorch's one list of operands
     values = list(as_operands(*operands))
     if not values:
         raise ValueError(f"einsum(): must provide at least one operand{called()}")
