@@ -7,6 +7,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.cotangents import beside
 from agrad.core.declare import linear
+from agrad.core.entry import instead
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import along
 from agrad.ops.docs import complete
@@ -38,7 +39,9 @@ def _diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Tensor:
     """The differences of neighbours along an axis, `n` times over."""
 
 
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
+def diff(
+    x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None, dim: int | None = None
+) -> Tensor:
     """The differences of neighbours along an axis, `n` times over.
 
     x: At least one axis, and a numeric dtype.
@@ -49,6 +52,8 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     prepend, append : Tensor, optional
         Put before and after `x` along the axis first; operands with derivatives of their own. They have the rank of
         `x`, and its shape except along that axis.
+    dim : int, optional
+        PyTorch's name for `axis`.
     Returns: ``x[..., 1:] - x[..., :-1]`` for ``n=1`` and the last axis.
     ValueError: If `n` is negative or `x` has no axis.
     Linear; the adjoint is minus the difference of the cotangent with zeros at both ends.
@@ -63,6 +68,8 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     >>> x.grad
     tensor([-1., -9., 10.])
     """
+    if dim is not None:
+        axis = instead("diff", "axis", axis, -1, "dim", dim)
     if n < 0:
         raise ValueError(f"diff() takes n of 0 or more, not {n}")
     rank = getattr(x, "ndim", None)

@@ -273,6 +273,7 @@ BY_NAME = {
     "ag.logspace(start=0, end=2, steps=2)": "x.new_tensor([1.0, 100.0])",
     "ag.logspace(0, stop=2, num=2)": "x.new_tensor([1.0, 100.0])",
     "ag.arange(start=1, end=4)": "x.new_tensor([1, 2, 3])",
+    "ag.diff(x, dim=0)": "x[1:] - x[:-1]",
     "ag.arange(end=2)": "x.new_tensor([0, 1])",
     "ag.arange(start=1, end=6, step=2)": "x.new_tensor([1, 3, 5])",
     "x.logical_not()": "x == 0",
