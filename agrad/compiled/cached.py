@@ -191,6 +191,8 @@ class CachedProgram:
         self.writes_by_tensor: list[tuple[Any, int | None, int | None, Any]] = [
             (link, parts.get("data"), parts.get("grad"), parts.get("outer")) for link, parts in by_place.values()
         ]
+        #: Whether a result may also become a gradient, and has to be the same tensor.
+        self.writes_gradients: bool = any(grad is not None and grad >= 0 for _, _, grad, _ in self.writes_by_tensor)
         kept, others = (
             (0, ()) if self.backward is None else (self.backward.kept, self.backward.saved[self.backward.kept :])
         )

@@ -447,12 +447,12 @@ class CompiledFunction:
                 any(map(dict.update, cached.held_by_python, before))  # each returns None
                 rewind_generators(cached, values)
                 return MISSED
-            made: dict[int, Tensor] = {}
+            made: dict[int, Tensor] | None = {} if cached.writes_gradients else None
             returned = cached.build_results(outs, values, leaves, raw=raw, tensors=made)
             for at, do in cached.epilogue_outputs:
                 do(cached.backend.item(outs[at]))
             if cached.placed_writes:  # last, in one call: a call has all of its effects, or none
-                cached.write(outs, targets, made)
+                cached.write(outs, targets, made or {})
         except BaseException:
             if not any(target.is_written for target in targets):
                 any(map(dict.update, cached.held_by_python, before))  # each returns None

@@ -102,6 +102,9 @@ def assign_data(
     for leaf, spec in leaves:
         if is_moved(leaf.spec, spec):
             leaf.moved = True  # setting it early is harmless: it only makes a pass check
+    if not (moving or leaves or others):
+        any(map(array_slot.__set__, tensors, arrays))  # as `assign_all` does
+        return
     assign_all(
         map(array_slot.__set__, tensors, arrays),
         starmap(spec_slot.__set__, moving),
