@@ -109,8 +109,8 @@ class Mode:
 #: The mode where none has been entered.
 USUAL = Mode(True, (), False, (), None, None, None, None, None)
 
-#: The last one that `push_unrecorded` entered.
-_unrecorded = Mode(False, (), False, (), None, None, None, None, None)
+#: The mode that `push_unrecorded` entered last.
+_unrecorded = [Mode(False, (), False, (), None, None, None, None, None)]
 
 
 _MODE: ContextVar[Mode | None] = ContextVar("agrad_mode", default=None)
@@ -276,10 +276,9 @@ def push_unrecorded() -> None:
     A mode does not change, so one object serves until another thread needs it; making one takes as long as the rest of
     entering.
     """
-    global _unrecorded
-    made = _unrecorded
+    made = _unrecorded[0]
     if made.thread != get_ident():
-        made = _unrecorded = Mode(False, (), False, (), None, None, None, None, None)
+        made = _unrecorded[0] = Mode(False, (), False, (), None, None, None, None, None)
     set_mode(made)
 
 

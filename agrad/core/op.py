@@ -424,7 +424,7 @@ def finish(
     else:
         results = [backend.as_array(result)]
         specs = [backend.spec(results[0])]
-    needs = tuple(t is not None and t._node is not None for t in operands)
+    needs = tuple([t is not None and t._node is not None for t in operands])  # half the time of a generator
     node = None
     follows = [s.inexact for s in specs]
     if rule.follows is not None and recording and any(needs):
@@ -434,14 +434,14 @@ def finish(
         plan = op.plan(needs, kind=kind, rule=rule)
         node = _new(op.node_class)
         node.seq = next_seq()
-        edges = tuple(t._node for t in operands if t is not None and t._node is not None)
+        edges = tuple([t._node for t in operands if t is not None and t._node is not None])
         in_slots = len(edges) <= PAIR and not rule.in_tuple
         node.edges = edges[0] if in_slots else edges
         node.second = edges[1] if in_slots and len(edges) == PAIR else None
         known = {a.name: raw[i] for i, a in op.array_slots}
         known["ans"] = tuple(results) if multi_output else results[0]
         known.update(zip(rule.residuals, residuals, strict=True))
-        saved = tuple(known[name] for name in plan.saves)
+        saved = tuple([known[name] for name in plan.saves])
         if op.has_key and not any(map(_holds_array, saved)):
             saved = Constants(saved)
         elif rule.index:
@@ -453,8 +453,8 @@ def finish(
         node.saved = saved
         node.vjp = plan.vjp
         node.spec = Specs(specs) if multi_output else specs[0]
-        node.specs = tuple(t._spec if t is not None else None for t in operands)  # type: ignore[misc]
-        node.params = tuple(frozen(raw[i]) for i in op.param_slots)
+        node.specs = tuple([t._spec if t is not None else None for t in operands])  # type: ignore[misc]
+        node.params = tuple([frozen(raw[i]) for i in op.param_slots])
         node.code, node.lasti = errors.caller()
         node.hooks = None
         pack_node(node, operands)

@@ -11,7 +11,7 @@ import pytest
 from scipy import signal, special
 
 import agrad as ag
-from agrad_numpy import image_kernels, nn_kernels, special_kernels
+from agrad_numpy import image_kernels, kernels, nn_kernels, special_kernels
 
 F = ag.nn.functional
 RNG = np.random.default_rng(11)
@@ -451,5 +451,27 @@ def test_shares_of_what_is_infinite():
     with np.errstate(all="raise"):
         shares = special_kernels._shares(a, axis=1)
         found = special_kernels._logsumexp(a, axis=1)
+        for row, expected, total in zip(a, shares, found, strict=True):  # one number has ways of its own
+            np.testing.assert_array_equal(special_kernels._shares(row, axis=0), expected)
+            np.testing.assert_array_equal(special_kernels._logsumexp(row, axis=0), total)
     np.testing.assert_array_equal(found, [INF, -INF, INF, math.nan])
     np.testing.assert_array_equal(shares, [[0.5, 0, 0.5], [0, 0, 0], [1, 0, 0], [math.nan] * 3])
+
+
+def test_numbers_stacked_promote_and_are_new():
+    stack, unstack = kernels.KERNELS["stack"], kernels.KERNELS["unstack"]
+    parts = [np.asarray(1, "i4"), np.asarray(0.5, "f4"), np.asarray(2.0)]
+    for chosen in (parts, parts[1:], parts[:1], [np.asarray(True), parts[0]]):
+        found = stack(chosen, axis=0)
+        assert (found.dtype, found.shape) == (np.result_type(*chosen), (len(chosen),))
+        np.testing.assert_array_equal(found, [part.item() for part in chosen])
+        assert not np.shares_memory(found, chosen[0])
+    for bad in ([], [parts[0], np.ones(2)]):
+        with pytest.raises(ValueError, match="array"):
+            stack(bad, axis=0)
+    x = RNG.standard_normal((2, 3, 4))
+    for axis in (0, 1, -1):
+        made = unstack(x, axis=axis)
+        assert all(isinstance(part, np.ndarray) and np.shares_memory(part, x) for part in made)
+        np.testing.assert_array_equal(stack(made, axis=axis), x)
+    assert all(isinstance(part, np.ndarray) for part in unstack(x[0, 0], axis=0))

@@ -115,7 +115,20 @@ def _zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
 #: The standard's reductions that NumPy computes in half precision throughout, without those defined above.
 IN_SINGLE = ("cumulative_prod", "cumulative_sum", "prod", "std", "var")
 
+
 #: By the op's name.
+def _stack(arrays: Any, /, *, axis: int = 0) -> Any:
+    if axis == 0 and arrays and all([type(x) is np.ndarray and not x.ndim for x in arrays]):  # noqa: C419 (half the time)
+        return np.array(arrays)
+    return np.stack(arrays, axis)
+
+
+def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    if axis:
+        x = np.moveaxis(x, axis, 0)
+    return tuple([x[i, ...] for i in range(x.shape[0])])
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     "add_into": np.add,
     "astype": _astype,
@@ -131,7 +144,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "ones_like": _ones_like,
     "permute_dims": _permute_dims,
     "reshape": _reshape,
+    "stack": _stack,
     "sum": _sum,
+    "unstack": _unstack,
     "zeros_like": _zeros_like,
     **{name: in_single(getattr(compat, name)) for name in IN_SINGLE},
 }

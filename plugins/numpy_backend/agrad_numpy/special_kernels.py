@@ -133,14 +133,14 @@ def _logsumexp(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     if not a.size:  # the logarithm of an empty sum
         return np.asarray(np.sum(a, axis=axis, keepdims=keepdims) - math.inf)
     top = np.maximum.reduce(a, axis, None, None, True)
-    if np.logical_and.reduce(np.isfinite(top), None):
+    # of one number, Python asks in a tenth of the time
+    if math.isfinite(top.item()) if top.size == 1 else np.logical_and.reduce(np.isfinite(top), None):
         e = np.asarray(np.subtract(a, top))
         np.exp(e, e)
         found = np.asarray(np.log(np.add.reduce(e, axis, None, None, True)))
         found += top
-        size = np.abs(found)
-        if np.minimum.reduce(size, None) < 0.5:
-            np.copyto(found, _carefully(a, axis, top), where=size < 0.5)
+        if (abs(found.item()) if found.size == 1 else np.minimum.reduce(np.abs(found), None)) < 0.5:
+            np.copyto(found, _carefully(a, axis, top), where=np.abs(found) < 0.5)
     else:
         found = np.asarray(_carefully(a, axis, top))
     return found if keepdims else found.squeeze(axis) if axis is not None else found.reshape(())
@@ -162,7 +162,7 @@ def _shares(a: Any, /, *, axis: Any = None) -> Any:
         return np.zeros_like(a)
     top = np.maximum.reduce(a, axis, None, None, True)
     infinite = np.isinf(top)
-    some = np.logical_or.reduce(infinite, None)
+    some = infinite.item() if infinite.size == 1 else np.logical_or.reduce(infinite, None)
     e = np.asarray(np.where(infinite, 0, a - np.where(infinite, 0, top)) if some else np.subtract(a, top))
     np.exp(e, e)
     e /= np.add.reduce(e, axis, None, None, True)
