@@ -128,7 +128,7 @@ def test_text():
     )
     assert repr(nn.LayerNorm((2, 3))) == "LayerNorm((2, 3), eps=1e-05, elementwise_affine=True)"
     assert repr(nn.Embedding(5, 2, padding_idx=0)) == "Embedding(5, 2, padding_idx=0)"
-    assert repr(nn.MaxPool2d(2)) == "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1)"
+    assert repr(nn.MaxPool2d(2)) == "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)"
     assert repr(nn.Parameter(ag.ones((2,)))) == "Parameter containing:\ntensor([1., 1.], requires_grad=True)"
     text = "Parameter containing:\ntensor([[1.],\n        [1.]], requires_grad=True)"  # PyTorch's
     assert repr(nn.Parameter(ag.ones(2, 1))) == text
