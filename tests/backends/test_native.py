@@ -1302,6 +1302,17 @@ class TestSafety:
             signal.signal(signal.SIGALRM, before)
         assert len(calls) == 60
 
+    def test_code_in_a_cycle_is_freed_before_its_context(self):
+        """A collector finalises what is in a cycle in any order; LLVM reads the context when it frees code."""
+        closed, made = [], jit.CompiledModule("define i64 @one() {\n  ret i64 1\n}\n", kept=False)
+        for name in ("_context", "_engine"):
+            part = getattr(made, name)
+            part.close = lambda name=name, close=part.close: (name in closed or closed.append(name), close())
+        made.itself = made
+        del made, part
+        gc.collect()
+        assert closed == ["_engine", "_context"]
+
     def test_finalizers_may_call_the_same_program(self):
         """A collection of garbage within a call runs code of Python's, which may come by the same memory."""
         x, other = np.arange(6.0), np.full(6, -7.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import sys
+import weakref
 from typing import Any
 
 from agrad_numpy.native import disk_cache
@@ -57,6 +57,12 @@ def vector_bytes() -> int:
     return 64 if {"+avx512f", "+avx512bw", "+avx512dq", "+avx512vl"} <= features else 32
 
 
+def _free(engine: Any, context: Any) -> None:
+    """Free code before the context that it was created in."""
+    engine.close()
+    context.close()
+
+
 class CompiledModule:
     """A compiled LLVM module; its code is freed with it.
 
@@ -81,6 +87,8 @@ class CompiledModule:
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", self._context), machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
+        # Python's collector finalises what is in a cycle in any order; what a finalizer holds is not among it.
+        weakref.finalize(self, _free, self._engine, self._context).atexit = False
 
     def _code(self, text: str, machine: Any) -> bytes:
         """Return a module as an object."""
@@ -97,12 +105,6 @@ class CompiledModule:
             dispose(passes)
             passes.detach()
         return bytes(machine.emit_object(module))
-
-    def __del__(self) -> None:
-        """Free the code before the context that it was created in."""
-        engine = vars(self).get("_engine")
-        if engine is not None and not sys.is_finalizing():
-            engine.close()
 
     def address(self, name: str) -> int:
         """Return the address of a function."""
