@@ -644,7 +644,8 @@ def logm(A: Any) -> Tensor:
     """Return the principal logarithm of square matrices.
 
     Derivative: the top right block of the logarithm of ``[[A^H, g], [0, A^H]]`` (Mathias, A chain rule for matrix
-    functions and applications, 1996). `disp` does not exist.
+    functions and applications, 1996). `disp` does not exist. SciPy estimates norms with random vectors from NumPy's
+    global generator, so the last bits may differ between two calls; `numpy.random.seed` fixes them.
 
     >>> from agrad.scipy.linalg import logm
     >>> logm([[1.0, 2.0], [0.0, 1.0]])

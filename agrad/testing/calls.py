@@ -84,23 +84,28 @@ class SampleCall:
                     self.operands.append(member)
                     self.names.append(argument.name)
         self.places: dict[int, int] = {id(data): i for i, data in enumerate(self.operands)}
-        self._random = random.Random(zlib.crc32(str(sample).encode()))  # noqa: S311 (sampling, not secrets)
         self.arrays: list[Any] = [reference_array(data) * factor for data in self.operands]
-        self.tangents: list[Any] = [self.like(a) for a in self.arrays]
+        self.tangents: list[Any] = self.drawn("tangents", self.arrays)
 
     @property
     def complex(self) -> bool:
         """Whether any operand is complex."""
         return any(data.dtype.startswith("complex") for data in self.operands)
 
-    def like(self, array: Any) -> Any:
-        """Draw numbers away from zero, with an array's shape and dtype."""
-        np, draw = library(), self._random
-        count = math.prod(array.shape)
-        values: list[Any] = [draw.choice((-1, 1)) * draw.uniform(0.5, 1.5) for _ in range(count)]
-        if np.isdtype(array.dtype, "complex floating"):
-            values = [complex(v, draw.uniform(-1.5, 1.5)) for v in values]
-        return np.reshape(np.asarray(values, dtype=array.dtype), array.shape)
+    def drawn(self, purpose: str, arrays: Sequence[Any]) -> list[Any]:
+        """Draw numbers away from zero, with the shapes and dtypes of arrays.
+
+        They depend on the sample and the purpose alone, not on what was drawn before: a test has the same numbers in
+        every order of the tests.
+        """
+        np, draw = library(), random.Random(zlib.crc32(f"{self.sample} {purpose}".encode()))  # noqa: S311 (no secrets)
+        found = []
+        for array in arrays:
+            values: list[Any] = [draw.choice((-1, 1)) * draw.uniform(0.5, 1.5) for _ in range(math.prod(array.shape))]
+            if np.isdtype(array.dtype, "complex floating"):
+                values = [complex(v, draw.uniform(-1.5, 1.5)) for v in values]
+            found.append(np.reshape(np.asarray(values, dtype=array.dtype), array.shape))
+        return found
 
     def raw(self, arrays: Sequence[Any], make: Callable[[Any], Any] = lambda array: array) -> list[Any]:
         """Run the reference kernel on these arrays in place of the operands; return the list of its results.

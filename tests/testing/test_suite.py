@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import agrad as ag
@@ -315,6 +316,15 @@ def test_samples_of_every_op_are_run():
     cases = {tuple(case.values) for case in marks.args[1]}
     assert {op for op, _ in cases} == set(SAMPLES) <= set(OPS)
     assert {("exp", "float32"), ("exp", "float64"), ("exp", "complex64"), ("exp", "complex128")} <= cases
+
+
+def test_numbers_of_a_sample_are_the_same_in_every_order_of_the_tests():
+    call, other = (SampleCall(SAMPLES["multiply"][0]) for _ in range(2))
+    call.drawn("cotangents", call.arrays)
+    for purpose in ("cotangents", "weights"):
+        for one, two in zip(call.drawn(purpose, call.arrays), other.drawn(purpose, other.arrays), strict=True):
+            np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(call.tangents[0], call.drawn("cotangents", call.arrays)[0])
 
 
 def test_load_plugin(tmp_path):

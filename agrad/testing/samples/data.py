@@ -118,12 +118,15 @@ class Sample:
         within tuples, lists and slices.
     beyond : str
         Why only some backends can run it: the feature it needs beyond the standard. Empty if every backend can.
+    draws : bool
+        Whether kernels of libraries draw random numbers for it, so that the last bits differ from call to call.
     """
 
     op: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
     beyond: str = ""
+    draws: bool = False
 
     def __str__(self) -> str:
         parts = [*map(_text, self.args), *(f"{k}={_text(v)}" for k, v in self.kwargs.items())]
@@ -168,9 +171,9 @@ def resolve(value: Any, make: Callable[[Data], Any], spec: Callable[[Like], Any]
 SAMPLES: dict[str, list[Sample]] = {}
 
 
-def add(op: str, *args: Any, beyond: str = "", **kwargs: Any) -> None:
+def add(op: str, *args: Any, beyond: str = "", draws: bool = False, **kwargs: Any) -> None:
     """Add a sample of an op."""
-    SAMPLES.setdefault(op, []).append(Sample(op, args, kwargs, beyond))
+    SAMPLES.setdefault(op, []).append(Sample(op, args, kwargs, beyond, draws))
 
 
 # -- numbers ------------------------------------------------------------------------------------------------------------

@@ -258,12 +258,12 @@ class SampleRun:
         """Return cotangents of the results, as tensors and as reference arrays."""
         np = library()
         given, arrays = [], []
-        for result, value in zip(results, self.slopes.results, strict=True):
+        for result, value in zip(results, self.call.drawn("cotangents", self.slopes.results), strict=True):
             if any(n != n for n in result.shape):  # of unknown shape: created from the result itself
                 made, array = ag.ones_like(result.detach()), np.ones_like(value)
                 made.requires_grad_(requires_grad)
             else:
-                array = np.astype(self.call.like(value), self.kit.backend.dtype_name(result.dtype))
+                array = np.astype(value, self.kit.backend.dtype_name(result.dtype))
                 made = self.kit.tensor(array, requires_grad=requires_grad)
             given.append(made)
             arrays.append(array)

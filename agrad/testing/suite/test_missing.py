@@ -77,7 +77,7 @@ class TestMissing(Conformance):
 
         if any(r._spec.is_complex for r in results(run.arrays[k])):
             return
-        weights = [run.call.like(self.filled(r)) for r in results(run.arrays[k])]
+        weights = run.call.drawn("weights", [self.filled(r) for r in results(run.arrays[k])])
 
         def loss(made: list[Any]) -> float:
             return float(sum(np.sum(self.filled(r) * w) for r, w in zip(made, weights, strict=True)))

@@ -25,6 +25,7 @@ from agrad.testing.suite.test_creation import CREATED, EMPTY, MADE_OF
 from agrad.testing.suite.test_in_place import START, WRITES
 
 #: The tolerance of a product of complex numbers: how libraries round it depends on the memory layout of the numbers.
+#: That of real numbers which are computed by complex ones, or by kernels that draw numbers, is that of their precision.
 COMPLEX = {"complex128": 1e-14, "complex64": 1e-5}
 
 #: The complex dtype of the precision of a real one.
@@ -128,8 +129,8 @@ class TestPrograms(OfSamples):
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 
-    def same(self, found: Any, wanted: Any, dtype: str, what: str, *, by_complex: bool = False) -> None:
-        """Compare containers of tensors: bit for bit, if the backend must be exact; `by_complex`: see COMPLEX."""
+    def same(self, found: Any, wanted: Any, dtype: str, what: str, *, rounded: bool = False) -> None:
+        """Compare containers of tensors: bit for bit, if the backend must be exact; `rounded`: see COMPLEX."""
         np = library()
         pairs = [[t for t in ag.tree.flatten(part)[0] if isinstance(t, ag.Tensor)] for part in (found, wanted)]
         assert len(pairs[0]) == len(pairs[1]), f"{what}: {len(pairs[0])} results, expected {len(pairs[1])}"
@@ -138,9 +139,9 @@ class TestPrograms(OfSamples):
             assert one.requires_grad == other.requires_grad, f"{what}: requires_grad is {one.requires_grad}"
         hosts = self.hosts([t.detach() for part in pairs for t in part])
         for one, other in zip(hosts[: len(pairs[0])], hosts[len(pairs[0]) :], strict=True):
-            is_complex = by_complex or np.isdtype(other.dtype, "complex floating")
-            if not self.exact or is_complex:
-                near = COMPLEX.get(OF_COMPLEX.get(dtype, dtype) if by_complex else dtype, 0.0)
+            is_complex = np.isdtype(other.dtype, "complex floating")
+            if not self.exact or is_complex or rounded:
+                near = COMPLEX.get(OF_COMPLEX.get(dtype, dtype) if rounded else dtype, 0.0)
                 self.close(one, other, near if self.exact else VALUE.get(dtype, 1e-12), what)
             else:
                 assert one.shape == other.shape
@@ -153,14 +154,14 @@ class TestPrograms(OfSamples):
         first: Sequence[Any],
         then: Sequence[Any],
         *,
-        by_complex: bool = False,
+        rounded: bool = False,
     ) -> Any:
         """Capture a function with some arguments, replay it with others and again, and compare; return the program."""
         program = ag.func.capture(function)(*first)
         wanted = function(*then)
-        self.same(program(*then), wanted, dtype, "the replay", by_complex=by_complex)
+        self.same(program(*then), wanted, dtype, "the replay", rounded=rounded)
         program(*first)  # by now the backend may have compiled it to other code than the first time
-        self.same(program(*then), wanted, dtype, "the replay after others", by_complex=by_complex)
+        self.same(program(*then), wanted, dtype, "the replay after others", rounded=rounded)
         return program
 
     # -- operations ---------------------------------------------------------------------------------------------------
@@ -178,15 +179,18 @@ class TestPrograms(OfSamples):
                 return
             leaves, moved = run.leaves(run.every), other.leaves(run.every)
             cotangents, _ = run.cotangents(body.first)
-            self.replayed(body.gradients, dtype, (leaves, cotangents, body.extras), (moved, cotangents, body.extras))
+            given = (leaves, cotangents, body.extras), (moved, cotangents, body.extras)
+            rounded = run.call.sample.draws
+            self.replayed(body.gradients, dtype, *given, rounded=rounded)
             program = ag.func.capture(body.results)(leaves, body.extras)
             plain = other.leaves(())
-            self.same(program(plain, body.extras), body.results(plain, body.extras), dtype, "without gradients")
+            without = program(plain, body.extras), body.results(plain, body.extras)
+            self.same(*without, dtype, "without gradients", rounded=rounded)
             found, wanted = (
                 ag.autograd.grad(list(function(moved, body.extras)), moved, cotangents)
                 for function in (program, body.results)
             )
-            self.same(found, wanted, dtype, "the gradient of the program")
+            self.same(found, wanted, dtype, "the gradient of the program", rounded=rounded)
 
         self.run(check, op, dtype, once=self.quick)
 
@@ -199,7 +203,8 @@ class TestPrograms(OfSamples):
             if not body.replays(run):
                 return
             rest = run.directions(), body.extras
-            self.replayed(body.pushed, dtype, (run.leaves(()), *rest), (other.leaves(()), *rest))
+            given = ((each.leaves(()), *rest) for each in (run, other))
+            self.replayed(body.pushed, dtype, *given, rounded=run.call.sample.draws)
 
         self.run(check, op, dtype, once=True, few=True)
 
@@ -214,7 +219,7 @@ class TestPrograms(OfSamples):
             cotangents, _ = run.cotangents(body.first, requires_grad=True)
             rest = cotangents, run.directions(), body.extras
             given = ((each.leaves(run.every), *rest) for each in (run, other))
-            self.replayed(body.twice, dtype, *given, by_complex=through_complex(op))
+            self.replayed(body.twice, dtype, *given, rounded=through_complex(op) or run.call.sample.draws)
 
         self.run(check, op, dtype, once=True, few=True)
 
@@ -237,7 +242,7 @@ class TestPrograms(OfSamples):
             ]
             pulled = ag.func.vmap(body.pulled, (0, None, None))
             given = ((batch, cotangents, body.extras) for batch in batches)
-            self.replayed(pulled, dtype, *given, by_complex=through_complex(op))
+            self.replayed(pulled, dtype, *given, rounded=through_complex(op) or run.call.sample.draws)
             single = ag.func.capture(body.pulled)(run.leaves(()), cotangents, body.extras)
             found, wanted = (
                 ag.func.vmap(function, (0, None, None))(batches[0], cotangents, body.extras)
@@ -258,9 +263,10 @@ class TestPrograms(OfSamples):
         def check(run: SampleRun) -> None:
             body = SampleFunction(run)
             keyed = op == "setitem" and any_data(run.call.sample.args, lambda data: not data.inexact)
-            if keyed:
+            other_bits = keyed or run.call.sample.draws
+            if other_bits:
                 run.outcome = "left out"
-            if keyed or not body.replays(run):
+            if other_bits or not body.replays(run):
                 return
             rows = [SampleRun(self, run.call.sample, dtype, factor) for factor in 3 * FACTORS]
             batch = [self.tensor(np.stack(of, axis=-1)) for of in zip(*(row.call.arrays for row in rows), strict=True)]
