@@ -182,7 +182,9 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             operands = operands[: self.nin]
         if len(operands) < self.nin:
             raise TypeError(f"{self.__name__}() takes {self.nin} operands, got {len(operands)}{errors.called()}")
-        outs = out if isinstance(out, tuple) else (out,) * (1 if self.nout == 1 else 0) or (None,) * self.nout
+        if self.nout > 1 and not isinstance(out, tuple | None):
+            raise TypeError(f"'out' must be a tuple of arrays{errors.called()}")
+        outs = out if isinstance(out, tuple) else (out,) * self.nout
         arrays = out is not None and self._takes_arrays(operands, outs)
         given = operands
         operands = self._operands(operands, native(dtype), casting)
@@ -367,27 +369,45 @@ class ufunc:  # noqa: N801 (NumPy's own name)
                 f"{errors.called()}"
             )
         started = given(initial) and initial is not None
-        if started and not self._boolean:
-            initial = begun(initial, x)
-        if where is not True:
-            start = initial if started else self.identity
-            if start is None:
-                raise ValueError(
-                    f"reduction operation '{self.__name__}' does not have an identity, so to use a where mask one has"
-                    f" to specify 'initial'{errors.called()}"
-                )
-            x = choose(as_operand(where), x, start)
-        if self._reduction is not None and all(x.shape[a] for a in axes):
-            found = self._reduction(x, axes, keepdims)
-        else:
-            found = self._folded(x, axes, keepdims, started)
         if started:
-            found = self(found, initial)
+            initial = as_operand(initial, x) != 0 if self._boolean else begun(initial, x)
+        if where is not True and not started and self.identity is None:
+            raise ValueError(
+                f"reduction operation '{self.__name__}' does not have an identity, so to use a where mask one has"
+                f" to specify 'initial'{errors.called()}"
+            )
+        if started and not self._reorderable:
+            found = self._continued(initial, x, axes, keepdims, where)
+        else:
+            if where is not True:
+                x = choose(as_operand(where), x, initial if self.identity is None else self._neutral(x))
+            if self._reduction is not None and all(x.shape[a] for a in axes):
+                found = self._reduction(x, axes, keepdims)
+            else:
+                found = self._folded(x, axes, keepdims)
+            if started:
+                found = self(found, initial)
         if dtype is not None and not self._boolean and found.dtype != dtype_in((found,), dtype):
             raise self._no_loop()
         return into(out, found)
 
-    def _folded(self, x: Tensor, axes: tuple[int, ...], keepdims: bool, started: bool) -> Tensor:
+    def _continued(self, initial: Any, x: Tensor, axes: tuple[int, ...], keepdims: bool, where: Any) -> Tensor:
+        """Combine an initial value with one element after another, where a mask is true."""
+        axis = axes[0] if axes else 0
+        members = unstack(x, axis=axis) if axes else (x,)
+        found = broadcast_to(as_operand(initial, x), tuple(n for i, n in enumerate(x.shape) if i not in axes))
+        if where is True:
+            found = functools.reduce(self, members, found)
+        else:
+            mask = broadcast_to(as_operand(where), x.shape)
+            for member, counts in zip(members, unstack(mask, axis=axis) if axes else (mask,), strict=True):
+                inside = choose(
+                    counts, member, astype(as_operand(1, member), member.dtype)
+                )  # others may have no result
+                found = choose(counts, self(found, inside), found)
+        return expand_dims(found, axis=axis) if keepdims and axes else found
+
+    def _folded(self, x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
         """Combine one element after another."""
         for axis in sorted(axes, reverse=True):
             members = unstack(x, axis=axis)
@@ -397,13 +417,17 @@ class ufunc:  # noqa: N801 (NumPy's own name)
                         f"zero-size array to reduction operation {self.__name__} which has no identity{errors.called()}"
                     )
                 kept = tuple(n for i, n in enumerate(x.shape) if i != axis)
-                folded = broadcast_to(astype(as_operand(self.identity, x), x.dtype), kept)
+                folded = broadcast_to(self._neutral(x), kept)
             else:
                 folded = functools.reduce(self, members)
                 if self._boolean and len(members) == 1:
                     folded = astype(folded, "bool")
             x = expand_dims(folded, axis=axis) if keepdims else folded
-        return x
+        return x if axes or not self._boolean else astype(x, "bool", copy=False)
+
+    def _neutral(self, x: Tensor) -> Tensor:
+        """Return the identity in an array's dtype: -1, of `bitwise_and`, is True there, or all bits of an unsigned one."""
+        return astype(as_operand(self.identity, x), x.dtype)
 
     def accumulate(self, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None) -> Tensor:
         """Return the intermediate results of `reduce`.
@@ -750,7 +774,10 @@ _row(
     "logaddexp", _op("logaddexp"), 2, real=True, takes=_REAL, identity=-math.inf, reduce=_along(special.logsumexp),
     accumulate=_running(extra.logcumsumexp),
 )  # fmt: skip
-_row("logaddexp2", _logaddexp2, 2, real=True, takes=_REAL, identity=-math.inf)
+_row(
+    "logaddexp2", _logaddexp2, 2, real=True, takes=_REAL, identity=-math.inf,
+    reduce=lambda x, axes, keepdims: _along(special.logsumexp)(x * math.log(2), axes, keepdims) * (1 / math.log(2)),
+)  # fmt: skip
 _row("heaviside", extra.heaviside, 2, real=True, takes=_REAL)
 _row("fmod", _fmod, 2, takes=("bool", *_REAL))
 _row("float_power", _float_power, 2)
