@@ -104,10 +104,11 @@ def log_sigmoid(x: Any, /) -> Tensor:
 
 
 def _softplus_kernel(xp: Any, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    """log(1 + exp(beta x)) / beta as max(x, 0) + log1p(exp(-|beta x|)) / beta, and x itself above the threshold."""
+    """log(1 + exp(beta x)) / beta as max(beta x, 0) / beta + log1p(exp(-|beta x|)) / beta; x above the threshold."""
     scaled = x if beta == 1 else x * beta
     rest = xp.log1p(xp.exp(-xp.abs(scaled)))
-    result = xp.maximum(x, xp.zeros_like(x)) + (rest if beta == 1 else rest / beta)
+    larger = xp.maximum if beta > 0 else xp.minimum
+    result = larger(x, xp.zeros_like(x)) + (rest if beta == 1 else rest / beta)
     return result if threshold == math.inf else xp.where(scaled > threshold, x, result)
 
 

@@ -35,6 +35,7 @@ CASES = {
     "leaky_relu, falling": (lambda F, c, x: F.leaky_relu(x, -0.5), wave(3, 4)),
     "elu": (lambda F, c, x: F.elu(x, 1.3), wave(3, 4)),
     "softplus": (lambda F, c, x: F.softplus(x), wave(3, 4, scale=15.0)),
+    "softplus, falling": (lambda F, c, x: F.softplus(x, beta=-2.0), wave(3, 4, scale=5.0)),
     "softplus, sharp": (lambda F, c, x: F.softplus(x, beta=2.0, threshold=1.5), wave(3, 4)),
     "silu": (lambda F, c, x: F.silu(x), wave(3, 4)),
     "sigmoid": (lambda F, c, x: F.sigmoid(x), wave(3, 4, scale=15.0)),
@@ -705,6 +706,16 @@ CASES |= {
     "cosine_similarity, last axis": (
         lambda F, c, x, y: F.cosine_similarity(x, y, dim=-1),
         wave(2, 1, 4),
+        wave(3, 4, phase=1),
+    ),
+    "cosine_similarity, along a broadcast axis": (
+        lambda F, c, x, y: F.cosine_similarity(x, y, dim=-1),
+        wave(2, 3, 4),
+        wave(3, 1, phase=1),
+    ),
+    "cosine_similarity, along an axis of one operand": (
+        lambda F, c, x, y: F.cosine_similarity(x, y, dim=0),
+        wave(2, 3, 4),
         wave(3, 4, phase=1),
     ),
     "pairwise_distance": (lambda F, c, x, y: F.pairwise_distance(x, y), wave(3, 4), wave(3, 4, phase=1)),

@@ -591,6 +591,22 @@ REFUSED = {
         RuntimeError,
         ["all elements of input should be between 0 and 1"],
     ),
+    "binary_cross_entropy, target": (
+        lambda m: F.binary_cross_entropy(m([0.5]), m([1.5])),
+        RuntimeError,
+        ["all elements of target should be between 0 and 1"],
+    ),
+    "margin_ranking_loss": (
+        lambda m: F.margin_ranking_loss(m([[1.0], [2.0]]), m([1.0, 2.0]), m([1.0, 1.0])),
+        RuntimeError,
+        ["All input tensors should have same dimension", "(2, 1), (2,), (2,)"],
+    ),
+    "hardtanh": (lambda m: F.hardtanh(m([1.0]), 1.0, 0.0), ValueError, ["min_val cannot be greater than max_val"]),
+    "instance_norm": (
+        lambda m: F.instance_norm(m(np.ones((2, 3, 1)))),
+        ValueError,
+        ["Expected more than 1 spatial element when training, got input size [2, 3, 1]"],
+    ),
     "binary_cross_entropy_with_logits": (
         lambda m: F.binary_cross_entropy_with_logits(m([1.5, 2.0]), m([1.0])),
         ValueError,
@@ -656,6 +672,14 @@ def test_refusals_name_the_function_and_the_line(name, make):
     text = str(raised.value)
     assert all(word in text for word in words), text
     assert "test_functional.py:" in text
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_padding_by_nothing_makes_a_new_tensor(mode, make):
+    x = make([[1.0, 2.0]])
+    y = F.pad(x, (0, 0), mode=mode)
+    y += 7.0
+    assert (x.tolist(), y.tolist()) == ([[1.0, 2.0]], [[8.0, 9.0]])
 
 
 def test_a_target_that_is_no_class_is_an_error_on_numpy():

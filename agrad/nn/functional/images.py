@@ -302,7 +302,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
         key = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(widths, input.shape, strict=True))
         input = searching.getitem(input, key)
         widths = [(max(a, 0), max(b, 0)) for a, b in widths]
-    if mode == "constant":
+    if mode == "constant" or not any(n for width in widths for n in width):  # a new tensor, in any case
         return ops.pad(input, tuple(widths), 0.0 if value is None else value)
     result: Tensor = input
     for axis, (before, after) in enumerate(widths):

@@ -303,21 +303,22 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
     reduction: How to reduce the values.
     Returns: A number; for "none", of the operands' shape.
     ValueError: If the shapes differ or `reduction` is unknown.
-    RuntimeError: If `input` is outside [0, 1] (not checked on lazy backends, where checking would compute).
+    RuntimeError: If `input` or `target` is outside [0, 1] (not checked on lazy backends, where checking would compute).
 
     >>> ag.nn.functional.binary_cross_entropy(ag.tensor([0.5, 0.5]), ag.tensor([1.0, 0.0]))
     tensor(0.6931)
     """
     input, target = as_operand(input), as_operand(target)
     _check_same("binary_cross_entropy", input, target)
-    if (
-        may_look(input._spec.backend)
-        and input.size
-        and not (statistical.min(input.detach()) >= 0 and statistical.max(input.detach()) <= 1)
-    ):
-        raise RuntimeError(
-            "all elements of input should be between 0 and 1\n  in binary_cross_entropy()." + errors.called()
-        )
+    for name, values in ("input", input.detach()), ("target", target.detach()):
+        if (
+            may_look(values._spec.backend)
+            and values.size
+            and not (statistical.min(values) >= 0 and statistical.max(values) <= 1)
+        ):
+            raise RuntimeError(
+                f"all elements of {name} should be between 0 and 1\n  in binary_cross_entropy().{errors.called()}"
+            )
     return ops.binary_cross_entropy(input, target, weight, checked_reduction("binary_cross_entropy", reduction))
 
 
@@ -360,14 +361,22 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
         The required difference.
     reduction: How to reduce the values.
     Returns: A number; for "none", of the operands' shape.
+    RuntimeError: If the numbers of axes differ.
     ValueError: If `reduction` is unknown.
 
     >>> x, y = ag.tensor([1.0, 2.0]), ag.tensor([3.0, 1.0])
     >>> ag.nn.functional.margin_ranking_loss(x, y, ag.tensor([1.0, 1.0]))
     tensor(1.)
     """
-    difference = as_operand(input1) - as_operand(input2)
-    return _reduced("margin_ranking_loss", _above_zero(margin - as_operand(target) * difference), reduction)
+    operands = as_operand(input1), as_operand(input2), as_operand(target)
+    if len({operand.ndim for operand in operands}) > 1:
+        shapes = ", ".join(str(operand.shape) for operand in operands)
+        raise RuntimeError(
+            f"margin_ranking_loss : All input tensors should have same dimension but got sizes: {shapes}\n  They would"
+            f" broadcast to all pairs: reshape them alike.{errors.called()}"
+        )
+    violation = _above_zero(margin - operands[2] * (operands[0] - operands[1]))
+    return _reduced("margin_ranking_loss", violation, reduction)
 
 
 def triplet_margin_loss(

@@ -156,6 +156,7 @@ def instance_norm(
     eps: Added to the variance.
     Returns: Same shape and dtype as `input`.
     TypeError: If running statistics are passed or requested.
+    ValueError: If there is one element per channel and sample, of which the variance is 0.
 
     >>> ag.nn.functional.instance_norm(ag.tensor([[[1.0, 3.0], [10.0, 30.0]]]), eps=0.0)
     tensor([[[-1.,  1.],
@@ -166,7 +167,12 @@ def instance_norm(
             "instance_norm() takes no running statistics: it normalises every sample by its own\n  To normalise by given"
             f" ones, use batch_norm(input, running_mean, running_var, weight, bias).{errors.called()}"
         )
-    return group_norm(input, shape_of("instance_norm", "input", input)[1], weight, bias, eps)
+    size = shape_of("instance_norm", "input", input)
+    if math.prod(size[2:]) == 1:
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {list(size)}{errors.called()}"
+        )
+    return group_norm(input, size[1], weight, bias, eps)
 
 
 def batch_norm(
@@ -358,13 +364,15 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
     x1, x2 : Tensor
         Real, of shapes that broadcast.
     dim : int, optional
-        The axis of the vectors.
+        The axis of the vectors, of the shape broadcast.
     eps: The least length to divide by.
     Returns: The cosines, without that axis.
 
     >>> ag.nn.functional.cosine_similarity(ag.tensor([[1.0, 0.0]]), ag.tensor([[1.0, 1.0]]))
     tensor([0.7071])
     """
+    if shape_of("cosine_similarity", "x1", x1) != shape_of("cosine_similarity", "x2", x2):
+        x1, x2 = manipulation.broadcast_arrays(x1, x2)  # lengths are those of the whole vectors
     return statistical.sum(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), axis=dim)
 
 

@@ -113,7 +113,7 @@ def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0, /) -> Any:
     result = _log1p_of_exp(scaled)
     if beta != 1:
         result /= beta
-    result += np.maximum(x, 0)
+    result += np.maximum(x, 0) if beta > 0 else np.minimum(x, 0)
     return result if threshold == math.inf else np.where(scaled > threshold, x, result)
 
 
