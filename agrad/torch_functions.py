@@ -41,7 +41,7 @@ from agrad.ops import (
     utility,
 )
 from agrad.ops.docs import complete
-from agrad.ops.torch_methods import BINARY_METHODS, UNARY_METHODS
+from agrad.ops.torch_methods import BINARY_METHODS, UNARY_METHODS, times_beta
 
 #: Methods of tensors that are also functions.
 METHODS = {
@@ -105,7 +105,7 @@ __all__ = [
     "bucketize", "cartesian_prod", "cdist", "chain_matmul", "cholesky_solve", "complex", "cross", "cuda", "cummax", "cummin",
     "cumulative_trapezoid", "device", "diag_embed", "diagflat", "dist", "fliplr", "flipud", "float_power", "fmod", "frac",
     "get_rng_state", "initial_seed", "is_nonzero", "kthvalue", "ldexp", "logdet", "logspace", "mm", "mode", "msort", "multinomial",
-    "mvlgamma", "normal", "polar", "randint_like", "rot90", "set_rng_state", "split", "std_mean", "svd", "tensor_split",
+    "mvlgamma", "normal", "polar", "randint_like", "resolve_conj", "rot90", "set_rng_state", "split", "std_mean", "svd", "tensor_split",
     "trapezoid", "trapz", "tril_indices", "triu_indices", "unique", "unique_consecutive", "vander", "var_mean", "vdot",
     "view_as_complex", "view_as_real",
 ]  # fmt: skip
@@ -446,41 +446,41 @@ def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: 
 
 
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``beta * input + alpha * sum(batch1 @ batch2)``, summed over the first axis.
+    """``beta * input + alpha * sum(batch1 @ batch2)``, summed over the first axis; a `beta` of 0 keeps NaN of `input` out.
 
     >>> ag.addbmm(ag.zeros(1, 1), ag.ones(3, 1, 2), ag.ones(3, 2, 1))
     tensor([[6.]])
     """
     return elementwise.add(
-        _input("addbmm", input) * beta, statistical.sum(linalg.matmul(batch1, batch2), axis=0) * alpha
+        times_beta(_input("addbmm", input), beta), statistical.sum(linalg.matmul(batch1, batch2), axis=0) * alpha
     )
 
 
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``beta * input + alpha * (mat @ vec)``.
+    """``beta * input + alpha * (mat @ vec)``; a `beta` of 0 keeps NaN of `input` out.
 
     >>> ag.addmv(ag.ones(1), ag.ones(1, 2), ag.ones(2))
     tensor([3.])
     """
-    return elementwise.add(_input("addmv", input) * beta, linalg.matmul(mat, vec) * alpha)
+    return elementwise.add(times_beta(_input("addmv", input), beta), linalg.matmul(mat, vec) * alpha)
 
 
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``beta * input + alpha * outer(vec1, vec2)``.
+    """``beta * input + alpha * outer(vec1, vec2)``; a `beta` of 0 keeps NaN of `input` out.
 
     >>> ag.addr(ag.zeros(1, 2), ag.ones(1), ag.ones(2), alpha=3)
     tensor([[3., 3.]])
     """
-    return elementwise.add(_input("addr", input) * beta, linalg.outer(vec1, vec2) * alpha)
+    return elementwise.add(times_beta(_input("addr", input), beta), linalg.outer(vec1, vec2) * alpha)
 
 
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix.
+    """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix; a `beta` of 0 keeps NaN of `input` out.
 
     >>> ag.baddbmm(ag.ones(1, 1, 1), ag.ones(1, 1, 2), ag.ones(1, 2, 1)).item()
     3.0
     """
-    return elementwise.add(_input("baddbmm", input) * beta, linalg.matmul(batch1, batch2) * alpha)
+    return elementwise.add(times_beta(_input("baddbmm", input), beta), linalg.matmul(batch1, batch2) * alpha)
 
 
 def vdot(input: Any, other: Any) -> Tensor:
@@ -816,6 +816,15 @@ def polar(abs: Any, angle: Any) -> Tensor:
     tensor(2.+0.j)
     """
     return complex(elementwise.multiply(abs, elementwise.cos(angle)), elementwise.multiply(abs, elementwise.sin(angle)))
+
+
+def resolve_conj(input: Any) -> Tensor:
+    """`input` itself: conjugates are values here, not marks to resolve.
+
+    >>> ag.resolve_conj(ag.tensor(1 + 2j).conj())
+    tensor(1.-2.j)
+    """
+    return _input("resolve_conj", input)
 
 
 def view_as_real(input: Any) -> Tensor:

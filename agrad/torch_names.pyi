@@ -101,7 +101,7 @@ from agrad.ops.special.gammas import polygamma as _polygamma
 from agrad.ops.data_type import result_type as _result_type
 from agrad.ops.extra.numerics import rad2deg as _rad2deg
 from agrad.torch_functions import randint_like as randint_like
-from agrad.ops.elementwise import conj as _conj
+from agrad.torch_functions import resolve_conj as resolve_conj
 from agrad.torch_functions import rot90 as rot90
 from agrad.ops.extra.joining import vstack as _vstack
 from agrad.torch_functions import set_rng_state as set_rng_state
@@ -222,7 +222,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
 
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``beta * self + alpha * (mat1 @ mat2)``.
+    """``beta * self + alpha * (mat1 @ mat2)``; a `beta` of 0 keeps NaN of `input` out.
 
     Parameters
     ----------
@@ -1459,8 +1459,6 @@ def repeat_interleave(input: Any, repeats: Any, dim: builtins.int | None = None,
     Tensor
         The result.
     """
-
-resolve_conj = _conj
 
 
 def round_(input: Any, decimals: builtins.int = 0) -> Tensor:

@@ -818,7 +818,7 @@ class Methods(_FromTables):
         Derivative: ``x / norm(x)`` of "fro"; 0 where the norm is 0, as in PyTorch.
         """
     def addmm(self, mat1: Any, mat2: Any, *, beta: Any=1, alpha: Any=1) -> Tensor:
-        """``beta * self + alpha * (mat1 @ mat2)``."""
+        """``beta * self + alpha * (mat1 @ mat2)``; a `beta` of 0 keeps NaN of this tensor out."""
     def outer(self, other: Any) -> Tensor:
         """All products of the elements of two vectors; see `agrad.linalg.outer`."""
     def trace(self, offset: int=0, axis1: int=0, axis2: int=1, dtype: Any=None, out: Any=None) -> Tensor:

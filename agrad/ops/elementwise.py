@@ -754,7 +754,7 @@ def sign(x: Numeric, /) -> Tensor:
 @linear(
     x=lambda xp, g: _conj(xp, g),
     batch=pointwise,
-    facts=Facts(sparsity="elements", missing=True, numpy="conjugate conj", torch="conj_physical resolve_conj"),
+    facts=Facts(sparsity="elements", missing=True, numpy="conjugate conj", torch="conj_physical"),
 )
 def conj(x: Numeric, /) -> Tensor:
     """Complex conjugate. Derivative: the gradient is the conjugate of the cotangent.

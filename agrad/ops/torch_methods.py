@@ -1209,8 +1209,8 @@ class Matrices:
         return linalg.vector_norm(x, axis=frozen(dim), keepdims=keepdim, ord=p)
 
     def addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """``beta * self + alpha * (mat1 @ mat2)``."""
-        return beta * self + alpha * linalg.matmul(mat1, mat2)
+        """``beta * self + alpha * (mat1 @ mat2)``; a `beta` of 0 keeps NaN of this tensor out."""
+        return times_beta(self, beta) + alpha * linalg.matmul(mat1, mat2)
 
     def outer(self: Any, other: Any) -> Tensor:
         """All products of the elements of two vectors; see `agrad.linalg.outer`."""
@@ -1522,6 +1522,13 @@ def _numpys(name: str, x: Tensor, over: tuple[Any, bool], where: Any, **more: An
     given = {key: value for key, value in more.items() if value is not None}
     found: Tensor = numpys(name)(x, axis, keepdims=keepdims, where=where, **given)
     return found
+
+
+def times_beta(x: Tensor, beta: Any) -> Tensor:
+    """Return the term ``beta * x`` of PyTorch's `addmm` and similar, where a `beta` of 0 keeps NaN and infinity out."""
+    if isinstance(beta, int | float) and not beta:
+        return searching.where(False, x, 0)
+    return beta * x
 
 
 def shape_of(parts: tuple[Any, ...]) -> tuple[int, ...]:

@@ -570,6 +570,29 @@ def test_nan_infinity_and_zero_are_as_in_pytorch():
     assert ag.func.grad(lambda x: ag.fmod(x, 2.0))(ag.tensor(0.0)).item() == 1.0  # x - 2 * trunc(x / 2)
 
 
+@pytest.mark.parametrize("beta", [0, 0.0])
+def test_a_beta_of_zero_keeps_nan_out(beta):
+    a, b = np.asarray([[1.0, 2.0], [3.0, 4.0]]), np.asarray([[0.5, -1.0], [2.0, 0.25]])
+    for name, factors, expected in (
+        ("addmm", (a, b), a @ b),
+        ("addmv", (a, b[0]), a @ b[0]),
+        ("addr", (a[0], b[0]), np.outer(a[0], b[0])),
+        ("addbmm", (a[None], b[None]), a @ b),
+        ("baddbmm", (a[None], b[None]), (a @ b)[None]),
+    ):
+        x = ag.full(expected.shape, float("nan"), requires_grad=True)
+        found = getattr(ag, name)(x, *map(ag.asarray, factors), beta=beta, alpha=2)
+        found.sum().backward()
+        np.testing.assert_allclose(found.detach().numpy(), 2 * expected, rtol=1e-12)
+        np.testing.assert_array_equal(x.grad.numpy(), np.zeros(expected.shape))
+
+
+def test_resolving_a_conjugate_changes_nothing():
+    z = ag.tensor([1 + 2j, -3j])
+    assert ag.resolve_conj(z).tolist() == [1 + 2j, -3j]
+    assert ag.resolve_conj(z.conj()).tolist() == [1 - 2j, 3j]
+
+
 def test_ldexp_keeps_the_precision_of_its_input():
     found = ag.ldexp(ag.tensor([1.5], dtype=ag.float32), ag.tensor([2]))
     assert (found.dtype, found.tolist()) == (ag.float32, [6.0])
