@@ -73,7 +73,9 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
     tensor([-1.0000,  0.5000,  1.0000])
     """
     if min_val > max_val:
-        raise ValueError(f"min_val cannot be greater than max_val: hardtanh() got {min_val} and {max_val}{errors.called()}")
+        raise ValueError(
+            f"min_val cannot be greater than max_val: hardtanh() got {min_val} and {max_val}{errors.called()}"
+        )
     x = as_operand(input)
     inside = elementwise.logical_and(x > min_val, x < max_val)
     result = searching.where(inside, x, elementwise.clip(x.detach(), min_val, max_val))
