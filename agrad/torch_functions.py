@@ -49,7 +49,7 @@ METHODS = {
     "clamp_min_", "clone", "det", "detach", "detach_", "diagonal", "digamma", "div", "eq", "erf", "erfc", "erfinv",
     "exp2", "fill_", "ge", "gt", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "inverse", "is_complex", "le", "lgamma",
     "logit", "logsumexp", "lt", "matrix_power", "movedim", "mul", "mv", "nan_to_num", "narrow", "ne", "neg",
-    "numel", "permute", "relu_", "repeat_interleave", "round_", "rsqrt", "scatter", "scatter_reduce", "select", "sigmoid_", "sub",
+    "numel", "permute", "reciprocal_", "relu_", "repeat_interleave", "round_", "rsqrt", "scatter", "scatter_reduce", "select", "sigmoid_", "sub",
     "swapdims", "t", "take_along_dim", "trace", "transpose", "unbind", "unflatten", "unsqueeze", "zero_",
     *(f"{name}_" for name in UNARY_METHODS if name not in {"sign", "isnan", "isinf", "isfinite", "logical_not"}),
 }  # fmt: skip

@@ -1417,6 +1417,11 @@ def reciprocal_(input: Any) -> Tensor:
     -------
     Tensor
         `input`.
+
+    Raises
+    ------
+    RuntimeError
+        On a leaf that requires grad, while recording.
     """
 
 

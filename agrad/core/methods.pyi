@@ -74,8 +74,6 @@ class _FromTables:
     def __invert__(self, /) -> Tensor: ...
     def neg(self, /) -> Tensor: ...
     def neg_(self, /) -> Tensor: ...
-    def reciprocal(self, /) -> Tensor: ...
-    def reciprocal_(self, /) -> Tensor: ...
     def square(self, /) -> Tensor: ...
     def square_(self, /) -> Tensor: ...
     def sqrt(self, /) -> Tensor: ...
@@ -625,6 +623,7 @@ class Methods(_FromTables):
 
         *shape : int, or one tuple of int
             The shape; -1 keeps the length of an axis.
+        RuntimeError: For a -1 in place of a new axis.
         """
     def expand_as(self, other: Tensor) -> Tensor:
         """Broadcast to the shape of another tensor."""
@@ -637,6 +636,7 @@ class Methods(_FromTables):
 
         *repetitions : int, or one tuple of int
             How often along each axis.
+        RuntimeError: If there are fewer numbers than axes.
         TypeError: In code for NumPy: NumPy's repeats each element.
         """
     def unbind(self, dim: int=0) -> tuple[Tensor, ...]:
@@ -727,6 +727,8 @@ class Methods(_FromTables):
         """The positive part; see `agrad.relu`."""
     def rsqrt(self) -> Tensor:
         """The reciprocal of the square root."""
+    def reciprocal(self) -> Tensor:
+        """``1 / x``, of integers too, which become floats; the standard's `agrad.reciprocal` is for floats."""
     def exp2(self) -> Tensor:
         """Powers of 2; see `agrad.special.exp2`."""
     def erf(self) -> Tensor:
@@ -925,6 +927,8 @@ class Methods(_FromTables):
         """`sigmoid`, in place."""
     def relu_(self) -> Tensor:
         """`relu`, in place."""
+    def reciprocal_(self) -> Tensor:
+        """`reciprocal`, in place."""
     def clamp_min_(self, min: Any) -> Tensor:
         """`clamp_min`, in place."""
     def clamp_max_(self, max: Any) -> Tensor:

@@ -182,7 +182,7 @@ def positive(x: Numeric, /) -> Tensor:
 @elementwise(
     x=lambda xp, ans: xp.negative(ans * ans),
     memory="fresh",
-    facts=Facts(numpy="reciprocal", methods="reciprocal", since="2024.12"),
+    facts=Facts(numpy="reciprocal", since="2024.12"),
 )
 def reciprocal(x: Floating, /) -> Tensor:
     """Reciprocal, ``1 / x``. Derivative: ``-1 / x**2``; -inf at 0, of either sign.

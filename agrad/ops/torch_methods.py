@@ -580,7 +580,11 @@ class Ordering:
         """
         if unknown:
             raise unexpected("Tensor.median", unknown)
-        return extra.quantile(self, 0.5, method="lower") if dim is None else pairs.middle(self, dim, keepdim)
+        if dim is not None:
+            return pairs.middle(self, dim, keepdim)
+        if self._spec.inexact:
+            return extra.quantile(self, 0.5, method="lower")
+        return pairs.middle(manipulation.reshape(self, (-1,)), 0).values
 
     @refusing
     def mode(self: Any, dim: int = -1, keepdim: bool = False, **unknown: Any) -> Picked:
@@ -820,9 +824,15 @@ class Shapes:
 
         *shape : int, or one tuple of int
             The shape; -1 keeps the length of an axis.
+        RuntimeError: For a -1 in place of a new axis.
         """
         wanted = shape_of(shape)
         lead = len(wanted) - self.ndim
+        if -1 in wanted[: max(lead, 0)]:
+            raise RuntimeError(
+                f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension"
+                f" {wanted.index(-1)}\n  expand{wanted} of a tensor of shape {self.shape}: name that length.{called()}"
+            )
         full = tuple(self.shape[i - lead] if n == -1 else n for i, n in enumerate(wanted))
         return manipulation.broadcast_to(self, full)
 
@@ -843,13 +853,20 @@ class Shapes:
 
         *repetitions : int, or one tuple of int
             How often along each axis.
+        RuntimeError: If there are fewer numbers than axes.
         TypeError: In code for NumPy: NumPy's repeats each element.
         """
         check_meaning(
             "np.repeat(x, 2), which repeats each element, as NumPy's x.repeat(2) does",
             "x.tile(2), which repeats the whole, as PyTorch's does",
         )
-        return manipulation.tile(self, shape_of(repetitions))
+        times = shape_of(repetitions)
+        if len(times) < self.ndim:
+            raise RuntimeError(
+                "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor\n"
+                f"  repeat{times} of shape {self.shape}: x.tile{times} takes 1 for the others.{called()}"
+            )
+        return manipulation.tile(self, times)
 
     def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
         """The slices along an axis; see `agrad.unstack`.
@@ -1039,6 +1056,10 @@ class Elementwise:
     def rsqrt(self: Any) -> Tensor:
         """The reciprocal of the square root."""
         return elementwise.reciprocal(elementwise.sqrt(self))
+
+    def reciprocal(self: Any) -> Tensor:
+        """``1 / x``, of integers too, which become floats; the standard's `agrad.reciprocal` is for floats."""
+        return elementwise.reciprocal(self if self._spec.inexact else self * 1.0)
 
     def exp2(self: Any) -> Tensor:
         """Powers of 2; see `agrad.special.exp2`."""
@@ -1412,6 +1433,10 @@ class InPlace:
     def relu_(self: Any) -> Tensor:
         """`relu`, in place."""
         return _changed(self, "relu_()", nn.relu)
+
+    def reciprocal_(self: Any) -> Tensor:
+        """`reciprocal`, in place."""
+        return _changed(self, "reciprocal_()", Tensor.reciprocal)
 
     def clamp_min_(self: Any, min: Any) -> Tensor:
         """`clamp_min`, in place."""

@@ -344,6 +344,8 @@ X = ag.ones((2, 3))
         (lambda: X.gather(0, ag.tensor([0])), RuntimeError, "gather"),
         (lambda: X.topk(9), RuntimeError, "selected index k out of range"),
         (lambda: X.type(), TypeError, "dtype"),
+        (lambda: X.expand(-1, 2, 3), RuntimeError, "(-1) isn't allowed in a leading, non-existing dimension 0"),
+        (lambda: X.repeat(2), RuntimeError, "repeat dims can not be smaller than number of dimensions of tensor"),
     ],
 )
 def test_errors(call, error, message):
@@ -585,6 +587,17 @@ def test_a_beta_of_zero_keeps_nan_out(beta):
         found.sum().backward()
         np.testing.assert_allclose(found.detach().numpy(), 2 * expected, rtol=1e-12)
         np.testing.assert_array_equal(x.grad.numpy(), np.zeros(expected.shape))
+
+
+def test_integers_have_reciprocals_and_a_median_of_their_dtype():
+    counts = ag.tensor([1, 2, -4])
+    assert counts.reciprocal().tolist() == [1.0, 0.5, -0.25]
+    assert ag.tensor([True]).reciprocal().tolist() == [1.0]
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        counts.reciprocal_()
+    median = ag.tensor([2**62 + 1, 7, 2**62 + 3, 0]).median()
+    assert (median.dtype, median.item()) == (ag.int64, 7)
+    assert ag.tensor([2**62 + 1, 2**62, 2**62 + 3]).median().item() == 2**62 + 1  # not a float between
 
 
 def test_resolving_a_conjugate_changes_nothing():
