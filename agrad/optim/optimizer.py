@@ -219,13 +219,18 @@ class Optimizer:
                         state = self.state[p]
                         if p._spec.backend.is_lazy:
                             before.append((p, p.data, {k: _apart(v) for k, v in state.items()}))
-                        changing = p, p._raw, p._spec, dict(state)
+                        held = dict(state)
+                        changing = p, p._raw, p._spec, held
                         g = -g if group.get("maximize") else g
-                        p.data = (
+                        value = (
                             self.update(p, g, settings, state)
                             if traced is None
                             else self._update_traced(p, g, traced, state)
                         )
+                        p.data = _in_dtype_of(p, value)
+                        for name, now in state.items():
+                            if now is not (was := held.get(name)):
+                                state[name] = _in_dtype_of(was, now)
                         changing = None
                         if p._spec.backend.is_lazy:
                             lazy += [p, p.grad, *(t for t in state.values() if isinstance(t, Tensor))]
@@ -263,7 +268,7 @@ class Optimizer:
             for name, before in held.items():
                 now = state.get(name)
                 if isinstance(before, Tensor) and isinstance(now, Tensor) and now is not before:
-                    before.data, state[name] = now, before
+                    before.data, state[name] = _in_dtype_of(before, now), before
             return value
         if p._spec.backend.is_lazy:
             not_recorded("an optimizer of lazy parameters computes values at every step")
@@ -279,7 +284,7 @@ class Optimizer:
                 state[name] = _copy(now) if isinstance(now, Tensor) else now
             elif isinstance(now, Tensor) and isinstance(before, Tensor):
                 if now is not before:
-                    before.data = now
+                    before.data = _in_dtype_of(before, now)
             elif name in self._counts:
                 effect(partial(_count, state, name), [state])
             elif now is not before:
@@ -487,6 +492,13 @@ def kernel_of(name: str, backend: Backend) -> Kernel | None:
     if key not in _kernels:
         _kernels[key] = manager.ask("agrad_kernel", op=name, backend=backend) or backend.kernel(name)
     return _kernels[key]
+
+
+def _in_dtype_of(before: Any, now: Any) -> Any:
+    """Return the new value of a tensor in its dtype: where a parameter was cast, its state was not, and the two are combined."""
+    if isinstance(before, Tensor) and isinstance(now, Tensor) and now._spec.dtype != before._spec.dtype:
+        return now.to(dtype=before.dtype)
+    return now
 
 
 def owned_array(state: Mapping[str, Any], name: str) -> Any:

@@ -6,6 +6,7 @@ The numbers are PyTorch 2.13's on the same problem.
 from __future__ import annotations
 
 import gc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -331,3 +332,28 @@ def test_a_step_of_the_users_own_counts_as_one_for_schedules(recwarn):
         schedule.step()
     assert w.tolist() == [3.0 - 1.0 - 0.5]
     assert not recwarn.list
+
+
+# A gradient of ones for three steps: the sums of the steps, by hand.
+@pytest.mark.parametrize("wrapped", [lambda step: step, ag.compile], ids=["plain", "compiled"])
+@pytest.mark.parametrize(("made_in", "cast_to"), [("float64", "float32"), ("float32", "float64")])
+@pytest.mark.parametrize(
+    ("optimizer", "moved"),
+    [
+        (partial(ag.optim.SGD, momentum=0.9), 1.0 + 1.9 + 2.71),
+        (partial(ag.optim.Adam, eps=0.0), 3.0),
+        (partial(ag.optim.RMSprop, eps=0.0), sum((1.0 - 0.99**n) ** -0.5 for n in (1, 2, 3))),
+        (partial(ag.optim.Adagrad, eps=0.0), sum(n**-0.5 for n in (1, 2, 3))),
+    ],
+)
+def test_parameters_and_state_keep_their_dtypes_after_a_cast(optimizer, moved, made_in, cast_to, wrapped):
+    p = ag.nn.Parameter(ag.ones(3, dtype=made_in))
+    made = optimizer([p], lr=0.1)
+    step = wrapped(made.step)
+    for dtype in (made_in, made_in, cast_to):
+        p.data = p.data.to(dtype=dtype)
+        p.grad = ag.ones(3, dtype=dtype)
+        step()
+    assert str(p.dtype) == cast_to
+    np.testing.assert_allclose(p.detach().numpy(), np.full(3, 1.0 - 0.1 * moved), rtol=1e-6)
+    assert {str(value.dtype) for value in made.state[p].values() if isinstance(value, ag.Tensor)} == {made_in}
