@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from agrad.core.cpython import getframe
+from agrad.core.tensor import Tensor
 
 
 def own_files(*names: str) -> frozenset[str]:
@@ -159,6 +160,8 @@ class InstrumentationHooks:
     def augmenting_item(self, op: str, o: Any, key: Any) -> Callable[[Any], None]:
         """Load an entry, and return the function that takes the right side and sets it."""
         value = self.item(o, key)
+        if isinstance(o, Tensor) and isinstance(value, Tensor):
+            value._base = None  # what `augment` sets reaches `o`: no write is lost
 
         def augment(right: Any) -> None:
             new = self.inplace(op, value, right)
