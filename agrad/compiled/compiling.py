@@ -13,6 +13,7 @@ import types
 import warnings
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any, TypeVar, overload
 
 from agrad import dtypes, tree
@@ -474,12 +475,10 @@ class CompiledFunction:
         settings: list[Any] = []
         first = next_seq()
         returned = mode.within(mode.SETTINGS, settings, noting, keys, self._eager, args, kwargs, leaves)
-        if len(keys) != len(cached.keys) or len(settings) != len(cached.settings):
-            self._report_difference("how many random numbers it draws, or settings it reads")
-            return returned
-        for (at, _), key in zip(cached.keys, keys, strict=True):
+        # where the function branched otherwise, it drew others: the program stops there, before it takes what is missing
+        for (at, _), key in zip(cached.keys, chain(keys, repeat((0, 0))), strict=False):
             values[at] = key
-        for (at, _), value in zip(cached.settings, settings, strict=True):
+        for (at, _), value in zip(cached.settings, chain(settings, repeat(0.0)), strict=False):
             values[at] = cached.from_number(value)
         try:
             outs = cached.run(values)
@@ -488,6 +487,9 @@ class CompiledFunction:
         except Exception as error:  # noqa: BLE001 (it is told)
             if not cached.may_continue:
                 self._report_difference(f"an error, {type(error).__name__}: {error}", error)
+            return returned
+        if len(keys) != len(cached.keys) or len(settings) != len(cached.settings):
+            self._report_difference("how many random numbers it draws, or settings it reads")
             return returned
         if cached.hooks:
             from agrad.compiled.purity import are_alike, hooks_on  # noqa: PLC0415 (only where hooks are compared)

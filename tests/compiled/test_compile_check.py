@@ -166,3 +166,19 @@ def test_what_is_not_known_is_refused():
     for options in ({"check": "always"}, {"effects": "all"}):
         with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
             ag.compile(lambda x: x, **options)
+
+
+def test_a_compared_call_that_branches_otherwise_may_draw_otherwise():
+    def drawn(x):
+        if ag.rand(()) > 0.5:
+            return x + ag.rand(2) + ag.rand(2)
+        return x - ag.rand(2)
+
+    compiled, results = ag.compile(drawn), {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for function in (drawn, compiled):
+            ag.manual_seed(0)
+            results[function] = [function(X).tolist() for _ in range(12)]
+    assert results[compiled] == results[drawn]
+    assert len({value[0] > 1.0 for value in results[drawn]}) == len(compiled.programs) == 2
