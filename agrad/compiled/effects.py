@@ -109,7 +109,6 @@ _FUNCTIONS = {
         d member: eq ne lt le gt ge
         d member: concat
         n plain: truth not_
-        nd plain: length_hint
         d plain: contains countOf indexOf
         ed view: getitem
         pdp plain!: setitem
@@ -232,7 +231,6 @@ _KEYS = f"""
 _ITERATOR = """
     e member!: __next__
     p member: __iter__
-    n plain: __length_hint__
 """
 
 #: Methods, special methods and attributes, by class; the first letter is that of `self`.

@@ -5,7 +5,6 @@ Derivatives are those of the same functions on NumPy's arrays, by complex steps:
 
 from __future__ import annotations
 
-import operator
 import pickle
 import tracemalloc
 
@@ -201,14 +200,12 @@ def test_two_names_outside_may_come_to_mean_one_tensor():
     np.testing.assert_allclose(agrad_dask.map_blocks(f, u).numpy(), 5 * U + 7)
 
 
-def test_what_no_guard_sees_is_found_by_comparing():
-    left = iter([None, None])
-
+def test_what_no_guard_sees_is_found_by_comparing(monkeypatch):
     def f(block):
-        return block * operator.length_hint(left)
+        return block * float(np.i0(0.0))
 
-    np.testing.assert_allclose(agrad_dask.map_blocks(f, in_chunks(U)).numpy(), 2 * U)
-    next(left)
+    np.testing.assert_allclose(agrad_dask.map_blocks(f, in_chunks(U)).numpy(), U)
+    monkeypatch.setitem(np.i0.__wrapped__.__globals__, "_i0_1", lambda x: x + 2.0)  # what NumPy reads within itself
     with pytest.raises(ag.func.CompileError, match="depends on something that no program sees"):
         agrad_dask.map_blocks(f, in_chunks(U))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 import pytest
 
@@ -97,40 +95,43 @@ def test_what_is_around_stays_as_it_was():
 
 
 def test_another_program_is_an_error():
-    left, one, two = iter([None] * 3), ag.tensor(2.0), ag.tensor(3.0)
+    shown, one, two = np.array([1 / 3]), ag.tensor(2.0), ag.tensor(3.0)
+
+    def unseen():  # NumPy reads its own settings: how many digits it shows
+        return len(str(shown)) - len("[0.]")
 
     def constant(x):
-        return x * operator.length_hint(left)
+        return x * unseen()
 
     def step(x):
-        return ag.sin(x) if operator.length_hint(left) > 1 else ag.cos(x)
+        return ag.sin(x) if unseen() > 1 else ag.cos(x)
 
     def axis(x):
-        return ag.sum(x, axis=operator.length_hint(left) - 2)
+        return ag.sum(x, axis=unseen() - 2)
 
     def result(x):
-        return (x + 1, x + 2)[operator.length_hint(left) - 2]
+        return (x + 1, x + 2)[unseen() - 2]
 
     def draws(x):
-        return (
-            (ag.rand(2) * 2 + ag.rand(2)) * x if operator.length_hint(left) > 1 else (ag.rand(2) + ag.rand(2) * 2) * x
-        )
+        return (ag.rand(2) * 2 + ag.rand(2)) * x if unseen() > 1 else (ag.rand(2) + ag.rand(2) * 2) * x
 
     def longer(x):
-        return x + 1 if operator.length_hint(left) > 1 else x + 1 + 1
+        return x + 1 if unseen() > 1 else x + 1 + 1
 
     def names(x):
         return x * one + two
 
     functions = (constant, step, axis, result, draws, longer)
-    next(left)
-    captures = [(held := compiled(f), held.record((blank(2, 2),), {})) for f in (*functions, names)]
-    for held, kept in captures:
-        held.compare(kept, (blank(2, 2),), {})
-    next(left)
+    with np.printoptions(precision=2):
+        captures = [(held := compiled(f), held.record((blank(2, 2),), {})) for f in (*functions, names)]
+        for held, kept in captures:
+            held.compare(kept, (blank(2, 2),), {})
     two = one  # the program takes what both names mean: it is right as it is
     for held, kept in captures[:-1]:
-        with pytest.raises(CompileError, match=r"differs from the function in .*\n.*something that no program sees"):
+        with (
+            np.printoptions(precision=1),
+            pytest.raises(CompileError, match=r"differs from the function in .*\n.*something that no program sees"),
+        ):
             held.compare(kept, (blank(2, 2),), {})
     held, kept = captures[-1]
     assert held.find((blank(2, 2),), {}) is kept
