@@ -219,7 +219,7 @@ einsum: np.einsum("ij,kj->ik", x, y); np.einsum("ij,j", x, v); np.einsum("ii", m
 
 diff: np.diff(x); np.diff(x, 2, axis=0); np.diff(v, prepend=0.0); np.diff(x, append=x[:, :1])
 ediff1d: np.ediff1d(x); np.ediff1d(v, to_begin=0.5, to_end=[1.0, 2.0])
-gradient: np.gradient(v); np.gradient(x)[0]; np.gradient(x, axis=1); np.gradient(v, 0.5); np.gradient(v, o, edge_order=2)
+gradient: np.gradient(v); np.gradient(x)[0]; np.gradient(x, axis=1); np.gradient(v, 0.5); np.gradient(v, o, edge_order=2); np.gradient(n, axis=1); np.gradient(n, [1.0, 3.0, 5.0, 7.0], axis=1); np.gradient(n, [1.0, 3.0, 5.0, 8.0], axis=1); np.gradient(v, 2.0 * i[0])
 trapezoid: np.trapezoid(x); np.trapezoid(v, o); np.trapezoid(x, dx=0.5, axis=0)
 interp: np.interp(u[0, :], o, v); np.interp(s, o, v, left=0.1); np.interp(o + 0.1, o, v, right=2.0); np.interp(u[0, :], o, v, period=3.0)
 unwrap: np.unwrap(v * 4); np.unwrap(x * 3, axis=0)

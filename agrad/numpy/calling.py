@@ -26,6 +26,11 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     lead = rows.shape[:-1]
     if not math.prod(lead):
         raise ValueError(f"Cannot apply_along_axis when any iteration dimensions are 0{errors.called()}")
+    if any(map(math.isnan, lead)):
+        raise ValueError(
+            f"apply_along_axis() needs known lengths, and those of the other axes are {lead}\n  Compute the array, or its"
+            f" lengths, first.{errors.called()}"
+        )
     found = [as_operand(func1d(rows[(*key, ...)], *args, **kwargs), x) for key in itertools.product(*map(range, lead))]
     stacked = manipulation.stack(list(common(*found)))
     made = manipulation.reshape(stacked, (*lead, *stacked.shape[1:]))

@@ -319,6 +319,8 @@ def test_what_dask_refuses_is_refused_in_words():
     with pytest.raises(ag.UnsupportedOp, match="getitem is not supported by the dask backend"):
         y[:2]
     assert ag.reshape(y, (1, -1, 1)).shape[::2] == (1, 1)
+    with pytest.raises(ValueError, match=r"apply_along_axis\(\) needs known lengths.* \(nan,\)"):
+        np.apply_along_axis(ag.sum, 1, ag.stack([y, y], axis=1))
 
 
 def test_errors_of_the_user_stay_what_they_are():

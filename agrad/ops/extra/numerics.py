@@ -8,6 +8,7 @@ from typing import Any
 from agrad.core.cotangents import promote
 from agrad.core.declare import multilinear
 from agrad.core.errors import called
+from agrad.core.mode import transforming
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
@@ -279,17 +280,7 @@ def _slopes(f: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
         before = after = h
         steps = [h, h]
         twice = [(h, h), (h, h)]
-    low, mid, high = _part(f, axis, None, -2), _part(f, axis, 1, -1), _part(f, axis, 2, None)
-    both = before + after
-    parts = (
-        [
-            high * (before / (after * both))
-            + mid * ((after - before) / (before * after))
-            - low * (after / (before * both))
-        ]
-        if n > 2
-        else []
-    )
+    parts = [_central(f, before, after, axis)] if n > 2 else []
     if edge_order == 1:
         first = (_part(f, axis, 1, 2) - _part(f, axis, 0, 1)) / steps[0]
         last = (_part(f, axis, -1, None) - _part(f, axis, -2, -1)) / steps[1]
@@ -300,6 +291,21 @@ def _slopes(f: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
         f0, f1, f2 = (_part(f, axis, i, i + 1 or None) for i in (-3, -2, -1))
         last = f0 * (d / (c * (c + d))) - f1 * ((c + d) / (c * d)) + f2 * ((c + 2 * d) / (d * (c + d)))
     return concat([first, *parts, last], axis=axis)
+
+
+def _central(f: Tensor, before: Any, after: Any, axis: int) -> Tensor:
+    """Return the slopes inside, from the steps before and after; with equal ones the middle counts for nothing, not even NaN."""
+    low, mid, high = _part(f, axis, None, -2), _part(f, axis, 1, -1), _part(f, axis, 2, None)
+    both = before + after
+    slopes: Tensor
+    if before is after:
+        slopes = (high - low) / both
+        return slopes
+    if not (before._is_followed() or transforming.get()):
+        mid = where(all_of(after == before), 0.0, mid)
+    slopes = high * (before / (after * both)) + mid * ((after - before) / (before * after))
+    slopes = slopes - low * (after / (before * both))
+    return slopes
 
 
 def _areas(name: str, y: Any, x: Any, dx: Any, axis: int) -> tuple[Tensor, int]:
