@@ -324,6 +324,7 @@ def test_in_place_methods_belong_to_the_graph():
 
 
 X = ag.ones((2, 3))
+SMALL = ag.asarray([1, 2], dtype="int8")
 
 
 @pytest.mark.parametrize(
@@ -345,6 +346,9 @@ X = ag.ones((2, 3))
         (lambda: X.topk(9), RuntimeError, "selected index k out of range"),
         (lambda: X.type(), TypeError, "dtype"),
         (lambda: X.expand(-1, 2, 3), RuntimeError, "(-1) isn't allowed in a leading, non-existing dimension 0"),
+        (lambda: SMALL.masked_fill(SMALL > 1, 300), OverflowError, "300"),
+        (lambda: SMALL.clone().masked_fill_(SMALL > 1, 300), OverflowError, "300"),
+        (lambda: SMALL.scatter(0, ag.tensor([1]), -129), OverflowError, "-129"),
         (lambda: X.repeat(2), RuntimeError, "repeat dims can not be smaller than number of dimensions of tensor"),
     ],
 )

@@ -37,6 +37,7 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Tensor:
     value : scalar or 0-d Tensor
         The value.
     Returns: Of the dtype of `input`.
+    OverflowError: If the value is an integer that the dtype of `input` cannot hold.
     TypeError: If the mask is not boolean.
     RuntimeError: If the value is floating and `input` is not, or complex and `input` is real. As ``torch.masked_fill``.
     Replaced elements get the gradient 0, and `value` the sum of the gradients at its positions.
@@ -47,7 +48,14 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Tensor:
     x, mask = as_operands(input, mask)
     if kind_of(mask) != "bool":
         raise TypeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}{called()}")
-    return where(mask, cast_value(x, as_operand(value, x)), x)
+    return where(mask, cast_value(x, _source(x, value)), x)
+
+
+def _source(x: Tensor, value: Any) -> Tensor:
+    """Return a value that replaces elements of a tensor as an operand; an integer that its dtype cannot hold is an error."""
+    if type(value) is int:
+        return asarray(value, dtype=x._spec.backend.scalar_dtype(value, x._spec), device=x.device)
+    return as_operand(value, x)
 
 
 def overwritten(x: Tensor, value: Any) -> Tensor:
@@ -141,7 +149,7 @@ def gather(input: Any, dim: int, index: Any) -> Tensor:
 def _placed(name: str, x: Any, axis: int, index: Any, src: Any) -> tuple[Tensor, tuple[Any, ...], Tensor]:
     """Return the operand, the key of the positions, and the values for them."""
     x = as_operand(x)
-    index, src = as_operand(index, x), as_operand(src, x)
+    index, src = as_operand(index, x), _source(x, src)
     axis = checked_axis(name, axis, x.ndim)
     _fitted(name, x, axis, index)
     if src.ndim:
