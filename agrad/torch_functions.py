@@ -864,9 +864,10 @@ def fmod(input: Any, other: Any) -> Tensor:
     >>> ag.fmod(ag.tensor([-3.0, 3.0]), 2.0)
     tensor([-1.,  1.])
     """
-    input, other = as_operands(input, other)
+    input = as_operand(input, other)
     size = searching.where(input < 0, -input, input)  # not abs, which has no slope at 0
-    found = elementwise.remainder(size, elementwise.abs(other))
+    limit = abs(other) if isinstance(other, int | float) else elementwise.abs(other)
+    found = elementwise.remainder(size, limit)
     return searching.where(input < 0, -found, found)
 
 

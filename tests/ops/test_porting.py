@@ -615,6 +615,14 @@ def test_ldexp_keeps_the_precision_of_its_input():
     assert (found.dtype, found.tolist()) == (ag.float32, [6.0])
 
 
+@pytest.mark.parametrize(("dtype", "number"), [("float32", 0.7), ("float32", 2), ("int32", 3), ("int8", -3)])
+def test_fmod_by_a_number_keeps_the_dtype(dtype, number):
+    x = np.asarray([5, -7], dtype)
+    found = ag.fmod(ag.asarray(x), number)
+    assert found.dtype == np.fmod(x, number).dtype == dtype
+    np.testing.assert_allclose(found.numpy(), np.fmod(x, number), rtol=1e-6)
+
+
 def test_an_axis_is_given_by_one_name():
     x = ag.ones((2, 3))
     for call, word in [
