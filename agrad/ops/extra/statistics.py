@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from agrad.core.cotangents import beside
 from agrad.core.declare import nondifferentiable
+from agrad.core.entry import instead
 from agrad.core.errors import called
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
@@ -183,13 +184,24 @@ def _levels(name: str, q: Any, scale: float) -> float | list[float]:
 
 
 def quantile(
-    x: Any, q: float | Sequence[float] | Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
+    x: Any,
+    q: float | Sequence[float] | Any,
+    /,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: Axis = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    interpolation: str | None = None,
 ) -> Tensor:
     """Quantiles over axes.
 
     x: Real, any shape.
     q : float, or sequence or Tensor of them
         Levels from 0 to 1.
+    dim, keepdim, interpolation : optional
+        PyTorch's names of `axis`, `keepdims` and `method`.
     method : {"linear", "lower", "higher", "midpoint", "nearest"}, optional
         The value if the level lies between two elements.
     Returns: For several levels they are the first axis. NaN if an element is NaN.
@@ -201,7 +213,11 @@ def quantile(
     >>> ag.extra.quantile(ag.tensor([1.0, 2.0, 4.0]), [0.5, 0.75])
     tensor([2., 3.])
     """
-    return _quantiles("quantile", x, _levels("quantile", q, 1), axis, method, keepdims)
+    if dim is not None:
+        axis = instead("quantile", "axis", axis, None, "dim", dim)
+    if interpolation is not None:
+        method = instead("quantile", "method", method, "linear", "interpolation", interpolation)
+    return _quantiles("quantile", x, _levels("quantile", q, 1), axis, method, keepdims or keepdim)
 
 
 def percentile(
