@@ -64,3 +64,18 @@ def test_cross_entropy(rows, classes, reduction, index, dtype):
     run = NativeExecutor().build(program, NUMPY, [x, ignored], exact=True)  # the first call is the exception
     both(run(x, ignored), results(function, x, ignored))
     both(run(x, t), results(function, x, t))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("dtype", ["int64", "complex128"])
+def test_scores_that_are_no_real_floats_stay_with_their_kernel(dtype, reduction):
+    def function(x, t):
+        return (ag.nn.functional.nll_loss(x, t, reduction=reduction),)
+
+    x, t = np.asarray([[1, 2], [3, 4]]).astype(dtype), np.asarray([0, 1])
+    run = NativeExecutor().build(optimized(ag.func.capture(function)(x, t)), NUMPY, [x, t])
+    expected = {"mean": -2.5, "sum": -5, "none": [-1, -4]}[reduction]
+    for _ in range(2):
+        (found,) = run(x, t)
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == results(function, x, t)[0].dtype

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,11 +60,11 @@ def expanded(program: Program) -> Program:
     shown = [
         next((step.outs[at] for at in OF_CLASSES[step.op] if step.outs[at] is not None), None)
         for step in program.steps
-        if step.op in OF_CLASSES
+        if step.op in OF_CLASSES and _is_written_out(step, program.shapes)
     ]
     count = len(program.outputs)
     program = program.replaced(outputs=(*program.outputs, *(n for n in shown if n is not None)))
-    program = written_out(program, lambda step, _: not _is_written_out(step))
+    program = written_out(program, lambda step, shapes: not _is_written_out(step, shapes))
     required = (Step(REQUIRED, (Ref(n),), {}, (), several=True) for n in program.outputs[count:])
     writing = StepRewriter(program)
     for step in program.steps:
@@ -81,8 +81,10 @@ def exactly(program: Program) -> Program:
     return program.replaced(steps=tuple(writing.steps), shapes=writing.shapes, constants=constants)
 
 
-def _is_written_out(step: Step) -> bool:
+def _is_written_out(step: Step, shapes: Mapping[int, Shaped]) -> bool:
     """Return whether a step is replaced by its kernel's steps."""
+    if step.op in OF_CLASSES and shapes[step.refs[0]].dtype not in ("float32", "float64"):
+        return False
     return step.op in WRITTEN_OUT or (step.op == "nn.softplus" and step.args[1:2] not in ((), (1,)))
 
 
