@@ -187,6 +187,113 @@ def test_borders_along_one_axis_are_told():
     np.testing.assert_allclose(found, (padded[:-2] + padded[1:-1] + padded[2:]) / 3, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("rows", "take"),
+    [
+        (7, lambda x: ag.sum(x * 2, axis=1)),
+        (7, lambda x: x[3:60]),
+        (3, lambda x: ag.sum(x)),
+        (ROWS, lambda x: x[::3]),
+        (ROWS, lambda x: x[1::20]),
+        (ROWS, lambda x: x[:, 1]),
+        (ROWS, lambda x: x[5:5]),
+        (2 * ROWS, lambda x: x[10:50, 1:]),
+    ],
+    ids=["blocks of 7", "part of blocks of 7", "blocks of 3", "steps", "long steps", "a column", "nothing", "a part"],
+)
+def test_chunks_of_a_store_are_told_wherever_blocks_end(rows, take, monkeypatch):
+    zarr = pytest.importorskip("zarr")
+    import agrad_dask
+
+    reads, get = [], zarr.storage.MemoryStore.get
+
+    async def counted(self, key, *args, **kwargs):
+        reads.extend([key] if key.startswith("c/") else [])
+        return await get(self, key, *args, **kwargs)
+
+    monkeypatch.setattr(zarr.storage.MemoryStore, "get", counted)
+    array = zarr.create_array({}, shape=(78, 3), chunks=(ROWS, 2), dtype="f4", fill_value=-1.0)
+    array[:] = VALUES[:78]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", agrad_dask.ChunkWarning)
+        made = take(agrad_dask.from_zarr(array, chunks=(rows, -1)))
+    reads.clear()
+    plan = ag.explain(made)
+    assert not reads
+    with dask.config.set(scheduler="sync"):
+        found = made.numpy()
+    np.testing.assert_allclose(found, take(ag.asarray(VALUES[:78])).numpy(), rtol=1e-5)
+    places = [tuple(map(int, key.split("/")[1:])) for key in reads]
+    assert plan.chunks == len(reads)
+    assert plan.read == sum(4 * min(ROWS, 78 - ROWS * i) * min(2, 3 - 2 * j) for i, j in places)
+
+
+def test_gradients_of_windows_are_told():
+    store = Store()
+    x = ag.asarray(da.from_array(store, chunks=(ROWS, -1), name=False, meta=VALUES[:0]))
+    w = ag.tensor(P, requires_grad=True)
+    loss = ag.sum(np.lib.stride_tricks.sliding_window_view(x * w, 3, axis=0) ** 2)
+    plan = ag.explain(loss, backward=True)
+    assert store.count == 0
+    with dask.config.set(scheduler="sync"):
+        loss.backward()
+    assert plan.chunks == store.count == CHUNKS
+    windows = np.lib.stride_tricks.sliding_window_view(VALUES, 3, axis=0)
+    np.testing.assert_allclose(w.grad.numpy(), 2 * P * (windows**2).sum((0, 2)), rtol=1e-4)
+
+
+FIELD = np.random.default_rng(1).normal(size=(256, 64, 64))  # 8 chunks of 1 MiB
+SOME = np.random.default_rng(2).integers(0, 256, 40)
+
+
+class Field:
+    """Gives copies of parts of a field."""
+
+    shape, dtype, ndim = FIELD.shape, FIELD.dtype, 3
+
+    def __getitem__(self, key):
+        return FIELD[key].copy()
+
+
+@pytest.mark.parametrize(
+    ("function", "most"),
+    [
+        (lambda x: x[:, 3, 4], 2**21),
+        (lambda x: x[::8, 1:], 2**21),
+        (lambda x: (x * 2)[SOME], 2**23),
+        (lambda x: (x * 2)[SOME, SOME // 4, 5], 2**21),
+        (lambda x: np.sum(np.stack([x, x * 2, x], axis=1), axis=0), 7 * 2**20),
+        (lambda x: np.tensordot(np.ones((64, 256)), x, axes=([1], [0])), 2**25),
+        (lambda x: np.sum(np.reshape(np.permute_dims(x, (1, 0, 2)), (64, -1)), axis=1), 2**23),
+        (lambda x: np.abs(np.linalg.qr(np.reshape(x, (2048, 512)))[1]), 2**22),
+        (lambda x: np.sum(np.std(x, axis=1)), 2**22),
+        (lambda x: np.histogram(x, np.linspace(-3, 3, 9))[0], 2**23),
+    ],
+    ids=["a point", "steps", "rows", "points", "stacked", "large sums", "reshaped", "qr", "std", "histogram"],
+)
+def test_what_tasks_hold_is_told_of_what_they_take(function, most):
+    import tracemalloc
+
+    from agrad_dask import task_memory
+
+    def made():
+        return function(ag.asarray(da.from_array(Field(), chunks=(32, -1, -1), meta=FIELD[:0])))
+
+    with dask.config.set(scheduler="sync"):
+        # what is imported and kept for later calls is there then
+        np.testing.assert_allclose(made().numpy(), function(FIELD), rtol=1e-9, atol=1e-9)
+        result = made()
+        told = ag.explain(result).peak - task_memory.BESIDE
+        tracemalloc.start()
+        try:
+            ag.compute(result)
+            real = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert real <= told + 2**19, "with the tasks"
+    assert told <= max(1.6 * real, most)
+
+
 #: Writes an array to a store, in a process of its own, and prints what was told of that beside what the process grew by.
 WRITES = """
 import sys, tempfile

@@ -32,6 +32,7 @@ from dask.utils import format_bytes, parse_bytes
 from agrad import Tensor
 from agrad.plugin.backend import Outlook, in_dask, internal, is_asked, is_followed, once, told, uncollected
 from agrad_dask import arenas, fusing, origins, repeats, runs, staging
+from agrad_dask.reductions import OF_TWO
 from agrad_dask.staging import name_of
 from agrad_dask.workers import LargestBlock, Workers
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
@@ -940,17 +941,24 @@ class _Sizes:
             (each for each in (key, getattr(node, "key", None)) if isinstance(each, tuple) and each[0] == name), ()
         )
         place = own[1:] if name in self.layers and all(type(i) is int for i in own[1:]) else ()
-        reduced = _reduced(node, key)
-        total: float = said["dtype"].itemsize * (3 if reduced else 1)  # partial sums carry counts and moments
+        reduced, many = _reduced(node, key) or _reduced(getattr(layer, "task", None), key) or ((), 1)
+        total: float = said["dtype"].itemsize * many
         for axis, along in enumerate(said["chunks"]):
             if axis not in reduced:
                 total *= along[place[axis]] if len(place) == len(said["chunks"]) else max(along, default=0)
         return None if math.isnan(total) else int(total)
 
 
-def _reduced(node: Any, key: Any) -> tuple[int, ...]:
-    """Return the axes that the first step of a reduction reduces to length 1, if Dask declares the chunks of the operand."""
+def _reduced(node: Any, key: Any) -> tuple[tuple[int, ...], int] | None:
+    """Return the axes that the first step of a reduction reduces to length 1, and the arrays that it makes, None for another task.
+
+    Dask declares the chunks of the operand for it.
+    """
     if isinstance(node, Task) and node.has_subgraph():
         node = node.args[0].get(key)
-    said = {**getattr(getattr(node, "func", None), "keywords", {}), **getattr(node, "kwargs", {})}
-    return tuple(said["axis"]) if said.get("keepdims") is True and isinstance(said.get("axis"), tuple) else ()
+    function = getattr(node, "func", None)
+    said = {**getattr(function, "keywords", {}), **getattr(node, "kwargs", {})}
+    if said.get("keepdims") is not True or not isinstance(said.get("axis"), tuple):
+        return None
+    name = getattr(getattr(function, "func", function), "__name__", "")
+    return tuple(said["axis"]), 1 if name in OF_TWO else 3  # others carry counts and moments

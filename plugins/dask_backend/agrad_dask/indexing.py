@@ -587,7 +587,10 @@ def _add_at(chunks: tuple[Any, ...], axis: int, places: Any, g: Any) -> Any:
     """Add the rows of g at positions along an axis: each of its blocks to each of the result's, then a tree of sums."""
     rank = len(chunks)
     g = g.rechunk({i: chunks[i] for i in range(rank) if i != axis})
-    places = places.rechunk({0: g.chunks[axis]})
+    if max(places.chunks[0]) < max(g.chunks[axis]):  # such as a constant, in one piece
+        g = g.rechunk({axis: places.chunks[0]})
+    else:
+        places = places.rechunk({0: g.chunks[axis]})
     ends = np.cumsum([0, *chunks[axis]])
     lows, highs = (da.from_array(part, chunks=1) for part in (ends[:-1], ends[1:]))
     parts = da.blockwise(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +22,7 @@ from dask.order import order
 from dask.utils import apply
 
 from agrad.plugin.backend import backend_of, facts_of
-from agrad_dask import blocks, borders, fusing, lowering, making, origins, repeats, tiling, writing
+from agrad_dask import blocks, borders, fusing, indexing, lowering, making, origins, repeats, tiling, writing
 from agrad_dask.staging import Graph, Peak, Size, culled, name_of, users_of
 
 #: Functions of NumPy's and Dask's that make what those of one of agrad's operations make, under another name.
@@ -47,6 +48,10 @@ ALIKE = {
     "swapaxes": "permute_dims",
     "transpose": "permute_dims",
 }
+#: Functions that take elements of a block at index arrays: of Dask's shuffle and its `vindex`.
+TAKERS = frozenset({"_getitem", "_vindex_slice_and_transpose"})
+#: Functions of NumPy that put their operands one after another, as Dask's `qr` and `svd` do.
+JOINING = frozenset({"concatenate", "hstack", "stack", "vstack"})
 #: How many chunks of a store zarr decodes at a time, when a block takes several.
 AT_A_TIME = 10
 #: The codecs that compress into a buffer of the size of their input; others copy it twice more.
@@ -68,13 +73,13 @@ class Read(NamedTuple):
         Its own name, or that of its array.
     chunks : tuple of int or None
         The shape of the store's chunks, if known.
-    lengths : tuple of int or None
-        The block's lengths; None: those of any block of the array.
+    places : tuple of range or None
+        The positions of the block's elements along each axis; None: those of any block of the array.
     """
 
     key: Any
     chunks: tuple[int, ...] | None
-    lengths: tuple[int, ...] | None
+    places: tuple[range, ...] | None
 
 
 class Effect(NamedTuple):
@@ -120,6 +125,11 @@ class Effects:
         self._alike: dict[Any, Effect] = {}
         self._programs: dict[int, int] = {}
         self._adders: tuple[Any, ...] = ()
+        self._sizes: dict[Any, int] = {}
+        #: The sizes of the two factors of the blocks of an array, by its name,
+        self._factors: dict[str, tuple[int, int]] = {}
+        #: and the names of arrays whose blocks are views in another order.
+        self._rearranged: set[str] = set()
         #: The arguments that tasks contain directly, by key.
         self._data: dict[Any, Any] = {}
 
@@ -144,19 +154,22 @@ class Effects:
         return None if run.owned.get(places.start) else (run.name, len(places))
 
     def size(self, key: Any) -> int:
-        """Return the size of a value: if it is not declared, that of its largest operand."""
-        stack, seen = [key], set()
-        most = 0
+        """Return the size of a value: if it is not declared, that of its largest operand, or of all that it joins."""
+        stack = [key]
         while stack:
-            at = stack.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            said = self.stated(at)
-            if said is None and at in self.graph and not isinstance(self.graph[at], DataNode):
-                stack.extend(self.graph[at].dependencies)
-            most = max(most, said or 0)
-        return most
+            at = stack[-1]
+            said, node = self.stated(at), self.graph.get(at)
+            if at not in self._sizes and (said is not None or node is None or isinstance(node, DataNode)):
+                self._sizes[at] = said or 0
+            if at in self._sizes:
+                stack.pop()
+            elif getattr(node, "func", None) is fusing.run_group:
+                self._sizes[at] = self(at).result
+            elif missing := [d for d in node.dependencies if d not in self._sizes]:
+                stack.extend(missing)
+            else:
+                self._sizes[at] = _of_operands(node, [self._sizes[d] for d in node.dependencies])
+        return self._sizes[key]
 
     # -- what tasks do -------------------------------------------------------------------------------------------------
 
@@ -174,8 +187,9 @@ class Effects:
         if function is fusing.run_group:
             return self._of_group(node, key)
         if function is fusing.combined or function is fusing.sums_of:
-            own = self._sums(node)
-            return Effect(own, 2 * own)
+            folds, losses = self._sums(node)
+            count = 1 if function is fusing.sums_of else len(node.dependencies)
+            return Effect(folds + losses, count.bit_length() * folds + 2 * losses)
         if isinstance(node, Task) and node.has_subgraph():
             return self._fused(node, key, size)
         needs = tuple(getattr(node, "dependencies", ()) or self._needs(node))
@@ -207,24 +221,25 @@ class Effects:
         outer = {inner: name for inner, name, _ in task_list.given}
         self._adders = adders
         found = self._steps(list(task_list.steps), task_list.results, self.size, outer)
-        own = self._sums(node) if adders else 0
-        return found._replace(result=found.result + own, inside=found.inside + 2 * own)
+        folds, losses = self._sums(node) if adders else (0, 0)
+        # a sum of pairs, and pairs of pairs, holds one sum of each size
+        held = (len(node.args[1].places).bit_length() - 1) * folds
+        return found._replace(result=found.result + folds + losses, inside=found.inside + max(held, folds) + 2 * losses)
 
-    def _sums(self, node: Any) -> int:
-        """Return the size of a task's sum: that of two places' results, or of parameters' gradients."""
+    def _sums(self, node: Any) -> tuple[int, int]:
+        """Return the size of a task's sums: of those by pairs, which are like one place's, and of parameters' gradients, with room for two."""
         function = getattr(node, "func", None)
         if function is fusing.sums_of or function is fusing.combined:
-            return max((self._sums(self.graph.get(d)) for d in node.dependencies), default=0)
-        if function is not fusing.run_group:
-            return 0
-        found = 0
-        for adder, fold in zip(node.args[0], node.args[1].run.folds, strict=True):
-            step = self._step_of(adder)
-            if step is None:
-                found += 2 * sum(self.stated(name) or 0 for name in fold.names)
-            elif step.loss is not None:
-                found += 2 * sum(getattr(leaf, "nbytes", 0) for leaf in step.loss.leaves)
-        return found
+            return max((self._sums(self.graph.get(d)) for d in node.dependencies), key=sum, default=(0, 0))
+        folds = losses = 0
+        if function is fusing.run_group:
+            for adder, fold in zip(node.args[0], node.args[1].run.folds, strict=True):
+                step = self._step_of(adder)
+                if step is None:
+                    folds += sum(self.stated(name) or 0 for name in fold.names)
+                elif step.loss is not None:
+                    losses += 2 * sum(getattr(leaf, "nbytes", 0) for leaf in step.loss.leaves)
+        return folds, losses
 
     def _step_of(self, adder: Any) -> Any:
         for key in adder.shared:
@@ -294,7 +309,7 @@ class Effects:
 
     def _bytes(self, at: Any, task: Any, needs: Iterable[Any], sized: Size) -> int:
         said = self.stated(at)
-        return max(map(sized, needs), default=0) if said is None else said
+        return _of_operands(task, list(map(sized, needs))) if said is None else said
 
     def _place(
         self, place: fusing.PatternInstance, memory: _Memory, made: dict[Any, int], reads: list[Any], sized: Size
@@ -304,7 +319,7 @@ class Effects:
         own: dict[Any, int] = {}
 
         def within(at: Any) -> int:
-            found = own.get(at)
+            found = own.get(at, own.get(name_of(at)))
             if found is None:
                 found = sized(names[at]) if at in names else self.stated(at)
             return found or 0
@@ -322,7 +337,9 @@ class Effects:
                 continue
             effect = self._of(place.own.get((at, "task"), task) if at not in own else task, at, within)
             own[at] = self._bytes(at, task, needs, within)
-            inside.make(at, effect)
+            # tasks of a place's own name blocks where others name arrays
+            parts = tuple(part if part in inside.lies else name_of(part) for part in effect.parts)
+            inside.make(at, effect._replace(parts=parts))
             reads += effect.reads
             for name in done:
                 inside.drop(name)
@@ -350,7 +367,7 @@ class Effects:
         result = self.stated(key)
         operands = [size(d) for d in needs]
         if result is None:
-            result = max(operands, default=0)
+            result = _of_operands(node, operands)
         function = self._unwrapped(node, function)
         function = getattr(function, "method", function) if type(function).__name__ == "methodcaller" else function
         args = self._arguments(node)
@@ -358,7 +375,7 @@ class Effects:
         if getattr(function, "__qualname__", "") == "_broadcast_trick_inner":  # one element, at all places
             return NOTHING
         if function in GETTERS:
-            return self._read(args, key, needs, result)
+            return self._read(args, key, needs, result, operands)
         if function is blocks._run:
             return self._of_program(args, needs, size)
         if function is borders.parts_of:
@@ -375,8 +392,31 @@ class Effects:
             return Effect(result, result + max(operands, default=0), needs)
         if name == "getitem" and len(args) > 1 and not _is_basic(args[1]):
             return Effect(result, result)
+        if name in TAKERS and len(args) > 1:
+            return self._taken(args, result)
+        if name == "concatenate_arrays":  # of Dask's shuffle, which puts it into another order then
+            return Effect(result, 2 * result)
+        if function in (
+            indexing._take_block,
+            indexing._add_block,
+        ):  # at lazy positions, of which several arrays are made
+            places = size(args[-2].key) if isinstance(args[-2], TaskRef) else 0
+            return Effect(result, result + 4 * places + max(operands, default=0))
+        if name == "moment_chunk":  # the differences from the mean, and their squares
+            return Effect(result, result + 2 * max(operands, default=0))
+        if name in {"qr", "_wrapped_qr"}:
+            return self._factorised(args, key, result)
+        if name == "getitem" and len(args) > 1 and needs and name_of(needs[0]) in self._factors and args[1] in (0, 1):
+            own = self._factors[name_of(needs[0])][args[1]]
+            return Effect(own, own)  # the other may be dropped
         makes = making.declared(function) or _made_by(function, name)
         if makes == making.NOTHING:
+            facts = facts_of(ALIKE.get(name, name))
+            is_rearranged = not self._rearranged.isdisjoint(map(name_of, needs))
+            if name == "reshape" and is_rearranged:
+                return Effect(result, result)
+            if is_rearranged or (facts.is_view and not facts.in_order):
+                self._rearranged.add(name_of(key))
             return Effect(0, 0, needs)
         if not needs and makes is None and not name_of(key).startswith(repeats._CONSTANTS):
             read = (Read(key, None, None),) if self._is_outside(node, key) else ()
@@ -419,18 +459,49 @@ class Effects:
             return argument.value
         return None if isinstance(argument, GraphNode) else argument
 
-    def _read(self, args: list[Any], key: Any, needs: tuple[Any, ...], result: int) -> Effect:
+    def _read(self, args: list[Any], key: Any, needs: tuple[Any, ...], result: int, operands: list[int]) -> Effect:
         """Return the effect of taking a part of a block, or of an argument such as a store."""
         source = self._value(args[0]) if args else None
         if source is None:  # a block of another array
-            return Effect(0, 0, needs) if _is_basic(args[1]) else Effect(result, result)
+            is_view = _is_basic(args[1]) and 2 * result > max(operands, default=0)  # Dask copies what is less
+            return Effect(0, 0, needs) if is_view else Effect(result, result)
         if backend_of(source) is not None:  # an array in memory
             return Effect(0, 0)
-        made, chunks = self._decoding(source, result)
-        return Effect(result, result + made, (), (Read(key, chunks, _lengths(self._value(args[1]))),))
+        places = _places(self._value(args[1]), source.shape)
+        if places is not None:  # of a slice, Dask reads no more than it takes
+            result = math.prod(map(len, places)) * source.dtype.itemsize
+        made, chunks = self._decoding(source, result, self._lengths_of(key) if places is None else places)
+        return Effect(result, result + made, (), (Read(key, chunks, places),))
 
-    def _decoding(self, source: Any, result: int) -> tuple[int, tuple[int, ...] | None]:
-        """Return the additional allocations of reading a block, and the chunks of the store: these are on disk, and are decoded."""
+    def _taken(self, args: list[Any], result: int) -> Effect:
+        """Return the effect of taking elements of a block at index arrays, as Dask's shuffle and `vindex` do."""
+        block, key = args[0], self._value(args[1])
+        known = self._lengths_of(block.key) if isinstance(block, TaskRef) else None
+        if type(key) is tuple and len(key) == 2 and type(key[1]) is tuple:  # the shuffle's own form
+            key = key[1]
+        count = None if known is None else _count(key, known[0])
+        own = result if known is None or count is None else count * known[1]
+        return Effect(own, own)
+
+    def _factorised(self, args: list[Any], key: Any, result: int) -> Effect:
+        """Return the effect of the decomposition of a block into two matrices, of a copy."""
+        known = self._lengths_of(args[0].key) if args and isinstance(args[0], TaskRef) else None
+        if known is None or len(known[0]) != 2:
+            factors = result, result
+        else:
+            (rows, columns), itemsize = known
+            factors = rows * min(rows, columns) * itemsize, min(rows, columns) * columns * itemsize
+        self._factors[name_of(key)] = factors
+        return Effect(sum(factors), sum(factors) + result)
+
+    def _decoding(self, source: Any, result: int, block: Any) -> tuple[int, tuple[int, ...] | None]:
+        """Return the additional allocations of reading a block, and the chunks of the store: these are on disk, and are decoded.
+
+        Parameters
+        ----------
+        block
+            The block's places, or what `_lengths_of` returns.
+        """
         array = source
         while not hasattr(array, "compressors") and not hasattr(array, "_async_array"):
             inner = getattr(array, "array", None)
@@ -439,10 +510,10 @@ class Effects:
             array = inner
         chunks = getattr(array, "shards", None) or array.chunks
         stored = math.prod(chunks) * array.dtype.itemsize
-        at_a_time = min(AT_A_TIME, -(-result // max(1, stored)))
+        count = _most_touched(block, chunks) or -(-result // max(1, stored))
         packed = stored if getattr(array, "compressors", ()) else 0
-        taken_over = source is not array and type(source).__name__ == "ZarrArray" and result <= stored
-        return at_a_time * (packed + (0 if taken_over else stored)), chunks
+        taken_over = source is not array and type(source).__name__ == "ZarrArray" and result == stored and count == 1
+        return min(AT_A_TIME, count) * (packed + (0 if taken_over else stored)), chunks
 
     def _encoding(self, args: list[Any], block: int) -> int:
         """Return the allocations of writing a block to a zarr array: what zarr and the codecs of the target copy."""
@@ -472,13 +543,17 @@ class Effects:
 
     def _copied(self, block: Any, parts: tuple[Any, ...], taken: Any) -> int:
         """Return the bytes of copies of a part of a block, or of some of several."""
+        lengths = self._lengths_of(block)
+        count = None if lengths is None else _count(self._value(taken), lengths[0])
+        return self.size(block) if lengths is None or count is None else len({*parts}) * count * lengths[1]
+
+    def _lengths_of(self, block: Any) -> tuple[list[int], int] | None:
+        """Return the lengths of the largest block of an array, and the bytes of an element, None if they are unknown."""
         layer = self.written.get(name_of(block)) or self.written.get(origins.array_of(block))
         said = getattr(layer, "collection_annotations", None) or {}
         if "chunks" not in said or any(math.isnan(n) for along in said["chunks"] for n in along):
-            return self.size(block)
-        lengths = [max(along, default=0) for along in said["chunks"]]
-        items = math.prod(len(range(n)[each]) for n, each in zip(lengths, self._value(taken), strict=True))
-        return len({*parts}) * items * int(said["dtype"].itemsize)
+            return None
+        return [max(along, default=0) for along in said["chunks"]], int(said["dtype"].itemsize)
 
     def program(self, program: Any) -> int:
         """Return the peak of a program, without its arguments."""
@@ -487,6 +562,12 @@ class Effects:
             memory = program.memory()
             found = self._programs[id(program)] = memory.peak - memory.inputs
         return found
+
+
+def _of_operands(node: Any, sizes: list[int]) -> int:
+    """Return the size of a value that none is declared for, given those of its operands."""
+    name = getattr(getattr(node, "function", None) or getattr(node, "func", None), "__name__", "")
+    return sum(sizes) if name in JOINING else max(sizes, default=0)
 
 
 def _made_by(function: Any, name: str) -> str | None:
@@ -647,6 +728,51 @@ def _lengths(key: Any) -> tuple[int, ...] | None:
     return tuple(part.stop - (part.start or 0) for part in parts)
 
 
+def _places(key: Any, shape: tuple[int, ...]) -> tuple[range, ...] | None:
+    """Return the positions along each axis that slices and integers select, None if the key has others."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if len(parts) != len(shape) or not all(isinstance(part, slice | int | np.integer) for part in parts):
+        return None
+    ends = [part if isinstance(part, slice) else slice(part, part + 1) for part in parts]
+    return tuple(range(n)[part] for part, n in zip(ends, shape, strict=True))
+
+
+def _count(key: Any, lengths: list[int]) -> int | None:
+    """Return how many elements slices and index arrays, which go together, select; None: it is not known."""
+    parts = key if isinstance(key, tuple | list) else (key,)
+    if len(parts) != len(lengths) or not all(isinstance(part, slice | list | np.ndarray) for part in parts):
+        return None
+    count, points = 1, 1
+    for part, n in zip(parts, lengths, strict=True):
+        if isinstance(part, slice):
+            count *= len(range(n)[part])
+        else:
+            points = max(points, len(part))
+    return count * points
+
+
+def _touched(places: range, chunk: int | None, n: int) -> tuple[int, int]:
+    """Return how many chunks of some length have elements at places along an axis, and how many elements these chunks have."""
+    if chunk is None or not places:  # a block is read as it is
+        return min(len(places), 1), len(places)
+    touched = (
+        [i // chunk for i in places] if places.step > chunk else range(places[0] // chunk, places[-1] // chunk + 1)
+    )
+    return len(touched), sum(min(chunk, n - i * chunk) for i in touched)
+
+
+def _most_touched(block: Any, chunks: tuple[int, ...]) -> int:
+    """Return how many chunks a block touches, or may touch if only its lengths are known; 0: it is not known."""
+    if block is None:
+        return 0
+    if block and type(block[0]) is range:
+        return math.prod(_touched(along, own, along.stop)[0] for along, own in zip(block, chunks, strict=True))
+    lengths = block[0]
+    return math.prod(
+        -(-n // own) if not n % own else (n + own - 2) // own + 1 for n, own in zip(lengths, chunks, strict=True)
+    )
+
+
 def read(found: Iterable[Read], written: Mapping[str, Any]) -> tuple[int, int]:
     """Return how many chunks are read, and their size: those of the store if they are known.
 
@@ -658,7 +784,7 @@ def read(found: Iterable[Read], written: Mapping[str, Any]) -> tuple[int, int]:
         The layers of the original graph, by name.
     """
     count = nbytes = 0.0
-    for (key, chunks, lengths), times in Counter(found).items():
+    for (key, chunks, places), times in Counter(found).items():
         layer = written.get(name_of(key)) or written.get(origins.array_of(key))
         said = getattr(layer, "collection_annotations", None) or {}
         if "chunks" not in said:
@@ -666,11 +792,18 @@ def read(found: Iterable[Read], written: Mapping[str, Any]) -> tuple[int, int]:
             continue
         blocks, parts, total = 1, 1, float(said["dtype"].itemsize)
         for axis, each in enumerate(said["chunks"]):
-            along = (lengths[axis],) if lengths is not None and len(lengths) == len(said["chunks"]) else each
+            own = chunks[axis] if chunks is not None and len(chunks) == len(said["chunks"]) else None
+            if any(map(math.isnan, each)):  # of unknown lengths
+                blocks, parts, total = blocks * len(each), parts * len(each), math.nan
+                continue
+            if places is not None and len(places) == len(said["chunks"]):
+                along = [places[axis]]
+            else:
+                along = [range(end - n, end) for n, end in zip(each, itertools.accumulate(each), strict=True)]
+            touched = [_touched(one, own, sum(each)) for one in along]
             blocks *= len(along)
-            total *= sum(along)
-            own = chunks[axis] if chunks is not None and len(chunks) == len(said["chunks"]) else math.inf
-            parts *= sum(max(1, math.ceil(n / own)) if n == n else 1 for n in along)  # noqa: PLR0124 (nan: unknown)
+            parts *= sum(number for number, _ in touched)
+            total *= sum(items for _, items in touched)
         count += times * parts / blocks
         nbytes += 0 if math.isnan(total) else times * total / blocks
     return round(count), round(nbytes)
