@@ -23,7 +23,6 @@ from agrad.numpy.common import (
     given,
     into,
     kind_of,
-    kind_of_name,
     native,
     or_else,
     plain_axis,
@@ -186,10 +185,7 @@ def _variance(
         if ddof != 0:
             raise ValueError(f"ddof and correction can't be provided simultaneously.{errors.called()}")
         ddof = correction
-    x = as_operand(a)
-    if x._spec.is_complex and dtype is not None and kind_of_name(native(dtype)) != "complex":
-        raise refused(f"numpy.{name} of complex numbers with a real dtype=", "leave out dtype=: the result is real")
-    x, wanted = _averaged(x, dtype)
+    x, wanted = _averaged(as_operand(a), dtype)
     if dtype is not None:  # also a complex one, though variances are real
         wanted = native(dtype)
     axis, keepdims = plain_axis(axis), bool(or_else(keepdims, False))
