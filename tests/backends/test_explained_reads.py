@@ -228,6 +228,15 @@ def test_chunks_of_a_store_are_told_wherever_blocks_end(rows, take, monkeypatch)
     assert plan.read == sum(4 * min(ROWS, 78 - ROWS * i) * min(2, 3 - 2 * j) for i, j in places)
 
 
+def test_a_store_of_one_number_is_told():
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array({}, shape=(), chunks=(), dtype="f8")
+    array[...] = 3.0
+    made = ag.asarray(da.from_zarr(array)) * 2
+    plan = ag.explain(made)
+    assert (plan.chunks, plan.read, made.item()) == (1, 8, 6.0)
+
+
 def test_gradients_of_windows_are_told():
     store = Store()
     x = ag.asarray(da.from_array(store, chunks=(ROWS, -1), name=False, meta=VALUES[:0]))

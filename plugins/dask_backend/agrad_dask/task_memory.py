@@ -396,10 +396,8 @@ class Effects:
             return self._taken(args, result)
         if name == "concatenate_arrays":  # of Dask's shuffle, which puts it into another order then
             return Effect(result, 2 * result)
-        if function in (
-            indexing._take_block,
-            indexing._add_block,
-        ):  # at lazy positions, of which several arrays are made
+        # at lazy positions, of which several arrays are made
+        if function in (indexing._take_block, indexing._add_block):
             places = size(args[-2].key) if isinstance(args[-2], TaskRef) else 0
             return Effect(result, result + 4 * places + max(operands, default=0))
         if name == "moment_chunk":  # the differences from the mean, and their squares
@@ -470,7 +468,8 @@ class Effects:
         places = _places(self._value(args[1]), source.shape)
         if places is not None:  # of a slice, Dask reads no more than it takes
             result = math.prod(map(len, places)) * source.dtype.itemsize
-        made, chunks = self._decoding(source, result, self._lengths_of(key) if places is None else places)
+        known = self._lengths_of(key) if places is None else None
+        made, chunks = self._decoding(source, result, places, None if known is None else known[0])
         return Effect(result, result + made, (), (Read(key, chunks, places),))
 
     def _taken(self, args: list[Any], result: int) -> Effect:
@@ -494,13 +493,12 @@ class Effects:
         self._factors[name_of(key)] = factors
         return Effect(sum(factors), sum(factors) + result)
 
-    def _decoding(self, source: Any, result: int, block: Any) -> tuple[int, tuple[int, ...] | None]:
-        """Return the additional allocations of reading a block, and the chunks of the store: these are on disk, and are decoded.
+    def _decoding(
+        self, source: Any, result: int, places: tuple[range, ...] | None, lengths: list[int] | None
+    ) -> tuple[int, tuple[int, ...] | None]:
+        """Return the additional allocations of reading a block at places, or of lengths alone, and the chunks of the store.
 
-        Parameters
-        ----------
-        block
-            The block's places, or what `_lengths_of` returns.
+        These are on disk, and are decoded.
         """
         array = source
         while not hasattr(array, "compressors") and not hasattr(array, "_async_array"):
@@ -510,16 +508,21 @@ class Effects:
             array = inner
         chunks = getattr(array, "shards", None) or array.chunks
         stored = math.prod(chunks) * array.dtype.itemsize
-        count = _most_touched(block, chunks) or -(-result // max(1, stored))
+        if places is None and lengths is None:
+            count = -(-result // max(1, stored))
+        else:
+            count = _most_touched(places, lengths or [], chunks)
         packed = stored if getattr(array, "compressors", ()) else 0
         taken_over = source is not array and type(source).__name__ == "ZarrArray" and result == stored and count == 1
         return min(AT_A_TIME, count) * (packed + (0 if taken_over else stored)), chunks
 
     def _encoding(self, args: list[Any], block: int) -> int:
         """Return the allocations of writing a block to a zarr array: what zarr and the codecs of the target copy."""
-        target, lengths = self._value(args[1]), _lengths(self._value(args[2]))
+        target = self._value(args[1])
         if not hasattr(target, "compressors"):  # planned for the store that zarr makes by default
             return 2 * block
+        places = _places(self._value(args[2]), target.shape)
+        lengths = None if places is None else tuple(map(len, places))
         shards = getattr(target, "shards", None)
         stored = tuple(shards or target.chunks)
         itemsize = target.dtype.itemsize
@@ -720,14 +723,6 @@ def taken(nbytes: int, threads: int) -> int:
     return nbytes + min(threads, SPREAD) * nbytes // SPLIT
 
 
-def _lengths(key: Any) -> tuple[int, ...] | None:
-    """Return the shape selected by slices, None if they do not determine it."""
-    parts = key if isinstance(key, tuple) else ()
-    if not parts or not all(isinstance(p, slice) and p.step in (None, 1) and p.stop is not None for p in parts):
-        return None
-    return tuple(part.stop - (part.start or 0) for part in parts)
-
-
 def _places(key: Any, shape: tuple[int, ...]) -> tuple[range, ...] | None:
     """Return the positions along each axis that slices and integers select, None if the key has others."""
     parts = key if isinstance(key, tuple) else (key,)
@@ -761,13 +756,10 @@ def _touched(places: range, chunk: int | None, n: int) -> tuple[int, int]:
     return len(touched), sum(min(chunk, n - i * chunk) for i in touched)
 
 
-def _most_touched(block: Any, chunks: tuple[int, ...]) -> int:
-    """Return how many chunks a block touches, or may touch if only its lengths are known; 0: it is not known."""
-    if block is None:
-        return 0
-    if block and type(block[0]) is range:
-        return math.prod(_touched(along, own, along.stop)[0] for along, own in zip(block, chunks, strict=True))
-    lengths = block[0]
+def _most_touched(places: tuple[range, ...] | None, lengths: list[int], chunks: tuple[int, ...]) -> int:
+    """Return how many chunks a block touches, or may touch if only its lengths are known."""
+    if places is not None:
+        return math.prod(_touched(along, own, along.stop)[0] for along, own in zip(places, chunks, strict=True))
     return math.prod(
         -(-n // own) if not n % own else (n + own - 2) // own + 1 for n, own in zip(lengths, chunks, strict=True)
     )
