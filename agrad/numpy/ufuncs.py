@@ -307,7 +307,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
                 f"{errors.called()}"
             )
         mask = as_operand(where)
-        operands = tuple(choose(mask, x, astype(as_operand(1, x), x.dtype)) for x in as_operands(*operands))
+        operands = tuple(_inside(mask, x) for x in as_operands(*operands))
         found = self._function(*operands, **more)
         results = found if self.nout > 1 else (found,)
         chosen = tuple(
@@ -380,7 +380,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             found = self._continued(initial, x, axes, keepdims, where)
         else:
             if where is not True:
-                x = choose(as_operand(where), x, initial if self.identity is None else self._neutral(x))
+                x = choose(as_operand(where), x, initial if self.identity is None else begun(self.identity, x))
             if self._reduction is not None and all(x.shape[a] for a in axes):
                 found = self._reduction(x, axes, keepdims)
             else:
@@ -401,10 +401,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         else:
             mask = broadcast_to(as_operand(where), x.shape)
             for member, counts in zip(members, unstack(mask, axis=axis) if axes else (mask,), strict=True):
-                inside = choose(
-                    counts, member, astype(as_operand(1, member), member.dtype)
-                )  # others may have no result
-                found = choose(counts, self(found, inside), found)
+                found = choose(counts, self(found, _inside(counts, member)), found)
         return expand_dims(found, axis=axis) if keepdims and axes else found
 
     def _folded(self, x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
@@ -417,17 +414,13 @@ class ufunc:  # noqa: N801 (NumPy's own name)
                         f"zero-size array to reduction operation {self.__name__} which has no identity{errors.called()}"
                     )
                 kept = tuple(n for i, n in enumerate(x.shape) if i != axis)
-                folded = broadcast_to(self._neutral(x), kept)
+                folded = broadcast_to(begun(self.identity, x), kept)
             else:
                 folded = functools.reduce(self, members)
                 if self._boolean and len(members) == 1:
                     folded = astype(folded, "bool")
             x = expand_dims(folded, axis=axis) if keepdims else folded
         return x if axes or not self._boolean else astype(x, "bool", copy=False)
-
-    def _neutral(self, x: Tensor) -> Tensor:
-        """Return the identity in an array's dtype: -1, of `bitwise_and`, is True there, or all bits of an unsigned one."""
-        return astype(as_operand(self.identity, x), x.dtype)
 
     def accumulate(self, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None) -> Tensor:
         """Return the intermediate results of `reduce`.
@@ -526,6 +519,11 @@ def kwargs_of(out: Any, where: Any, casting: str, dtype: Any, more: dict[str, An
     found = {"out": out, "dtype": dtype, "where": None if where is True else where}
     found["casting"] = None if casting == "same_kind" else casting
     return {name: value for name, value in found.items() if value is not None} | more
+
+
+def _inside(mask: Tensor, x: Tensor) -> Tensor:
+    """Return an operand with 1 where a mask is false: its own elements there may lie outside the domain."""
+    return choose(mask, x, astype(as_operand(1, x), x.dtype))
 
 
 def dtype_in(operands: tuple[Any, ...], name: str) -> Any:

@@ -300,11 +300,14 @@ def _central(f: Tensor, before: Any, after: Any, axis: int) -> Tensor:
     slopes: Tensor
     if before is after:
         slopes = (high - low) / both
-        return slopes
-    if not (before._is_followed() or transforming.get()):
-        mid = where(all_of(after == before), 0.0, mid)
-    slopes = high * (before / (after * both)) + mid * ((after - before) / (before * after))
-    slopes = slopes - low * (after / (before * both))
+    else:
+        if not (before._is_followed() or transforming.get()):
+            mid = where(all_of(after == before), 0.0, mid)
+        slopes = (
+            high * (before / (after * both))
+            + mid * ((after - before) / (before * after))
+            - low * (after / (before * both))
+        )
     return slopes
 
 

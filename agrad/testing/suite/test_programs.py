@@ -263,10 +263,10 @@ class TestPrograms(OfSamples):
         def check(run: SampleRun) -> None:
             body = SampleFunction(run)
             keyed = op == "setitem" and any_data(run.call.sample.args, lambda data: not data.inexact)
-            other_bits = keyed or run.call.sample.draws
-            if other_bits:
+            left_out = keyed or run.call.sample.draws
+            if left_out:
                 run.outcome = "left out"
-            if other_bits or not body.replays(run):
+            if left_out or not body.replays(run):
                 return
             rows = [SampleRun(self, run.call.sample, dtype, factor) for factor in 3 * FACTORS]
             batch = [self.tensor(np.stack(of, axis=-1)) for of in zip(*(row.call.arrays for row in rows), strict=True)]

@@ -116,7 +116,6 @@ def _zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
 IN_SINGLE = ("cumulative_prod", "cumulative_sum", "prod", "std", "var")
 
 
-#: By the op's name.
 def _stack(arrays: Any, /, *, axis: int = 0) -> Any:
     if axis == 0 and arrays and all([type(x) is np.ndarray and not x.ndim for x in arrays]):  # noqa: C419 (half the time)
         return np.array(arrays)
@@ -129,6 +128,7 @@ def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple([x[i, ...] for i in range(x.shape[0])])
 
 
+#: By the op's name.
 KERNELS: dict[str, Callable[..., Any]] = {
     "add_into": np.add,
     "astype": _astype,
